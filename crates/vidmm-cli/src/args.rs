@@ -202,7 +202,6 @@ pub struct SimArgs {
     pub max_failures: usize,
 
     /// Plant bugs, `all` or some by name, and hunt each in the seeds from 1 to the last
-    #[cfg(feature = "planted-bugs")]
     #[arg(long, value_name = "all|NAME,...")]
     pub planted: Option<String>,
 }

@@ -14,7 +14,6 @@ mod explicit;
 mod workload;
 mod sweep;
 mod run;
-#[cfg(feature = "planted-bugs")]
 mod planted;
 mod sim;
 mod explain;

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
 };
 
+use vidmm_saboteur::BUGS;
 use vidmm_sim::{Hunt, Planted, Quarry};
 
 use crate::{
@@ -41,6 +42,12 @@ fn chosen(which: &str) -> Result<Vec<Planted>, String> {
     let by_name = |name: &str| {
         let known = Planted::all().find(|bug| bug.name() == name || bug.number() == name);
         known.ok_or_else(|| {
+            if BUGS.iter().any(|bug| bug.name == name) {
+                return format!(
+                    "`{name}` is a bug of the manager, which this build does not have; it is in the saboteur's: cargo run \
+                     -p vidmm-saboteur -- run --release -p vidmm-cli -- sim --planted {name}"
+                );
+            }
             let names: Vec<String> = Planted::all().map(|bug| bug.to_string()).collect();
             format!("`{name}` is no planted bug; they are {}", names.join(", "))
         })

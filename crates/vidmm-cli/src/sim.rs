@@ -26,7 +26,6 @@ const SHRINK_RUNS: u32 = 4000;
 
 /// Runs seeds, and prints the findings. Returns whether there are none.
 pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
-    #[cfg(feature = "planted-bugs")]
     if let Some(which) = &args.planted {
         return crate::planted::run(args, which);
     }

@@ -26,7 +26,6 @@ mod report;
 mod run;
 mod explicit;
 mod simulate;
-#[cfg(feature = "planted-bugs")]
 mod planted;
 
 pub use accounts::{ProcessFigures, Touched};
@@ -36,8 +35,7 @@ pub use figures::Figures;
 pub use finding::Finding;
 pub use machine::{ApertureDesc, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
-#[cfg(feature = "planted-bugs")]
-pub use planted::{Hunt, Planted, Quarry, WorldKind};
+pub use planted::{Hunt, Planted, Quarry};
 pub use play::{CheckReport, Row, Standing};
 pub use prediction::Content;
 pub use report::Report;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use vidmm::PlantedBug;
 use vidmm::contract::AddressingModel;
 use vidmm_runtime::DriverFault;
+use vidmm_saboteur::{BUGS, Bug, IS_AT_WORK, World, plant};
 
 use crate::machine::MachineFactory;
 use crate::run::Unobserved;
@@ -18,104 +18,60 @@ use crate::simulate::{Outcome, Profile, SimDesc, machine_of, simulate_in};
 /// A bug of the manager, or a mistake of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// In the manager.
-    Manager(PlantedBug),
+    /// In the manager: only in a build of the saboteur's copy.
+    Manager(&'static Bug),
     /// In the driver.
     Driver(DriverFault),
 }
 
-/// The worlds that can show a bug.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WorldKind {
-    /// Any.
-    Any,
-    /// With page tables.
-    PageTables,
-    /// Behind an IOMMU.
-    IoMmu,
-    /// Without GPU virtual addresses.
-    Patching,
-    /// In which a kernel faults.
-    PageFault,
-    /// In which a packet hangs.
-    Hang,
-    /// In which every paging buffer faults.
-    PagingFaults,
-    /// In which lists have little room.
-    Pressure,
-    /// In which there is little local memory.
-    LittleMemory,
-    /// In which the paging process sees little at a time.
-    SmallWindows,
-}
-
-impl WorldKind {
-    /// Whether the machine that a seed draws is of the kind.
-    fn has(self, machine: &ExplicitScenario) -> bool {
-        let model = machine.adapter.addressing_model;
-        match self {
-            Self::PageTables => model == AddressingModel::GpuMmu,
-            // Where all is in one kind of memory, the log says who demands how much of it.
-            Self::IoMmu | Self::Pressure => {
-                matches!(model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
-            }
-            Self::Patching => model == AddressingModel::Physical,
-            Self::SmallWindows => model != AddressingModel::Physical,
-            Self::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
-            Self::Any | Self::PageFault | Self::Hang | Self::PagingFaults => true,
+/// Whether the machine that a seed draws can show what is shown in a world.
+fn is_of(world: World, machine: &ExplicitScenario) -> bool {
+    let model = machine.adapter.addressing_model;
+    match world {
+        World::PageTables => model == AddressingModel::GpuMmu,
+        // Where all is in one kind of memory, the log says who demands how much of it.
+        World::IoMmu | World::Pressure => {
+            matches!(model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
         }
-    }
-
-    /// Makes a machine of the kind of one that a seed draws.
-    fn change(self, machine: &mut ExplicitScenario) {
-        let fault = |kind, when| vec![Fault { kind, when }];
-        match self {
-            Self::PageFault => machine.faults = fault(FaultKind::ForgePageFault, When::Nth(5)),
-            Self::Hang => machine.faults = fault(FaultKind::HangPacket, When::Nth(5)),
-            Self::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::Always),
-            Self::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
-            Self::LittleMemory => {
-                let adapter = &mut machine.adapter;
-                (adapter.page_size, adapter.dual_pte) = (PageSize::Kib4, None);
-                adapter.page_tables = Some(PageTables::System);
-                machine.local_memory_bytes = 512 << 10;
-            }
-            Self::SmallWindows => {
-                if machine.local_memory_bytes > 0 {
-                    machine.local_memory_bytes = 16 << 20;
-                }
-                (machine.aperture_bytes, machine.aperture_commit_limit_bytes) = (16 << 20, None);
-                machine.adapter.paging_va_mib = PagingVa::Mib(1);
-                machine.adapter.paging_va_without_local_memory = true;
-            }
-            Self::Any | Self::PageTables | Self::IoMmu | Self::Patching => {}
-        }
+        World::Patching => model == AddressingModel::Physical,
+        World::SmallWindows => model != AddressingModel::Physical,
+        World::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
+        World::Any | World::PageFault | World::Hang | World::PagingFaults => true,
     }
 }
 
-impl fmt::Display for WorldKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Any => "any",
-            Self::PageTables => "page tables",
-            Self::IoMmu => "an IOMMU",
-            Self::Patching => "patching",
-            Self::PageFault => "a page fault",
-            Self::Hang => "a hang",
-            Self::PagingFaults => "paging faults",
-            Self::Pressure => "pressure",
-            Self::LittleMemory => "little memory",
-            Self::SmallWindows => "small windows",
-        })
+/// Makes the machine that a seed draws one that shows what is shown in a world.
+fn make(world: World, machine: &mut ExplicitScenario) {
+    let fault = |kind, when| vec![Fault { kind, when }];
+    match world {
+        World::PageFault => machine.faults = fault(FaultKind::ForgePageFault, When::Nth(5)),
+        World::Hang => machine.faults = fault(FaultKind::HangPacket, When::Nth(5)),
+        World::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::Always),
+        World::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
+        World::LittleMemory => {
+            let adapter = &mut machine.adapter;
+            (adapter.page_size, adapter.dual_pte) = (PageSize::Kib4, None);
+            adapter.page_tables = Some(PageTables::System);
+            machine.local_memory_bytes = 512 << 10;
+        }
+        World::SmallWindows => {
+            if machine.local_memory_bytes > 0 {
+                machine.local_memory_bytes = 16 << 20;
+            }
+            (machine.aperture_bytes, machine.aperture_commit_limit_bytes) = (16 << 20, None);
+            machine.adapter.paging_va_mib = PagingVa::Mib(1);
+            machine.adapter.paging_va_without_local_memory = true;
+        }
+        World::Any | World::PageTables | World::IoMmu | World::Patching => {}
     }
 }
 
 impl Planted {
-    /// All of them: those of the manager first. Three mistakes of drivers are not among them, but in the tests of `vidmm-soft`: two
+    /// All that this build has, those of the manager first: they are in a build of the saboteur's copy alone. Three mistakes of drivers are not among them, but in the tests of `vidmm-soft`: two
     /// behind an IOMMU only a program sees that uses what it has not made resident, and one needs large compressed allocations.
     /// Two more break no rule that is followed here: the manager refuses what they touch to the program that asked.
     pub fn all() -> impl Iterator<Item = Self> {
-        let of_manager = PlantedBug::ALL.iter().copied().map(Self::Manager);
+        let of_manager = BUGS.iter().filter(|_| IS_AT_WORK).map(Self::Manager);
         let shows = |fault: &DriverFault| {
             !matches!(
                 fault,
@@ -140,7 +96,7 @@ impl Planted {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Manager(bug) => bug.name(),
+            Self::Manager(bug) => bug.name,
             Self::Driver(fault) => fault.name(),
         }
     }
@@ -148,16 +104,24 @@ impl Planted {
     /// The rule that must find it.
     pub fn rule(self) -> &'static str {
         match self {
-            Self::Manager(bug) => bug.rule(),
+            Self::Manager(bug) => bug.rule,
             Self::Driver(fault) => rule_of(fault),
         }
     }
 
     /// The worlds that can show it.
-    pub fn world(self) -> WorldKind {
+    pub fn world(self) -> World {
         match self {
-            Self::Manager(bug) => world_of_bug(bug),
+            Self::Manager(bug) => bug.shown_in,
             Self::Driver(fault) => world_of_fault(fault),
+        }
+    }
+
+    /// The bug, if it is one of the manager.
+    fn in_manager(self) -> Option<&'static Bug> {
+        match self {
+            Self::Manager(bug) => Some(bug),
+            Self::Driver(_) => None,
         }
     }
 
@@ -167,14 +131,14 @@ impl Planted {
         if let Self::Driver(_) = self {
             scenario.faults.clear();
         }
-        self.world().change(scenario);
+        make(self.world(), scenario);
     }
 
-    fn plant(self, scenario: &mut ExplicitScenario) {
+    /// Makes the mistake of a driver in a world; one of the manager is made wherever its code runs.
+    fn add(self, scenario: &mut ExplicitScenario) {
         self.prepare(scenario);
-        match self {
-            Self::Manager(bug) => scenario.adapter.planted_bug = Some(bug),
-            Self::Driver(fault) => scenario.faults.push(Fault { kind: FaultKind::Driver(fault), when: When::Always }),
+        if let Self::Driver(fault) = self {
+            scenario.faults.push(Fault { kind: FaultKind::Driver(fault), when: When::Always });
         }
     }
 }
@@ -185,46 +149,7 @@ impl fmt::Display for Planted {
     }
 }
 
-fn world_of_bug(bug: PlantedBug) -> WorldKind {
-    match bug {
-        PlantedBug::SkipInvalidate
-        | PlantedBug::ForgetAliases
-        | PlantedBug::ValidateShort
-        | PlantedBug::AllowWrites
-        | PlantedBug::SkipTlbFlush
-        | PlantedBug::FlushTooLittle
-        | PlantedBug::FlushBeforeInvalidate
-        | PlantedBug::SkipWindowFlush
-        | PlantedBug::KeepWindows
-        | PlantedBug::ShowNextPage
-        | PlantedBug::SkipTableInit
-        | PlantedBug::LinkEarly
-        | PlantedBug::KeepLink
-        | PlantedBug::KeepEmptyTables
-        | PlantedBug::ForgetRest => WorldKind::PageTables,
-        PlantedBug::SkipUnmapNotice | PlantedBug::KeepIoMmu | PlantedBug::UnmapWindowEarly => WorldKind::IoMmu,
-        PlantedBug::ForgetKept
-        | PlantedBug::ComeBetween
-        | PlantedBug::KeepUnbound
-        | PlantedBug::TearGroup
-        | PlantedBug::AdvanceTransferOffset
-        | PlantedBug::SkipTransferEnd
-        | PlantedBug::LeakBooks => WorldKind::Patching,
-        PlantedBug::BlameLast => WorldKind::PageFault,
-        PlantedBug::CompleteAborted => WorldKind::Hang,
-        PlantedBug::TolerateReset | PlantedBug::TellTwice => WorldKind::PagingFaults,
-        PlantedBug::TrimTooLittle | PlantedBug::TrimTooMuch | PlantedBug::HalveBudget | PlantedBug::SkipUndo => {
-            WorldKind::Pressure
-        }
-        PlantedBug::TakeEarly => WorldKind::LittleMemory,
-        PlantedBug::OverlapChunks | PlantedBug::LeaveOutBetweenChunks | PlantedBug::NotifyFirstChunk => {
-            WorldKind::SmallWindows
-        }
-        _ => WorldKind::Any,
-    }
-}
-
-fn world_of_fault(fault: DriverFault) -> WorldKind {
+fn world_of_fault(fault: DriverFault) -> World {
     match fault {
         DriverFault::SkipTlbFlush
         | DriverFault::ReusePagingVa
@@ -234,15 +159,15 @@ fn world_of_fault(fault: DriverFault) -> WorldKind {
         | DriverFault::ReadOnlyEntries
         | DriverFault::KeepEntries
         | DriverFault::SkipTableLink
-        | DriverFault::FlushOtherProcess => WorldKind::PageTables,
+        | DriverFault::FlushOtherProcess => World::PageTables,
         DriverFault::SkipPatch
         | DriverFault::PatchNextElement
         | DriverFault::SkipLastPatch
         | DriverFault::IgnorePatchOffset
         | DriverFault::SkipUnmapAperture
         | DriverFault::MapNextPages
-        | DriverFault::SkipMapAperture => WorldKind::Patching,
-        _ => WorldKind::Any,
+        | DriverFault::SkipMapAperture => World::Patching,
+        _ => World::Any,
     }
 }
 
@@ -294,17 +219,20 @@ impl Hunt {
     /// Hunts a bug. Seeds whose machine does not start are passed over.
     pub fn run(self, planted: Planted, factory: &MachineFactory<'_>) -> Quarry {
         let mut quarry = Quarry::default();
-        let fits = |seed: &u64| planted.world().has(&machine_of(*seed, Profile::Any));
+        let fits = |seed: &u64| is_of(planted.world(), &machine_of(*seed, Profile::Any));
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
                 let desc = SimDesc { seed, steps: self.steps, profile: Profile::Any, digest: planted.rule() == "I33" };
                 simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
             };
-            let Ok(outcome) = play(&|scenario| planted.plant(scenario)) else { continue };
+            let play_with_it = || {
+                let _planted = planted.in_manager().map(plant);
+                play(&|scenario| planted.add(scenario))
+            };
+            let Ok(outcome) = play_with_it() else { continue };
             let mut broken = first_broken(planted, &outcome);
             if broken.is_none() && planted.rule() == "I33" {
-                let again = play(&|scenario| planted.plant(scenario));
-                let is_same = again.is_ok_and(|again| again.digest == outcome.digest);
+                let is_same = play_with_it().is_ok_and(|again| again.digest == outcome.digest);
                 broken = (!is_same).then(|| ("I33".to_owned(), "played again, the seed is another story".to_owned()));
             }
             let is_right =

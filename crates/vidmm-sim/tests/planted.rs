@@ -1,8 +1,10 @@
-//! Each planted bug is found by the rule that it names: `cargo test -p vidmm-sim --features planted-bugs --test planted`.
+//! Each planted bug is found by the rule that it names. Those of the manager are in the saboteur's copy of it alone:
+//! `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test planted`.
 
 #[path = "../../vidmm-cli/src/soft.rs"]
 mod soft;
 
+use vidmm_saboteur::{BUGS, IS_AT_WORK};
 use vidmm_sim::{Hunt, MachineDesc, Planted};
 
 /// The number of seeds that suffices for the bug which is hardest to find.
@@ -37,6 +39,10 @@ fn are_found(bugs: impl Iterator<Item = Planted>) {
 
 #[test]
 fn bugs_of_the_manager_are_found_by_their_rules() {
+    if !IS_AT_WORK {
+        eprintln!("skipped: this build has none; `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test planted`");
+        return;
+    }
     are_found(Planted::all().filter(|bug| matches!(bug, Planted::Manager(_))));
 }
 
@@ -47,9 +53,10 @@ fn mistakes_of_drivers_are_found_by_their_rules() {
 
 #[test]
 fn there_is_a_bug_for_each_invariant() {
-    let is_planted = |rule: &str| Planted::all().any(|bug| bug.rule() == rule);
+    let of_drivers = || Planted::all().filter(|bug| matches!(bug, Planted::Driver(_)));
+    let is_planted = |rule: &str| BUGS.iter().any(|bug| bug.rule == rule) || of_drivers().any(|bug| bug.rule() == rule);
     let free: Vec<String> = (1..=34).map(|number| format!("I{number:02}")).filter(|rule| !is_planted(rule)).collect();
     assert!(free.is_empty(), "nobody breaks {free:?}");
-    assert!(Planted::all().filter(|bug| matches!(bug, Planted::Manager(_))).count() >= 40);
-    assert!(Planted::all().filter(|bug| matches!(bug, Planted::Driver(_))).count() >= 20);
+    assert!(BUGS.len() >= 40);
+    assert!(of_drivers().count() >= 20);
 }

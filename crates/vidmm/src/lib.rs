@@ -14,7 +14,6 @@ mod id;
 mod data;
 pub mod linear;
 pub mod contract;
-mod planted;
 mod buggify;
 mod budget;
 mod adapter;
@@ -70,8 +69,6 @@ pub use id::{
 pub use manager::VidMm;
 pub use moment::{Output, Statistics};
 pub use objects::submission::{FenceValueDesc, SubmitDesc};
-#[cfg(feature = "planted-bugs")]
-pub use planted::PlantedBug;
 pub use units::{
     Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
 };

@@ -12,7 +12,6 @@ use crate::{
         trim::TrimFlags,
     },
     id::{AllocationId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
-    planted::{Planted, PlantedBug},
     units::Nanoseconds,
 };
 
@@ -27,7 +26,6 @@ pub(crate) struct Moment {
     statistics: Statistics,
     driver_findings: Vec<DriverFinding>,
     buggify: Buggify,
-    planted: Planted,
     /// Whether anything has happened since the last poll came to its end.
     needs_poll: bool,
     /// The rule that the driver or the GPU broke: nothing is built or dispatched any more.
@@ -163,7 +161,7 @@ pub struct Statistics {
 
 impl Moment {
     /// The moment at which an adapter starts.
-    pub(crate) fn new(events: EventLog, buggify: Buggify, planted: Planted) -> Self {
+    pub(crate) fn new(events: EventLog, buggify: Buggify) -> Self {
         Self {
             now: 0,
             wake: None,
@@ -172,7 +170,6 @@ impl Moment {
             statistics: Statistics::default(),
             driver_findings: Vec::new(),
             buggify,
-            planted,
             needs_poll: true,
             failed: None,
         }
@@ -266,11 +263,6 @@ impl Moment {
     /// The source of unlikely choices, for a caller that makes many.
     pub(crate) fn buggify_mut(&mut self) -> &mut Buggify {
         &mut self.buggify
-    }
-
-    /// Whether a bug is planted in the manager.
-    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
-        self.planted.has(bug)
     }
 
     /// Whether the driver or the GPU has broken a rule: nothing is built or dispatched any more.

@@ -38,8 +38,6 @@ pub(crate) fn start<'a>(
         tdr: adapter.tdr.into(),
         preparation: adapter.preparation,
         buggify: adapter.buggify,
-        #[cfg(feature = "planted-bugs")]
-        planted_bug: adapter.planted_bug,
     };
     let runtime = Runtime::start(options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());

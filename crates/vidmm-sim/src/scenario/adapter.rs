@@ -114,10 +114,6 @@ pub struct AdapterSettings {
     pub dependent_engines: Vec<Vec<EngineName>>,
     /// The seed of legal and unlikely choices of the manager; none is none of them.
     pub buggify: Option<u64>,
-    /// A bug that is planted in the manager.
-    #[cfg(feature = "planted-bugs")]
-    #[serde(skip)]
-    pub planted_bug: Option<vidmm::PlantedBug>,
 }
 
 /// A further memory segment.
@@ -202,8 +198,6 @@ impl Default for AdapterSettings {
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
             buggify: None,
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: None,
         }
     }
 }

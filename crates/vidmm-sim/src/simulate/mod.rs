@@ -22,7 +22,6 @@ mod campaign;
 pub use campaign::{Campaign, Tally};
 pub use caught::caught;
 pub use outcome::{Failure, Outcome, SimDesc, replay, simulate};
-#[cfg(feature = "planted-bugs")]
 pub(crate) use outcome::{machine_of, simulate_in};
 pub use profile::Profile;
 pub use shrink::shrink;

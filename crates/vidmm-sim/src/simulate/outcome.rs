@@ -60,7 +60,6 @@ pub fn simulate(desc: SimDesc, factory: &MachineFactory<'_>, observer: &mut dyn 
 }
 
 /// The machine that a seed draws.
-#[cfg(feature = "planted-bugs")]
 pub(crate) fn machine_of(seed: u64, profile: Profile) -> ExplicitScenario {
     World::draw(seed, profile, &mut Dice::new(seed)).scenario
 }

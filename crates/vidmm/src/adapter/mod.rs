@@ -13,7 +13,6 @@ use crate::{
         AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
     },
     linear::MAX_SEGMENT_SIZE,
-    planted::{Planted, PlantedBug},
     units::{PageSize, PhysicalAddress, SegmentId},
 };
 pub use broken_rule::{BrokenRule, StartAdapterError};
@@ -74,7 +73,6 @@ pub(crate) struct Adapter {
     pub preemption_aware: bool,
     /// Where the banks of the first memory segment end (SEG-31).
     pub bank_ends: Vec<u64>,
-    pub planted: Planted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -177,12 +175,6 @@ impl Adapter {
     /// The accounts whose budgets are together a group's.
     pub fn accounts_in(&self, group: MemorySegmentGroup) -> impl Iterator<Item = Account> {
         self.accounts().iter().filter(move |&account| self.group_of(account) == Some(group))
-    }
-
-    /// Whether a bug is planted in the manager.
-    #[inline]
-    pub const fn has_bug(&self, bug: PlantedBug) -> bool {
-        self.planted.has(bug)
     }
 
     /// Whether the GPU has page tables, which the manager writes.

@@ -13,7 +13,6 @@ use crate::{
         SegmentDescriptor, SegmentFlags, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
-    planted::Planted,
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, SegmentId},
 };
 
@@ -101,7 +100,6 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         num_slots: info.patching.max_allocation_list_slot_id,
         preemption_aware: info.patching.preemption_aware,
         bank_ends: info.patching.bank_range_table.clone(),
-        planted: Planted::default(),
     };
     if has_page_tables {
         // Tables are never in an aperture: what is no memory segment is system memory (GVA-15).

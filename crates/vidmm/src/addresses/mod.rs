@@ -9,7 +9,6 @@ use crate::{
     gpu_va::{Mapping, PageTables, TableKey},
     id::{AllocationId, AllocationIx, ProcessIx},
     objects::Objects,
-    planted::PlantedBug,
     units::GpuVirtualAddress,
 };
 
@@ -114,7 +113,7 @@ impl Addresses {
         for key in tables_of(adapter, mapping) {
             let table = objects[mapping.process].tables.get_mut(key);
             table.users -= 1;
-            let is_kept = key == TableKey::root(adapter) || adapter.has_bug(PlantedBug::KeepEmptyTables);
+            let is_kept = key == TableKey::root(adapter);
             if table.users == 0 && !is_kept {
                 self.empty_tables.insert((mapping.process, key));
             }

@@ -101,7 +101,7 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MapError::TooManyPending { pending });
         }
-        let allocation = self.state.objects.lookup_allocation(&self.state.adapter, desc.allocation)?;
+        let allocation = self.state.objects.lookup_allocation(desc.allocation)?;
         if !self.state.objects[allocation].is_open_on(device) {
             return Err(MapError::WrongDevice);
         }

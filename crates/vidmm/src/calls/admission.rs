@@ -17,7 +17,6 @@ use crate::{
     event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
     id::{AllocationIx, DeviceIx},
     placement::homes,
-    planted::PlantedBug,
     residency::{
         rehoming::Rehoming,
         weight::{self, PackingRoom},
@@ -80,8 +79,6 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
             Terms::Entitled(flags) | Terms::Rehoming(flags) => {
                 if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
                     account_shares.maximum_budget(process)
-                } else if state.adapter.has_bug(PlantedBug::HalveBudget) {
-                    account_shares.budget(process) / 2
                 } else {
                     account_shares.budget(process)
                 }
@@ -173,13 +170,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
             reason = NoMemoryReason::Fragmented;
         }
         // An allocation that leaves weighs no less than its size.
-        let mut missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
-        if state.adapter.has_bug(PlantedBug::TrimTooLittle) {
-            missing /= 2;
-        }
-        if state.adapter.has_bug(PlantedBug::TrimTooMuch) {
-            missing += size;
-        }
+        let missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
         admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing);
     }
     admission.refused.get_or_insert(reason);
@@ -187,8 +178,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
 
 /// Undoes an admission: `indices` are counted no more.
 pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: &[AllocationIx]) {
-    let is_undone = !state.adapter.has_bug(PlantedBug::SkipUndo);
-    for &index in indices.iter().filter(|_| is_undone) {
+    for &index in indices {
         state.objects[index].entry_mut(admission.device).count -= 1;
     }
     for &(index, counted) in &admission.moved {

@@ -26,7 +26,6 @@ use crate::{
         allocation::{Allocation, AllocationState, Owner},
         device::{Deferred, DeferredAction},
     },
-    planted::PlantedBug,
     requests::Requests,
     residency::{holds, weight},
     state::State,
@@ -154,7 +153,7 @@ impl VidMm {
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTDestroyAllocation2")]
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         self.state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
         self.state.residency.end_offer(&mut self.state.objects, index);
         let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
@@ -201,7 +200,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     if set == 0 || set & !adapter.segments_mask != 0 {
         return broken(AllocationInfoRule::SegmentSet(set));
     }
-    let choices = adapter.choices(info.supported_segment_set, info.preferred_segment);
+    let choices = choices(adapter, info);
     let page_sizes = choices.accounts().map(|account| adapter.page_size_in(account));
     let page_size = page_sizes.max().unwrap_or(PageSize::Kib4).bytes();
     let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);
@@ -250,11 +249,6 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
 /// The segments where the driver lets the allocation be resident. An aperture segment in its set is system memory
 /// (SEG-11, SEG-12).
 pub(crate) fn choices(adapter: &Adapter, info: &AllocationInfo) -> Choices {
-    if adapter.has_bug(PlantedBug::IgnoreSegmentSet) {
-        let every =
-            adapter.memory.iter().fold(info.supported_segment_set.0, |set, memory| set | SegmentSet::of(memory.id).0);
-        return adapter.choices(SegmentSet(every), SegmentPreference::default());
-    }
     adapter.choices(info.supported_segment_set, info.preferred_segment)
 }
 
@@ -299,7 +293,7 @@ fn note_hint(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
 /// The notifications that the driver asked for and will get (CRE-07, NTF-05).
 pub(crate) fn notifications(adapter: &Adapter, info: &AllocationInfo) -> Result<AllocationState, CreateError> {
     let mut allocation_state = AllocationState::empty();
-    if adapter.version < WddmVersion::WDDM3_2 && !adapter.has_bug(PlantedBug::NotifyOldDriver) {
+    if adapter.version < WddmVersion::WDDM3_2 {
         return Ok(allocation_state);
     }
     let as_eviction = adapter.revision == NotificationRevision::August2024;

@@ -47,7 +47,7 @@ impl VidMm {
     ) -> Result<CpuVirtualAddress, LockError> {
         let device_index = self.state.objects.devices.lookup(device)?;
         self.state.objects.check_device(&self.state.moment, device_index)?;
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         let books = &self.state.objects[index];
         if books.device != device_index {
             return Err(LockError::WrongDevice);
@@ -86,7 +86,7 @@ impl VidMm {
     /// If it is not locked.
     #[doc(alias = "D3DKMTUnlock2")]
     pub fn unlock(&mut self, host: &mut dyn Host, allocation: AllocationId) -> Result<(), UnlockError> {
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         let lock = self.state.residency.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
         lock.count -= 1;
         let locks = lock.count;

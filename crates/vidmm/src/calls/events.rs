@@ -14,7 +14,6 @@ use crate::{
     },
     manager::VidMm,
     objects::turn::Power,
-    planted::PlantedBug,
     recovery::{adapter_reset, device_error, engine_reset, faults, retire},
     schedule::power,
 };
@@ -125,7 +124,7 @@ impl VidMm {
             last_aborted_fence_id,
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
         });
-        let suspect = self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine);
+        let suspect = self.state.engines.device_under_way(&self.state.objects, engine);
         let Some(last_aborted) = last_aborted_fence_id else {
             // The reset counts as one of the adapter, and not as an engine timeout of a process: the owner of the
             // packet stays unknown (FLT-31).
@@ -164,14 +163,13 @@ impl VidMm {
         // Only now is the packet that hung known: it may not be the first that was not reported. If it has ended after
         // all, its device is in error none the less (FLT-24).
         let guilty = if last_aborted > last_completed {
-            self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine)
+            self.state.engines.device_under_way(&self.state.objects, engine)
         } else {
             suspect
         };
         engine_reset::blame(&mut self.state, &mut self.requests, &mut self.work, guilty, reason);
         if let Some(aborted) = self.state.engines.engines[engine as usize].pop_up_to(last_aborted) {
-            let reason = (!self.state.adapter.has_bug(PlantedBug::CompleteAborted)).then_some(reason);
-            retire::ended(&mut self.state, &mut self.requests, &mut self.work, engine, aborted, reason);
+            retire::ended(&mut self.state, &mut self.requests, &mut self.work, engine, aborted, Some(reason));
         }
         engine_reset::take_in(&mut self.state.engines, engine, returned);
         engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
@@ -242,9 +240,7 @@ impl VidMm {
         // The first packet of which no end was reported may only have lost its interrupt. The reset of the adapter
         // names no packet, and harms its device in any case.
         let is_known = !flags.contains(PageFaultFlags::FENCE_INVALID) || resets_adapter;
-        if let Some(device) =
-            self.state.engines.device_under_way(&self.state.adapter, &self.state.objects, engine).filter(|_| is_known)
-        {
+        if let Some(device) = self.state.engines.device_under_way(&self.state.objects, engine).filter(|_| is_known) {
             device_error::put_device_in_error(&mut self.state, &mut self.requests, &mut self.work, device, reason);
         }
         match resets_adapter {

@@ -15,7 +15,6 @@ use crate::{
     manager::VidMm,
     objects::{allocation::AllocationState, device::DeferredAction, request::RequestKind},
     plans::Plans,
-    planted::PlantedBug,
     requests::Requests,
     residency::{place, weight},
     schedule::turns,
@@ -73,7 +72,7 @@ impl VidMm {
         let mut indices = Vec::with_capacity(allocations.len());
         let mut named = BTreeSet::new();
         for (position, &id) in allocations.iter().enumerate() {
-            let index = self.state.objects.lookup_allocation(&self.state.adapter, id)?;
+            let index = self.state.objects.lookup_allocation(id)?;
             let allocation = &self.state.objects[index];
             if allocation.device != device_index {
                 return Err(OfferError::WrongDevice { position });
@@ -137,7 +136,7 @@ impl VidMm {
         let mut indices = Vec::with_capacity(allocations.len());
         let mut named = BTreeSet::new();
         for (position, &id) in allocations.iter().enumerate() {
-            let index = self.state.objects.lookup_allocation(&self.state.adapter, id)?;
+            let index = self.state.objects.lookup_allocation(id)?;
             let allocation = &self.state.objects[index];
             if allocation.device != device {
                 return Err(ReclaimError::WrongDevice { position });
@@ -237,8 +236,7 @@ pub(crate) fn reclaim(
     host: &mut dyn Host,
     index: AllocationIx,
 ) -> (ReclaimResult, u32) {
-    let discarded = state.objects[index].state.contains(AllocationState::DISCARDED)
-        && !state.adapter.has_bug(PlantedBug::ReclaimDiscarded);
+    let discarded = state.objects[index].state.contains(AllocationState::DISCARDED);
     let offer = state.residency.end_offer(&mut state.objects, index).expect("it was found to be offered");
     let allocation = &state.objects[index];
     if !allocation.state.contains(AllocationState::NOT_COMMITTED) {

@@ -38,7 +38,7 @@ impl VidMm {
     /// If the priority is 0 or the handle names nothing.
     #[doc(alias = "D3DKMTSetAllocationPriority")]
     pub fn set_allocation_priority(&mut self, allocation: AllocationId, priority: u32) -> Result<(), UpdateError> {
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         if priority == 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
         }
@@ -71,7 +71,7 @@ impl VidMm {
         let queue = self.state.objects.paging_queues.lookup(paging_queue)?;
         let device = self.state.objects[queue].device;
         self.state.objects.check_device(&self.state.moment, device)?;
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         if self.state.objects[index].device != device {
             return Err(UpdateError::WrongDevice);
         }

@@ -85,7 +85,7 @@ impl VidMm {
         if queued >= QUEUED_MAX {
             return Err(RenderError::QueueFull { queued });
         }
-        let list = look_up_list(&self.state.adapter, &self.state.objects, device_index, &desc.allocations)?;
+        let list = look_up_list(&self.state.objects, device_index, &desc.allocations)?;
         for named in desc.waits.iter().chain(&desc.signals) {
             self.state.objects.monitored_fences.lookup(named.fence)?;
         }
@@ -164,9 +164,8 @@ fn check_on_list(
     device: DeviceIx,
     listed: &[AllocationListDesc],
 ) -> Result<(), RenderError> {
-    let is_missing = |desc: &AllocationListDesc| {
-        desc.allocation.is_some_and(|id| !work::is_on_list(&state.adapter, &state.objects, device, id))
-    };
+    let is_missing =
+        |desc: &AllocationListDesc| desc.allocation.is_some_and(|id| !work::is_on_list(&state.objects, device, id));
     let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
     let allocation = listed[position].allocation.expect("what is unbound is not missing");
     device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::NotResident { allocation });
@@ -174,14 +173,13 @@ fn check_on_list(
 }
 
 fn look_up_list(
-    adapter: &Adapter,
     objects: &Objects,
     device: DeviceIx,
     listed: &[AllocationListDesc],
 ) -> Result<Vec<Reference>, RenderError> {
     let look_up = |(position, desc): (usize, &AllocationListDesc)| {
         let found = |id| -> Result<AllocationIx, RenderError> {
-            let index = objects.lookup_allocation(adapter, id)?;
+            let index = objects.lookup_allocation(id)?;
             let is_its = objects[index].is_open_on(device);
             if is_its { Ok(index) } else { Err(RenderError::WrongDevice { position }) }
         };

@@ -2,7 +2,6 @@
 
 use super::admission::{Admission, Terms};
 use crate::{
-    adapter::Adapter,
     budget::account::PerAccount,
     calls::{admission, offering},
     event::{
@@ -14,7 +13,6 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     plans::Plans,
-    planted::PlantedBug,
     recovery::device_error,
     residency::{Residents, place, weight},
     schedule::Schedule,
@@ -79,7 +77,7 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let indices = joining(&self.state.adapter, &self.state.objects, device, allocations)?;
+        let indices = joining(&self.state.objects, device, allocations)?;
         let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
@@ -151,7 +149,7 @@ impl VidMm {
         }
         let mut indices = Vec::with_capacity(allocations.len());
         for &id in allocations {
-            indices.push(self.state.objects.lookup_allocation(&self.state.adapter, id)?);
+            indices.push(self.state.objects.lookup_allocation(id)?);
         }
         count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
 
@@ -165,9 +163,6 @@ impl VidMm {
                 continue;
             }
             let entry = allocation.entry_mut(device_index);
-            if self.state.adapter.has_bug(PlantedBug::EvictTwice) && entry.count > 1 {
-                entry.count -= 1;
-            }
             let effect = entry.leave(last, flags, &mut self.state.residency.spans);
             if entry.count == 0 {
                 let account = self.state.residency.counted_in(&self.state.objects, index);
@@ -233,14 +228,13 @@ impl VidMm {
 
 /// The allocations of a call, if all may join the device's list.
 pub(crate) fn joining(
-    adapter: &Adapter,
     objects: &Objects,
     device: DeviceIx,
     allocations: &[AllocationId],
 ) -> Result<Vec<AllocationIx>, MakeResidentError> {
     let mut indices = Vec::with_capacity(allocations.len());
     for (position, &id) in allocations.iter().enumerate() {
-        let index = objects.lookup_allocation(adapter, id)?;
+        let index = objects.lookup_allocation(id)?;
         let allocation = &objects[index];
         if !allocation.is_open_on(device) {
             return Err(MakeResidentError::WrongDevice { position });

@@ -38,7 +38,7 @@ impl VidMm {
         if self.state.objects[device_index].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         let books = &self.state.objects[index];
         if !books.state.contains(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
@@ -67,7 +67,7 @@ impl VidMm {
     #[doc(alias = "DxgkDdiCloseAllocation")]
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
         let device_index = self.state.objects.devices.lookup(device)?;
-        let index = self.state.objects.lookup_allocation(&self.state.adapter, allocation)?;
+        let index = self.state.objects.lookup_allocation(allocation)?;
         let books = &mut self.state.objects[index];
         if books.device == device_index || !books.is_open_on(device_index) {
             return Err(OpenError::NotOpen);

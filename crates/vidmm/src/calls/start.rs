@@ -61,9 +61,6 @@ pub struct AdapterOptions {
     /// The seed of legal and unlikely choices; none makes none of them.
     #[cfg(feature = "buggify")]
     pub buggify: Option<u64>,
-    /// A bug that is planted on purpose.
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<crate::PlantedBug>,
 }
 
 /// # Start of an adapter
@@ -82,8 +79,6 @@ impl VidMm {
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
         let mut adapter = Adapter { revision: options.notification_revision, ..adapter };
-        #[cfg(feature = "planted-bugs")]
-        (adapter.planted.bug = options.planted_bug);
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
@@ -109,7 +104,7 @@ impl VidMm {
             #[cfg(feature = "buggify")]
             drawn: options.buggify.map(crate::buggify::Drawn::new),
         };
-        let moment = Moment::new(EventLog::new(options.events), buggify, adapter.planted);
+        let moment = Moment::new(EventLog::new(options.events), buggify);
         let engines = Engines::new(adapter.engines.len(), options.tdr);
         let accounts = adapter.accounts();
         let mut memory = Memory::new(

@@ -1,7 +1,6 @@
 //! Work: submissions, and fences that the CPU signals.
 
 use crate::{
-    adapter::Adapter,
     event::{
         Event,
         error::{DeviceErrorReason, PriorityError, SubmitError},
@@ -117,8 +116,8 @@ fn check_allocation_list(
     if allocations.is_empty() {
         return Ok(());
     }
-    allocations.iter().try_for_each(|&id| state.objects.lookup_allocation(&state.adapter, id).map(drop))?;
-    match allocations.iter().position(|&id| !is_on_list(&state.adapter, &state.objects, device, id)) {
+    allocations.iter().try_for_each(|&id| state.objects.lookup_allocation(id).map(drop))?;
+    match allocations.iter().position(|&id| !is_on_list(&state.objects, device, id)) {
         None => Ok(()),
         Some(position) => {
             let allocation = allocations[position];
@@ -135,8 +134,8 @@ fn check_allocation_list(
 }
 
 /// Whether an allocation is open on a device and on its list.
-pub(crate) fn is_on_list(adapter: &Adapter, objects: &Objects, device: DeviceIx, allocation: AllocationId) -> bool {
-    objects.lookup_allocation(adapter, allocation).is_ok_and(|index| {
+pub(crate) fn is_on_list(objects: &Objects, device: DeviceIx, allocation: AllocationId) -> bool {
+    objects.lookup_allocation(allocation).is_ok_and(|index| {
         let books = &objects[index];
         books.is_open_on(device) && books.entry(device).is_some_and(|entry| entry.count > 0)
     })

@@ -23,7 +23,6 @@ use crate::{
         submission::{FenceValueDesc, Submission, SubmitDesc},
     },
     plans::{Plans, root_page_table},
-    planted::PlantedBug,
     requests::Requests,
     state::State,
     work::{self, Work},
@@ -150,8 +149,7 @@ fn dispatchable_on(
     // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.
     let root_is_there = context.root_is_set && plans.stream.is_empty();
     let root_fence = if root_is_there { 0 } else { root_fence(&state.adapter, &state.objects, plans, device.process)? };
-    let gated = next.number - u64::from(state.adapter.has_bug(PlantedBug::GateByOne));
-    let mut paging_fence = device.gate(gated)?.max(root_fence).max(device.turn.fence()?);
+    let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
     for &plan in &device.refreshes {
         paging_fence = paging_fence.max(plans.stream.fence_of(plan)?);
     }
@@ -202,9 +200,7 @@ fn hand_out(
         next_job(state, requests, work, kmd, index, signal.fence_id);
     let buffer = DmaBuffer::User(commands);
     let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
-    if paging_fence > state.engines.paging_engine(&state.adapter).retired
-        && !state.adapter.has_bug(PlantedBug::SkipPagingWait)
-    {
+    if paging_fence > state.engines.paging_engine(&state.adapter).retired {
         state.engines.recovery.awaited = state.engines.recovery.awaited.max(paging_fence);
         packet.waits.push(EngineFence { engine: state.adapter.paging_engine, fence_id: paging_fence });
     }

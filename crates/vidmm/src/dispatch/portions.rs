@@ -14,7 +14,6 @@ use crate::{
         split::{Cut, Portion, References, ResourceTable},
         submission::{Submission, SubmitDesc},
     },
-    planted::PlantedBug,
     requests::Requests,
     residency::place,
     state::State,
@@ -52,7 +51,7 @@ pub(crate) fn next_portion(
     let is_first = references.progress.portions == 0;
     let waits = if is_first { core::mem::take(&mut submission.desc.waits) } else { Vec::new() };
     let is_last = portion.cut.is_none();
-    let fixed = match is_last || state.adapter.has_bug(PlantedBug::ForgetKept) {
+    let fixed = match is_last {
         true => BTreeSet::new(),
         false => portion.table.fixed(&references, next_group(&references, &portion)),
     };

@@ -20,7 +20,6 @@ use crate::{
     },
     placement::{self, Mark, Placement, Target, Transaction},
     plans::Plans,
-    planted::PlantedBug,
     requests::Requests,
     residency::{place, views},
     schedule::turns,
@@ -179,10 +178,7 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     let mut cut = None;
     let mut end = size;
     while let Some(offset) = references.split_offset(next) {
-        let mut group = references.group(next);
-        if state.adapter.has_bug(PlantedBug::TearGroup) {
-            group.end = next + 1;
-        }
+        let group = references.group(next);
         if work.patching.knobs.take_split_point && offset > start && offset < size {
             if let Some(obstacle) = obstacle {
                 placement::undo(&mut state.memory, &mut transaction, Mark::START);
@@ -213,7 +209,7 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
         }
         let Some(missing) = missing else {
             required.extend(members);
-            table.apply(references, group.clone(), !state.adapter.has_bug(PlantedBug::KeepUnbound));
+            table.apply(references, group.clone());
             next = group.end;
             continue;
         };

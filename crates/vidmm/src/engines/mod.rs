@@ -15,7 +15,6 @@ use crate::{
     id::DeviceIx,
     moment::{Moment, Output},
     objects::Objects,
-    planted::PlantedBug,
 };
 
 /// The engines, and the adapter as a whole.
@@ -56,10 +55,9 @@ impl Engines {
     }
 
     /// The device whose packet an engine runs.
-    pub(crate) fn device_under_way(&self, adapter: &Adapter, objects: &Objects, engine: u32) -> Option<DeviceIx> {
+    pub(crate) fn device_under_way(&self, objects: &Objects, engine: u32) -> Option<DeviceIx> {
         let in_flight = &self.engines[engine as usize].in_flight;
-        let is_last = adapter.has_bug(PlantedBug::BlameLast);
-        match if is_last { in_flight.back()? } else { in_flight.front()? }.work {
+        match in_flight.front()?.work {
             PacketWork::Paging => None,
             PacketWork::User { context, .. } => Some(objects[context].device),
         }

@@ -18,7 +18,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use core::ops::{Index, IndexMut};
 
 use crate::{
-    adapter::{Adapter, patching::Patched},
+    adapter::patching::Patched,
     contract::EngineFence,
     event::{
         Event,
@@ -37,7 +37,6 @@ use crate::{
         queue::{MonitoredFence, PagingQueue},
         submission::FenceValueDesc,
     },
-    planted::PlantedBug,
 };
 
 /// The records of all objects.
@@ -123,9 +122,8 @@ impl Objects {
     }
 
     /// The index of an allocation that the caller has not destroyed.
-    pub(crate) fn lookup_allocation(&self, adapter: &Adapter, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
-        let is_reused = adapter.has_bug(PlantedBug::IgnoreGenerations) && self.allocations.contains(id.ix());
-        let index = if is_reused { id.ix() } else { self.allocations.lookup(id)? };
+    pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
+        let index = self.allocations.lookup(id)?;
         if self[index].state.contains(AllocationState::DESTROYED) {
             return Err(InvalidHandle { kind: "allocation", index: index.get() });
         }

@@ -113,12 +113,15 @@ impl References {
 
 impl ResourceTable {
     /// Applies patch locations: each binds its slot, and one whose element is the null element unbinds it (SPL-03).
-    pub fn apply(&mut self, references: &References, locations: Range<usize>, unbinds: bool) {
+    pub fn apply(&mut self, references: &References, locations: Range<usize>) {
         for location in &references.patch_locations[locations] {
             match references.bound_by(location) {
-                Some(_) => drop(self.0.insert(location.slot_id, location.allocation_index)),
-                None if unbinds => drop(self.0.remove(&location.slot_id)),
-                None => {}
+                Some(_) => {
+                    self.0.insert(location.slot_id, location.allocation_index);
+                }
+                None => {
+                    self.0.remove(&location.slot_id);
+                }
             }
         }
     }

@@ -8,7 +8,6 @@ use crate::{
     objects::{Objects, allocation::AllocationState},
     placement::{Placement, Target, satisfy::Items},
     plans::{Plans, draft::Draft},
-    planted::PlantedBug,
     residency::place,
     state::State,
 };
@@ -113,9 +112,6 @@ impl Plans {
 
     /// An allocation leaves the place where it is for another range, or for pages of the account where its list counts it.
     fn leave_for(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, range: Option<Target>) {
-        if state.adapter.has_bug(PlantedBug::PlaceTwice) {
-            state.objects[index].take_place();
-        }
         let allocation = &mut state.objects[index];
         if let Some(place) = allocation.place {
             // The work of those that hold it may have written to it.

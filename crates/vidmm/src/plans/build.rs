@@ -16,9 +16,8 @@ use crate::{
     id::{DeviceIx, PlanNo},
     moment::{Moment, Output, Statistics},
     plans::{BuildEnv, Plans, Step, expand},
-    planted::PlantedBug,
     state::State,
-    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::{PhysicalAddress, SegmentId},
 };
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
 const PAGING_BUFFERS_MAX: usize = 16;
@@ -74,8 +73,7 @@ impl Plans {
     pub(crate) fn enter(&mut self, state: &mut State, host: &mut dyn Host) {
         loop {
             let devices = &state.objects.devices;
-            let forgets = state.adapter.has_bug(PlantedBug::ForgetParked);
-            let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission && !forgets;
+            let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission;
             let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
             state.memory.entered(plan);
             state.moment.record(|| Event::PlanEntered { plan });
@@ -106,7 +104,7 @@ impl Plans {
                 return;
             }
             let idle = self.builder.idle_at.is_some();
-            match self.build_operation(&state.adapter, &mut state.moment, kmd) {
+            match self.build_operation(&mut state.moment, kmd) {
                 Built::Operation => {
                     if state.moment.makes(Unlikely::CloseBuffer) {
                         self.submit_paging_buffer(state, kmd);
@@ -120,10 +118,7 @@ impl Plans {
                 }
                 Built::Busy => {
                     self.submit_paging_buffer(state, kmd);
-                    self.builder.idle_at = Some(match state.adapter.has_bug(PlantedBug::IgnoreBusy) {
-                        true => 0,
-                        false => state.engines.paging_engine(&state.adapter).submitted,
-                    });
+                    self.builder.idle_at = Some(state.engines.paging_engine(&state.adapter).submitted);
                 }
                 Built::Violation(violation) => state.moment.fail(violation),
             }
@@ -140,8 +135,7 @@ impl Plans {
                 Step::UnmapIoMmu(range) => {
                     self.submit_paging_buffer(state, kmd);
                     let submitted = state.engines.paging_engine(&state.adapter).submitted;
-                    let waits = !state.adapter.has_bug(PlantedBug::UnmapWindowEarly);
-                    if state.engines.paging_engine(&state.adapter).retired < submitted && waits {
+                    if state.engines.paging_engine(&state.adapter).retired < submitted {
                         self.builder.host_step_at = Some(submitted);
                         return false;
                     }
@@ -170,8 +164,7 @@ impl Plans {
                 dummy_page: state.memory.dummy_page(),
             };
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
-                let moves_bytes =
-                    plan.bytes() > 0 || state.adapter.planted.has_every_third_time(PlantedBug::DependOnThePast);
+                let moves_bytes = plan.bytes() > 0;
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
                 self.stream.head_built(state.engines.paging_engine(&state.adapter).submitted + u64::from(pending));
                 state.moment.request_poll();
@@ -195,7 +188,7 @@ impl Plans {
         builder.current.is_some()
     }
 
-    fn build_operation(&mut self, adapter: &Adapter, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
+    fn build_operation(&mut self, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
         let builder = &mut self.builder;
         let (plan, system_context) = (builder.plan, builder.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
@@ -223,8 +216,7 @@ impl Plans {
             bytes: dma_bytes as u32,
             multipass_offset,
         });
-        let gap = if adapter.has_bug(PlantedBug::LeaveGap) { 8 } else { 0 };
-        if buffer.advance(dma_bytes + gap, private_bytes).is_none() {
+        if buffer.advance(dma_bytes, private_bytes).is_none() {
             let operation = Some(operation.kind());
             return Built::Violation(Violation::BufferOverrun { operation, dma_bytes, private_bytes });
         }
@@ -240,15 +232,6 @@ impl Plans {
             BuildStatus::InsufficientDmaBuffer => {
                 if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
                     return Built::Violation(Violation::NoProgress);
-                }
-                if let (true, PagingOperation::Transfer(transfer)) =
-                    (adapter.has_bug(PlantedBug::AdvanceTransferOffset), operation)
-                {
-                    transfer.transfer_offset += PAGE_SIZE;
-                }
-                if adapter.has_bug(PlantedBug::LoseRest) {
-                    builder.steps.pop_front();
-                    builder.multipass_offset = 0;
                 }
                 Built::Full
             }

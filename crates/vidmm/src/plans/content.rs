@@ -10,7 +10,6 @@ use crate::{
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
     plans::{Plans, discard},
-    planted::PlantedBug,
     residency::Residents,
     state::State,
     units::{PhysicalAddress, SegmentId},
@@ -25,10 +24,6 @@ impl Plans {
         host: &mut dyn Host,
         size: u64,
     ) -> Result<PhysicalAddress, BackingStoreError> {
-        if state.adapter.has_bug(PlantedBug::DecommitUnasked) {
-            let candidates = self.decommittable(&state.objects, &state.residency);
-            decommit_offered(&mut state.moment, &mut state.objects, host, candidates, size);
-        }
         host.commit_backing_store(size).or_else(|error| {
             let offered = self.decommittable(&state.objects, &state.residency);
             if offered.is_empty() {

@@ -21,7 +21,6 @@ use crate::{
         UnlinkedTable, UnmapNotice, Windows,
         table::{initialise, unlink},
     },
-    planted::PlantedBug,
     units::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
 
@@ -78,23 +77,12 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 None => cursor.enter(Phase::Invalidate),
             },
             Phase::Invalidate => {
-                if env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate) {
-                    flush(spans(&plan.invalidate), env, steps);
-                }
-                if !env.adapter.has_bug(PlantedBug::SkipInvalidate) {
-                    write_entries(&plan.invalidate, false, env, steps);
-                }
-                if !env.adapter.has_bug(PlantedBug::SkipTlbFlush)
-                    && !env.adapter.has_bug(PlantedBug::FlushBeforeInvalidate)
-                {
-                    flush(spans(&plan.invalidate), env, steps);
-                }
+                write_entries(&plan.invalidate, false, env, steps);
+                flush(spans(&plan.invalidate), env, steps);
                 cursor.enter(Phase::Unlink);
             }
             Phase::Unlink => {
-                if !env.adapter.has_bug(PlantedBug::KeepLink) {
-                    plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
-                }
+                plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
                 flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
                 cursor.enter(Phase::Out);
             }
@@ -197,7 +185,7 @@ fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
         gpu_virtual_address_at_offset: window.address(),
     })));
     env.windows.unmap(env.adapter, window, steps);
-    if env.adapter.has_bug(PlantedBug::NotifyFirstChunk) { size - offset } else { chunk }
+    chunk
 }
 
 fn notify_unmap(notice: &UnmapNotice) -> Step {
@@ -235,10 +223,7 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
         segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
-        dummy_page: match env.adapter.has_bug(PlantedBug::SkipDummyPage) {
-            true => PhysicalAddress { segment: SegmentId::SYSTEM, offset: range.backing_store },
-            false => env.dummy_page,
-        },
+        dummy_page: env.dummy_page,
     })));
 }
 
@@ -265,11 +250,9 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
         }
         for (start, run) in range.extents.runs(allocation_offset, size) {
             let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
-            let allows_writes = env.adapter.has_bug(PlantedBug::AllowWrites);
-            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only && !allows_writes);
+            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
             let address = virtual_address + (start - allocation_offset);
-            let missing = if env.adapter.has_bug(PlantedBug::ValidateShort) { pte_page_size.bytes() } else { 0 };
-            let target = PteTarget { address, size: run.size - missing, allocation_offset: start, ..whole };
+            let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
             writer.write(target, pte, steps);
         }
     }
@@ -298,7 +281,6 @@ fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step
     if spans.len() > FLUSH_RANGES_MAX {
         merge(&mut spans, |_, _| true);
     }
-    let missing = if env.adapter.has_bug(PlantedBug::FlushTooLittle) { PAGE_SIZE } else { 0 };
     for (process, start, end) in spans {
         let process = &env.processes[process];
         let root = process.tables.root(env.adapter).expect("a mapping has its root table");
@@ -306,7 +288,7 @@ fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step
             root_page_table_address: root,
             process: process.handle,
             start_virtual_address: GpuVirtualAddress(start),
-            end_virtual_address: GpuVirtualAddress(end - missing),
+            end_virtual_address: GpuVirtualAddress(end),
         })));
     }
 }
@@ -329,10 +311,6 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
     }
     let part = Part::next(out.account, out.handle, &out.extents, out.size, offset, env);
     transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
-    let is_last = offset + part.size == out.size;
-    if env.adapter.has_bug(PlantedBug::OverlapChunks) && !is_last {
-        return part.size - PAGE_SIZE;
-    }
     part.size
 }
 
@@ -348,10 +326,6 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
         }
         None => fill(&part, env, steps),
     }
-    let is_last = offset + part.size == page_in.size;
-    if env.adapter.has_bug(PlantedBug::LeaveOutBetweenChunks) && !is_last {
-        return part.size + PAGE_SIZE;
-    }
     part.size
 }
 
@@ -359,14 +333,14 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
     let &PageOut { account, handle, size, ref extents, backing_store, through_aperture } = out;
     let source = in_memory(account, extents, env);
     let Some(at) = through_aperture else {
-        return physical_transfer(handle, size, offset, source, in_system(backing_store), env, steps);
+        return physical_transfer(handle, size, offset, source, in_system(backing_store), steps);
     };
     let range = ApertureRange { handle, size, offset: at, backing_store };
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
     let destination = env.adapter.in_aperture(at);
-    let bytes = physical_transfer(handle, size, offset, source, destination, env, steps);
+    let bytes = physical_transfer(handle, size, offset, source, destination, steps);
     if offset + bytes == size {
         unmap_aperture(&range, env, steps);
     }
@@ -382,7 +356,7 @@ fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps:
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
         return size;
     };
-    physical_transfer(handle, size, offset, in_system(backing_store), destination, env, steps)
+    physical_transfer(handle, size, offset, in_system(backing_store), destination, steps)
 }
 
 /// The most that one physical TRANSFER moves (BPB-20).
@@ -395,14 +369,12 @@ fn physical_transfer(
     offset: u64,
     source: PhysicalAddress,
     destination: PhysicalAddress,
-    env: &BuildEnv<'_>,
     steps: &mut VecDeque<Step>,
 ) -> u64 {
     let transfer_size = (size - offset).min(TRANSFER_BYTES_MAX);
     let mut flags = TransferFlags::empty();
     flags.set(TransferFlags::TRANSFER_START, offset == 0);
-    let says_end = !env.adapter.has_bug(PlantedBug::SkipTransferEnd);
-    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size && says_end);
+    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size);
     steps.push_back(Step::Operation(PagingOperation::Transfer(Transfer {
         allocation,
         transfer_offset: offset,

@@ -11,7 +11,6 @@ use crate::{
         draft::{Draft, follow},
         plan::{PteRange, UnmapNotice},
     },
-    planted::PlantedBug,
 };
 
 impl Plans {
@@ -76,12 +75,9 @@ pub(crate) fn hide_mapping(
         draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
         return;
     };
-    if !adapter.has_bug(PlantedBug::KeepIoMmu) {
-        draft.plan.io_mmu_unmap.push(range);
-    }
+    draft.plan.io_mmu_unmap.push(range);
     let is_current = adapter.revision == NotificationRevision::Current;
-    let is_told = is_current && !adapter.has_bug(PlantedBug::SkipUnmapNotice);
-    if is_told && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+    if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
         let process = objects[mapping.process].handle;
         draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
     }

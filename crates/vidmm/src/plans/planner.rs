@@ -21,9 +21,8 @@ use crate::{
         draft::{Draft, follow},
         mappings, views,
     },
-    planted::PlantedBug,
     state::State,
-    units::{Extent, GpuVirtualAddress, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
+    units::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId},
 };
 impl Plans {
     /// Writes into `draft` that `index` becomes resident where its device's list counts it. There must be room, if all that is
@@ -50,29 +49,20 @@ impl Plans {
     ) -> ContentSource {
         let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
         let patched = state.objects.patched.get_mut(&index);
-        let mut extents = match patched.and_then(|patched| patched.assigned.take()) {
+        let extents = match patched.and_then(|patched| patched.assigned.take()) {
             None => self.take(state, draft, account, size),
             Some(range) => Extents::one(self.take_assigned(&mut state.memory, draft, account, range)),
         };
-        if state.adapter.has_bug(PlantedBug::MisplaceByAPage) {
-            extents = extents
-                .iter()
-                .map(|extent| Extent { offset: extent.offset + PAGE_SIZE_64K, ..extent })
-                .collect::<Vec<_>>()
-                .into();
-        }
         let start = extents.iter().next().map_or(0, |extent| extent.offset);
-        let backed = content.contains(AllocationState::BACKED) && !state.adapter.has_bug(PlantedBug::FillContent);
-        if backed || !state.adapter.has_bug(PlantedBug::SkipFill) {
-            draft.plan.copy_in(PageIn {
-                account,
-                handle,
-                size,
-                extents: extents.clone(),
-                backing_store: backed.then_some(backing_store),
-                is_as_left: content.contains(AllocationState::DIRTY),
-            });
-        }
+        let backed = content.contains(AllocationState::BACKED);
+        draft.plan.copy_in(PageIn {
+            account,
+            handle,
+            size,
+            extents: extents.clone(),
+            backing_store: backed.then_some(backing_store),
+            is_as_left: content.contains(AllocationState::DIRTY),
+        });
         if content.contains(AllocationState::NOTIFY_RESIDENCY) {
             draft.plan.page_in.push(Coming::Told(NotifyResidency {
                 allocation: handle,
@@ -210,25 +200,21 @@ impl Plans {
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         for (device, entry) in allocation.entries() {
             let books = &state.objects[device];
-            let waits = !state.adapter.has_bug(PlantedBug::MoveInUse);
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is
             // anything of a device that holds what moves: what it has queued waits for the move.
-            if waits && !books.is_suspended() && !entry.is_holding() && entry.until() > books.retired() {
+            if !books.is_suspended() && !entry.is_holding() && entry.until() > books.retired() {
                 draft.plan.wait_for(device, entry.until());
             }
         }
-        let hidden = if state.adapter.has_bug(PlantedBug::ForgetAliases) { 1 } else { usize::MAX };
-        for mapping in Vec::from_iter(state.objects[index].mappings().take(hidden)) {
+        for mapping in Vec::from_iter(state.objects[index].mappings()) {
             mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping);
         }
         let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));
         let allocation = &mut state.objects.allocations[index];
         let place = allocation.take_place().expect("what leaves a segment is in it");
-        if !state.adapter.has_bug(PlantedBug::KeepUsage) {
-            state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
-        }
+        state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
-        let copied = has_news && matches!(place, Place::Memory(..)) && !state.adapter.has_bug(PlantedBug::SkipCopyOut);
+        let copied = has_news && matches!(place, Place::Memory(..));
         if has_news {
             allocation.state |= AllocationState::BACKED;
             // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
@@ -286,11 +272,6 @@ impl Plans {
         copied: bool,
     ) {
         state.memory.placer_mut(account).promise(self.stream.next_number(), extents.iter());
-        if state.adapter.has_bug(PlantedBug::NotifyFromLocal) {
-            let Allocation { handle, size, backing_store, .. } = state.objects[index];
-            let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
-            draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });
-        }
         let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];
         if flags.contains(AllocationState::NOTIFY_RESIDENCY) {
             let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
@@ -339,11 +320,7 @@ impl Plans {
             size: allocation.size,
             backing_store: allocation.backing_store,
         };
-        let wants = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
-        if wants && !state.adapter.has_bug(PlantedBug::SkipNotice) {
-            draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
-        }
-        if wants && state.adapter.has_bug(PlantedBug::NotifyTwice) {
+        if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
         let as_eviction = state.adapter.revision == NotificationRevision::August2024;
@@ -355,9 +332,7 @@ impl Plans {
     fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
         state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
-        if !state.adapter.has_bug(PlantedBug::KeepAperture) {
-            draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
-        }
+        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
     }
 }
 

@@ -5,7 +5,6 @@ use crate::{
     gpu_va::Mapping,
     id::PlanNo,
     plans::{Plan, Plans, Retire, build, views},
-    planted::PlantedBug,
     state::State,
     units::GpuVirtualAddress,
 };
@@ -25,8 +24,7 @@ impl Plans {
 
     /// Retires plans whose last operation has completed.
     pub(crate) fn retire_plans(&mut self, state: &mut State, host: &mut dyn Host) {
-        let completed = state.engines.paging_engine(&state.adapter).retired
-            + u64::from(state.adapter.has_bug(PlantedBug::RetireEarly));
+        let completed = state.engines.paging_engine(&state.adapter).retired;
         while let Some((number, plan)) = self.stream.retire_next(completed) {
             state.moment.request_poll();
             // All paging operations that were under way for these ranges have ended with it (NTF-04).

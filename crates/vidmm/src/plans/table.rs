@@ -7,7 +7,6 @@ use crate::{
     contract::{KmdProcessHandle, PagingOperation, Pte, PteRun, RootPageTable, UpdatePageTable, UpdatePageTableFlags},
     gpu_va::{PageTables, TableKey},
     plans::{BuildEnv, PlannedTable, Step, UnlinkedTable, window::root_entries},
-    planted::PlantedBug,
     units::{GpuVirtualAddress, PageSize, PhysicalAddress},
 };
 
@@ -41,17 +40,11 @@ pub(crate) fn initialise_table(
         first_64kb: has_two_sides(adapter, key).then_some(Pte::INVALID),
         num_page_table_entries: key.entries(adapter),
     };
-    if !adapter.has_bug(PlantedBug::SkipTableInit) {
-        steps.push_back(update(adapter, process, key, address, 0, flags, invalid));
-    }
+    steps.push_back(update(adapter, process, key, address, 0, flags, invalid));
     let Some((parent, _)) = key.parent(adapter) else { return };
     let parent = tables.get(parent).and_then(|table| table.address);
     let parent = parent.expect("a table is linked after its parent is placed");
     steps.push_back(link(adapter, process, tables, key, parent));
-    if adapter.has_bug(PlantedBug::LinkEarly) {
-        let last = steps.len() - 1;
-        steps.swap(last - 1, last);
-    }
 }
 
 /// Whether the entries of a table point to two tables each: of pages of 4 KiB and of 64 KiB (GVA-43).

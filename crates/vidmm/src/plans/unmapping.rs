@@ -20,7 +20,6 @@ use crate::{
         Plans, Retire,
         draft::{self, Draft},
     },
-    planted::PlantedBug,
     state::State,
 };
 
@@ -63,15 +62,12 @@ impl Plans {
             state.addresses.release_tables(&state.adapter, &mut state.objects, whole);
             self.plan_freed(&state.adapter, &mut state.objects, draft, index, cut.hidden, cut.freed);
         }
-        if !state.adapter.has_bug(PlantedBug::ForgetRest) {
-            rests_now
-                .iter()
-                .for_each(|&rest| self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true));
+        for &rest in &rests_now {
+            self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true);
         }
-        rests
-            .iter()
-            .flatten()
-            .for_each(|rest| state.addresses.release_tables(&state.adapter, &mut state.objects, rest));
+        for rest in rests.iter().flatten() {
+            state.addresses.release_tables(&state.adapter, &mut state.objects, rest);
+        }
         if !rests_now.is_empty() {
             self.await_cut(&mut state.objects, process);
         }

@@ -10,7 +10,6 @@ use crate::{
     memory::Memory,
     objects::{Objects, allocation::AllocationState},
     plans::{Plans, draft::Draft, planner},
-    planted::PlantedBug,
     state::State,
     units::Extent,
 };
@@ -27,9 +26,8 @@ impl Plans {
             }
         }
         let number = self.stream.next_number();
-        let takes_early = state.adapter.has_bug(PlantedBug::TakeEarly);
         state.memory.placer_mut(account).pages().take(bytes, |plan| {
-            if plan != number && !takes_early {
+            if plan != number {
                 draft.plan.follow(plan);
             }
         })

@@ -17,7 +17,6 @@ use crate::{
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
     plans::Step,
-    planted::PlantedBug,
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -157,13 +156,12 @@ impl Windows {
     ) -> Window {
         let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
         let (window, wrapped) = ring.next(size);
-        if wrapped && !adapter.has_bug(PlantedBug::SkipWindowFlush) {
+        if wrapped {
             steps.push_back(self.flush(ring_range(self.ring(window.address))));
         }
         let writer = self.writer(adapter, window.address);
         for (start, run) in extents.runs(offset, size) {
-            let past = if adapter.has_bug(PlantedBug::ShowNextPage) { window.page_size.bytes() } else { 0 };
-            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset + past });
+            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             let in_window = start - offset;
             let target = PteTarget {
                 handle: Some(handle),
@@ -186,9 +184,6 @@ impl Windows {
     pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut VecDeque<Step>) {
         if let Some(range) = window.io_mmu {
             steps.push_back(Step::UnmapIoMmu(range));
-            return;
-        }
-        if adapter.has_bug(PlantedBug::KeepWindows) {
             return;
         }
         let writer = self.writer(adapter, window.address);

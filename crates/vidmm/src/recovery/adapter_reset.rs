@@ -13,7 +13,6 @@ use crate::{
     moment::Output,
     objects::Objects,
     plans::Plans,
-    planted::PlantedBug,
     recovery::{device_error, purge, retire},
     requests::Requests,
     state::State,
@@ -46,8 +45,7 @@ pub(crate) fn begin_adapter_reset_for(
     }
     let (now, tdr) = (state.moment.now(), state.engines.tdr());
     state.engines.recovery.resets.retain(|&at| now - at < tdr.limit_time);
-    let tolerated = usize::from(state.adapter.has_bug(PlantedBug::TolerateReset));
-    if state.engines.recovery.resets.len() >= tdr.limit_count as usize + tolerated {
+    if state.engines.recovery.resets.len() >= tdr.limit_count as usize {
         return state
             .moment
             .fail(Violation::TooManyResets { resets: tdr.limit_count, seconds: tdr.limit_time / 1_000_000_000 });

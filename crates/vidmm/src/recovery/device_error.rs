@@ -12,7 +12,6 @@ use crate::{
     id::DeviceIx,
     moment::Output,
     objects::{allocation::AllocationState, context::Queued},
-    planted::PlantedBug,
     requests::Requests,
     residency::holds,
     state::State,
@@ -27,7 +26,7 @@ pub(crate) fn put_device_in_error(
     index: DeviceIx,
     reason: DeviceErrorReason,
 ) {
-    if state.objects[index].error.is_some() && !state.adapter.has_bug(PlantedBug::TellTwice) {
+    if state.objects[index].error.is_some() {
         return;
     }
     state.objects[index].error = Some(reason);

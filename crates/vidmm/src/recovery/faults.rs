@@ -14,7 +14,7 @@ use crate::{
 /// Records a page fault with its facts, which are gathered only if events are kept.
 pub(crate) fn record_page_fault(state: &mut State, signal: EngineFence, fault: &DmaPageFaulted) {
     let virtual_address = fault.faulted_virtual_address;
-    let device = state.engines.device_under_way(&state.adapter, &state.objects, signal.engine);
+    let device = state.engines.device_under_way(&state.objects, signal.engine);
     state.moment.record(|| {
         let space = device.map(|device| &state.objects[state.objects[device].process].space);
         let (below, above) = space.map_or((None, None), |space| space.neighbours(virtual_address.0));

@@ -15,7 +15,6 @@ use crate::{
         request::{Request, RequestKind},
     },
     plans::{Plans, retire},
-    planted::PlantedBug,
     state::State,
     units::{PhysicalAddress, SegmentId},
 };
@@ -146,8 +145,7 @@ impl Requests {
     /// Signals requests whose plans have retired, in their order (RES-33).
     fn signal_requests(&mut self, state: &mut State, plans: &Plans, device: DeviceIx) {
         let books = &mut state.objects.devices[device];
-        let is_early = state.adapter.has_bug(PlantedBug::SignalEarly);
-        let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan) || is_early;
+        let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan);
         while books.ready > 0 && books.requests[0].plans.iter().all(has_retired) {
             let request = books.requests.pop_front().expect("ready requests are queued");
             books.ready -= 1;
@@ -155,8 +153,7 @@ impl Requests {
             let queue = &mut state.objects.paging_queues[request.queue];
             queue.pending -= 1;
             queue.completed_value = request.fence_value;
-            let past = u64::from(state.adapter.has_bug(PlantedBug::SignalTooFar));
-            let (queue, value) = (state.objects.paging_queues.id(request.queue), request.fence_value + past);
+            let (queue, value) = (state.objects.paging_queues.id(request.queue), request.fence_value);
             state.moment.statistics_mut().paging_fences_signaled += 1;
             state.moment.record(|| Event::PagingFenceSignaled { queue, value });
             state.moment.hand_out(Output::PagingFenceSignaled { queue, value });
@@ -207,9 +204,7 @@ impl Requests {
             state.residency.end_locks(&mut state.objects, host, index);
             state.residency.rehomings.remove(&index);
             let gone = state.objects.allocations.remove(index);
-            if !state.adapter.has_bug(PlantedBug::LeakBooks) {
-                state.objects.patched.remove(&index);
-            }
+            state.objects.patched.remove(&index);
             gone.mappings().for_each(|mapping| retire::end_mapping(state, &mapping));
             if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
                 let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };

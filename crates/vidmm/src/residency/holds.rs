@@ -14,7 +14,6 @@ use crate::{
         request::RequestKind,
         spans::SpanNo,
     },
-    planted::PlantedBug,
     residency::Residents,
     shares::Shares,
 };
@@ -98,7 +97,7 @@ impl Residents {
         let allocation = &mut objects.allocations[index];
         // To a device in error nothing is brought in, and its work writes nowhere.
         let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
-        if may_be_written && !moment.has_bug(PlantedBug::ForgetDirty) {
+        if may_be_written {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };

@@ -11,7 +11,6 @@ use crate::{
         draft::{self, Draft},
         unmapping,
     },
-    planted::PlantedBug,
     requests::Requests,
     state::State,
 };
@@ -50,11 +49,6 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
         DeferredAction::Purge(index) => {
             let Allocation { ref place, last_plan, .. } = state.objects[index];
             let retired = state.objects[device].retired() >= deferred.submission;
-            if state.adapter.has_bug(PlantedBug::ReapEarly) {
-                state.objects.dead.push(index);
-                state.moment.request_poll();
-                return;
-            }
             if place.is_some() {
                 plans.plan_out(state, &mut draft, index, EvictReason::Destroyed);
             } else if retired && plans.stream.is_retired(last_plan) {

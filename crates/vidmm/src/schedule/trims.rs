@@ -8,7 +8,6 @@ use crate::{
     id::{DeviceIx, ProcessIx},
     memory::Memory,
     moment::Output,
-    planted::PlantedBug,
     schedule::Schedule,
     shares::Shares,
     state::State,
@@ -125,11 +124,7 @@ fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bo
         return false;
     }
     let shares = |&account: &Account| &state.shares.by_account[account];
-    let mut budget =
-        in_group.iter().map(|account| shares(account).published_budget(process)).fold(0, u64::saturating_add);
-    if state.adapter.has_bug(PlantedBug::TellWrongBudget) {
-        budget /= 2;
-    }
+    let budget = in_group.iter().map(|account| shares(account).published_budget(process)).fold(0, u64::saturating_add);
     let requested = in_group.iter().map(|account| shares(account).get(process).demand).sum();
     let id = state.objects.processes.id(process);
     state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });

@@ -17,7 +17,6 @@ use crate::{
         split::References,
         submission::{FenceValueDesc, SubmitDesc},
     },
-    planted::PlantedBug,
     requests::Requests,
     residency::holds,
     state::State,
@@ -138,7 +137,6 @@ impl Work {
     pub(crate) fn is_engine_open(&self, adapter: &Adapter, objects: &Objects, index: ContextIx) -> bool {
         let engine = objects[index].engine;
         adapter.preemption_aware
-            || adapter.has_bug(PlantedBug::ComeBetween)
             || self.patching.splitting.is_none_or(|splitting| splitting == index || objects[splitting].engine != engine)
     }
 
