@@ -26,7 +26,7 @@ pub(crate) struct Moment {
     statistics: Statistics,
     driver_findings: Vec<DriverFinding>,
     buggify: Buggify,
-    /// Whether anything has happened since the last poll came to its end.
+    /// Whether anything has happened since the last step began.
     needs_poll: bool,
     /// The rule that the driver or the GPU broke: nothing is built or dispatched any more.
     failed: Option<Violation>,
@@ -196,13 +196,13 @@ impl Moment {
         }
     }
 
-    /// Notes that something happened: a poll may find more to do.
+    /// Asks for a step, for what happened without an event: a step may find more to do.
     #[inline]
     pub(crate) fn request_poll(&mut self) {
         self.needs_poll = true;
     }
 
-    /// Notes that something may have happened.
+    /// Asks for a step if something happened.
     #[inline]
     pub(crate) fn request_poll_if(&mut self, has_happened: bool) {
         self.needs_poll |= has_happened;
@@ -219,9 +219,10 @@ impl Moment {
         self.failed.is_none() && core::mem::take(&mut self.needs_poll)
     }
 
-    /// Records an event.
+    /// Records an event: whatever happens asks for a step.
     #[inline]
     pub(crate) fn record(&mut self, event: impl FnOnce() -> Event) {
+        self.needs_poll = true;
         self.events.record(event);
     }
 

@@ -149,7 +149,6 @@ impl VidMm {
             self.state.objects[allocation].add_mapping(mapping);
         } else {
             self.requests.request(
-                &mut self.state.moment,
                 &mut self.state.objects,
                 queue,
                 RequestKind::MapGpuVirtualAddress { allocation, mapping },

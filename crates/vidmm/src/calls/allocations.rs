@@ -183,12 +183,7 @@ impl VidMm {
             self.state.objects[index].state |= AllocationState::PURGE_DUE;
             return Ok(());
         }
-        self.requests.defer(
-            &mut self.state.moment,
-            &mut self.state.objects,
-            device_index,
-            DeferredAction::Purge(index),
-        );
+        self.requests.defer(&mut self.state.objects, device_index, DeferredAction::Purge(index));
         Ok(())
     }
 }
@@ -354,9 +349,9 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     let books = &state.objects[device];
     let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
     if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
-        return requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
+        return requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
     }
-    requests.defer_first(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
+    requests.defer_first(&mut state.objects, device, DeferredAction::Purge(index));
 }
 
 /// The state of an allocation whose content in system memory is the caller's, or is kept (2.2).

@@ -70,7 +70,6 @@ impl VidMm {
             left -= part;
         }
         self.state.moment.record(|| Event::ReservationChanged { process, group, reservation });
-        self.state.moment.request_poll();
         Ok(())
     }
 
@@ -93,7 +92,6 @@ impl VidMm {
         let shares = &mut self.state.shares;
         shares.accounts().iter().for_each(|account| shares.by_account[account].set_weight(index, weight));
         self.state.moment.record(|| Event::ProcessPriorityChanged { process, band, visibility });
-        self.state.moment.request_poll();
         Ok(())
     }
 

@@ -94,7 +94,6 @@ impl VidMm {
         if locks == 0 {
             self.state.residency.end_locks(&mut self.state.objects, host, index);
             self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
-            self.state.moment.request_poll();
         }
         Ok(())
     }

@@ -48,7 +48,6 @@ impl VidMm {
         if self.schedule.turns.power != Power::Down {
             power::write_all_tables_again(&mut self.state, &mut self.plans);
         }
-        self.state.moment.request_poll();
     }
 
     /// An engine has yielded: packets up to `last_completed_fence_id` have ended, the others come back.
@@ -117,7 +116,6 @@ impl VidMm {
         if !self.state.engines.recovery.is_working() {
             return;
         }
-        self.state.moment.request_poll();
         let last_aborted_fence_id = result.ok();
         self.state.moment.record(|| Event::EngineReset {
             engine,

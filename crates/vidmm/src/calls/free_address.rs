@@ -75,7 +75,7 @@ fn free_in_mapping(
     tables::set_tables_aside(state, host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
     state.objects[process].space.free(base, size);
     let freed = Freed { process, virtual_address: base, size, rests };
-    requests.defer(&mut state.moment, &mut state.objects, first.device, DeferredAction::Unmap { allocation, freed });
+    requests.defer(&mut state.objects, first.device, DeferredAction::Unmap { allocation, freed });
     Ok(())
 }
 

@@ -77,7 +77,6 @@ impl VidMm {
         if self.state.adapter.has_page_tables() {
             self.state.addresses.await_root(process.ix());
         }
-        self.state.moment.request_poll();
         self.state.moment.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
     }
@@ -118,7 +117,6 @@ impl VidMm {
         }
         kmd.destroy_process(gone.handle);
         self.state.moment.record(|| Event::ProcessDestroyed { process });
-        self.state.moment.request_poll();
         Ok(())
     }
 

@@ -105,7 +105,6 @@ impl VidMm {
         indices
             .into_iter()
             .for_each(|index| offer(&mut self.state, &mut self.requests, device_index, index, priority, flags));
-        self.state.moment.request_poll();
         Ok(())
     }
 
@@ -178,7 +177,6 @@ impl VidMm {
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, joining.into_iter());
         }
         join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
-        self.state.moment.request_poll();
         Ok(Reclaimed { results, paging_fence_value })
     }
 }
@@ -201,7 +199,7 @@ pub(crate) fn offer(
     resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     state.residency.reclassify(&mut state.objects, index);
     if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
-        requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Discard(index));
+        requests.defer(&mut state.objects, device, DeferredAction::Discard(index));
     }
 }
 
@@ -302,6 +300,6 @@ fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, 
         }
     }
     if !items.is_empty() {
-        requests.request(&mut state.moment, &mut state.objects, queue, RequestKind::MakeResident(items));
+        requests.request(&mut state.objects, queue, RequestKind::MakeResident(items));
     }
 }

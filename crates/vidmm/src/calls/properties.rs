@@ -110,14 +110,8 @@ impl VidMm {
             paging_fence_value,
         });
         if !numbers.is_empty() {
-            self.requests.request(
-                &mut self.state.moment,
-                &mut self.state.objects,
-                queue,
-                RequestKind::Decided(numbers),
-            );
+            self.requests.request(&mut self.state.objects, queue, RequestKind::Decided(numbers));
         }
-        self.state.moment.request_poll();
         Ok(paging_fence_value)
     }
 }

@@ -118,7 +118,7 @@ impl VidMm {
         };
         let rehomed = counted.rehomed.into_iter().map(|index| (index, None));
         let items = indices.into_iter().map(join).chain(rehomed).collect();
-        self.requests.request(&mut self.state.moment, &mut self.state.objects, queue, RequestKind::MakeResident(items));
+        self.requests.request(&mut self.state.objects, queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
     }
 
@@ -182,13 +182,7 @@ impl VidMm {
         self.state.shares.renew_promise(&self.state.objects, device_index);
         for account in self.state.memory.accounts().iter().filter(|&account| left[account] > 0) {
             let bytes = self.state.objects[device_index].list[account].now() - left[account];
-            self.state.shares.set_list_bytes(
-                &mut self.state.moment,
-                &mut self.state.objects,
-                device_index,
-                account,
-                bytes,
-            );
+            self.state.shares.set_list_bytes(&mut self.state.objects, device_index, account, bytes);
         }
         let num_bytes_to_trim = self.state.shares.num_bytes_to_trim(self.state.objects[device_index].process);
         self.state.moment.record(|| Event::Evict {
@@ -198,7 +192,6 @@ impl VidMm {
             after_submission: last,
             num_bytes_to_trim,
         });
-        self.state.moment.request_poll();
         Ok(num_bytes_to_trim)
     }
 
@@ -383,7 +376,7 @@ pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceI
         let account = state.residency.counted_in(&state.objects, index);
         let size = state.objects[index].size;
         let bytes = state.objects[device].list[account].now() - size;
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
+        state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         state.shares.withdraw_promise(&state.objects, device);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
         state.shares.renew_promise(&state.objects, device);

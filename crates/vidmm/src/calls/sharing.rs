@@ -83,7 +83,7 @@ impl VidMm {
 fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // The device's writes stay for the others.
     resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
-    requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Close(index));
+    requests.defer(&mut state.objects, device, DeferredAction::Close(index));
 }
 
 /// Makes the first other device that has it open the owner of a shared allocation whose owner destroys it. Returns

@@ -31,7 +31,6 @@ impl VidMm {
         let notification = self.schedule.trim_notifications.insert(TrimRegistration { device: device_index });
         self.state.objects[device_index].notifications.push(notification.ix());
         self.state.moment.record(|| Event::TrimNotificationRegistered { notification, device });
-        self.state.moment.request_poll();
         Ok(notification)
     }
 

@@ -68,7 +68,6 @@ impl VidMm {
             self.work.queued.insert(Queued::new(priority, index));
         }
         self.work.has_priorities |= priority != 0;
-        self.state.moment.request_poll();
         self.state.moment.record(|| Event::ContextPriorityChanged { context, priority });
         Ok(())
     }

@@ -212,7 +212,6 @@ fn hand_out(
         state.objects[fence.fence.ix()].dispatched.push_back((fence.value, signal));
     }
     // Other packet_work may wait for a fence that this one signals: now it can be handed out.
-    state.moment.request_poll_if(!signals.is_empty());
     let packet_work = PacketWork::User { context: index, submission: number, signals, offsets };
     state.engines.engines[engine as usize].push(packet.waits.clone(), packet_work);
     let submit = SubmitCommand {

@@ -60,7 +60,6 @@ pub(crate) fn next_portion(
     let signals = if is_last { core::mem::take(&mut submission.desc.signals) } else { Vec::new() };
     if is_last {
         work.patching.splitting = work.patching.splitting.filter(|&splitting| splitting != index);
-        state.moment.request_poll();
         work::forget_references(state, requests, &references);
     } else {
         let progress = &mut references.progress;
@@ -249,5 +248,4 @@ pub(crate) fn drop_front(
     work::forget_references(state, requests, &references);
     let device = state.objects.device_id(device);
     state.moment.record(|| Event::PreparationFailed { device, dma_buffer, submission: number, offset, bytes });
-    state.moment.request_poll();
 }

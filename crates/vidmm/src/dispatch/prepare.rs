@@ -284,7 +284,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
         let effect = entry.join_granted();
         if is_first {
             let bytes = state.objects[device].list[account].now() + size;
-            state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
+            state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         }
         state.shares.withdraw_promise(&state.objects, device);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);

@@ -51,7 +51,6 @@ impl Engines {
         moment.statistics_mut().preemptions += 1;
         moment.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
         moment.hand_out(Output::PreemptCommand { engine, preemption_fence_id });
-        moment.request_poll();
     }
 
     /// The device whose packet an engine runs.

@@ -81,7 +81,6 @@ impl Plans {
             for range in io_mmu_map {
                 map_io_mmu(&mut state.moment, host, plan, range);
             }
-            state.moment.request_poll();
         }
     }
 

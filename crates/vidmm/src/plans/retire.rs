@@ -26,7 +26,6 @@ impl Plans {
     pub(crate) fn retire_plans(&mut self, state: &mut State, host: &mut dyn Host) {
         let completed = state.engines.paging_engine(&state.adapter).retired;
         while let Some((number, plan)) = self.stream.retire_next(completed) {
-            state.moment.request_poll();
             // All paging operations that were under way for these ranges have ended with it (NTF-04).
             for &range in &plan.io_mmu_unmap {
                 build::unmap_io_mmu(&mut state.moment, host, number, range);

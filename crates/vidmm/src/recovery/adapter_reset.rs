@@ -64,7 +64,6 @@ pub(crate) fn begin_adapter_reset_for(
     }
     state.engines.recovery.adapter = AdapterPhase::Resetting { until: now.saturating_add(tdr.ddi_delay) };
     state.moment.hand_out(Output::ResetFromTimeout);
-    state.moment.request_poll();
 }
 
 /// The owners of the allocations in paging buffers under way (FLT-23).

@@ -44,7 +44,6 @@ pub(crate) fn put_device_in_error(
         index,
     );
     state.shares.settle_list(&mut state.objects, index);
-    state.moment.request_poll();
 }
 
 fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
@@ -94,6 +93,6 @@ fn empty_list(state: &mut State, device: DeviceIx) {
     state.shares.renew_promise(&state.objects, device);
     for account in state.memory.accounts().iter().filter(|&account| left[account] > 0) {
         let bytes = state.objects[device].list[account].now() - left[account];
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
+        state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
     }
 }

@@ -66,7 +66,6 @@ pub(crate) fn ended(
     packet: InFlight,
     error: Option<DeviceErrorReason>,
 ) {
-    state.moment.request_poll();
     let signal = EngineFence { engine, fence_id: packet.fence_id };
     let is_aborted = error.is_some();
     state.moment.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });

@@ -76,7 +76,6 @@ fn time_out(
     engine: u32,
     asked_for: PreemptReason,
 ) {
-    state.moment.request_poll();
     match asked_for {
         PreemptReason::AfterReset => {
             adapter_reset::begin_adapter_reset(

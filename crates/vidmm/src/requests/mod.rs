@@ -7,7 +7,7 @@ use crate::{
     data::ordered_set::OrderedSet,
     event::Event,
     id::{DeviceIx, PagingQueueIx, PlanNo},
-    moment::{Moment, Output},
+    moment::Output,
     objects::{
         Objects,
         allocation::AllocationState,
@@ -69,41 +69,21 @@ impl Requests {
     }
 
     /// Does `action` before all else that a device has deferred, as soon as anything is carried out.
-    pub(crate) fn defer_first(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        device: DeviceIx,
-        action: DeferredAction,
-    ) {
+    pub(crate) fn defer_first(&mut self, objects: &mut Objects, device: DeviceIx, action: DeferredAction) {
         objects[device].deferred.push_front(Deferred { submission: 0, request: 0, action });
         self.deferring.insert(device);
-        moment.request_poll();
     }
 
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.
-    pub(crate) fn defer(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        device: DeviceIx,
-        action: DeferredAction,
-    ) {
+    pub(crate) fn defer(&mut self, objects: &mut Objects, device: DeviceIx, action: DeferredAction) {
         let books = &mut objects[device];
         let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
         books.deferred.push_back(deferred);
         self.deferring.insert(device);
-        moment.request_poll();
     }
 
     /// Appends a request of the queue's device.
-    pub(crate) fn request(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        queue: PagingQueueIx,
-        kind: RequestKind,
-    ) {
+    pub(crate) fn request(&mut self, objects: &mut Objects, queue: PagingQueueIx, kind: RequestKind) {
         let books = &mut objects[queue];
         books.last_value += 1;
         books.pending += 1;
@@ -122,7 +102,6 @@ impl Requests {
             paging_fence: 0,
         });
         self.requesting.insert(device_index);
-        moment.request_poll();
     }
 
     /// Notes which granted requests are built to their end: their submissions may follow.
@@ -181,7 +160,6 @@ impl Requests {
             self.requesting.remove(&device);
         }
         self.granted.insert(device);
-        state.moment.request_poll();
         state.shares.settle_list(&mut state.objects, device);
     }
 
@@ -196,7 +174,7 @@ impl Requests {
             let books = &state.objects[index];
             let owner = books.device;
             if books.state.contains(AllocationState::PURGE_DUE) && books.openings().next().is_none() {
-                self.defer(&mut state.moment, &mut state.objects, owner, DeferredAction::Purge(index));
+                self.defer(&mut state.objects, owner, DeferredAction::Purge(index));
             }
         }
         for index in core::mem::take(&mut state.objects.dead) {

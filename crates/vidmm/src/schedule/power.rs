@@ -37,7 +37,6 @@ impl Schedule {
             plans.park_if_full(&mut state.moment, &state.objects, &mut draft);
         }
         plans.finish(&mut state.moment, &state.objects, draft);
-        state.moment.request_poll();
     }
 
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
@@ -65,9 +64,8 @@ impl Schedule {
         state.moment.record(|| Event::PoweredUp);
         write_all_tables_again(state, plans);
         for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
-            self.let_run(&mut state.moment, &mut state.objects, device);
+            self.let_run(&mut state.objects, device);
         }
-        state.moment.request_poll();
     }
 }
 

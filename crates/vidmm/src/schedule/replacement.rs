@@ -85,7 +85,7 @@ impl Schedule {
                 (from, state.objects[device].list[from].now() - size),
                 (to, state.objects[device].list[to].now() + size),
             ] {
-                state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, bytes);
+                state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
                 // Work that is queued finds it in its new place too, so no earlier weight counts.
                 state.shares.change_promise(&mut state.objects, device, account, |books| books.list[account].recount());
             }

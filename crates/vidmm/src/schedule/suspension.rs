@@ -25,7 +25,7 @@ impl Schedule {
         let process = objects.processes.id(index);
         moment.record(|| Event::ProcessResumed { process, by_submission });
         for device in Vec::from_iter(objects[index].devices.iter().copied()) {
-            self.let_run(moment, objects, device);
+            self.let_run(objects, device);
         }
     }
 
@@ -43,11 +43,10 @@ impl Schedule {
     }
 
     /// The device may have turns, if nothing else stands against it.
-    pub(crate) fn let_run(&self, moment: &mut Moment, objects: &mut Objects, device: DeviceIx) {
+    pub(crate) fn let_run(&self, objects: &mut Objects, device: DeviceIx) {
         let books = &mut objects.devices[device];
         let process_runs = objects.processes[books.process].standing.halted.is_none();
         books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
-        moment.request_poll();
     }
 }
 
@@ -73,7 +72,6 @@ impl Schedule {
         self.note_work(state, state.objects[context].device);
         work.queued.insert(Queued::new(state.objects[context].priority, context));
         state.objects[context].queue.push_back(submission);
-        state.moment.request_poll();
     }
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).

@@ -54,7 +54,7 @@ pub(crate) fn change_list(
         stop(state, device, SuspendReason::WaitsForRoom, None, false);
     }
     for account in accounts.iter().filter(|&account| added[account] + removed[account] > 0) {
-        state.shares.set_list_bytes(&mut state.moment, &mut state.objects, device, account, now[account]);
+        state.shares.set_list_bytes(&mut state.objects, device, account, now[account]);
     }
 }
 
@@ -347,7 +347,6 @@ impl Schedule {
         // A device that only yielded has lost nothing: these plans are those of the request that is granted with its turn.
         let returning = || if was_suspended { numbers.clone() } else { Vec::new() };
         state.moment.record(|| Event::DeviceResumed { device: id, reason, plans: returning() });
-        state.moment.request_poll();
         if grants {
             requests.note_grant(state, plans, device, numbers);
         }
@@ -427,7 +426,6 @@ pub(crate) fn stop(
     let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
     state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
     state.moment.statistics_mut().yields += 1;
-    state.moment.request_poll();
 }
 
 /// Suspends who gives way and has nothing in flight any more.
@@ -451,7 +449,6 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.shares.withdraw_promise(&state.objects, device);
     release_all(state, device);
     state.shares.renew_promise(&state.objects, device);
-    state.moment.request_poll();
 }
 
 /// The allocations that a device's list holds are to be held again when the device is resumed.

@@ -8,7 +8,6 @@ use crate::{
     data::ordered_set::OrderedSet,
     id::{DeviceIx, ProcessIx},
     memory::Memory,
-    moment::Moment,
     objects::{Objects, device::Device, turn::Activity},
 };
 /// The budgets of processes and the promises to devices.
@@ -167,15 +166,8 @@ impl Shares {
     }
 
     /// The device's list weighs `bytes` in an account from now on.
-    pub(crate) fn set_list_bytes(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        device: DeviceIx,
-        account: Account,
-        bytes: u64,
-    ) {
-        self.change_list(moment, objects, device, account, |books| {
+    pub(crate) fn set_list_bytes(&mut self, objects: &mut Objects, device: DeviceIx, account: Account, bytes: u64) {
+        self.change_list(objects, device, account, |books| {
             let (retired, granted) = (books.retired(), books.granted_request());
             books.list[account].set(bytes, books.submitted, books.last_request);
             books.list[account].forget(retired, granted);
@@ -183,20 +175,12 @@ impl Shares {
     }
 
     /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
-    pub(crate) fn lighten_list(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        device: DeviceIx,
-        account: Account,
-        bytes: u64,
-    ) {
-        self.change_list(moment, objects, device, account, |books| books.list[account].lighten(bytes));
+    pub(crate) fn lighten_list(&mut self, objects: &mut Objects, device: DeviceIx, account: Account, bytes: u64) {
+        self.change_list(objects, device, account, |books| books.list[account].lighten(bytes));
     }
 
     fn change_list(
         &mut self,
-        moment: &mut Moment,
         objects: &mut Objects,
         device: DeviceIx,
         account: Account,
@@ -208,8 +192,6 @@ impl Shares {
         let process = objects[device].process;
         let demand = self.by_account[account].get(process).demand;
         self.by_account[account].set_demand(process, demand - before + bytes);
-        // A process that is above its budget, or listens, is to hear of it.
-        moment.request_poll_if(self.by_account[account].is_pressed() || !self.listeners.is_empty());
     }
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.

@@ -77,7 +77,7 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     let is_last = entry.count == 1;
     let effect = entry.leave(number, flags, &mut state.residency.spans);
     if is_last {
-        state.shares.lighten_list(&mut state.moment, &mut state.objects, device, account, size);
+        state.shares.lighten_list(&mut state.objects, device, account, size);
     } else {
         // Another portion of the device still requires it; what of this one has been handed out uses it too.
         state.objects[index].entry_mut(device).extend(number);
@@ -98,7 +98,7 @@ pub(crate) fn forget_references(state: &mut State, requests: &mut Requests, refe
         state.residency.reclassify(&mut state.objects, index);
         if state.objects[index].state.contains(AllocationState::PURGE_DUE) {
             let device = state.objects[index].device;
-            requests.defer(&mut state.moment, &mut state.objects, device, DeferredAction::Purge(index));
+            requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
         }
     }
 }
