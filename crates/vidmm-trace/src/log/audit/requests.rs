@@ -89,7 +89,7 @@ impl Audit {
     /// Between devices, a queue with higher priority is granted first; then the device that asked first. A device that takes nothing of
     /// the memory that another waits for need not wait for that one; nor does any wait for a device that must first let go of what it
     /// holds itself: it runs ahead, and what it asks for was admitted in the place of that. Nor for one whose request waits for an
-    /// Unlock (U-40).
+    /// Unlock (U-40), or for the end of its own work because it takes others to new homes (D19).
     ///
     /// A device that finds no range lets others pass until what runs has ended, or until its turn. The log does not say which device
     /// that is; without GPU virtual addresses every allocation is a range.
@@ -111,7 +111,10 @@ impl Audit {
             other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
         });
         let keeps_all_waiting = |other: &DeviceId| {
-            !self.runs_ahead(*other) && !self.waits_for_unlock(*other) && !self.may_find_no_range(*other)
+            !self.runs_ahead(*other)
+                && !self.waits_for_unlock(*other)
+                && !self.may_find_no_range(*other)
+                && !self.may_rehome(*other)
         };
         let passed_over = others.map(|(&other, _)| other).find(keeps_all_waiting);
         self.findings.check(passed_over.is_none(), Invariant::U28, || {
@@ -125,6 +128,17 @@ impl Audit {
         let Some(device) = self.devices.get(&id) else { return false };
         let entries = self.allocations.values().filter_map(|allocation| allocation.lists.get(&id));
         entries.flat_map(ListEntry::spans).any(|span| span.granted && device.still_holds(span))
+    }
+
+    /// Whether a device's next request may take other allocations of its list to new homes: they move once nothing of the device is
+    /// in flight, and the log does not say which they are.
+    fn may_rehome(&self, id: DeviceId) -> bool {
+        let is_running = self.devices.get(&id).is_some_and(|device| !device.is_still());
+        let may_be_elsewhere = |allocation: &Allocation| {
+            allocation.lists.contains_key(&id)
+                && self.places.pools_of(SegmentSet(allocation.supported_segment_set)).len() > 1
+        };
+        is_running && self.allocations.values().any(may_be_elsewhere)
     }
 
     /// Whether the next request of a device brings in an allocation that is one range of the aperture (SEG-13).
