@@ -53,7 +53,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         rule: "I02",
         shown_in: World::Any,
         what: "That work wrote to an allocation is forgotten.",
-        file: "residency/holds.rs",
+        file: "residency/pins.rs",
         edit: Edit::Expression {
             right: "allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO)",
             wrong: "false",

@@ -54,7 +54,7 @@ impl VidMm {
             check_evictable(&self.state.objects, &self.state.residency, account, &mut audit);
         }
         for (index, allocation) in self.state.objects.allocations.iter() {
-            check_allocation_books(&self.state.adapter, &self.state.objects, index, allocation, &mut audit);
+            check_allocation_records(&self.state.adapter, &self.state.objects, index, allocation, &mut audit);
         }
         let entries = self.state.objects.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
         let queued = entries.map(|(_, entry)| self.state.residency.spans.len(entry.spans) as u64).sum();
@@ -63,7 +63,7 @@ impl VidMm {
         check_locks(&self.state.objects, &self.state.residency, &mut audit);
         check_devices(&self.state, &mut audit);
         check_plans(&self.state.objects, &self.plans, &mut audit);
-        check_books(&self.state.objects, &self.state.residency, &self.plans, &mut audit);
+        check_records(&self.state.objects, &self.state.residency, &self.plans, &mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
     }
 }
@@ -81,7 +81,7 @@ fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Aud
             tables.extend(table.address.map(|address| Extent { offset: address.offset, size }));
         }
     }
-    audit.equal("D9: pinned bytes", state.memory.pinned_bytes(account), pinned);
+    audit.equal("D9: pinned bytes", state.memory.table_bytes(account), pinned);
     let placer = state.memory.placer(account);
     let holes: u64 = placer.holes().iter().map(|hole| hole.size).sum();
     audit.equal("D4: available bytes", placer.available(), holes);
@@ -137,13 +137,13 @@ fn check_aperture(state: &State, audit: &mut Audit) {
     let placed = state.objects.allocations.iter().filter(|(_, a)| matches!(a.place, Some(Place::Aperture(_)))).count();
     audit.equal("SEG-13: allocations in the aperture", mapped, placed as u64);
     for (index, allocation) in state.objects.allocations.iter() {
-        let (assigned, held) = (state.memory.aperture.assigned(index), allocation.is_held());
+        let (assigned, pinned) = (state.memory.aperture.assigned(index), allocation.is_pinned());
         let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
         let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
         let is_unmapped = physical && allocation.place == Some(Place::System);
         audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
-        audit.holds(!(held && is_elsewhere), || format!("SEG-13: allocation {index} is held outside its range"));
-        audit.holds(assigned.is_none() || held, || {
+        audit.holds(!(pinned && is_elsewhere), || format!("SEG-13: allocation {index} is pinned outside its range"));
+        audit.holds(assigned.is_none() || pinned, || {
             format!("SEG-13: allocation {index} keeps a range, but nothing holds it")
         });
     }
@@ -207,31 +207,35 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
     }
 }
 
-fn check_allocation_books(
+fn check_allocation_records(
     adapter: &Adapter,
     objects: &Objects,
     index: AllocationIx,
     allocation: &Allocation,
     audit: &mut Audit,
 ) {
-    let (allocation_state, is_held) = (allocation.state, allocation.is_held());
+    let (allocation_state, is_pinned) = (allocation.state, allocation.is_pinned());
     for (device, entry) in allocation.entries() {
         let device = &objects[device];
         audit.holds(!entry.is_open() || entry.count > 0, || {
             format!("D2: allocation {index} has an open span, but its entry is {entry:?}")
         });
         audit.holds(
-            entry.is_holding() == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
-            || format!("D2: allocation {index} is held although its last span has lapsed, or is not held: {entry:?}"),
+            entry.is_pinning() == (!device.is_suspended() && (entry.is_open() || entry.until() > device.dispatched())),
+            || {
+                format!(
+                    "D2: allocation {index} is pinned although its last span has expired, or is not pinned: {entry:?}"
+                )
+            },
         );
-        audit.holds(!entry.is_holding() || entry.is.contains(EntryFlags::IN_HOLDINGS), || {
-            format!("RES-71: allocation {index} is held, and its device has not noted it: {entry:?}")
+        audit.holds(!entry.is_pinning() || entry.is.contains(EntryFlags::IN_PINNED), || {
+            format!("RES-71: allocation {index} is pinned, and its device has not noted it: {entry:?}")
         });
     }
-    audit.holds(!is_held || allocation.place.is_some(), || {
+    audit.holds(!is_pinned || allocation.place.is_some(), || {
         format!("I06: allocation {index} is required and granted, but has no place")
     });
-    let evictable = allocation.place.is_some() && !is_held;
+    let evictable = allocation.place.is_some() && !is_pinned;
     audit.holds(allocation_state.contains(AllocationState::EVICTABLE) == evictable, || {
         format!("D3: allocation {index} is wrongly marked as to evictability: {allocation_state:?}")
     });
@@ -243,8 +247,8 @@ fn check_allocation_books(
             format!("SEG-13: allocation {index} is accessed physically, but lies in parts")
         });
     }
-    audit.holds(!is_held || is_in(allocation, allocation.account()), || {
-        format!("RES-11: allocation {index} is held, but not where its device's list counts it")
+    audit.holds(!is_pinned || is_in(allocation, allocation.account()), || {
+        format!("RES-11: allocation {index} is pinned, but not where its device's list counts it")
     });
     let may_be_there = allocation.place.is_none_or(|place| allocation.choices.contain_account(place.account()));
     audit.holds(may_be_there, || format!("I01: allocation {index} is outside its segment set"));
@@ -300,13 +304,17 @@ fn check_devices(state: &State, audit: &mut Audit) {
                 entry.count > 0 && state.residency.counted_in(&state.objects, *at) == account
             };
             let listed: u64 = open().into_iter().filter(is_listed).map(|(_, a, _)| a.size).sum();
-            let held = bytes(ListEntry::is_holding);
-            audit.equal("D3: bytes that a device holds", device.held[account], held);
+            let pinned = bytes(ListEntry::is_pinning);
+            audit.equal("D3: bytes that a device holds", device.pinned[account], pinned);
             let (needed, capacity) = (device.needed(account), state.memory.list_capacity(account));
             audit.holds(needed <= capacity, || {
                 format!("D3: device {index} needs {needed} bytes of {account:?}, and even alone has only {capacity}")
             });
-            audit.equal("RES-71: bytes that a device is owed", device.owed[account], bytes(ListEntry::is_owed));
+            audit.equal(
+                "RES-71: bytes that a device is to_restore",
+                device.to_restore[account],
+                bytes(ListEntry::is_to_restore),
+            );
             audit.equal("I07: bytes of a device's list", device.list[account].now(), listed);
         }
         audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
@@ -322,11 +330,11 @@ fn check_devices(state: &State, audit: &mut Audit) {
 }
 
 /// I34: nothing is kept of allocations that are gone.
-fn check_books(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
+fn check_records(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
     let named = objects.patched.keys().chain(residency.offers.keys()).chain(plans.discards.keys());
     for &index in named.chain(residency.locks.keys()) {
         audit.holds(objects.allocations.contains(index), || {
-            format!("I34: books of allocation {index} are kept, but it is gone")
+            format!("I34: record of allocation {index} are kept, but it is gone")
         });
     }
 }
@@ -362,7 +370,7 @@ impl Audit {
         }
     }
 
-    fn equal(&mut self, what: &str, books: u64, recomputed: u64) {
-        self.holds(books == recomputed, || format!("{what}: the books say {books}, a recount {recomputed}"));
+    fn equal(&mut self, what: &str, record: u64, recomputed: u64) {
+        self.holds(record == recomputed, || format!("{what}: the record say {record}, a recount {recomputed}"));
     }
 }

@@ -69,10 +69,10 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     pub fn system_copy(&self, allocation: AllocationId) -> Result<Option<PhysicalAddress>, InvalidHandle> {
-        let books = &self.state.objects[self.state.objects.lookup_allocation(allocation)?];
-        let is_committed = !books.state.contains(AllocationState::NOT_COMMITTED);
-        let is_there = is_committed && books.place.is_none() && self.plans.stream.is_retired(books.last_plan);
-        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: books.backing_store };
+        let record = &self.state.objects[self.state.objects.lookup_allocation(allocation)?];
+        let is_committed = !record.state.contains(AllocationState::NOT_COMMITTED);
+        let is_there = is_committed && record.place.is_none() && self.plans.stream.is_retired(record.last_plan);
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: record.backing_store };
         Ok(is_there.then_some(address))
     }
 

@@ -1,4 +1,4 @@
-//! The books that an adapter without GPU virtual addresses adds (section 7).
+//! The records that an adapter without GPU virtual addresses adds (section 7).
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ pub struct PreparationKnobs {
     pub accept_max_slot_id: bool,
 }
 
-/// The manager's books of DMA buffers on an adapter without GPU virtual addresses.
+/// The manager's records of DMA buffers on an adapter without GPU virtual addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Patching {
     pub knobs: PreparationKnobs,
@@ -39,7 +39,7 @@ pub(crate) struct Patching {
     pub turns: u64,
 }
 
-/// The books of an allocation on such an adapter.
+/// The record of an allocation on such an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
     /// Where in a segment it had better be.

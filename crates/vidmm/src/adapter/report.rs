@@ -18,7 +18,7 @@ use crate::{
 
 const SEGMENTS_MAX: usize = 32;
 const ENGINES_MAX: usize = 64;
-/// The number of a page in a segment has 48 bits in our books.
+/// The number of a page in a segment has 48 bits in our records.
 const SEGMENT_SIZE_MAX: u64 = PAGE_SIZE << 48;
 /// A slot id has 24 bits (7.1, U-44).
 const SLOTS_MAX: u32 = 1 << 24;

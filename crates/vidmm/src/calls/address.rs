@@ -189,11 +189,11 @@ fn maps_at_once(
     allocation: AllocationIx,
     mapping: &Mapping,
 ) -> bool {
-    let books = &objects[device];
+    let record = &objects[device];
     let tables = &objects[mapping.process].tables;
     let mut needed = addresses::tables_of(adapter, mapping);
     let allocation = &objects[allocation];
-    books.granted == books.requests.len()
+    record.granted == record.requests.len()
         && allocation.place.is_none()
         && plans.stream.is_retired(allocation.last_plan)
         && needed

@@ -51,8 +51,8 @@ pub(crate) struct Admission {
     /// Bytes that join it, and that move their home from an account.
     added: PerAccount<u64>,
     removed: PerAccount<u64>,
-    /// Of those, bytes that it does not hold in place.
-    pub not_held: PerAccount<u64>,
+    /// Of those, bytes that it does not pin in place.
+    pub not_pinned: PerAccount<u64>,
     /// The allocations that are counted in another home than before, and the former home.
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
@@ -68,8 +68,8 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
     let alone = |account: Account| {
-        let books = &state.objects[device];
-        i128::from(state.memory.list_capacity(account)) - i128::from(books.list[account].now())
+        let record = &state.objects[device];
+        i128::from(state.memory.list_capacity(account)) - i128::from(record.list[account].now())
     };
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
@@ -100,7 +100,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
         ),
         added: accounts.none(),
         removed: accounts.none(),
-        not_held: accounts.none(),
+        not_pinned: accounts.none(),
         moved: Vec::new(),
         rehomed: Vec::new(),
         refused: None,
@@ -143,12 +143,12 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     let size = allocation.size;
     let counted = state.residency.home_on_list(&state.objects, index);
     let choices = state.residency.choices(&state.objects, index, admission.device);
-    let is_held = allocation.is_held_by(admission.device);
+    let is_pinned = allocation.is_pinned_by(admission.device);
     let fitting = choices.into_iter().find(|&home| admission.has_room(state, index, home));
     if let Some(home) = fitting.or_else(|| rehome(state, admission, index, choices)) {
         admission.count_in(state, index, home);
-        if !is_held {
-            admission.not_held[home.account()] += size;
+        if !is_pinned {
+            admission.not_pinned[home.account()] += size;
         }
         if choices.first() != Some(home) && !state.adapter.is_physical() {
             schedule.turns.demoted.insert(admission.device);

@@ -27,7 +27,7 @@ use crate::{
         device::{Deferred, DeferredAction},
     },
     requests::Requests,
-    residency::{holds, weight},
+    residency::{pins, weight},
     state::State,
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
@@ -177,7 +177,7 @@ impl VidMm {
         }
         // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
         self.state.objects[index].state |= AllocationState::DESTROYED;
-        self.state.residency.let_go(&mut self.state.moment, &mut self.state.objects, &mut self.state.memory, index);
+        self.state.residency.unpin(&mut self.state.moment, &mut self.state.objects, &mut self.state.memory, index);
         if self.state.objects.is_queued(index) {
             // The last DMA buffer that refers to it purges it.
             self.state.objects[index].state |= AllocationState::PURGE_DUE;
@@ -340,15 +340,15 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
         state.objects[index].state |= AllocationState::DIRTY;
     }
     state.shares.withdraw_promise(&state.objects, device);
-    holds::release(&mut state.objects, index, device);
+    pins::release(&mut state.objects, index, device);
     state.shares.renew_promise(&state.objects, device);
-    state.objects[device].lapsing.forget(index);
+    state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
     state.objects[index].state |= AllocationState::DESTROYED;
-    state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
-    let books = &state.objects[device];
+    state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
+    let record = &state.objects[device];
     let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
-    if books.granted < books.requests.len() || books.deferred.iter().any(is_named) {
+    if record.granted < record.requests.len() || record.deferred.iter().any(is_named) {
         return requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
     }
     requests.defer_first(&mut state.objects, device, DeferredAction::Purge(index));

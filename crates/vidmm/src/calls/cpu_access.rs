@@ -48,14 +48,14 @@ impl VidMm {
         let device_index = self.state.objects.devices.lookup(device)?;
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let index = self.state.objects.lookup_allocation(allocation)?;
-        let books = &self.state.objects[index];
-        if books.device != device_index {
+        let record = &self.state.objects[index];
+        if record.device != device_index {
             return Err(LockError::WrongDevice);
         }
-        if books.state.contains(AllocationState::OFFERED) {
+        if record.state.contains(AllocationState::OFFERED) {
             return Err(LockError::Offered);
         }
-        if books.state.contains(AllocationState::NOT_COMMITTED) {
+        if record.state.contains(AllocationState::NOT_COMMITTED) {
             return Err(LockError::NotCommitted);
         }
         let (address, shown) = match self.state.residency.locks.get_mut(&index) {

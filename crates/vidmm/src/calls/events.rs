@@ -66,9 +66,9 @@ impl VidMm {
         if !is_asked || !self.state.engines.recovery.is_working() {
             return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
-        let books = &mut self.state.engines.engines[engine as usize];
-        books.last_answered = preemption_fence_id;
-        let is_last = books.preemption_fence_id == preemption_fence_id;
+        let record = &mut self.state.engines.engines[engine as usize];
+        record.last_answered = preemption_fence_id;
+        let is_last = record.preemption_fence_id == preemption_fence_id;
         self.state.moment.record(|| Event::Preempted {
             engine,
             preemption_fence_id,
@@ -136,8 +136,8 @@ impl VidMm {
                 suspect.map(|device| (device, reason)),
             );
         };
-        let books = &self.state.engines.engines[engine as usize];
-        let (last_completed, last_submitted) = (books.retired, books.submitted);
+        let record = &self.state.engines.engines[engine as usize];
+        let (last_completed, last_submitted) = (record.retired, record.submitted);
         if !(last_completed..=last_submitted).contains(&last_aborted) {
             return self.state.moment.fail(Violation::AbortedFence {
                 engine,

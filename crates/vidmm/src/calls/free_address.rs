@@ -64,10 +64,10 @@ fn free_in_mapping(
     size: u64,
 ) -> Result<(), GpuVaError> {
     let end = base + size;
-    let books = &state.objects[allocation];
+    let record = &state.objects[allocation];
     let ends = [base, end - 1].map(|address| mapping_around(&state.objects, allocation, process, address));
     // A range that is neither a mapping nor waits to be one is ending: its device has closed the allocation.
-    let is_its = |of: &Mapping| !books.state.contains(AllocationState::DESTROYED) && books.is_open_on(of.device);
+    let is_its = |of: &Mapping| !record.state.contains(AllocationState::DESTROYED) && record.is_open_on(of.device);
     let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
         return Err(VaRangeError::NotFound.into());
     };

@@ -17,7 +17,7 @@ use crate::{
     objects::{
         context::Context,
         device::Device,
-        list::Lapsing,
+        list::Expiries,
         process::Process,
         queue::{MonitoredFence, PagingQueue},
         turn::{Power, Turn},
@@ -110,9 +110,9 @@ impl VidMm {
                 }
                 Some(PhysicalAddress { offset, .. }) => {
                     self.state.memory.placer_mut(account).release(Extent { offset, size });
-                    self.state.shares.unpin(&mut self.state.memory, account, size);
+                    self.state.shares.remove_table_bytes(&mut self.state.memory, account, size);
                 }
-                None => self.state.shares.unpin(&mut self.state.memory, account, size),
+                None => self.state.shares.remove_table_bytes(&mut self.state.memory, account, size),
             }
         }
         kmd.destroy_process(gone.handle);
@@ -152,16 +152,16 @@ impl VidMm {
             allocations: 0,
             list: accounts.none(),
             turn: Turn::new(self.state.moment.now()),
-            held: accounts.none(),
-            num_held: 0,
-            owed: accounts.none(),
-            holdings: Vec::new(),
+            pinned: accounts.none(),
+            num_pins: 0,
+            to_restore: accounts.none(),
+            pinned_allocations: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
             refreshes: Vec::new(),
-            lapsing: Lapsing::default(),
+            expiring: Expiries::default(),
             not_written: Vec::new(),
             requests: VecDeque::new(),
             ready: 0,
@@ -336,7 +336,7 @@ fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, Creat
     if bytes > free {
         return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
     }
-    state.shares.pin(&mut state.memory, account, bytes);
+    state.shares.add_table_bytes(&mut state.memory, account, bytes);
     Ok(table)
 }
 

@@ -156,20 +156,20 @@ impl VidMm {
                 listed.push(Listed { index, count });
             }
         }
-        let not_held = count_in_again(&mut self.state, &self.work, device, &listed);
+        let not_pinned = count_in_again(&mut self.state, &self.work, device, &listed);
         let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
         let at_once =
-            joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, &not_held);
+            joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, &not_pinned);
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) =
             (self.state.objects.devices.id(device), self.state.objects[device].submitted);
-        let books = &self.state.objects.allocations;
+        let record = &self.state.objects.allocations;
         self.state.moment.record(|| Event::Reclaimed {
             device: device_id,
             queue: paging_queue,
             allocations: allocations.to_vec(),
             results: results.clone(),
-            backing_stores: indices.iter().map(|&index| books[index].backing_store).collect(),
+            backing_stores: indices.iter().map(|&index| record[index].backing_store).collect(),
             after_submission,
             paging_fence_value,
         });
@@ -251,7 +251,7 @@ pub(crate) fn reclaim(
         }
         Err(_) => {
             if offer.count > 0 {
-                state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
+                state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
             }
             (ReclaimResult::NotCommitted, 0)
         }
@@ -263,7 +263,7 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
     let offer = state.residency.offers.get_mut(&index).expect("an offered allocation has an offer");
     offer.count -= 1;
     if offer.count == 0 {
-        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
+        state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }
 
@@ -271,16 +271,16 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
 /// the bytes of those that are not pinned.
 fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerAccount<u64> {
     let accounts = state.memory.accounts();
-    let (mut added, mut not_held): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
+    let (mut added, mut not_pinned): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
     for &Listed { index, .. } in listed {
         let (account, allocation) = (state.residency.counted_in(&state.objects, index), &state.objects[index]);
         added[account] += allocation.size;
-        if !allocation.is_held_by(device) {
-            not_held[account] += allocation.size;
+        if !allocation.is_pinned_by(device) {
+            not_pinned[account] += allocation.size;
         }
     }
     turns::change_list(state, work, device, &added, &accounts.none());
-    not_held
+    not_pinned
 }
 
 fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, listed: Vec<Listed>, at_once: bool) {

@@ -43,10 +43,10 @@ impl VidMm {
             return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
         }
         let is_evictable = self.state.objects[index].state.contains(AllocationState::EVICTABLE);
-        self.state.residency.keep(&mut self.state.objects, index);
+        self.state.residency.remove_candidate(&mut self.state.objects, index);
         self.state.objects[index].priority = priority;
         if is_evictable {
-            self.state.residency.expose(&mut self.state.objects, index);
+            self.state.residency.make_evictable(&mut self.state.objects, index);
         }
         self.state.moment.record(|| Event::AllocationPriorityChanged { allocation, priority });
         Ok(())
@@ -77,12 +77,12 @@ impl VidMm {
         }
         let (set, preferred) = updated(&self.state.adapter, &self.state.objects, index, update);
         let choices = check_update(&self.state.adapter, &self.state.objects, index, set, preferred)?;
-        let books = &self.state.objects[index];
-        if books.choices == choices {
+        let record = &self.state.objects[index];
+        if record.choices == choices {
             return Ok(0);
         }
         let next_home = self.state.residency.home_on_list(&self.state.objects, index);
-        let may_stay = choices.contains(books.home()) && choices.contains(next_home);
+        let may_stay = choices.contains(record.home()) && choices.contains(next_home);
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
             || self.state.residency.is_listed_offered(index);

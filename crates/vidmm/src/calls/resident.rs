@@ -82,10 +82,10 @@ impl VidMm {
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
         let at_once = counted.rehomed.is_empty()
-            && can_join_at_once(&self.state, &self.plans, device, &indices, &counted.not_held);
-        let books = &self.state.objects[device];
+            && can_join_at_once(&self.state, &self.plans, device, &indices, &counted.not_pinned);
+        let record = &self.state.objects[device];
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
-        let (device_id, after_submission) = (self.state.objects.devices.id(device), books.submitted);
+        let (device_id, after_submission) = (self.state.objects.devices.id(device), record.submitted);
         self.state.moment.record(|| Event::MakeResident {
             device: device_id,
             queue: paging_queue,
@@ -251,8 +251,8 @@ struct Refusal {
 
 /// The result of an admission.
 struct Counted {
-    /// Bytes that join the list and are not held in place.
-    not_held: PerAccount<u64>,
+    /// Bytes that join the list and are not pinned in place.
+    not_pinned: PerAccount<u64>,
     /// The allocations that move their homes with the request.
     rehomed: Vec<AllocationIx>,
 }
@@ -271,7 +271,7 @@ fn count_in(
         let admission = count_all_in(state, schedule, device, indices, terms);
         let Some(reason) = admission.refused else {
             admission::accept_admission(state, schedule, work, &admission);
-            return Ok(Counted { not_held: admission.not_held, rehomed: admission.rehomed });
+            return Ok(Counted { not_pinned: admission.not_pinned, rehomed: admission.rehomed });
         };
         admission::undo_admission(state, &admission, indices);
         // The amount to trim counts the list as it stands: once so much is gone, no allocation need move its home.
@@ -294,15 +294,15 @@ pub(crate) fn can_join_at_once(
     plans: &Plans,
     device: DeviceIx,
     indices: &[AllocationIx],
-    not_held: &PerAccount<u64>,
+    not_pinned: &PerAccount<u64>,
 ) -> bool {
-    let books = &state.objects[device];
-    books.granted == books.requests.len()
+    let record = &state.objects[device];
+    record.granted == record.requests.len()
         && state.engines.recovery.is_working()
-        && books.is_active()
-        && books.turn.plans.is_empty()
+        && record.is_active()
+        && record.turn.plans.is_empty()
         && indices.iter().all(|&index| plans.is_in_place(state, index))
-        && state.shares.may_hold(&state.objects, &state.memory, device, not_held)
+        && state.shares.may_pin(&state.objects, &state.memory, device, not_pinned)
         && weight::packs_with(&state.objects, &state.memory, device, indices.iter().copied())
 }
 
@@ -367,8 +367,8 @@ fn count_mut<'a>(
 
 /// Takes an allocation off a device's list, whatever its count; submitted work still has it.
 pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
-    let books = &state.objects[device];
-    let submitted = books.submitted;
+    let record = &state.objects[device];
+    let submitted = record.submitted;
     let entry = state.objects[index].entry_mut(device);
     if entry.count > 0 {
         entry.count = 1;

@@ -39,18 +39,18 @@ impl VidMm {
             return Err(OpenError::ReferenceLists);
         }
         let index = self.state.objects.lookup_allocation(allocation)?;
-        let books = &self.state.objects[index];
-        if !books.state.contains(AllocationState::SHARED) {
+        let record = &self.state.objects[index];
+        if !record.state.contains(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
         }
-        if self.state.objects[books.device].has_reference_lists() {
+        if self.state.objects[record.device].has_reference_lists() {
             return Err(OpenError::ReferenceLists);
         }
-        if books.entry(device_index).is_some() {
+        if record.entry(device_index).is_some() {
             return Err(OpenError::AlreadyOpen);
         }
         let owner = Owner { process: self.state.objects[device_index].process, device: device_index };
-        let handle = kmd.open_allocation(self.state.objects[owner.process].handle, books.handle)?;
+        let handle = kmd.open_allocation(self.state.objects[owner.process].handle, record.handle)?;
         self.state.objects[index].open(owner, handle);
         self.state.objects[device_index].allocations += 1;
         let process = self.state.objects.processes.id(owner.process);
@@ -68,11 +68,11 @@ impl VidMm {
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
         let device_index = self.state.objects.devices.lookup(device)?;
         let index = self.state.objects.lookup_allocation(allocation)?;
-        let books = &mut self.state.objects[index];
-        if books.device == device_index || !books.is_open_on(device_index) {
+        let record = &mut self.state.objects[index];
+        if record.device == device_index || !record.is_open_on(device_index) {
             return Err(OpenError::NotOpen);
         }
-        books.close(device_index);
+        record.close(device_index);
         self.state.moment.record(|| Event::AllocationClosed { allocation, device });
         end_opening(&mut self.state, &mut self.requests, index, device_index);
         Ok(())
@@ -100,8 +100,8 @@ pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: Alloc
         state.objects[process].standing.usage[place.account()] += size;
     }
     let allocation = state.objects.allocation_id(index);
-    let (closed_on, books) = (state.objects.device_id(former), &state.objects.allocations[index]);
-    let (device, process) = (state.objects.device_id(books.device), state.objects.processes.id(books.process));
+    let (closed_on, record) = (state.objects.device_id(former), &state.objects.allocations[index]);
+    let (device, process) = (state.objects.device_id(record.device), state.objects.processes.id(record.process));
     state.moment.record(|| Event::AllocationClosed { allocation, device: closed_on });
     state.moment.record(|| Event::AllocationOwnershipTransferred { allocation, device, process });
     end_opening(state, requests, index, former);

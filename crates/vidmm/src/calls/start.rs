@@ -113,7 +113,7 @@ impl VidMm {
             ApertureRanges::new(adapter.apertures.iter().map(aperture_part).collect()),
             dummy_page,
         );
-        memory.pin(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
+        memory.add_table_bytes(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
         let shares = Shares::new(accounts.per(|account| AccountShares::new(memory.list_capacity(account))));
         let mut manager = Self {
             state: State {

@@ -135,7 +135,7 @@ fn check_allocation_list(
 /// Whether an allocation is open on a device and on its list.
 pub(crate) fn is_on_list(objects: &Objects, device: DeviceIx, allocation: AllocationId) -> bool {
     objects.lookup_allocation(allocation).is_ok_and(|index| {
-        let books = &objects[index];
-        books.is_open_on(device) && books.entry(device).is_some_and(|entry| entry.count > 0)
+        let record = &objects[index];
+        record.is_open_on(device) && record.entry(device).is_some_and(|entry| entry.count > 0)
     })
 }

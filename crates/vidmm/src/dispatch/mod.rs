@@ -119,7 +119,7 @@ pub(crate) fn dispatch_urgent(
 /// The fence of the paging engine that the context's next submission waits for, 0 if it waits for none; none if it cannot be
 /// handed out yet.
 pub(crate) fn dispatchable(state: &State, plans: &Plans, work: &Work, context: ContextIx) -> Option<u64> {
-    dispatchable_on(state, plans, work, context, |engine| !state.engines.recovery.holds(engine))
+    dispatchable_on(state, plans, work, context, |engine| !state.engines.recovery.is_recovering(engine))
 }
 
 fn dispatchable_on(
@@ -226,7 +226,7 @@ fn hand_out(
     let device = state.objects.device_id(device_index);
     state.moment.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
     state.objects[device_index].dispatches.end(number);
-    state.residency.lapse_dispatched(
+    state.residency.expire_dispatched(
         &mut state.moment,
         &mut state.objects,
         &mut state.memory,

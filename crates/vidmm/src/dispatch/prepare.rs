@@ -56,8 +56,8 @@ pub(crate) fn begin_round(state: &State, work: &Work) -> Round {
         contexts.extend(can_prepare(state, work, queued.context).then_some(queued.context));
     }
     contexts.sort_by_key(|&context| {
-        let books = &state.objects[context];
-        (Reverse(books.priority), books.served, context)
+        let record = &state.objects[context];
+        (Reverse(record.priority), record.served, context)
     });
     Round { contexts: contexts.into_iter(), is_waited_for: false }
 }
@@ -158,7 +158,7 @@ fn take_references(objects: &mut Objects, index: ContextIx) -> alloc::boxed::Box
 /// The next portion: as many groups of patch locations as fit together, from where the last one ended.
 fn decide(state: &mut State, work: &Work, index: ContextIx, references: &References) -> Decision {
     // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
-    let obstacle = match others_hold(&state.objects, work, index) {
+    let obstacle = match others_pin(&state.objects, work, index) {
         true => Some(Decision::Wait),
         false => turns::lists_are_promised(&state.objects).then_some(Decision::WaitForTurn),
     };
@@ -171,7 +171,7 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     let mut required: Vec<AllocationIx> = Vec::new();
     for &fixed in &progress.fixed {
         let is_there = placement::try_member(state, &mut transaction, fixed);
-        debug_assert!(is_there, "what is held stays where it is");
+        debug_assert!(is_there, "what is pinned stays where it is");
         required.push(fixed);
     }
     let mut next = progress.next;
@@ -250,7 +250,7 @@ fn fits_promises(state: &State, device: DeviceIx, transaction: &Transaction) -> 
         };
         added[account] += if is_listed { 0 } else { allocation.size };
     }
-    state.shares.may_hold(&state.objects, &state.memory, device, &added)
+    state.shares.may_pin(&state.objects, &state.memory, device, &added)
 }
 
 /// Bytes that are bound together where a group of patch locations is applied to what is required already.
@@ -266,7 +266,7 @@ fn bytes_together(
 }
 
 /// Whether other contexts have portions that are decided, or keep what is bound across a cut: they will go on.
-fn others_hold(objects: &Objects, work: &Work, index: ContextIx) -> bool {
+fn others_pin(objects: &Objects, work: &Work, index: ContextIx) -> bool {
     let decided = work.queued.iter().any(|queued| queued.context != index && objects[queued.context].portion.is_some());
     decided || work.patching.splitting.is_some_and(|splitting| splitting != index)
 }

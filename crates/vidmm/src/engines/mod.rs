@@ -45,9 +45,9 @@ impl Engines {
         let delay = if reason == PreemptReason::Dependent { self.tdr.dependent_delay } else { self.tdr.delay };
         let until = moment.now().saturating_add(delay);
         self.recovery.engines.insert(engine, Phase::Preempting { until, reason });
-        let books = &mut self.engines[engine as usize];
-        books.preemption_fence_id += 1;
-        let preemption_fence_id = books.preemption_fence_id;
+        let record = &mut self.engines[engine as usize];
+        record.preemption_fence_id += 1;
+        let preemption_fence_id = record.preemption_fence_id;
         moment.statistics_mut().preemptions += 1;
         moment.record(|| Event::PreemptRequested { engine, preemption_fence_id, reason });
         moment.hand_out(Output::PreemptCommand { engine, preemption_fence_id });

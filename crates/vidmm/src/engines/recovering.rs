@@ -116,7 +116,7 @@ impl Recovery {
 
     /// Whether nothing may be handed to an engine, and nothing may be made to wait for it.
     #[inline]
-    pub fn holds(&self, engine: u32) -> bool {
+    pub fn is_recovering(&self, engine: u32) -> bool {
         self.phase(engine).is_some()
     }
 

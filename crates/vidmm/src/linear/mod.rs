@@ -35,10 +35,10 @@
 //! let texture = segment.allocate(20 * MIB, 64 << 10, Direction::FromStart, &[]).expect("it is empty");
 //!
 //! // All of a request or nothing of it.
-//! let mut trial = segment.trial();
-//! trial.free(texture);
-//! assert!(trial.allocate(300 * MIB, 4096, Direction::FromStart, &[]).is_none());
-//! trial.roll_back();
+//! let mut transaction = segment.transaction();
+//! transaction.free(texture);
+//! assert!(transaction.allocate(300 * MIB, 4096, Direction::FromStart, &[]).is_none());
+//! transaction.roll_back();
 //! assert_eq!(segment.free_bytes(), 236 * MIB);
 //! ```
 
@@ -51,14 +51,14 @@ mod moves;
 mod number_set;
 mod run;
 mod segment;
-mod trial;
+mod transaction;
 
 pub use banks::{BankRangeTableError, HintedBank, MAX_BANKS};
 pub use compaction::{Compaction, CompactionError};
 pub use direction::Direction;
 pub use moves::{Movable, Move};
 pub use segment::LinearSegment;
-pub use trial::Trial;
+pub use transaction::Transaction;
 
 /// The size of the largest segment, in bytes: 1 TiB.
 pub const MAX_SEGMENT_SIZE: u64 = 1 << 40;

@@ -1,5 +1,5 @@
 //! Ranges of the aperture segments. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is *assigned* to an
-//! allocation when that is granted, and kept for as long as anything holds the allocation.
+//! allocation when that is granted, and kept for as long as anything pins the allocation.
 //!
 //! The ranges of all apertures lie on one line of numbers, with a gap after each aperture's: so a range lies in one of them.
 //!
@@ -100,7 +100,7 @@ impl ApertureRanges {
         self.unassigned.inside(range).next() == Some(range)
     }
 
-    /// Nothing holds `allocation` any more: its range may be assigned to others.
+    /// Nothing pins `allocation` any more: its range may be assigned to others.
     pub fn release(&mut self, allocation: AllocationIx) {
         if let Some(range) = self.assigned.remove(&allocation) {
             self.unassigned.insert(range);

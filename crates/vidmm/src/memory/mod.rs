@@ -19,7 +19,7 @@ pub(crate) struct Memory {
     pub commit: CommitLimit,
     pub aperture: ApertureRanges,
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
-    pinned_bytes: PerAccount<u64>,
+    table_bytes: PerAccount<u64>,
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
     dummy_page: PhysicalAddress,
 }
@@ -32,8 +32,8 @@ impl Memory {
         aperture: ApertureRanges,
         dummy_page: PhysicalAddress,
     ) -> Self {
-        let pinned_bytes = placers.accounts().none();
-        Self { placers, commit, aperture, pinned_bytes, dummy_page }
+        let table_bytes = placers.accounts().none();
+        Self { placers, commit, aperture, table_bytes, dummy_page }
     }
 
     /// The accounts that residency is counted in.
@@ -66,18 +66,18 @@ impl Memory {
     }
 
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
-    pub(crate) fn pinned_bytes(&self, account: Account) -> u64 {
-        self.pinned_bytes[account]
+    pub(crate) fn table_bytes(&self, account: Account) -> u64 {
+        self.table_bytes[account]
     }
 
     /// Page tables take `bytes` more of a segment.
-    pub(crate) fn pin(&mut self, account: Account, bytes: u64) {
-        self.pinned_bytes[account] += bytes;
+    pub(crate) fn add_table_bytes(&mut self, account: Account, bytes: u64) {
+        self.table_bytes[account] += bytes;
     }
 
     /// Page tables take `bytes` less of a segment.
-    pub(crate) fn unpin(&mut self, account: Account, bytes: u64) {
-        self.pinned_bytes[account] -= bytes;
+    pub(crate) fn remove_table_bytes(&mut self, account: Account, bytes: u64) {
+        self.table_bytes[account] -= bytes;
     }
 
     /// The free ranges of a memory segment of pages, to try in what nobody sees; none of another.
@@ -94,7 +94,7 @@ impl Memory {
     pub(crate) fn list_capacity(&self, account: Account) -> u64 {
         match account {
             Account::SYSTEM => self.commit.limit(),
-            memory => self.placers[memory].size() - self.pinned_bytes[memory],
+            memory => self.placers[memory].size() - self.table_bytes[memory],
         }
     }
 

@@ -342,13 +342,13 @@ impl Allocation {
     }
 
     /// Whether a granted span, or the work in one that has ended, pins it.
-    pub fn is_held(&self) -> bool {
-        self.any_entry(|_, entry| entry.is_holding())
+    pub fn is_pinned(&self) -> bool {
+        self.any_entry(|_, entry| entry.is_pinning())
     }
 
     /// Whether an entry of `device` pins it.
-    pub fn is_held_by(&self, device: DeviceIx) -> bool {
-        self.entry(device).is_some_and(ListEntry::is_holding)
+    pub fn is_pinned_by(&self, device: DeviceIx) -> bool {
+        self.entry(device).is_some_and(ListEntry::is_pinning)
     }
 
     /// The home in which the lists of its devices count it.

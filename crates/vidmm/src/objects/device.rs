@@ -9,7 +9,7 @@ use crate::{
     gpu_va::Mapping,
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
     objects::{
-        list::{Lapsing, ListBytes},
+        list::{Expiries, ListBytes},
         request::Request,
         turn::{Activity, Turn},
     },
@@ -28,12 +28,12 @@ pub(crate) struct Device {
     /// Whether its work runs.
     pub turn: Turn,
     /// The pinned bytes of its list, and the number of entries that pin them.
-    pub held: PerAccount<u64>,
-    pub num_held: usize,
+    pub pinned: PerAccount<u64>,
+    pub num_pins: usize,
     /// The bytes that it had pinned when it was suspended, and is to pin again.
-    pub owed: PerAccount<u64>,
+    pub to_restore: PerAccount<u64>,
     /// The allocations that its entries pin, and some that they have unpinned.
-    pub holdings: Vec<AllocationIx>,
+    pub pinned_allocations: Vec<AllocationIx>,
     /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.
@@ -43,7 +43,7 @@ pub(crate) struct Device {
     pub suspended_in_period: bool,
     /// Plans that bring content up to date after writes of the CPU: work waits for them.
     pub refreshes: Vec<PlanNo>,
-    pub lapsing: Lapsing,
+    pub expiring: Expiries,
     /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
     pub not_written: Vec<AllocationIx>,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
@@ -125,20 +125,20 @@ impl Device {
     /// Bytes that must be there for the device to run: its pinned allocations or those that are to be pinned again, and
     /// the footprint of its outstanding requests.
     pub fn needed(&self, account: Account) -> u64 {
-        (self.held[account] + self.owed[account]).max(self.list[account].peak())
+        (self.pinned[account] + self.to_restore[account]).max(self.list[account].peak())
     }
 
     /// Bytes that must be there for the device now.
     pub fn promised(&self, account: Account) -> u64 {
         match self.turn.activity {
             Activity::Active => self.needed(account),
-            Activity::Yielding | Activity::Suspended => self.held[account],
+            Activity::Yielding | Activity::Suspended => self.pinned[account],
         }
     }
 
     /// Whether any bytes must be there for the device now.
     pub fn is_promised_anything(&self) -> bool {
-        self.held.accounts().iter().any(|account| self.promised(account) > 0)
+        self.pinned.accounts().iter().any(|account| self.promised(account) > 0)
     }
 
     pub fn is_active(&self) -> bool {

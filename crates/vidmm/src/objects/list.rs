@@ -36,11 +36,11 @@ bitflags! {
         /// A granted span is open: it pins the allocation until further notice.
         const OPEN = 1 << 0;
         /// The entry pins the allocation.
-        const HOLDING = 1 << 1;
+        const PINNING = 1 << 1;
         /// The entry pinned the allocation when its device was suspended, and is to pin it again.
-        const OWED = 1 << 2;
+        const TO_RESTORE = 1 << 2;
         /// The device's record of pinned allocations has this entry; it may have been unpinned since.
-        const IN_HOLDINGS = 1 << 3;
+        const IN_PINNED = 1 << 3;
         /// An Evict of the present span said that nothing was written (RES-22), and no work was submitted since: it
         /// covers the work submitted by then.
         const NOT_WRITTEN = 1 << 4;
@@ -79,17 +79,17 @@ impl ListEntry {
         self.is.contains(EntryFlags::OPEN)
     }
 
-    pub fn is_holding(&self) -> bool {
-        self.is.contains(EntryFlags::HOLDING)
+    pub fn is_pinning(&self) -> bool {
+        self.is.contains(EntryFlags::PINNING)
     }
 
-    pub fn is_owed(&self) -> bool {
-        self.is.contains(EntryFlags::OWED)
+    pub fn is_to_restore(&self) -> bool {
+        self.is.contains(EntryFlags::TO_RESTORE)
     }
 
     /// Whether anything outstanding is to bring the allocation in, or has.
     pub fn is_outstanding(&self) -> bool {
-        self.is.intersects(EntryFlags::HOLDING | EntryFlags::OWED) || self.has_ungranted_span()
+        self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE) || self.has_ungranted_span()
     }
 
     /// Sets a flag, or takes it away. Returns whether it was set.
@@ -142,7 +142,7 @@ impl ListEntry {
                 self.is |= EntryFlags::OPEN;
                 Effect::Open
             }
-            // Again for each request of an ended span: without a submission in it, it may have lapsed since the last one.
+            // Again for each request of an ended span: without a submission in it, it may have expired since the last one.
             (_, Some((last, flags))) => {
                 self.extend(last);
                 Effect::Until(last, flags)
@@ -181,11 +181,11 @@ impl ListEntry {
 
     /// Whether no work uses the allocation, and no request brings it in. No entry pins it, and its count is 0.
     pub fn forget_uses(&mut self, spans: &mut Spans) {
-        debug_assert!(!self.is_holding() && self.count == 0, "it has left the list, and was let go");
+        debug_assert!(!self.is_pinning() && self.count == 0, "it has left the list, and was unpinned");
         while !self.spans.is_empty() {
             spans.pop_front(&mut self.spans);
         }
-        *self = Self { is: self.is & EntryFlags::IN_HOLDINGS, ..Self::default() };
+        *self = Self { is: self.is & EntryFlags::IN_PINNED, ..Self::default() };
     }
 
     /// Whether a request that is not granted yet names the allocation.
@@ -264,60 +264,60 @@ impl ListBytes {
 /// Pins that end when a submission has been dispatched, soonest first; those of one submission in the order of the
 /// Evicts.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsing {
-    lapses: VecDeque<Lapse>,
+pub(crate) struct Expiries {
+    expiries: VecDeque<Expiry>,
     /// The room of an element that is over, for the next.
     spare: VecDeque<(AllocationIx, EvictFlags)>,
 }
 
 #[derive(Debug)]
-struct Lapse {
+struct Expiry {
     last: SubmissionNo,
     /// The allocations, never none.
-    holds: VecDeque<(AllocationIx, EvictFlags)>,
+    pins: VecDeque<(AllocationIx, EvictFlags)>,
 }
 
-impl Lapsing {
+impl Expiries {
     /// Records that the entry's pin on allocation `index` ends with `last`.
     pub fn insert(&mut self, last: SubmissionNo, index: AllocationIx, flags: EvictFlags) {
-        let at = match self.lapses.back() {
-            Some(back) if back.last > last => self.lapses.partition_point(|lapse| lapse.last < last),
-            Some(back) if back.last == last => self.lapses.len() - 1,
-            _ => self.lapses.len(),
+        let at = match self.expiries.back() {
+            Some(back) if back.last > last => self.expiries.partition_point(|expiry| expiry.last < last),
+            Some(back) if back.last == last => self.expiries.len() - 1,
+            _ => self.expiries.len(),
         };
-        if self.lapses.get(at).is_none_or(|lapse| lapse.last != last) {
-            self.lapses.insert(at, Lapse { last, holds: core::mem::take(&mut self.spare) });
+        if self.expiries.get(at).is_none_or(|expiry| expiry.last != last) {
+            self.expiries.insert(at, Expiry { last, pins: core::mem::take(&mut self.spare) });
         }
-        self.lapses[at].holds.push_back((index, flags));
+        self.expiries[at].pins.push_back((index, flags));
     }
 
     /// Forgets the end of the pin on allocation `index`.
     pub fn forget(&mut self, index: AllocationIx) {
-        self.lapses.retain_mut(|lapse| {
-            lapse.holds.retain(|&(held, _)| held != index);
-            !lapse.holds.is_empty()
+        self.expiries.retain_mut(|expiry| {
+            expiry.pins.retain(|&(pinned, _)| pinned != index);
+            !expiry.pins.is_empty()
         });
     }
 
     /// The pins that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, AllocationIx)> {
-        let lapses = self.lapses.iter().take_while(move |lapse| lapse.last <= last);
-        lapses.flat_map(|lapse| lapse.holds.iter().map(|&(index, _)| (lapse.last, index)))
+        let expiries = self.expiries.iter().take_while(move |expiry| expiry.last <= last);
+        expiries.flat_map(|expiry| expiry.pins.iter().map(|&(index, _)| (expiry.last, index)))
     }
 
     /// Whether a pin ends with a submission up to `dispatched`.
     pub fn is_due(&self, dispatched: SubmissionNo) -> bool {
-        self.lapses.front().is_some_and(|first| first.last <= dispatched)
+        self.expiries.front().is_some_and(|first| first.last <= dispatched)
     }
 
     /// The next pin that ends with a submission up to `dispatched`.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(AllocationIx, EvictFlags)> {
-        let first = self.lapses.front_mut().filter(|first| first.last <= dispatched)?;
-        let hold = first.holds.pop_front();
-        if first.holds.is_empty() {
-            self.spare = core::mem::take(&mut first.holds);
-            self.lapses.pop_front();
+        let first = self.expiries.front_mut().filter(|first| first.last <= dispatched)?;
+        let pin = first.pins.pop_front();
+        if first.pins.is_empty() {
+            self.spare = core::mem::take(&mut first.pins);
+            self.expiries.pop_front();
         }
-        hold
+        pin
     }
 }

@@ -102,11 +102,11 @@ index! {
 impl Objects {
     /// Raises a fence that exists to `value`, and reports it.
     pub(crate) fn raise_fence(&mut self, moment: &mut Moment, fence: MonitoredFenceId, value: u64) {
-        let books = &mut self[fence.ix()];
-        if value <= books.value {
+        let record = &mut self[fence.ix()];
+        if value <= record.value {
             return;
         }
-        books.value = value;
+        record.value = value;
         moment.record(|| Event::MonitoredFenceSignaled { fence, value });
         moment.hand_out(Output::MonitoredFenceSignaled { fence, value });
     }

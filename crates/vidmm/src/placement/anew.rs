@@ -13,7 +13,7 @@ use crate::{
     units::{Extent, PAGE_SIZE_64K},
 };
 
-/// Gives all that `device` requires in a home new places: what it holds, and `members`. Returns whether all have one; if
+/// Gives all that `device` requires in a home new places: what it pins, and `members`. Returns whether all have one; if
 /// not, some steps are to be taken back.
 pub(crate) fn try_anew(
     state: &mut State,
@@ -22,7 +22,7 @@ pub(crate) fn try_anew(
     members: &[AllocationIx],
     home: Home,
 ) -> bool {
-    let mut required = weight::on_list(&state.objects, device, |entry| entry.is_holding());
+    let mut required = weight::on_list(&state.objects, device, |entry| entry.is_pinning());
     required.extend(members);
     let mut required = Vec::from_iter(required);
     required.retain(|&index| state.objects[index].home() == home && weight::is_one_range(&state.objects, index));

@@ -13,7 +13,7 @@ use crate::{
 
 /// Whether all that a device would rather have in another memory segment fits there, with room to spare.
 pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
-    let books = &state.objects[device];
+    let record = &state.objects[device];
     let mut demoted: PerAccount<u64> = state.memory.accounts().none();
     for (index, choices) in movable(&state.adapter, &state.objects, device) {
         let (allocation, prefers) = (&state.objects[index], choices.accounts().next());
@@ -26,7 +26,7 @@ pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
         && wanted.all(|account| {
             let spare = state.memory.list_capacity(account) / CALM_SHARE;
             let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
-            books.needed(account).saturating_add(demoted[account]).saturating_add(spare) <= beside
+            record.needed(account).saturating_add(demoted[account]).saturating_add(spare) <= beside
         })
 }
 
@@ -37,10 +37,10 @@ pub(crate) fn movable(
     objects: &Objects,
     device: DeviceIx,
 ) -> impl Iterator<Item = (AllocationIx, Choices)> {
-    let books = &objects[device];
-    let held = books.holdings.iter().copied();
-    let to_bring_back = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
-    held.chain(to_bring_back).filter_map(move |index| {
+    let record = &objects[device];
+    let pinned = record.pinned_allocations.iter().copied();
+    let to_bring_back = record.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
+    pinned.chain(to_bring_back).filter_map(move |index| {
         if !objects.allocations.contains(index) {
             return None;
         }

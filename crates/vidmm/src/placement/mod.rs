@@ -37,7 +37,7 @@ pub(super) struct Transaction {
     /// Bytes that members take of system memory, and take already.
     wanted_in_system: u64,
     kept_in_system: u64,
-    /// Bytes that are held in system memory, and leave it for other homes.
+    /// Bytes that are pinned in system memory, and leave it for other homes.
     leaving_system: u64,
 }
 

@@ -112,13 +112,13 @@ fn movable_in(
 ) -> Vec<(AllocationIx, Extent)> {
     let mut movable = movable_members(objects, memory, transaction, home);
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
-    let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
+    let pinned = still.flat_map(|(_, record)| record.pinned_allocations.iter().copied());
     let is_bystander = |&index: &AllocationIx| {
         let is_there = objects.allocations.contains(index);
-        is_there && objects[index].is_held() && !transaction.members.contains_key(&index)
+        is_there && objects[index].is_pinned() && !transaction.members.contains_key(&index)
     };
     let range = |index: AllocationIx| Some((index, range_in(objects, memory, home, index)?));
-    let bystanders: BTreeMap<AllocationIx, Extent> = held.filter(is_bystander).filter_map(range).collect();
+    let bystanders: BTreeMap<AllocationIx, Extent> = pinned.filter(is_bystander).filter_map(range).collect();
     movable.extend(bystanders.into_iter().filter(|&(index, _)| may_move(objects, index)));
     movable.sort_by_key(|&(index, range)| (core::cmp::Reverse(range.size), index));
     movable
@@ -133,7 +133,7 @@ pub(crate) fn displace_pages(
     account: Account,
 ) -> bool {
     let still = objects.devices.iter().filter(|&(device, _)| is_still(objects, device));
-    let held = still.flat_map(|(_, books)| books.holdings.iter().copied());
+    let pinned = still.flat_map(|(_, record)| record.pinned_allocations.iter().copied());
     let named = transaction.members.keys().copied();
     let is_there = |&index: &AllocationIx| {
         let is_in = |place: Place| matches!(place, Place::Memory(there, _) if there == account);
@@ -142,9 +142,9 @@ pub(crate) fn displace_pages(
             && objects[index].account() == account
             && !weight::is_one_range(objects, index)
             && transaction.members.get(&index).is_none_or(Option::is_none)
-            && (objects[index].is_held() || transaction.members.contains_key(&index))
+            && (objects[index].is_pinned() || transaction.members.contains_key(&index))
     };
-    let pages = BTreeSet::from_iter(held.chain(named).filter(is_there));
+    let pages = BTreeSet::from_iter(pinned.chain(named).filter(is_there));
     let pages = Vec::from_iter(pages.into_iter().filter(|&index| may_move(objects, index)));
     for &index in &pages {
         placement::free_all_of(objects, memory, transaction, index);
@@ -176,7 +176,7 @@ pub(crate) fn vacate(
     }
 }
 
-/// An allocation that its device holds elsewhere than in its next home leaves the range that it has there.
+/// An allocation that its device pins elsewhere than in its next home leaves the range that it has there.
 pub(crate) fn leave_for_home(
     objects: &Objects,
     memory: &mut Memory,
@@ -184,7 +184,7 @@ pub(crate) fn leave_for_home(
     index: AllocationIx,
 ) {
     let home = objects[index].home();
-    if !objects[index].is_held() {
+    if !objects[index].is_pinned() {
         return;
     }
     if place::memory_place(objects, index).is_some_and(|(account, _)| home != account.into()) {
@@ -204,13 +204,13 @@ pub(crate) fn unassign(memory: &mut Memory, transaction: &mut Transaction, index
 /// Whether an allocation may be given another place.
 pub(crate) fn may_move(objects: &Objects, index: AllocationIx) -> bool {
     // An allocation that a decided portion relies on, of this DMA buffer or another, stays.
-    !objects[index].any_entry(|device, entry| entry.is_holding() && !is_still(objects, device))
+    !objects[index].any_entry(|device, entry| entry.is_pinning() && !is_still(objects, device))
 }
 
-/// Whether what a device's list holds may move: nothing of the device is in flight, and what it hands out next is patched then.
+/// Whether what a device's list pins may move: nothing of the device is in flight, and what it hands out next is patched then.
 fn is_still(objects: &Objects, device: DeviceIx) -> bool {
-    let books = &objects[device];
-    !books.has_reference_lists() && !books.is_in_flight()
+    let record = &objects[device];
+    !record.has_reference_lists() && !record.is_in_flight()
 }
 
 /// Assigns a range of an aperture to an allocation by giving others, which need not stay where they are, other ranges.

@@ -23,7 +23,7 @@ pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
 /// Why a requirement cannot be met now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortfall {
-    /// The device would hold what others are promised, until work that it submitted before has been dispatched.
+    /// The device would pin what others are promised, until work that it submitted before has been dispatched.
     Promise,
     /// The CPU sees what would leave its sight, until it is unlocked (U-40).
     Unlock,
@@ -41,7 +41,7 @@ pub(crate) fn satisfy(
     items: &Items,
     until: SubmissionNo,
 ) -> Result<Placement, Shortfall> {
-    let needs = may_be_held(state, device, items)?;
+    let needs = may_be_pinned(state, device, items)?;
     if !state.memory.accounts().iter().all(|account| has_room_in(state, account, device, until, &needs)) {
         return Err(Shortfall::Room);
     }
@@ -75,18 +75,18 @@ struct Needs {
     missing: PerAccount<u64>,
     /// Bytes that are there, and would be evictable otherwise.
     kept: PerAccount<u64>,
-    /// Bytes that the device holds, and that leave for another account.
+    /// Bytes that the device pins, and that leave for another account.
     leaving: PerAccount<u64>,
 }
 
-/// Whether a device may hold `items` besides what it holds: the CPU need not see them elsewhere, and others are not promised what
+/// Whether a device may pin `items` besides what it pins: the CPU need not see them elsewhere, and others are not promised what
 /// they take. Returns what it takes to bring them in.
-fn may_be_held(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
+fn may_be_pinned(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
     if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
         return Err(Shortfall::Unlock);
     }
-    let (not_held, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
-    let may_hold = state.shares.may_hold(&state.objects, &state.memory, device, &not_held)
+    let (not_pinned, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
+    let may_hold = state.shares.may_pin(&state.objects, &state.memory, device, &not_pinned)
         && weight::packs_with(&state.objects, &state.memory, device, indices(items));
     may_hold.then_some(needs).ok_or(Shortfall::Promise)
 }
@@ -95,10 +95,10 @@ fn indices(items: &Items) -> impl Iterator<Item = AllocationIx> + Clone {
     items.iter().map(|&(index, _)| index)
 }
 
-/// The bytes of `items` that the device does not hold, and those that it takes to bring them in. Each allocation counts once,
+/// The bytes of `items` that the device does not pin, and those that it takes to bring them in. Each allocation counts once,
 /// however often it is named.
 fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &Items) -> (PerAccount<u64>, Needs) {
-    let mut not_held = accounts.none();
+    let mut not_pinned = accounts.none();
     let mut needs = Needs { missing: accounts.none(), kept: accounts.none(), leaving: accounts.none() };
     for index in indices(items) {
         let allocation = &mut objects[index];
@@ -107,10 +107,10 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
         }
         allocation.state |= AllocationState::SEEN;
         let (account, size) = (allocation.account(), allocation.size);
-        if !allocation.entry(device).is_some_and(|entry| entry.is_holding() || entry.is_owed()) {
-            not_held[account] += size;
+        if !allocation.entry(device).is_some_and(|entry| entry.is_pinning() || entry.is_to_restore()) {
+            not_pinned[account] += size;
         }
-        if let Some(place) = allocation.place.filter(|place| place.account() != account && allocation.is_held()) {
+        if let Some(place) = allocation.place.filter(|place| place.account() != account && allocation.is_pinned()) {
             needs.leaving[place.account()] += size;
         }
         // An allocation that is elsewhere and is wanted here makes room there as any victim does.
@@ -121,7 +121,7 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
         }
     }
     indices(items).for_each(|index| objects[index].state -= AllocationState::SEEN);
-    (not_held, needs)
+    (not_pinned, needs)
 }
 
 /// Whether all that is missing in an account fits into what is free and what is evictable there, without what the request
@@ -140,24 +140,24 @@ fn has_room_in(state: &State, account: Account, device: DeviceIx, until: Submiss
     if missing > available + evictable.bytes() - kept {
         return false;
     }
-    let books = &state.objects[device];
-    let nothing_runs = books.retired() >= books.dispatched();
+    let record = &state.objects[device];
+    let nothing_runs = record.retired() >= record.dispatched();
     let worthless = evictable.worthless_bytes();
     nothing_runs
         || missing <= available + worthless
         || missing > available + worthless + dying_bytes(&state.objects, account, device, until)
 }
 
-/// Bytes of destroyed allocations that are held only for submissions of the device up to `position`.
+/// Bytes of destroyed allocations that are pinned only for submissions of the device up to `position`.
 fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: SubmissionNo) -> u64 {
-    let lapsing = objects[device].lapsing.up_to(position);
-    let dying = lapsing.filter(|&(last, index)| {
+    let expiring = objects[device].expiring.up_to(position);
+    let dying = expiring.filter(|&(last, index)| {
         let allocation = &objects[index];
         allocation.state.contains(AllocationState::DESTROYED)
             && allocation.account() == account
             && allocation.entries().all(|(user, entry)| {
                 !entry.has_ungranted_span()
-                    && (if user == device { entry.until() == last } else { !entry.is_holding() })
+                    && (if user == device { entry.until() == last } else { !entry.is_pinning() })
             })
     });
     // An Evict names an allocation more than once if it ends more than one span of it.

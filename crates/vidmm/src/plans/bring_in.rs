@@ -17,7 +17,7 @@ impl Plans {
         place::is_placed(&state.objects, &state.memory, index) && self.stream.is_retired(state.objects[index].last_plan)
     }
 
-    /// Plans that `items` come in for a device's list as decided, and has the list hold them. Returns the plans that must retire first.
+    /// Plans that `items` come in for a device's list as decided, and has the list pin them. Returns the plans that must retire first.
     pub(crate) fn bring_in(
         &mut self,
         state: &mut State,
@@ -27,7 +27,7 @@ impl Plans {
     ) -> Vec<PlanNo> {
         let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
         let numbers = self.carry_out(state, device, &required, placement);
-        hold_list(state, device, items);
+        pin_list(state, device, items);
         numbers
     }
 
@@ -41,24 +41,24 @@ impl Plans {
         numbers
     }
 
-    /// Work of the devices that hold an allocation waits for the plan that has moved it.
+    /// Work of the devices that pin an allocation waits for the plan that has moved it.
     fn await_move(&self, objects: &mut Objects, index: AllocationIx) {
         let plan = objects[index].last_plan;
-        let holders = objects[index].entries().filter(|(_, entry)| entry.is_holding());
+        let holders = objects[index].entries().filter(|(_, entry)| entry.is_pinning());
         for device in Vec::from_iter(holders.map(|(device, _)| device)) {
             self.await_plan(objects, device, plan);
         }
     }
 }
 
-/// The items of a device's list are granted: it holds those that nothing has ended since they were asked for.
-pub(crate) fn hold_list(state: &mut State, device: DeviceIx, items: &Items) {
+/// The items of a device's list are granted: it pins those that nothing has ended since they were asked for.
+pub(crate) fn pin_list(state: &mut State, device: DeviceIx, items: &Items) {
     state.shares.withdraw_promise(&state.objects, device);
-    state.residency.hold_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
+    state.residency.pin_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
     state.shares.renew_promise(&state.objects, device);
-    items.iter().for_each(|&(index, _)| {
-        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index)
-    });
+    items
+        .iter()
+        .for_each(|&(index, _)| state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index));
 }
 
 impl Plans {
@@ -114,10 +114,10 @@ impl Plans {
     fn leave_for(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, range: Option<Target>) {
         let allocation = &mut state.objects[index];
         if let Some(place) = allocation.place {
-            // The work of those that hold it may have written to it.
-            let is_held = allocation.is_held();
-            allocation.state |= if is_held { AllocationState::DIRTY } else { AllocationState::empty() };
-            let is_moved = is_held
+            // The work of the devices that pin it may have written to it.
+            let is_pinned = allocation.is_pinned();
+            allocation.state |= if is_pinned { AllocationState::DIRTY } else { AllocationState::empty() };
+            let is_moved = is_pinned
                 || range.is_some()
                     && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));
             let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };

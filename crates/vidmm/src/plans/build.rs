@@ -86,7 +86,7 @@ impl Plans {
 
     /// Builds what the stream holds, as long as there are buffers.
     pub(crate) fn build(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-        if state.engines.recovery.holds(state.adapter.paging_engine) {
+        if state.engines.recovery.is_recovering(state.adapter.paging_engine) {
             return;
         }
         while !state.moment.has_failed() && self.next_step(state, kmd) {

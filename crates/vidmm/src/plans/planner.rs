@@ -126,7 +126,7 @@ impl Plans {
         if adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
-        // Until its backing store is reset, that holds what was discarded.
+        // Until its backing store is reset, that has what was discarded.
         if let Some(&discard) = self.discards.get(&index) {
             draft.plan.follow_retired(discard);
         }
@@ -193,16 +193,16 @@ impl Plans {
     /// store.
     pub(crate) fn plan_out(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, reason: EvictReason) {
         self.cut_before(state, draft, index);
-        state.residency.keep(&mut state.objects, index);
+        state.residency.remove_candidate(&mut state.objects, index);
         let number = self.stream.next_number();
         let (segment, extents) = state.objects[index].location(&state.adapter);
         let allocation = &state.objects[index];
         follow(&self.stream, &mut draft.plan, allocation.last_plan);
         for (device, entry) in allocation.entries() {
-            let books = &state.objects[device];
+            let record = &state.objects[device];
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is
-            // anything of a device that holds what moves: what it has queued waits for the move.
-            if !books.is_suspended() && !entry.is_holding() && entry.until() > books.retired() {
+            // anything of a device that pins what moves: what it has queued waits for the move.
+            if !record.is_suspended() && !entry.is_pinning() && entry.until() > record.retired() {
                 draft.plan.wait_for(device, entry.until());
             }
         }

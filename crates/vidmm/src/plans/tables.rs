@@ -37,7 +37,7 @@ impl Plans {
     }
 }
 
-/// Creates the books of the tables that parts of a process's addresses need, and sets their memory aside; or changes nothing.
+/// Creates the records of the tables that parts of a process's addresses need, and sets their memory aside; or changes nothing.
 /// They are there until [`Addresses::release_tables`](crate::addresses::Addresses::release_tables).
 pub(crate) fn set_tables_aside(
     state: &mut State,
@@ -59,7 +59,7 @@ pub(crate) fn set_tables_aside(
         if bytes > free {
             return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
         }
-        state.shares.pin(&mut state.memory, account, bytes);
+        state.shares.add_table_bytes(&mut state.memory, account, bytes);
         for key in missing {
             state.objects[process].tables.insert(key, Table::new(None));
         }
@@ -168,7 +168,7 @@ impl Plans {
         let account = state.adapter.tables_in;
         let size = key.bytes_in(&state.adapter, account);
         let Some(address) = table.address else {
-            return state.shares.unpin(&mut state.memory, account, size);
+            return state.shares.remove_table_bytes(&mut state.memory, account, size);
         };
         let number = self.stream.next_number();
         if address.segment.is_system() {
@@ -180,7 +180,7 @@ impl Plans {
             draft::plan_retire(draft, Retire::Table { address, bytes });
         } else {
             state.memory.placer_mut(account).promise(number, [Extent { offset: address.offset, size }]);
-            state.shares.unpin(&mut state.memory, account, size);
+            state.shares.remove_table_bytes(&mut state.memory, account, size);
         }
         draft.decided = true;
         let first_address = GpuVirtualAddress(key.first_address(&state.adapter));

@@ -58,7 +58,7 @@ impl Plans {
         let content = self.plan_into_system(state, draft, index);
         planner::record_placed(state, index, content);
         state.moment.statistics_mut().demotions += 1;
-        state.residency.expose(&mut state.objects, index);
+        state.residency.make_evictable(&mut state.objects, index);
     }
 
     /// Takes one page of a memory segment for a table; adapter start refuses larger ones.

@@ -109,9 +109,9 @@ fn abort_all(state: &mut State, plans: &mut Plans, requests: &mut Requests, work
         while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(u64::MAX) {
             retire::ended(state, requests, work, engine, packet, reason);
         }
-        let books = &mut state.engines.engines[engine as usize];
-        books.retired = books.submitted;
-        books.last_answered = books.preemption_fence_id;
+        let record = &mut state.engines.engines[engine as usize];
+        record.retired = record.submitted;
+        record.last_answered = record.preemption_fence_id;
     }
     plans.builder.forget_work();
 }

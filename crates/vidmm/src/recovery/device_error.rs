@@ -13,7 +13,7 @@ use crate::{
     moment::Output,
     objects::{allocation::AllocationState, context::Queued},
     requests::Requests,
-    residency::holds,
+    residency::pins,
     state::State,
     work::{self, Work},
 };
@@ -36,7 +36,7 @@ pub(crate) fn put_device_in_error(
     state.moment.hand_out(Output::DeviceInError(DeviceInError { device, reason }));
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
-    state.residency.lapse_dispatched(
+    state.residency.expire_dispatched(
         &mut state.moment,
         &mut state.objects,
         &mut state.memory,
@@ -72,7 +72,7 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
 /// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
 fn empty_list(state: &mut State, device: DeviceIx) {
     let last = state.objects[device].submitted;
-    let listed = Vec::from_iter(holds::named_by_list(&state.objects, device));
+    let listed = Vec::from_iter(pins::named_by_list(&state.objects, device));
     let mut left: PerAccount<u64> = state.memory.accounts().none();
     state.shares.withdraw_promise(&state.objects, device);
     for index in listed {

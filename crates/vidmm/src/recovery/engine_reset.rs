@@ -64,10 +64,10 @@ pub(crate) fn complete_lost(
 /// Takes in packets that an engine has not run.
 pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuffers) {
     for (fence_id, buffer) in returned {
-        let books = &mut engines.engines[engine as usize];
-        if let Some(at) = books.in_flight.iter().position(|packet| packet.fence_id == fence_id) {
-            let packet = books.in_flight.remove(at).expect("it is there");
-            books.running_since = None;
+        let record = &mut engines.engines[engine as usize];
+        if let Some(at) = record.in_flight.iter().position(|packet| packet.fence_id == fence_id) {
+            let packet = record.in_flight.remove(at).expect("it is there");
+            record.running_since = None;
             engines.recovery.returned.push(Returned { engine, packet, buffer });
         }
     }
@@ -134,7 +134,7 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
         let group = kmd.query_dependent_engine_group(engine);
         for other in 0..engines.engines.len() as u32 {
             let is_busy = !engines.engines[other as usize].in_flight.is_empty();
-            if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.holds(other) {
+            if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.is_recovering(other) {
                 engines.preempt(moment, other, PreemptReason::Dependent);
             }
         }
@@ -150,11 +150,11 @@ fn ask_waiting_engines(state: &mut State) {
         for engine in 0..state.engines.engines.len() as u32 {
             let mut waits = state.engines.engines[engine as usize].in_flight.iter().flat_map(|packet| &packet.waits);
             let waits_for_held = waits.any(|wait| {
-                state.engines.recovery.holds(wait.engine)
+                state.engines.recovery.is_recovering(wait.engine)
                     && state.engines.engines[wait.engine as usize].retired < wait.fence_id
                     && wait.engine != state.adapter.paging_engine
             });
-            if waits_for_held && !state.engines.recovery.holds(engine) {
+            if waits_for_held && !state.engines.recovery.is_recovering(engine) {
                 state.engines.preempt(&mut state.moment, engine, PreemptReason::WaitsForReset);
                 settled = false;
             }
@@ -193,9 +193,9 @@ fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mu
             continue;
         }
         if let PacketWork::User { .. } = packet.work {
-            let books = &mut state.engines.engines[engine as usize];
-            books.submitted += 1;
-            packet.fence_id = books.submitted;
+            let record = &mut state.engines.engines[engine as usize];
+            record.submitted += 1;
+            packet.fence_id = record.submitted;
         }
         renewed.insert(before, packet.fence_id);
         again.push((before, packet, buffer));

@@ -42,8 +42,8 @@ pub(crate) fn record_page_fault(state: &mut State, signal: EngineFence, fault: &
 
 /// The packets under way, those of an engine in their order.
 fn all_in_flight(engines: &[Engine]) -> Vec<EngineFence> {
-    let of_engine = |(engine, books): (u32, &Engine)| {
-        books.in_flight.iter().map(|packet| EngineFence { engine, fence_id: packet.fence_id }).collect::<Vec<_>>()
+    let of_engine = |(engine, record): (u32, &Engine)| {
+        record.in_flight.iter().map(|packet| EngineFence { engine, fence_id: packet.fence_id }).collect::<Vec<_>>()
     };
     (0..).zip(engines).flat_map(of_engine).collect()
 }

@@ -215,7 +215,7 @@ fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, aband
 /// Takes an allocation out of its place. Its content is that of its backing store, or else zero; then its owner is
 /// told.
 fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
-    state.residency.keep(&mut state.objects, index);
+    state.residency.remove_candidate(&mut state.objects, index);
     let worthless = state.objects.is_worthless(index);
     let allocation = &mut state.objects.allocations[index];
     let (_, extents) = allocation.location(&state.adapter);

@@ -51,8 +51,8 @@ fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u64) {
 
 /// A packet that has run for a quantum is asked to yield. The engine has one.
 fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
-    let books = &engines.engines[engine as usize];
-    let first = &books.in_flight[0];
+    let record = &engines.engines[engine as usize];
+    let first = &record.in_flight[0];
     let can_run = first.waits.iter().all(|wait| engines.engines[wait.engine as usize].retired >= wait.fence_id);
     if !can_run {
         engines.engines[engine as usize].running_since = None;

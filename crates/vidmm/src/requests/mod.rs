@@ -76,18 +76,18 @@ impl Requests {
 
     /// Does `action` once all that was submitted and requested so far is dispatched and granted.
     pub(crate) fn defer(&mut self, objects: &mut Objects, device: DeviceIx, action: DeferredAction) {
-        let books = &mut objects[device];
-        let deferred = Deferred { submission: books.submitted, request: books.last_request, action };
-        books.deferred.push_back(deferred);
+        let record = &mut objects[device];
+        let deferred = Deferred { submission: record.submitted, request: record.last_request, action };
+        record.deferred.push_back(deferred);
         self.deferring.insert(device);
     }
 
     /// Appends a request of the queue's device.
     pub(crate) fn request(&mut self, objects: &mut Objects, queue: PagingQueueIx, kind: RequestKind) {
-        let books = &mut objects[queue];
-        books.last_value += 1;
-        books.pending += 1;
-        let (device_index, fence_value) = (books.device, books.last_value);
+        let record = &mut objects[queue];
+        record.last_value += 1;
+        record.pending += 1;
+        let (device_index, fence_value) = (record.device, record.last_value);
         let device = &mut objects[device_index];
         device.last_request += 1;
         self.arrivals += 1;
@@ -109,12 +109,12 @@ impl Requests {
         let mut next = DeviceIx::FIRST;
         while let Some(device) = self.granted.next_from(next) {
             next = device.next();
-            let books = &mut state.objects[device];
-            while books.ready < books.granted {
-                let Some(fence) = plans.stream.fence_of_all(&books.requests[books.ready].plans) else { break };
-                let earlier = books.ready.checked_sub(1).map_or(0, |before| books.requests[before].paging_fence);
-                books.requests[books.ready].paging_fence = fence.max(earlier);
-                books.ready += 1;
+            let record = &mut state.objects[device];
+            while record.ready < record.granted {
+                let Some(fence) = plans.stream.fence_of_all(&record.requests[record.ready].plans) else { break };
+                let earlier = record.ready.checked_sub(1).map_or(0, |before| record.requests[before].paging_fence);
+                record.requests[record.ready].paging_fence = fence.max(earlier);
+                record.ready += 1;
                 state.moment.request_poll();
             }
             self.signal_requests(state, plans, device);
@@ -123,12 +123,12 @@ impl Requests {
 
     /// Signals requests whose plans have retired, in their order (RES-33).
     fn signal_requests(&mut self, state: &mut State, plans: &Plans, device: DeviceIx) {
-        let books = &mut state.objects.devices[device];
+        let record = &mut state.objects.devices[device];
         let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan);
-        while books.ready > 0 && books.requests[0].plans.iter().all(has_retired) {
-            let request = books.requests.pop_front().expect("ready requests are queued");
-            books.ready -= 1;
-            books.granted -= 1;
+        while record.ready > 0 && record.requests[0].plans.iter().all(has_retired) {
+            let request = record.requests.pop_front().expect("ready requests are queued");
+            record.ready -= 1;
+            record.granted -= 1;
             let queue = &mut state.objects.paging_queues[request.queue];
             queue.pending -= 1;
             queue.completed_value = request.fence_value;
@@ -137,7 +137,7 @@ impl Requests {
             state.moment.record(|| Event::PagingFenceSignaled { queue, value });
             state.moment.hand_out(Output::PagingFenceSignaled { queue, value });
         }
-        if books.granted == 0 {
+        if record.granted == 0 {
             self.granted.remove(&device);
         }
     }
@@ -145,8 +145,8 @@ impl Requests {
     pub(crate) fn note_grant(&mut self, state: &mut State, plans: &Plans, device: DeviceIx, numbers: Vec<PlanNo>) {
         let numbers = plans.stream.unretired(numbers);
         let device_id = state.objects.device_id(device);
-        let books = &mut state.objects.devices[device];
-        let request = &mut books.requests[books.granted];
+        let record = &mut state.objects.devices[device];
+        let request = &mut record.requests[record.granted];
         request.plans = numbers;
         let queue = state.objects.paging_queues.id(request.queue);
         state.moment.record(|| Event::Granted {
@@ -155,8 +155,8 @@ impl Requests {
             paging_fence_value: request.fence_value,
             plans: request.plans.clone(),
         });
-        books.granted += 1;
-        if books.granted == books.requests.len() {
+        record.granted += 1;
+        if record.granted == record.requests.len() {
             self.requesting.remove(&device);
         }
         self.granted.insert(device);
@@ -171,9 +171,9 @@ impl Requests {
             if let Some(handle) = closed.handle {
                 kmd.close_allocation(handle);
             }
-            let books = &state.objects[index];
-            let owner = books.device;
-            if books.state.contains(AllocationState::PURGE_DUE) && books.openings().next().is_none() {
+            let record = &state.objects[index];
+            let owner = record.device;
+            if record.state.contains(AllocationState::PURGE_DUE) && record.openings().next().is_none() {
                 self.defer(&mut state.objects, owner, DeferredAction::Purge(index));
             }
         }

@@ -1,7 +1,7 @@
 //! Residency: allocations that lists keep in place, that are offered, that the CPU sees, and the order of victims.
 
 pub(crate) mod evictable;
-pub(crate) mod holds;
+pub(crate) mod pins;
 pub(crate) mod lock;
 pub(crate) mod offers;
 pub(crate) mod order;

@@ -64,7 +64,7 @@ pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx)
         }
         Some(Place::Aperture(offset)) => {
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
-            // An allocation that nothing holds has no range assigned; it may have the one that shows it again.
+            // An allocation that nothing pins has no range assigned; it may have the one that shows it again.
             let can_be_had = || memory.aperture.is_unassigned(shown);
             let is_counted_there = allocation.home() == memory.aperture.home_at(shown.offset);
             is_counted_there && memory.aperture.assigned(index).map_or_else(can_be_had, |range| range == shown)

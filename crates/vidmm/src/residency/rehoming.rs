@@ -1,8 +1,8 @@
 //! Re-homings: allocations that move their home for a request of their device, once that is granted (D19).
 //!
-//! A device's list counts such an allocation in its next home from the call on. Whatever holds it, or is to hold it again, counts where it
-//! is until the grant; so a request that was made before finds it there. It may leave the list and join it again meanwhile: work that was
-//! submitted after the call requires it in its next home.
+//! A device's list counts such an allocation in its next home from the call on. A device that pins it, or is to pin it again,
+//! counts it where it is until the grant; so a request that was made before finds it there. It may leave the list and join it
+//! again meanwhile: work that was submitted after the call requires it in its next home.
 
 use alloc::vec::Vec;
 
@@ -81,20 +81,20 @@ pub(crate) fn undo_rehoming(
     left.iter().for_each(|&(index, home)| move_home(objects, shares, device, index, home));
 }
 
-/// Changes the home of an allocation that only this device has, with the bytes that the device holds or is to hold again.
+/// Changes the home of an allocation that only this device has, with the bytes that the device pins or is to pin again.
 pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: DeviceIx, index: AllocationIx, home: Home) {
     shares.withdraw_promise(objects, device);
     let allocation = &mut objects.allocations[index];
     let (from, to, size) = (allocation.account(), home.account(), allocation.size);
     allocation.set_home(home);
-    let books = &mut objects.devices[device];
+    let record = &mut objects.devices[device];
     let entry = allocation.entry(device);
-    if entry.is_some_and(ListEntry::is_owed) {
-        books.owed[from] -= size;
-        books.owed[to] += size;
-    } else if entry.is_some_and(ListEntry::is_holding) {
-        books.held[from] -= size;
-        books.held[to] += size;
+    if entry.is_some_and(ListEntry::is_to_restore) {
+        record.to_restore[from] -= size;
+        record.to_restore[to] += size;
+    } else if entry.is_some_and(ListEntry::is_pinning) {
+        record.pinned[from] -= size;
+        record.pinned[to] += size;
     }
     shares.renew_promise(objects, device);
 }

@@ -14,7 +14,7 @@ use crate::{
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     objects::{Objects, allocation::AllocationState, list::ListEntry},
-    residency::{Residents, holds},
+    residency::{Residents, pins},
     units::PAGE_SIZE_64K,
 };
 /// The alignment of an allocation's ranges in a home, in bytes.
@@ -164,7 +164,7 @@ pub(crate) fn packs_if_moved(
     are_enough(memory, &room)
 }
 
-/// Whether what a device holds, or is to hold again, fits together with `joining`, if nothing else is there.
+/// Whether what a device pins, or is to pin again, fits together with `joining`, if nothing else is there.
 pub(crate) fn packs_with(
     objects: &Objects,
     memory: &Memory,
@@ -174,7 +174,7 @@ pub(crate) fn packs_with(
     if !may_be_ranges(objects, joining.clone()) {
         return true;
     }
-    let mut all = on_list(objects, device, |entry| entry.is_holding() || entry.is_owed());
+    let mut all = on_list(objects, device, |entry| entry.is_pinning() || entry.is_to_restore());
     all.extend(joining);
     let room = packing_room(objects, memory, all, |index| objects[index].home());
     are_enough(memory, &room)
@@ -187,7 +187,7 @@ pub(crate) fn on_list(
     is_so: impl Fn(&ListEntry) -> bool,
 ) -> BTreeSet<AllocationIx> {
     let is_listed = |index: &AllocationIx| objects[*index].entry(device).is_some_and(&is_so);
-    holds::named_by_list(objects, device).filter(is_listed).collect()
+    pins::named_by_list(objects, device).filter(is_listed).collect()
 }
 
 /// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
@@ -201,6 +201,6 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
 /// Devices with device lists whose ranges do not fit together, for the audit.
 pub(crate) fn overweight(objects: &Objects, memory: &Memory, residency: &Residents) -> Vec<DeviceIx> {
     let is_over = |&device: &DeviceIx| !are_enough(memory, &room_on_list(objects, memory, residency, device));
-    let devices = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
+    let devices = objects.devices.iter().filter(|(_, record)| !record.has_reference_lists());
     devices.map(|(index, _)| index).filter(is_over).collect()
 }

@@ -11,7 +11,7 @@ use crate::{
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
-    residency::holds,
+    residency::pins,
     schedule::{Schedule, turns},
     state::State,
 };
@@ -50,7 +50,7 @@ impl Schedule {
 
 /// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). Nobody is
 /// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
-/// device that must first let go of what it holds itself keeps nobody waiting.
+/// device that must first unpin allocations of its own keeps nobody waiting.
 pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
     let mut held_back = BTreeSet::new();
     while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
@@ -72,9 +72,9 @@ fn grant_next(
     requests: &mut Requests,
     device: DeviceIx,
 ) -> Result<(), Shortfall> {
-    let books = &mut state.objects[device];
-    let granted = books.granted;
-    let request = &mut books.requests[granted];
+    let record = &mut state.objects[device];
+    let granted = record.granted;
+    let request = &mut record.requests[granted];
     let position = request.position;
     let kind = core::mem::replace(&mut request.kind, RequestKind::MakeResident(Vec::new()));
     match decide(state, plans, device, position, &kind) {
@@ -91,13 +91,13 @@ fn grant_next(
 
 fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<DeviceIx>) -> Option<DeviceIx> {
     let is_candidate = |device: &DeviceIx| {
-        let books = &objects[*device];
-        !held_back.contains(device) && (books.is_active() || books.error.is_some())
+        let record = &objects[*device];
+        !held_back.contains(device) && (record.is_active() || record.error.is_some())
     };
     let candidates = requests.requesting().filter(is_candidate);
     candidates.min_by_key(|&device| {
-        let books = &objects[device];
-        let request = &books.requests[books.granted];
+        let record = &objects[device];
+        let request = &record.requests[record.granted];
         (Reverse(objects[request.queue].priority), request.arrival)
     })
 }
@@ -114,10 +114,10 @@ fn decide(
         RequestKind::MakeResident(items) => {
             // To a device in error nothing is brought in.
             if state.objects[device].error.is_some() {
-                bring_in::hold_list(state, device, items);
+                bring_in::pin_list(state, device, items);
                 return Ok(Vec::new());
             }
-            let items = holds::still_wanted(&state.objects, device, items);
+            let items = pins::still_wanted(&state.objects, device, items);
             let placement = satisfy::satisfy_request(state, device, &items, position).inspect_err(|shortfall| {
                 if matches!(shortfall, Shortfall::Place(_)) {
                     turns::note_no_place(state, device);

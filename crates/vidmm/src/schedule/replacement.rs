@@ -41,10 +41,10 @@ impl Schedule {
     /// Chooses anew where the allocations of a suspended device will be: each where it prefers, those of higher priority
     /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
     pub(crate) fn place_anew(&mut self, state: &mut State, device: DeviceIx, may_be_demoted: bool) {
-        let books = &state.objects[device];
+        let record = &state.objects[device];
         let accounts = state.memory.accounts();
-        let remembers = accounts.iter().any(|account| books.list[account].remembers());
-        if remembers || books.granted < books.requests.len() {
+        let remembers = accounts.iter().any(|account| record.list[account].remembers());
+        if remembers || record.granted < record.requests.len() {
             return;
         }
         let mut movable = Vec::from_iter(homes::movable(&state.adapter, &state.objects, device));
@@ -55,7 +55,7 @@ impl Schedule {
         let mut left = accounts.per(|account| {
             let moving = movable.iter().filter(|&&(index, _)| state.objects[index].account() == account);
             let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
-            let fixed = books.list[account].now() - moving;
+            let fixed = record.list[account].now() - moving;
             state.shares.not_promised_to_others(&state.objects, &state.memory, device, account).saturating_sub(fixed)
         });
         let mut to_move = Vec::new();
@@ -87,7 +87,9 @@ impl Schedule {
             ] {
                 state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
                 // Work that is queued finds it in its new place too, so no earlier weight counts.
-                state.shares.change_promise(&mut state.objects, device, account, |books| books.list[account].recount());
+                state
+                    .shares
+                    .change_promise(&mut state.objects, device, account, |record| record.list[account].recount());
             }
         }
         if is_demoted {

@@ -44,20 +44,20 @@ impl Schedule {
 
     /// The device may have turns, if nothing else stands against it.
     pub(crate) fn let_run(&self, objects: &mut Objects, device: DeviceIx) {
-        let books = &mut objects.devices[device];
-        let process_runs = objects.processes[books.process].standing.halted.is_none();
-        books.turn.is_halted = !process_runs || self.turns.power != Power::Up;
+        let record = &mut objects.devices[device];
+        let process_runs = objects.processes[record.process].standing.halted.is_none();
+        record.turn.is_halted = !process_runs || self.turns.power != Power::Up;
     }
 }
 
-/// The allocations that a suspended device held are evicted soon.
+/// The allocations that a suspended device pinned are evicted soon.
 fn evict_suspended(state: &mut State, device: DeviceIx) {
     for id in state.objects[device].to_bring_back.clone() {
         if let Ok(index) = state.objects.allocations.lookup(id)
             && state.objects[index].state.contains(AllocationState::SUSPENDED)
         {
             state.objects[index].state |= AllocationState::EVICT_SOON;
-            state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
+            state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
         }
     }
 }

@@ -40,11 +40,11 @@ impl Schedule {
         for process in Vec::from_iter(state.shares.by_account[account].over_budget()) {
             let moved = publish_budget(state, process, account);
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
-                let books = &state.objects[device];
-                if books.notifications.is_empty() || books.error.is_some() {
+                let record = &state.objects[device];
+                if record.notifications.is_empty() || record.error.is_some() {
                     continue;
                 }
-                let again_at = books.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
+                let again_at = record.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
                 match again_at {
                     Some(again_at) if !moved && state.moment.now() < again_at => state.moment.wake_at(again_at),
                     _ => {
@@ -72,11 +72,11 @@ impl Schedule {
 
     /// A device that listens has submitted work: its period ends some time from now.
     pub(crate) fn begin_period(&mut self, state: &mut State, device: DeviceIx) {
-        let books = &mut state.objects[device];
-        if books.notifications.is_empty() || core::mem::replace(&mut books.period_runs, true) {
+        let record = &mut state.objects[device];
+        if record.notifications.is_empty() || core::mem::replace(&mut record.period_runs, true) {
             return;
         }
-        books.suspended_in_period = false;
+        record.suspended_in_period = false;
         let end = state.moment.now().saturating_add(self.period(&state.memory, &state.shares));
         self.periods.insert((end, device));
     }
@@ -104,9 +104,9 @@ impl Schedule {
             if !state.objects.devices.contains(device) {
                 continue;
             }
-            let books = &mut state.objects[device];
-            books.period_runs = false;
-            let flags = match books.suspended_in_period || !books.is_active() {
+            let record = &mut state.objects[device];
+            record.period_runs = false;
+            let flags = match record.suspended_in_period || !record.is_active() {
                 true => TrimFlags::RESTART_PERIODIC_TRIM,
                 false => TrimFlags::PERIODIC_TRIM,
             };

@@ -29,7 +29,7 @@ use crate::{
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in},
     requests::Requests,
-    residency::holds,
+    residency::pins,
     schedule::Schedule,
     state::State,
     units::Nanoseconds,
@@ -72,14 +72,14 @@ pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
 
 /// Whether anything is promised to a device list.
 pub(crate) fn lists_are_promised(objects: &Objects) -> bool {
-    let mut of_lists = objects.devices.iter().filter(|(_, books)| !books.has_reference_lists());
-    of_lists.any(|(_, books)| books.is_promised_anything())
+    let mut of_lists = objects.devices.iter().filter(|(_, record)| !record.has_reference_lists());
+    of_lists.any(|(_, record)| record.is_promised_anything())
 }
 
 /// Whether devices with device lists may have turns: not while a DMA buffer is amid being cut, or is about to be, which takes
 /// whatever memory there is.
 fn lists_may_run(adapter: &Adapter, objects: &Objects, work: &Work) -> bool {
-    let takes_all = |(_, books): (DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
+    let takes_all = |(_, record): (DeviceIx, &Device)| record.is_active() && record.turn.takes_all;
     !adapter.is_physical() || (work.patching.splitting.is_none() && !objects.devices.iter().any(takes_all))
 }
 
@@ -88,7 +88,7 @@ fn settle_takers(state: &mut State, work: &Work) {
     if !state.adapter.is_physical() {
         return;
     }
-    let takes_all = |(_, books): &(DeviceIx, &Device)| books.is_active() && books.turn.takes_all;
+    let takes_all = |(_, record): &(DeviceIx, &Device)| record.is_active() && record.turn.takes_all;
     for device in Vec::from_iter(state.objects.devices.iter().filter(takes_all).map(|(device, _)| device)) {
         let turn = &state.objects[device].turn;
         let slice_over = turn.began_at.saturating_add(turn.slice);
@@ -105,10 +105,10 @@ fn settle_takers(state: &mut State, work: &Work) {
 /// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, for DMA buffers that
 /// find no room beside lists.
 fn room_needed(state: &State, device: DeviceIx) -> PerAccount<u64> {
-    let books = &state.objects[device];
-    match books.has_reference_lists() && books.turn.takes_all {
+    let record = &state.objects[device];
+    match record.has_reference_lists() && record.turn.takes_all {
         true => state.memory.accounts().per(|account| state.memory.list_capacity(account)),
-        false => state.memory.accounts().per(|account| books.needed(account)),
+        false => state.memory.accounts().per(|account| record.needed(account)),
     }
 }
 
@@ -209,9 +209,9 @@ impl Schedule {
             if accounts.iter().all(|account| missing[account] == 0) {
                 break;
             }
-            let held = |account| state.objects[other].promised(account);
-            if accounts.iter().any(|account| missing[account] > 0 && held(account) > 0) {
-                accounts.iter().for_each(|account| missing[account] = missing[account].saturating_sub(held(account)));
+            let pinned = |account| state.objects[other].promised(account);
+            if accounts.iter().any(|account| missing[account] > 0 && pinned(account) > 0) {
+                accounts.iter().for_each(|account| missing[account] = missing[account].saturating_sub(pinned(account)));
                 asked.push((other, reason));
             }
         }
@@ -236,21 +236,21 @@ impl Schedule {
         when: &mut Option<Nanoseconds>,
     ) -> Vec<(DeviceIx, SuspendReason)> {
         let mut candidates = Vec::new();
-        for (index, books) in state.objects.devices.iter() {
+        for (index, record) in state.objects.devices.iter() {
             let other = index;
-            let holds_nothing = !books.is_promised_anything();
-            if other == wanting || holds_nothing || books.is_suspended() {
+            let holds_nothing = !record.is_promised_anything();
+            if other == wanting || holds_nothing || record.is_suspended() {
                 continue;
             }
             match self.may_yield(state, work, other, wanting) {
                 Yield::Now(reason) => {
-                    let over = state.shares.is_over_budget(books.process);
+                    let over = state.shares.is_over_budget(record.process);
                     let ran_since = if work.has_nothing_to_run(&state.adapter, &state.objects, other) {
-                        books.turn.last_busy
+                        record.turn.last_busy
                     } else {
-                        books.turn.began_at
+                        record.turn.began_at
                     };
-                    let band = Reverse(state.objects[books.process].standing.band);
+                    let band = Reverse(state.objects[record.process].standing.band);
                     candidates.push((
                         !over,
                         !work.has_nothing_to_run(&state.adapter, &state.objects, other),
@@ -270,24 +270,25 @@ impl Schedule {
 
     /// Whether a device yields to another that waits (U-30, U-38).
     fn may_yield(&self, state: &State, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
-        let books = &state.objects[other];
-        if books.turn.activity == Activity::Yielding {
+        let record = &state.objects[other];
+        if record.turn.activity == Activity::Yielding {
             return Yield::Now(SuspendReason::WaitsForRoom);
         }
-        let process = &state.objects[books.process];
+        let process = &state.objects[record.process];
         let slice_over =
-            books.turn.began_at.saturating_add(books.turn.slice).max(self.resuming_until(&state.moment, other));
+            record.turn.began_at.saturating_add(record.turn.slice).max(self.resuming_until(&state.moment, other));
         let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now());
         let starved_at = waits_since.saturating_add(STARVATION);
         let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
-        if books.error.is_some() {
+        if record.error.is_some() {
             return Yield::Now(SuspendReason::Idle);
         }
         let at =
             |time: Nanoseconds, reason| if time <= state.moment.now() { Yield::Now(reason) } else { Yield::At(time) };
-        if state.shares.is_over_budget(books.process) {
+        if state.shares.is_over_budget(record.process) {
             // A device that is asked again and again has its moment each time, but starves no other.
-            let grace = books.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
+            let grace =
+                record.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),
@@ -296,10 +297,10 @@ impl Schedule {
         // A device could not be refused for want of a place: all others drain for it now and then.
         let is_needed = state.objects[wanting].turn.takes_all;
         let is_foreground = process.standing.band != PriorityBand::Normal;
-        let is_blocked = is_idle && books.has_undispatched();
+        let is_blocked = is_idle && record.has_undispatched();
         let is_reserved = state.memory.accounts().iter().all(|account| {
-            let share = state.shares.by_account[account].get(books.process);
-            share.demand.max(books.promised(account)) <= share.reservation
+            let share = state.shares.by_account[account].get(record.process);
+            share.demand.max(record.promised(account)) <= share.reservation
         });
         if (is_foreground || is_reserved) && !is_blocked && !is_needed {
             return Yield::Never;
@@ -361,8 +362,8 @@ impl Schedule {
             return;
         }
         let idle = stopped().filter(|&device| {
-            let books = &state.objects[device];
-            books.is_suspended() && !books.turn.is_halted && books.error.is_none() && has_calm_room(state, device)
+            let record = &state.objects[device];
+            record.is_suspended() && !record.turn.is_halted && record.error.is_none() && has_calm_room(state, device)
         });
         let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else { return };
         let calm_at = self.turns.last_yield + CALM;
@@ -395,8 +396,9 @@ pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
 
 /// Whether a device has something to do that its turn would let it do.
 fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
-    let books = &objects[device];
-    books.error.is_none() && (books.granted < books.requests.len() || work.has_runnable_work(adapter, objects, device))
+    let record = &objects[device];
+    record.error.is_none()
+        && (record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device))
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.
@@ -431,9 +433,9 @@ pub(crate) fn stop(
 /// Suspends who gives way and has nothing in flight any more.
 fn suspend_drained(state: &mut State, work: &Work) {
     let is_drained = |device: &DeviceIx| {
-        let books = &state.objects[*device];
-        let has_ended = !books.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
-        books.turn.activity == Activity::Yielding && books.turn.gives_way && has_ended
+        let record = &state.objects[*device];
+        let has_ended = !record.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
+        record.turn.activity == Activity::Yielding && record.turn.gives_way && has_ended
     };
     for device in Vec::from_iter(state.shares.stopped().filter(is_drained)) {
         suspend(state, device);
@@ -451,44 +453,44 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.shares.renew_promise(&state.objects, device);
 }
 
-/// The allocations that a device's list holds are to be held again when the device is resumed.
+/// The allocations that a device's list pins are to be pinned again when the device is resumed.
 fn release_all(state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
-    for index in core::mem::take(&mut state.objects[device].holdings) {
+    for index in core::mem::take(&mut state.objects[device].pinned_allocations) {
         let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
         if !is_open {
             continue;
         }
         let entry = state.objects[index].entry_mut(device);
-        entry.is -= EntryFlags::IN_HOLDINGS;
-        if !entry.is_holding() {
+        entry.is -= EntryFlags::IN_PINNED;
+        if !entry.is_pinning() {
             continue;
         }
         let id = state.objects.allocation_id(index);
         state.objects[device].to_bring_back.push(id);
-        holds::release(&mut state.objects, index, device);
+        pins::release(&mut state.objects, index, device);
         let allocation = &mut state.objects[index];
-        allocation.entry_mut(device).is |= EntryFlags::OWED;
+        allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
         let (account, size) = (allocation.account(), allocation.size);
-        state.objects[device].owed[account] += size;
+        state.objects[device].to_restore[account] += size;
         // Its work may have written, and may write again.
         let mut allocation_state = AllocationState::DIRTY | AllocationState::SUSPENDED;
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
         allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
         state.objects[index].state |= allocation_state;
-        state.residency.let_go(&mut state.moment, &mut state.objects, &mut state.memory, index);
+        state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }
 
-/// Brings back what a device held, and lets it run. A device that takes all gets its next request granted too, before others
+/// Brings back what a device had pinned, and lets it run. A device that takes all gets its next request granted too, before others
 /// take the ranges. Returns the plans for that, and whether a request was granted with them.
 fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Result<(Vec<PlanNo>, bool), Shortfall> {
-    let mut items = holds::items_to_bring_back(&state.objects, device);
+    let mut items = pins::items_to_bring_back(&state.objects, device);
     let until = state.objects[device].dispatched();
     let next = state.objects[device].turn.takes_all.then(|| next_items(&state.objects, device)).flatten();
     let all = [&items[..], next.as_deref().unwrap_or_default()].concat();
     let with_next = next.is_some().then(|| satisfy::satisfy_request(state, device, &all, until));
-    // A request that the device may not hold now is left for later.
+    // A request whose allocations the device may not pin now is left for later.
     let (placement, grants) = match with_next {
         None | Some(Err(Shortfall::Promise | Shortfall::Unlock)) => {
             (satisfy::satisfy(state, device, &items, until)?, false)
@@ -502,20 +504,20 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     // While it counts as suspended, no plan waits for what it has queued.
     let numbers = plans.carry_out(state, device, &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
-    bring_in::hold_list(state, device, &items);
+    bring_in::pin_list(state, device, &items);
     if grants {
-        let books = &mut state.objects[device];
-        let granted = books.granted;
-        books.requests[granted].kind = RequestKind::MakeResident(Vec::new());
+        let record = &mut state.objects[device];
+        let granted = record.granted;
+        record.requests[granted].kind = RequestKind::MakeResident(Vec::new());
     }
     Ok((numbers, grants))
 }
 
 /// The items that a device's next ungranted request is still to bring in, if it is a MakeResident.
 fn next_items(objects: &Objects, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
-    let books = &objects[device];
-    let RequestKind::MakeResident(items) = &books.requests.get(books.granted)?.kind else { return None };
-    Some(holds::still_wanted(objects, device, items))
+    let record = &objects[device];
+    let RequestKind::MakeResident(items) = &record.requests.get(record.granted)?.kind else { return None };
+    Some(pins::still_wanted(objects, device, items))
 }
 
 /// Whether the device's list fits with room to spare.

@@ -29,22 +29,22 @@ impl Shares {
         Self { by_account, promised_bytes, listeners: OrderedSet::default(), stopped: OrderedSet::default() }
     }
 
-    /// Takes back what the device is promised, while what it holds changes. Until [`renew_promise`](Self::renew_promise) nothing
+    /// Takes back what the device is promised, while what it pins changes. Until [`renew_promise`](Self::renew_promise) nothing
     /// may ask what devices are promised.
     pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
-        let books = &objects[device];
-        self.accounts().iter().for_each(|account| self.promised_bytes[account] -= books.promised(account));
+        let record = &objects[device];
+        self.accounts().iter().for_each(|account| self.promised_bytes[account] -= record.promised(account));
     }
 
-    /// Promises the device what it holds and lists now.
+    /// Promises the device what it pins and lists now.
     pub(crate) fn renew_promise(&mut self, objects: &Objects, device: DeviceIx) {
-        let books = &objects[device];
-        self.accounts().iter().for_each(|account| self.promised_bytes[account] += books.promised(account));
+        let record = &objects[device];
+        self.accounts().iter().for_each(|account| self.promised_bytes[account] += record.promised(account));
     }
 
     pub(crate) fn others_are_promised(&self, objects: &Objects, device: DeviceIx) -> bool {
-        let books = &objects[device];
-        self.accounts().iter().any(|account| self.promised_bytes[account] > books.promised(account))
+        let record = &objects[device];
+        self.accounts().iter().any(|account| self.promised_bytes[account] > record.promised(account))
     }
 
     /// Bytes that the process's lists name above its budgets; 0 without pressure (RES-23).
@@ -144,14 +144,14 @@ impl Shares {
     }
 
     /// Page tables take `bytes` more of a memory segment.
-    pub(crate) fn pin(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.pin(account, bytes);
+    pub(crate) fn add_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
+        memory.add_table_bytes(account, bytes);
         self.set_capacity(memory, account);
     }
 
     /// Page tables take `bytes` less of a memory segment.
-    pub(crate) fn unpin(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.unpin(account, bytes);
+    pub(crate) fn remove_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
+        memory.remove_table_bytes(account, bytes);
         self.set_capacity(memory, account);
     }
 
@@ -167,16 +167,16 @@ impl Shares {
 
     /// The device's list weighs `bytes` in an account from now on.
     pub(crate) fn set_list_bytes(&mut self, objects: &mut Objects, device: DeviceIx, account: Account, bytes: u64) {
-        self.change_list(objects, device, account, |books| {
-            let (retired, granted) = (books.retired(), books.granted_request());
-            books.list[account].set(bytes, books.submitted, books.last_request);
-            books.list[account].forget(retired, granted);
+        self.change_list(objects, device, account, |record| {
+            let (retired, granted) = (record.retired(), record.granted_request());
+            record.list[account].set(bytes, record.submitted, record.last_request);
+            record.list[account].forget(retired, granted);
         });
     }
 
     /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
     pub(crate) fn lighten_list(&mut self, objects: &mut Objects, device: DeviceIx, account: Account, bytes: u64) {
-        self.change_list(objects, device, account, |books| books.list[account].lighten(bytes));
+        self.change_list(objects, device, account, |record| record.list[account].lighten(bytes));
     }
 
     fn change_list(
@@ -198,9 +198,9 @@ impl Shares {
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
         for account in self.accounts().iter() {
             if objects[device].list[account].remembers() {
-                self.change_promise(objects, device, account, |books| {
-                    let (retired, granted) = (books.retired(), books.granted_request());
-                    books.list[account].forget(retired, granted);
+                self.change_promise(objects, device, account, |record| {
+                    let (retired, granted) = (record.retired(), record.granted_request());
+                    record.list[account].forget(retired, granted);
                 });
             }
         }
@@ -214,26 +214,26 @@ impl Shares {
         account: Account,
         change: impl FnOnce(&mut Device),
     ) {
-        let books = &mut objects[device];
-        self.promised_bytes[account] -= books.promised(account);
-        change(books);
-        self.promised_bytes[account] += books.promised(account);
+        let record = &mut objects[device];
+        self.promised_bytes[account] -= record.promised(account);
+        change(record);
+        self.promised_bytes[account] += record.promised(account);
     }
 
-    /// Whether a device may hold so much more: a device that runs ahead never holds what another one was admitted with.
-    pub(crate) fn may_hold(
+    /// Whether a device may pin so much more: a device that runs ahead never pins what another one was admitted with.
+    pub(crate) fn may_pin(
         &self,
         objects: &Objects,
         memory: &Memory,
         device: DeviceIx,
         bytes: &PerAccount<u64>,
     ) -> bool {
-        let books = &objects[device];
+        let record = &objects[device];
         self.accounts().iter().all(|account| {
-            let held = (books.held[account] + books.owed[account])
+            let pinned = (record.pinned[account] + record.to_restore[account])
                 .saturating_add(bytes[account])
-                .max(books.list[account].peak());
-            held <= self.not_promised_to_others(objects, memory, device, account)
+                .max(record.list[account].peak());
+            pinned <= self.not_promised_to_others(objects, memory, device, account)
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         submission::{FenceValueDesc, SubmitDesc},
     },
     requests::Requests,
-    residency::holds,
+    residency::pins,
     state::State,
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn number_submission(
     device_index: DeviceIx,
     desc: &SubmitDesc,
 ) -> u64 {
-    holds::forget_not_written(objects, device_index);
+    pins::forget_not_written(objects, device_index);
     let device = &mut objects[device_index];
     device.submitted += 1;
     let number = device.submitted;
@@ -62,7 +62,7 @@ pub(crate) fn is_front_unblocked(state: &State, index: ContextIx) -> bool {
     // What an engine gives back gets another fence.
     let is_settled = |wait: Option<EngineFence>| {
         wait.is_some_and(|wait| {
-            wait.engine == state.adapter.paging_engine || !state.engines.recovery.holds(wait.engine)
+            wait.engine == state.adapter.paging_engine || !state.engines.recovery.is_recovering(wait.engine)
         })
     };
     let waits = state.objects[index].queue.front().map_or(&[][..], |next| &next.desc.waits);
@@ -152,8 +152,10 @@ impl Work {
 
     /// Whether a device has nothing to run and nothing under way.
     pub(crate) fn has_nothing_to_run(&self, adapter: &Adapter, objects: &Objects, device: DeviceIx) -> bool {
-        let books = &objects[device];
-        books.error.is_some()
-            || (books.requests.is_empty() && !books.is_in_flight() && !self.has_runnable_work(adapter, objects, device))
+        let record = &objects[device];
+        record.error.is_some()
+            || (record.requests.is_empty()
+                && !record.is_in_flight()
+                && !self.has_runnable_work(adapter, objects, device))
     }
 }

@@ -1,4 +1,4 @@
-//! Contiguous placement in a linear segment: what each request says about its place, trials, and what a plan of moves is.
+//! Contiguous placement in a linear segment: what each request says about its place, transactions, and what a plan of moves is.
 
 use vidmm::linear::*;
 use vidmm::{Extent, PAGE_SIZE};
@@ -145,27 +145,27 @@ fn the_largest_segment_is_one_tebibyte() {
 }
 
 #[test]
-fn a_trial_that_is_dropped_leaves_what_was() {
+fn a_transaction_that_is_dropped_leaves_what_was() {
     let mut segment = segment_with_holes(100, &[(10, 20), (50, 5)]);
     let before = Vec::from_iter(segment.holes());
-    let mut trial = segment.trial();
-    trial.free(pages(0, 10));
-    trial.allocate(30 * PAGE_SIZE, PAGE_SIZE, FromStart, &[]).expect("what was freed counts");
-    trial.free(pages(60, 5));
-    trial.allocate_at(pages(62, 3)).expect("what was freed counts");
-    assert_eq!(trial.segment().largest_hole(), 5 * PAGE_SIZE);
-    trial.roll_back();
+    let mut transaction = segment.transaction();
+    transaction.free(pages(0, 10));
+    transaction.allocate(30 * PAGE_SIZE, PAGE_SIZE, FromStart, &[]).expect("what was freed counts");
+    transaction.free(pages(60, 5));
+    transaction.allocate_at(pages(62, 3)).expect("what was freed counts");
+    assert_eq!(transaction.segment().largest_hole(), 5 * PAGE_SIZE);
+    transaction.roll_back();
     segment.check().expect("the books are right");
     assert_eq!(Vec::from_iter(segment.holes()), before);
 }
 
 #[test]
-fn a_trial_that_is_committed_counts() {
+fn a_transaction_that_is_committed_counts() {
     let mut segment = segment_with_holes(100, &[]);
-    let mut trial = segment.trial();
-    trial.free(pages(40, 10));
-    trial.allocate_at(pages(40, 3)).expect("what was freed counts");
-    trial.commit();
+    let mut transaction = segment.transaction();
+    transaction.free(pages(40, 10));
+    transaction.allocate_at(pages(40, 3)).expect("what was freed counts");
+    transaction.commit();
     assert_eq!(Vec::from_iter(segment.holes()), [pages(43, 7)]);
 }
 
@@ -221,10 +221,10 @@ fn a_card_that_is_almost_full_of_small_ranges_is_compacted_by_moving_a_few() {
     let movers: Vec<Movable> = kept.map(|at| Movable { range: all[at], alignment: MIB }).collect();
     let plan = segment.plan_compaction(&movers, 16 * MIB, MIB).unwrap();
     assert_eq!(plan.bytes_moved(), 14 * MIB);
-    let mut trial = segment.trial();
-    trial.make_moves(&plan.moves).unwrap();
-    trial.allocate_at(plan.hole).unwrap();
-    trial.commit();
+    let mut transaction = segment.transaction();
+    transaction.make_moves(&plan.moves).unwrap();
+    transaction.allocate_at(plan.hole).unwrap();
+    transaction.commit();
     segment.check().expect("the books are right");
 }
 

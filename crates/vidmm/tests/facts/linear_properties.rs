@@ -116,7 +116,7 @@ enum Step {
     FreeAll {
         pick: usize,
     },
-    /// The next steps are a trial.
+    /// The next steps are a transaction.
     Begin {
         commits: bool,
         count: usize,
@@ -149,7 +149,7 @@ fn bank_ends(pages: u64) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::btree_set(1..=pages, 0..4).prop_map(Vec::from_iter)
 }
 
-/// The operations that both a segment and a trial have.
+/// The operations that both a segment and a transaction have.
 trait Segment {
     fn allocate(&mut self, request: &Request) -> Option<Extent>;
     fn allocate_at(&mut self, range: Extent) -> Option<()>;
@@ -176,7 +176,7 @@ macro_rules! segment {
 }
 
 segment!(LinearSegment);
-segment!(Trial<'_>);
+segment!(Transaction<'_>);
 
 fn make(step: &Step, segment: &mut impl Segment, oracle: &mut Oracle) {
     match *step {
@@ -246,15 +246,15 @@ proptest! {
         while let Some(step) = steps.next() {
             if let Step::Begin { commits, count } = *step {
                 let before = oracle.clone();
-                let mut trial = segment.trial();
+                let mut transaction = segment.transaction();
                 for step in steps.by_ref().take(count) {
-                    make(step, &mut trial, &mut oracle);
-                    compare(trial.segment(), &oracle);
+                    make(step, &mut transaction, &mut oracle);
+                    compare(transaction.segment(), &oracle);
                 }
                 if commits {
-                    trial.commit();
+                    transaction.commit();
                 } else {
-                    trial.roll_back();
+                    transaction.roll_back();
                     oracle = before;
                 }
             } else {
@@ -353,11 +353,11 @@ impl Case {
         assert_eq!(plan.hole.size, len * PAGE_SIZE);
         assert!(plan.hole.offset.is_multiple_of(alignment * PAGE_SIZE));
         let mut segment = self.segment.clone();
-        let mut trial = segment.trial();
-        trial.make_moves(&plan.moves).expect("destinations do not overlap");
-        trial.allocate_at(plan.hole).expect("the hole is free");
-        trial.roll_back();
-        let mut one_by_one = segment.trial();
+        let mut transaction = segment.transaction();
+        transaction.make_moves(&plan.moves).expect("destinations do not overlap");
+        transaction.allocate_at(plan.hole).expect("the hole is free");
+        transaction.roll_back();
+        let mut one_by_one = segment.transaction();
         let is_in_order = plan.moves.iter().all(|&one| one_by_one.make_moves(&[one]).is_some());
         assert_eq!(is_in_order, plan.in_order);
     }

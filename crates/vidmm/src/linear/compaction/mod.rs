@@ -105,8 +105,8 @@ impl Draft {
 
     fn finish(self, scratch: &mut LinearSegment) -> Compaction {
         let Draft { moves, hole } = self;
-        let mut trial = scratch.trial();
-        let in_order = moves.iter().all(|one| trial.make_moves(core::slice::from_ref(one)).is_some());
+        let mut transaction = scratch.transaction();
+        let in_order = moves.iter().all(|one| transaction.make_moves(core::slice::from_ref(one)).is_some());
         Compaction { moves, in_order, hole }
     }
 }

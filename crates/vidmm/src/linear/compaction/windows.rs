@@ -40,12 +40,12 @@ fn empty(layout: &Layout, window: Run, scratch: &mut LinearSegment) -> Option<Dr
     let in_the_way = layout.pieces[layout.reaching_into(window)].iter();
     let mut movers: Vec<(&Piece, Want)> = in_the_way.filter_map(|piece| Some((piece, piece.mover?))).collect();
     movers.sort_by_key(|(piece, _)| core::cmp::Reverse(piece.run.len));
-    let mut trial = scratch.trial();
-    movers.iter().for_each(|(piece, _)| trial.free(piece.run.extent()));
-    trial.allocate_at(window.extent()).expect("nothing else is in the window");
+    let mut transaction = scratch.transaction();
+    movers.iter().for_each(|(piece, _)| transaction.free(piece.run.extent()));
+    transaction.allocate_at(window.extent()).expect("nothing else is in the window");
     let moves = movers.iter().map(|(piece, mover)| {
         let range = piece.run.extent();
-        let to = trial.allocate(range.size, mover.alignment_bytes(), Direction::FromStart, &[])?;
+        let to = transaction.allocate(range.size, mover.alignment_bytes(), Direction::FromStart, &[])?;
         Some(Move { range, offset: to.offset })
     });
     let moves = moves.collect::<Option<Vec<Move>>>()?;

@@ -46,46 +46,46 @@ impl Residents {
             Effect::Nothing => {}
             Effect::Open => {
                 objects[index].state -= AllocationState::EVICT_SOON;
-                self.hold(objects, index, device);
+                self.pin(objects, index, device);
             }
             Effect::Until(last, flags) => {
-                let books = &mut objects[device];
-                if last <= books.dispatched() {
-                    return self.lapse(moment, objects, memory, index, device, flags);
+                let record = &mut objects[device];
+                if last <= record.dispatched() {
+                    return self.expire(moment, objects, memory, index, device, flags);
                 }
-                books.lapsing.insert(last, index, flags);
-                // The allocations that a suspended device still needs are brought back, and held, when it is resumed.
-                if !books.is_suspended() {
-                    self.hold(objects, index, device);
+                record.expiring.insert(last, index, flags);
+                // The allocations that a suspended device still needs are brought back, and pinned, when it is resumed.
+                if !record.is_suspended() {
+                    self.pin(objects, index, device);
                 }
             }
         }
     }
 
-    /// The device's entry holds the allocation in place. Called while the promise is withdrawn.
-    pub(crate) fn hold(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+    /// The device's entry pins the allocation in place. Called while the promise is withdrawn.
+    pub(crate) fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
-        let books = &mut objects.devices[device];
+        let record = &mut objects.devices[device];
         let (account, size) = (allocation.account(), allocation.size);
         allocation.state -= AllocationState::SUSPENDED;
         let entry = allocation.entry_mut(device);
-        if entry.replace(EntryFlags::OWED, false) {
-            books.owed[account] -= size;
+        if entry.replace(EntryFlags::TO_RESTORE, false) {
+            record.to_restore[account] -= size;
         }
-        if !entry.replace(EntryFlags::HOLDING, true) {
-            let is_noted = entry.replace(EntryFlags::IN_HOLDINGS, true);
-            books.held[account] += size;
-            books.num_held += 1;
+        if !entry.replace(EntryFlags::PINNING, true) {
+            let is_noted = entry.replace(EntryFlags::IN_PINNED, true);
+            record.pinned[account] += size;
+            record.num_pins += 1;
             if !is_noted {
-                note_holding(objects, device, index);
+                note_pinned(objects, device, index);
             }
         }
-        self.keep(objects, index);
+        self.remove_candidate(objects, index);
     }
 
     /// A span of the allocation ends on a device: the last submission made in it has been dispatched. While the
     /// promise is withdrawn.
-    pub(crate) fn lapse(
+    pub(crate) fn expire(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -110,12 +110,12 @@ impl Residents {
         let is_offered = allocation.state.contains(AllocationState::OFFERED);
         allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
         release(objects, index, device);
-        self.let_go(moment, objects, memory, index);
+        self.unpin(moment, objects, memory, index);
     }
 
     /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one goes first
     /// when nothing will use it any more, which changes only here: where a span of it ends.
-    pub(crate) fn let_go(
+    pub(crate) fn unpin(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -123,11 +123,11 @@ impl Residents {
         index: AllocationIx,
     ) {
         let allocation = &objects[index];
-        // Ranges are assigned with each grant: an allocation that nothing holds keeps none.
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_held() {
+        // Ranges are assigned with each grant: an allocation that nothing pins keeps none.
+        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_pinned() {
             memory.aperture.release(index);
         }
-        if allocation.place.is_none() || allocation.is_held() {
+        if allocation.place.is_none() || allocation.is_pinned() {
             return;
         }
         if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
@@ -137,11 +137,11 @@ impl Residents {
             self.evict_soon.push_back(index);
             moment.request_poll();
         }
-        self.expose(objects, index);
+        self.make_evictable(objects, index);
     }
 
     /// The allocation is no victim any more.
-    pub(crate) fn keep(&mut self, objects: &mut Objects, index: AllocationIx) {
+    pub(crate) fn remove_candidate(&mut self, objects: &mut Objects, index: AllocationIx) {
         let allocation = &objects[index];
         if allocation.state.contains(AllocationState::EVICTABLE)
             && let Some(place) = &allocation.place
@@ -153,12 +153,12 @@ impl Residents {
     /// The allocations are no victims any more. Their neighbours in the queues lie anywhere in memory: with nothing else between
     /// one and the next, the processor waits for several of them at once.
     pub(crate) fn keep_all(&mut self, objects: &mut Objects, indices: impl Iterator<Item = AllocationIx>) {
-        indices.for_each(|index| self.keep(objects, index));
+        indices.for_each(|index| self.remove_candidate(objects, index));
     }
 
     /// The allocation may be a victim, as what it is to its owner now: as the most recently used of that class and its priority
     /// if it was none, or of another class.
-    pub(crate) fn expose(&mut self, objects: &mut Objects, index: AllocationIx) {
+    pub(crate) fn make_evictable(&mut self, objects: &mut Objects, index: AllocationIx) {
         let Some(place) = objects[index].place else { return };
         let class = self.class_of(objects, index);
         let allocation = &objects[index];
@@ -166,7 +166,7 @@ impl Residents {
             if allocation.queued_class() == class {
                 return;
             }
-            self.keep(objects, index);
+            self.remove_candidate(objects, index);
         }
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }
@@ -174,61 +174,61 @@ impl Residents {
     /// A call has changed the worth of an allocation to its owner.
     pub(crate) fn reclassify(&mut self, objects: &mut Objects, index: AllocationIx) {
         if objects[index].state.contains(AllocationState::EVICTABLE) {
-            self.expose(objects, index);
+            self.make_evictable(objects, index);
         }
     }
 }
 
-/// The device's entry holds the allocation no more. Called while the promise is withdrawn.
+/// The device's entry pins the allocation no more. Called while the promise is withdrawn.
 pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     let allocation = &mut objects.allocations[index];
-    let books = &mut objects.devices[device];
+    let record = &mut objects.devices[device];
     let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);
-    if entry.replace(EntryFlags::OWED, false) {
-        books.owed[account] -= size;
-    } else if entry.replace(EntryFlags::HOLDING, false) {
-        books.held[account] -= size;
-        books.num_held -= 1;
+    if entry.replace(EntryFlags::TO_RESTORE, false) {
+        record.to_restore[account] -= size;
+    } else if entry.replace(EntryFlags::PINNING, false) {
+        record.pinned[account] -= size;
+        record.num_pins -= 1;
     }
 }
 
-/// Notes that the device holds the allocation, for when all that it holds must be found. What it holds no more is struck
+/// Notes that the device pins the allocation, for when all that it pins must be found. What it pins no more is struck
 /// out when that is the larger part.
-fn note_holding(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
-    let books = &mut objects.devices[device];
-    books.holdings.push(index);
-    let held_before = books.num_held - 1;
-    if books.holdings.len() <= 2 * held_before + 64 {
+fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
+    let record = &mut objects.devices[device];
+    record.pinned_allocations.push(index);
+    let pinned_before = record.num_pins - 1;
+    if record.pinned_allocations.len() <= 2 * pinned_before + 64 {
         return;
     }
     let allocations = &mut objects.allocations;
-    books.holdings.retain(|&index| {
+    record.pinned_allocations.retain(|&index| {
         let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
         is_open && {
             let entry = allocations[index].entry_mut(device);
-            entry.is.set(EntryFlags::IN_HOLDINGS, entry.is_holding());
-            entry.is_holding()
+            entry.is.set(EntryFlags::IN_PINNED, entry.is_pinning());
+            entry.is_pinning()
         }
     });
 }
 
 /// All that a device's list names, now or for what is outstanding, and some that it named; some more than once.
 pub(crate) fn named_by_list(objects: &Objects, device: DeviceIx) -> impl Iterator<Item = AllocationIx> {
-    let books = &objects[device];
-    let owed = books.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
-    let asked_for = books.requests.iter().flat_map(|request| match &request.kind {
+    let record = &objects[device];
+    let to_restore = record.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
+    let asked_for = record.requests.iter().flat_map(|request| match &request.kind {
         RequestKind::MakeResident(items) => &items[..],
         _ => &[],
     });
-    let named = books.holdings.iter().copied().chain(owed).chain(asked_for.map(|&(index, _)| index));
+    let named = record.pinned_allocations.iter().copied().chain(to_restore).chain(asked_for.map(|&(index, _)| index));
     named.filter(|&index| objects.allocations.contains(index))
 }
 
 impl Residents {
-    /// Ends the holds of spans whose last submission has been dispatched.
+    /// Ends the pins of spans whose last submission has been dispatched.
     #[inline]
-    pub(crate) fn lapse_dispatched(
+    pub(crate) fn expire_dispatched(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -236,14 +236,14 @@ impl Residents {
         shares: &mut Shares,
         device: DeviceIx,
     ) {
-        let books = &objects[device];
-        if books.lapsing.is_due(books.dispatched()) {
-            self.lapse_up_to(moment, objects, memory, shares, device, books.dispatched());
+        let record = &objects[device];
+        if record.expiring.is_due(record.dispatched()) {
+            self.expire_up_to(moment, objects, memory, shares, device, record.dispatched());
         }
     }
 
     #[inline(never)]
-    fn lapse_up_to(
+    fn expire_up_to(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -253,14 +253,14 @@ impl Residents {
         dispatched: SubmissionNo,
     ) {
         shares.withdraw_promise(objects, device);
-        while let Some((index, flags)) = objects[device].lapsing.pop(dispatched) {
-            self.lapse(moment, objects, memory, index, device, flags);
+        while let Some((index, flags)) = objects[device].expiring.pop(dispatched) {
+            self.expire(moment, objects, memory, index, device, flags);
         }
         shares.renew_promise(objects, device);
     }
 
     /// The spans that the items name are granted.
-    pub(crate) fn hold_granted(
+    pub(crate) fn pin_granted(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -272,37 +272,37 @@ impl Residents {
             if let Some(span) = span {
                 let effect = objects[index].entry_mut(device).grant(span, &mut self.spans);
                 self.apply(moment, objects, memory, index, device, effect);
-            } else if objects[index].entry(device).is_some_and(ListEntry::is_owed) {
-                // An allocation that was held before its device was suspended is held again.
-                self.hold(objects, index, device);
+            } else if objects[index].entry(device).is_some_and(ListEntry::is_to_restore) {
+                // An allocation that was pinned before its device was suspended is pinned again.
+                self.pin(objects, index, device);
             }
         }
     }
 }
 
-/// The allocations that were held when the device was suspended, and are still required.
+/// The allocations that were pinned when the device was suspended, and are still required.
 pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(AllocationIx, Option<SpanNo>)> {
-    let books = &objects[device];
+    let record = &objects[device];
     let still_required = |&id| {
         let index = objects.allocations.lookup(id).ok()?;
         let entry = objects[index].entry(device)?;
-        entry.is_owed().then_some((index, None))
+        entry.is_to_restore().then_some((index, None))
     };
-    books.to_bring_back.iter().filter_map(still_required).collect()
+    record.to_bring_back.iter().filter_map(still_required).collect()
 }
 
-/// The items of a request that it is still to bring in: those that it added to the list, and those that the device held then and
-/// holds still. An allocation that has left the list since, and has joined it again, is for the later request to bring in: its home
+/// The items of a request that it is still to bring in: those that it added to the list, and those that the device pinned then and
+/// pins still. An allocation that has left the list since, and has joined it again, is for the later request to bring in: its home
 /// may be another one by now.
 pub(crate) fn still_wanted(
     objects: &Objects,
     device: DeviceIx,
     items: &[(AllocationIx, Option<SpanNo>)],
 ) -> Vec<(AllocationIx, Option<SpanNo>)> {
-    let is_held = |entry: &ListEntry| entry.is_holding() || entry.is_owed();
+    let is_pinned = |entry: &ListEntry| entry.is_pinning() || entry.is_to_restore();
     let is_wanted = |&(index, span): &(AllocationIx, Option<SpanNo>)| {
         let allocation = &objects[index];
-        allocation.is_required() && (span.is_some() || allocation.entry(device).is_some_and(is_held))
+        allocation.is_required() && (span.is_some() || allocation.entry(device).is_some_and(is_pinned))
     };
     items.iter().copied().filter(is_wanted).collect()
 }

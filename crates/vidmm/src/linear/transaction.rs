@@ -1,4 +1,4 @@
-//! Trials: several changes that count together or not at all.
+//! Transactions: several changes that count together or not at all.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::units::Extent;
 ///
 /// Undone, the same ranges are free as before. Among holes of one size another may be the next that is taken.
 #[derive(Debug)]
-#[must_use = "a trial that is not committed changes nothing"]
-pub struct Trial<'a> {
+#[must_use = "a transaction that is not committed changes nothing"]
+pub struct Transaction<'a> {
     segment: &'a mut LinearSegment,
     changes: Vec<Change>,
 }
@@ -23,13 +23,13 @@ enum Change {
 }
 
 impl LinearSegment {
-    /// Begins a trial: what it takes and gives back counts only when it is committed.
-    pub fn trial(&mut self) -> Trial<'_> {
-        Trial { segment: self, changes: Vec::new() }
+    /// Begins a transaction: what it takes and gives back counts only when it is committed.
+    pub fn transaction(&mut self) -> Transaction<'_> {
+        Transaction { segment: self, changes: Vec::new() }
     }
 }
 
-impl Trial<'_> {
+impl Transaction<'_> {
     /// As [`LinearSegment::allocate`].
     pub fn allocate(
         &mut self,
@@ -95,7 +95,7 @@ impl Trial<'_> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.undo_since(0);
     }
