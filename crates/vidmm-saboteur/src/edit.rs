@@ -9,14 +9,14 @@ use crate::{BUGS, Bug};
 pub enum Edit {
     /// Another expression.
     Expression {
-        /// What is right.
+        /// The right text.
         right: &'static str,
         /// The mistake.
         wrong: &'static str,
     },
     /// Other statements.
     Statement {
-        /// What is right.
+        /// The right text.
         right: &'static str,
         /// The mistake.
         wrong: &'static str,
@@ -25,7 +25,7 @@ pub enum Edit {
     Without(&'static str),
     /// Statements that come before others.
     Before {
-        /// What is right.
+        /// The right text.
         right: &'static str,
         /// The mistake.
         wrong: &'static str,

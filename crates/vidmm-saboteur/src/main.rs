@@ -11,7 +11,7 @@ use std::{
 
 use vidmm_saboteur::{ENVIRONMENT, sabotage};
 
-/// What cargo needs to build the workspace.
+/// The files and folders that cargo needs to build the workspace.
 const COPIED: [&str; 5] = ["Cargo.toml", "Cargo.lock", "README.md", "crates", "scenarios"];
 
 fn main() -> ExitCode {
@@ -48,8 +48,8 @@ fn run(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Writes a file of the workspace, or all files of a folder, below `copy`. What has not changed is not written: cargo builds it
-/// once.
+/// Writes a file of the workspace, or all files of a folder, below `copy`. Files that have not changed are not written:
+/// cargo builds them once.
 fn write_copy(
     workspace: &Path,
     path: &Path,
@@ -76,7 +76,7 @@ fn write_copy(
     Ok(())
 }
 
-/// What stands in the copy of a file.
+/// The content of the copy of a file.
 fn edited(path: &Path, content: Vec<u8>) -> Result<Vec<u8>, Box<dyn Error>> {
     if let Ok(file) = path.strip_prefix("crates/vidmm/src") {
         return match String::from_utf8(content) {

@@ -51,7 +51,7 @@ impl Default for CostModel {
     }
 }
 
-/// What a command gives the GPU to do.
+/// The work that a command gives the GPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     /// Nothing beside reading the command.

@@ -523,7 +523,7 @@ impl Device {
         Ok(())
     }
 
-    /// What has come is to leave before it comes again.
+    /// An allocation that has come is to leave before it comes again.
     fn notify_residency(&mut self, notice: NotifyResidency) -> Result<(), Abort> {
         let was_there = match notice.address {
             Some(address) => self.residents.insert(notice.allocation, address).is_some(),

@@ -78,7 +78,7 @@ struct Context {
     process: KmdProcessHandle,
     is_system: bool,
     root: Option<RootPageTable>,
-    /// What the portion uses that was patched last, and is submitted next.
+    /// The allocations of the portion that was patched last, and is submitted next.
     uses: Vec<UseAllocation>,
 }
 

@@ -70,7 +70,8 @@ pub const OPCODE_FOREIGN: u16 = 7;
 
 const HEADER_BYTES: usize = 8;
 
-/// Makes the table of commands: [`Command`], and what each has beside its fields: its opcode, and what there is to do for the GPU.
+/// Makes the table of commands: [`Command`], and what each has beside its fields: its opcode, and what there is to do
+/// for the GPU.
 macro_rules! commands {
     ($($(#[$about:meta])* $opcode:ident = $number:literal: $variant:ident($fields:ty), |$command:pat_param| $work:expr;)*) => {
         $(
@@ -91,7 +92,7 @@ macro_rules! commands {
                 }
             }
 
-            /// What the GPU has to do for it, which decides how long that takes.
+            /// The work of the GPU for it, which decides how long that takes.
             pub(crate) fn work(&self) -> Work {
                 match self {
                     $(Self::$variant($command) => $work,)*
@@ -170,8 +171,8 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Where an allocation is from now on (BPB-51). The GPU keeps it until the next word of the same allocation: to say twice that it
-    /// has come, or that it leaves, means nothing.
+    /// Where an allocation is from now on (BPB-51). The GPU keeps it until the next word of the same allocation: to say
+    /// twice that it has come, or that it leaves, means nothing.
     pub struct NotifyResidency {
         /// The allocation.
         pub allocation: KmdAllocationHandle,
@@ -179,8 +180,8 @@ fields! {
         pub address: Option<GpuVirtualAddress>,
     }
 
-    /// The commands that follow use an allocation of which the GPU is told where it is (BPB-51). It means nothing if the GPU was told
-    /// otherwise.
+    /// The commands that follow use an allocation of which the GPU is told where it is (BPB-51). It means nothing if
+    /// the GPU was told otherwise.
     pub struct UseAllocation {
         /// The allocation.
         pub allocation: KmdAllocationHandle,
@@ -383,7 +384,7 @@ impl Sink for Measure {
     }
 }
 
-/// What a command consists of.
+/// The parts of a command.
 trait Field: Sized {
     fn write(&self, out: &mut impl Sink);
 
@@ -435,7 +436,7 @@ macro_rules! named_numbers {
 
 named_numbers!(GpuVirtualAddress, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, HardwareEntry);
 
-/// What follows a word that says whether it is there; if not, it is `absent`.
+/// A value behind a word that says whether it is there; if not, it is `absent`.
 fn present_or<T: Field + PartialEq>(from: &mut Reader<'_>, absent: T) -> Option<Option<T>> {
     let (is_there, field) = (bool::read(from)?, T::read(from)?);
     (is_there || field == absent).then(|| is_there.then_some(field))

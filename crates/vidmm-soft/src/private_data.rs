@@ -92,7 +92,7 @@ impl AllocationPrivateData {
     }
 }
 
-/// What follows is an order of segments.
+/// An order of segments follows.
 const ORDERED: u32 = 1 << 31;
 
 fn segments_code(segments: AllocationSegments) -> u32 {

@@ -13,7 +13,8 @@
 //! | S2 | budgets of 10,000 processes | `budgets` |
 //!
 //! ```text
-//! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging] [notification] [memory]
+//! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging]
+//! [notification] [memory]
 //!     [life] [budgets]
 //! ```
 //!
@@ -96,7 +97,7 @@ impl Scale {
     }
 }
 
-/// What can be measured, by name.
+/// The measurements, by name.
 const PARTS: [Part<Scale>; 8] = [
     ("submission", submission::run),
     ("drift", drift::run),

@@ -1,7 +1,8 @@
 //! Choices that are legal and unlikely, made at random: what follows from them is then not rare where it is looked for.
 //!
-//! Each stands as one condition where it is made. A seed says which of the choices there are at all, and when each is made, so that the
-//! same inputs still have the same outputs. Without the feature `buggify` that condition is constant and nothing of it is compiled.
+//! Each stands as one condition where it is made. A seed says which of the choices there are at all, and when each is
+//! made, so that the same inputs still have the same outputs. Without the feature `buggify` that condition is constant
+//! and nothing of it is compiled.
 
 /// An unlikely choice.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(crate) enum Unlikely {
     HoldRequests,
 }
 
-/// How much later, in nanoseconds, what is held is let go.
+/// How much later, in nanoseconds, a request that is held back is looked at again.
 pub(crate) const MOMENT: u64 = 1_000;
 
 /// One of so many times a choice is made that there is.
@@ -33,7 +34,7 @@ pub(crate) struct Buggify {
     pub drawn: Option<Drawn>,
 }
 
-/// What is drawn from a seed.
+/// The choices that are drawn from a seed.
 #[cfg(feature = "buggify")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drawn {

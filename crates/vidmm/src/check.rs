@@ -21,7 +21,7 @@ use crate::{
     state::State,
     units::Extent,
 };
-/// What the audit found: each line names the invariant and what breaks it.
+/// The findings of the audit: each line names the invariant and what breaks it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckError {
     /// The broken invariants.

@@ -12,7 +12,7 @@ pub struct Id<K> {
 
 /// A kind of object. Ours; sealed by being useless outside.
 pub trait Kind {
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
 }
 
@@ -118,7 +118,8 @@ impl<'de, K> serde::Deserialize<'de> for Id<K> {
     }
 }
 
-/// The index of an object of kind `K` that lives. Ours: the core names objects by it, and keeps it no longer than the object lives.
+/// The index of an object of kind `K` that lives. Ours: the core names objects by it, and keeps it no longer than the
+/// object lives.
 pub(crate) struct Ix<K> {
     index: u32,
     kind: PhantomData<fn() -> K>,
@@ -189,7 +190,7 @@ pub type SubmissionNo = u64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} {index} does not exist: it was destroyed, or never created by this adapter")]
 pub struct InvalidHandle {
-    /// What it should have named.
+    /// The kind of object that it should have named.
     pub kind: &'static str,
     /// Its index.
     pub index: u32,

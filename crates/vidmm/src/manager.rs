@@ -47,12 +47,12 @@ impl VidMm {
         &self.state.adapter.engines
     }
 
-    /// What was done so far.
+    /// The counters of the work so far.
     pub fn statistics(&self) -> Statistics {
         self.state.moment.statistics()
     }
 
-    /// What the driver's author should know, in the order in which it was found.
+    /// The findings that the driver's author should know, in the order in which it was found.
     pub fn driver_findings(&self) -> &[DriverFinding] {
         self.state.moment.driver_findings()
     }

@@ -91,7 +91,7 @@ impl VidMm {
     #[inline(never)]
     fn tick(&mut self, host: &mut dyn Host) {
         if self.schedule.turns.power == Power::Down {
-            // What is said of budgets does not depend on what runs.
+            // Reports of budgets do not depend on what runs.
             return trims::tell_all_budgets(&mut self.state);
         }
         self.schedule.ask_to_trim(&mut self.state);

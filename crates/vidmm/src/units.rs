@@ -115,7 +115,7 @@ impl Extent {
         self.offset <= other.offset && other.end() <= self.end()
     }
 
-    /// What is left of it on either side of a part that it has in common with `other`.
+    /// The rests of it on either side of a part that it has in common with `other`.
     pub(crate) fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let sides = [(self.offset, other.offset), (other.end(), self.end())];
         sides.into_iter().filter(|(start, end)| start < end).map(|(offset, end)| Self { offset, size: end - offset })

@@ -1,5 +1,6 @@
-//! The architecture, held by a test: the parts of the core stand in the order of `lib.rs`, and nothing that one part imports or calls
-//! stands above it. The table of parts in `ARCHITECTURE.md` is re-made by `UPDATE_EXPECTED=1 cargo test -p vidmm --test architecture`.
+//! The architecture, held by a test: the parts of the core stand in the order of `lib.rs`, and nothing that one part
+//! imports or calls stands above it. The table of parts in `ARCHITECTURE.md` is re-made by `UPDATE_EXPECTED=1 cargo
+//! test -p vidmm --test architecture`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -219,7 +220,7 @@ fn only_the_manager_and_its_calls_are_methods_of_the_manager() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// What a part changes of the parts below it, as its signatures and its calls say.
+/// The changes that a part makes in the parts below it, as its signatures and its calls say.
 fn effects(
     functions: &[Function<'_>],
     structs: &BTreeMap<&str, String>,

@@ -49,7 +49,8 @@ impl Session<'_> {
             Ok::<_, CreateError>(())
         };
         if let Err(error) = furnish() {
-            // Who is refused a part of a device keeps nothing of it. What cannot be destroyed shows at the end, when it is left.
+            // A program that is refused a part of a device keeps nothing of it. An object that cannot be destroyed
+            // shows at the end, when it is left.
             for context in contexts {
                 let _ = vidmm.destroy_context(kmd, context);
             }
@@ -91,7 +92,7 @@ impl Session<'_> {
             accessed_physically: create.accessed_physically,
             explicit_residency_notification: create.explicit_residency_notification,
             surface,
-            // Nobody else would decompress what leaves system memory.
+            // No other program would decompress an allocation that leaves system memory.
             notify_eviction: create.notify.contains(&Notification::Eviction)
                 || self.rules.is_some() && create.compression,
             notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap)
@@ -207,7 +208,7 @@ impl Session<'_> {
         Ok(Answered::ok())
     }
 
-    /// What a kernel reads or writes of a mapping, and which pages of which allocation these are.
+    /// The pages of a mapping that a kernel reads or writes, and those of which allocation they are.
     fn range(&self, name: &str) -> Result<(PageRange, Part), Undone> {
         let mapping = self.objects.mappings.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))?;
         let Part { first_page, pages, .. } = mapping.part;
@@ -335,7 +336,7 @@ impl Make<Session<'_>> for Map {
     }
 }
 
-/// Frees a mapping, or a part of it. What is left before the part keeps its name, what is left after it gets another, or none.
+/// Frees a mapping, or a part of it. The rest before the part keeps its name, the rest after it gets another, or none.
 impl Make<Session<'_>> for FreeVa {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         // The address may be that of another mapping by now.

@@ -19,7 +19,8 @@ impl Session<'_> {
         }
     }
 
-    /// Whatever is in error, and was not expected to be, is a finding. Where the rules judge, the audit of the log does (I12).
+    /// An object that is in error, and was not expected to be, is a finding. Where the rules judge, the audit of the
+    /// log does (I12).
     pub fn find_unexpected_errors(&mut self) {
         if self.rules.is_some() {
             return;

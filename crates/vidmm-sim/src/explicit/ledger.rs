@@ -14,7 +14,7 @@ pub(crate) struct Ledger {
     allocations: BTreeMap<String, Vec<Option<u64>>>,
 }
 
-/// What a mapping shows: pages of an allocation.
+/// The pages of an allocation that a mapping shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub allocation: String,
@@ -22,7 +22,7 @@ pub(crate) struct Part {
     pub pages: u64,
 }
 
-/// What a kernel does.
+/// The reads and writes of a kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub number: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Work {
     pub writes: Vec<Part>,
 }
 
-/// What was found when digests were compared.
+/// The outcome of a comparison of digests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Comparison {
     pub pages: u64,
@@ -55,8 +55,8 @@ impl Ledger {
         self.allocations.insert(allocation.to_owned(), vec![Some(0); pages as usize]);
     }
 
-    /// Compares what a kernel read with what it must have read, and goes on to what it must have written. What it uses of an
-    /// allocation that `is_past` is no more, is not compared, and nothing that is asked for later.
+    /// Compares what a kernel read with what it must have read, and goes on to what it must have written. Pages of an
+    /// allocation of which `is_past` says that it is no more are not compared, nor those that are asked for later.
     pub fn run(&mut self, work: &Work, inputs: &[Vec<u64>], is_past: impl Fn(&str) -> bool) -> Comparison {
         let mut state = KernelState::new(work.number);
         let mut comparison = Comparison::default();
@@ -101,7 +101,7 @@ impl Ledger {
         self.allocations.get_mut(allocation).expect("only allocations that exist are offered").fill(Some(0));
     }
 
-    /// Nobody can say what an allocation holds.
+    /// The content of an allocation is unknown.
     pub fn forget(&mut self, allocation: &str) {
         self.allocations.get_mut(allocation).expect("only allocations that exist are written").fill(None);
     }
@@ -126,7 +126,7 @@ impl Ledger {
         comparison
     }
 
-    /// What the pages of a part must hold. Of pages that an allocation does not have nothing is known.
+    /// The content that the pages of a part must have. Of pages that an allocation does not have nothing is known.
     fn expected(&self, part: &Part) -> &[Option<u64>] {
         self.allocations[&part.allocation].get(part.range()).unwrap_or_default()
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_read_decides_what_it_writes() {
+    fn the_pages_that_a_kernel_read_decide_its_writes() {
         let write_after = |before: u64| {
             let mut ledger = Ledger::default();
             ledger.create("A", 1);

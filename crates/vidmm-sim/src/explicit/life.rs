@@ -52,7 +52,7 @@ impl Session<'_> {
 
     /// The CPU's views of what a device created end with its process: who inherits an allocation could not end them.
     fn end_views(&mut self, device: &str) {
-        // What keeps a copy is seen in that by whoever has it.
+        // A program that has a copy sees the allocation that keeps it there.
         let is_its = |known: &Allocation| known.device == device && !known.keeps_copy;
         let locked = self.objects.allocations.iter().filter(|(_, known)| is_its(known));
         let locked: Vec<_> = locked.filter_map(|(_, known)| Some((known.id, known.lock?.1))).collect();
@@ -78,7 +78,7 @@ impl Session<'_> {
         let (vidmm, kmd, host) = self.runtime.borrow();
         let mut left = Vec::new();
         let mut note = |what: &str, result: Result<(), DestroyError>| match result {
-            // What an earlier try destroyed is no more.
+            // An object that an earlier try destroyed is no more.
             Ok(()) | Err(DestroyError::InvalidHandle(InvalidHandle { .. })) => {}
             Err(error) => left.push(format!("{what}: {error}")),
         };

@@ -48,7 +48,7 @@ pub(crate) struct EngineQueue {
     pub submitted: u64,
 }
 
-/// What the CPU has written to a copy that it sees.
+/// The writes of the CPU to a copy that it sees.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenCopy {
     /// Which write it was.
@@ -70,7 +70,7 @@ pub(crate) struct Allocation {
     pub surface: Option<u32>,
     /// The CPU sees a copy of it, which the GPU's is brought up to date from when the last lock ends.
     pub keeps_copy: bool,
-    /// What the CPU has written to that copy since then.
+    /// The writes of the CPU to that copy since then.
     pub written_copy: Option<WrittenCopy>,
     /// Where the CPU sees it, and how often it is locked.
     pub lock: Option<(CpuVirtualAddress, u32)>,
@@ -99,7 +99,7 @@ impl Mapping {
         (self.process, start..start + self.size.max(self.part.pages * PAGE_SIZE))
     }
 
-    /// What is left before `start` and from `end` on, both in bytes of it, when the rest is freed; none if that is nothing.
+    /// The parts before `start` and from `end` on, both in bytes of it, when the rest is freed; none if that is nothing.
     pub fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
         let part = |from: u64, to: u64| {
             let pages = self.part.pages.min(to / PAGE_SIZE);
@@ -123,7 +123,7 @@ pub(crate) struct Doomed {
 #[derive(Debug)]
 pub(crate) struct KernelState {
     pub name: String,
-    /// What was submitted: the kernel itself, or the command buffer that it is in.
+    /// The submission: the kernel itself, or the command buffer that it is in.
     pub submission: String,
     pub work: Work,
     /// The addresses that it writes to, as they were mapped when it was submitted.

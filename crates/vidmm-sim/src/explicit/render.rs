@@ -11,13 +11,13 @@ use crate::scenario::steps::{
     Answered, Bound, DEFAULT_DEVICE, HostileList, KernelEngine, Make, Render, RenderCommand, Undone,
 };
 
-/// What a user-mode driver makes of a command buffer.
+/// The lists that a user-mode driver makes of a command buffer.
 #[derive(Default)]
 struct Written {
     steps: Vec<CommandStep>,
     /// The allocation list, by name; element 0 is the null element.
     elements: Vec<(String, bool)>,
-    /// What each kernel does.
+    /// The reads and writes of each kernel.
     work: Vec<Work>,
 }
 

@@ -18,7 +18,7 @@ pub struct StepFinding {
     /// The rule that is broken, by its name in the documents; none is what a step expects, or a page that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
-    /// What did not hold.
+    /// The findings.
     pub problem: String,
     /// The number of the last event.
     pub event: u64,
@@ -54,13 +54,13 @@ pub struct ExplicitReport {
     pub pages_wrong: u64,
     /// Virtual time from the first call to the last completion.
     pub virtual_ns: Nanoseconds,
-    /// What the manager did.
+    /// The work of the manager.
     #[serde(flatten)]
     pub figures: Figures,
     /// The portions of DMA buffers; none with GPU virtual addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portions: Option<Portions>,
-    /// What did not hold.
+    /// The findings.
     pub findings: Vec<StepFinding>,
 }
 

@@ -24,11 +24,11 @@ impl Session<'_> {
         }
     }
 
-    /// What an allocation held is gone: its bytes are zero (U-36).
+    /// The content of an allocation is gone: its bytes are zero (U-36).
     pub(super) fn content_lost(&mut self, name: &str) {
         let known = self.objects.allocations.get(name);
-        // The caller's own memory is not reset: it holds what was copied there last. And what the driver's marks of compressed pages
-        // make of zeros is undefined (RES-66): nobody tells it of the loss.
+        // The caller's own memory is not reset: it holds what was copied there last. And what the driver's marks of
+        // compressed pages make of zeros is undefined (RES-66): nobody tells it of the loss.
         match known.is_some_and(|known| known.existing.is_some() || known.surface.is_some()) {
             true => self.ledger.forget(name),
             false => self.ledger.discard(name),
@@ -103,7 +103,7 @@ impl Make<Session<'_>> for Offer {
     }
 }
 
-/// Takes offered allocations back. What was discarded must read as zero from now on (U-36).
+/// Takes offered allocations back. Discarded allocations must read as zero from now on (U-36).
 impl Make<Session<'_>> for Reclaim {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let allocations = session.objects.ids(&self.allocations)?;

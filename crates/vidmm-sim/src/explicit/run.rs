@@ -54,8 +54,8 @@ pub(crate) fn start<'a>(
 ///
 /// # Errors
 ///
-/// If the machine does not start, or a step needs what an earlier one was refused. What does not hold is a finding in the
-/// report.
+/// If the machine does not start, or a step needs what an earlier one was refused. An expectation that does not hold is
+/// a finding in the report.
 pub fn run_explicit(
     scenario: &ExplicitScenario,
     factory: &MachineFactory<'_>,

@@ -32,13 +32,13 @@ pub(crate) struct Session<'a> {
     pub report: ExplicitReport,
     /// The ordinals of the engines that run kernels, as [`KernelEngine`](crate::KernelEngine) numbers them.
     pub engines: [u32; 2],
-    /// What forged handles are drawn from.
+    /// The dice that forged handles are drawn from.
     pub seed: u64,
     /// Whether there are no GPU virtual addresses.
     pub is_physical: bool,
     /// The line and the words of the step that is being made.
     pub step: (usize, String),
-    /// What the step is expected to answer.
+    /// The answer that the step is expected to give.
     pub expect: Option<Answer>,
     /// Where allocations may be of which steps say nothing.
     pub default_segments: AllocationSegments,
@@ -61,11 +61,11 @@ pub(crate) struct Session<'a> {
     pub failed: BTreeSet<DeviceId>,
     /// Devices in error.
     pub errors: BTreeMap<DeviceId, InError<DeviceErrorReason>>,
-    /// What is said of the adapter, if it is in error.
+    /// The adapter's error, if it is in error.
     pub adapter_error: Option<InError<String>>,
     /// Faults of paging buffers that no step has expected yet.
     pub paging_faults: Vec<String>,
-    /// What the driver's author was told.
+    /// The findings that the driver's author was told.
     pub driver_findings: Vec<String>,
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
     pub suspended: BTreeSet<ProcessId>,
@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
         self.take_note();
         if !self.dying.is_empty() {
             self.bury();
-            // Who is gone leaves others more, who are told.
+            // A process that is gone leaves others more, which are told.
             self.runtime.pump();
             self.take_note();
         }
@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
     }
 
     fn take_note(&mut self) {
-        // What happened may name what only the events before it introduce.
+        // An output may name objects that only the events before it introduce.
         self.hand_on_events();
         while let Some(happening) = self.runtime.next_happening() {
             self.happened(happening);
@@ -351,9 +351,10 @@ impl<'a> Session<'a> {
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) {
         self.objects.kernels[kernel].begun = true;
         let KernelState { name, work, aborted, .. } = &self.objects.kernels[kernel];
-        // What a kernel finds that its device has not made resident is nobody's promise.
+        // Content that a kernel finds without its device having made it resident is nobody's promise.
         let is_uncovered = self.rules.is_some() && !self.objects.kernels[kernel].is_covered;
-        // Nobody waits for what a device in error had handed out, and an adapter in error does not page for what still runs.
+        // No client waits for work that a device in error had handed out, and an adapter in error does not page for
+        // what still runs.
         let is_doubtful = self.rules.is_some() && (*aborted || self.adapter_error.is_some());
         let is_past = |allocation: &str| {
             is_uncovered || is_doubtful || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))

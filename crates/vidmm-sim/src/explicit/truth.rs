@@ -7,7 +7,7 @@ use vidmm::{AllocationId, Event, MemorySegmentGroup, ProcessId, SegmentId};
 
 use crate::scenario::steps::Whereabouts;
 
-/// What the log says of allocations.
+/// The facts that the log tells of allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     segments: Segments,
@@ -51,7 +51,7 @@ impl Truth {
             }
             Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
             Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
-            // Nobody can reclaim it any more: until it goes it is memory of its owner's.
+            // No program can reclaim it any more: until it goes it is memory of its owner's.
             Event::AllocationDestroyed { allocation, .. } => self.set_offered(&[allocation], false),
             _ => {}
         }

@@ -44,7 +44,7 @@ fn a_word_that_is_said_twice_is_refused() {
     assert!(!end_well(&[told(None)]));
 }
 
-/// What the GPU was told goes with its memory.
+/// The notices that the GPU was given go with its memory.
 #[test]
 fn after_a_loss_of_power_nothing_is_resident() {
     let mut rig = PatchRig::new(config());
@@ -54,8 +54,8 @@ fn after_a_loss_of_power_nothing_is_resident() {
     assert!(!is_refusal(&rig.rig.run(user, told(Some(PAGE)))), "it comes again");
 }
 
-/// The driver announces what a portion uses in local memory, if the GPU is told of it; what is in the aperture, and what it is not told
-/// of, it does not.
+/// The driver announces what a portion uses in local memory, if the GPU is told of it; what is in the aperture, and
+/// what it is not told of, it does not.
 #[test]
 fn the_driver_announces_what_the_gpu_is_told_of() {
     let mut kmd = SoftKmd::new(config());

@@ -10,7 +10,7 @@ use vidmm::{Extent, PAGE_SIZE};
 
 /// Places ranges in a segment.
 pub trait Placer {
-    /// What names a range that was taken.
+    /// The name of a range that was taken.
     type Range;
 
     /// A segment of `size` units of `unit` bytes, in which at most `ranges` are taken at once.
@@ -19,7 +19,7 @@ pub trait Placer {
     fn give(&mut self, range: Self::Range);
 }
 
-/// What is measured. Ranges are aligned to their unit.
+/// A placer that is measured. Ranges are aligned to their unit.
 pub struct Vidmm {
     segment: LinearSegment,
     unit: u64,

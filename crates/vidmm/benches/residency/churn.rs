@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// What `n` allocations took each, in nanoseconds: to be created, mapped, destroyed.
+/// The nanoseconds that each of `n` allocations took to be created, mapped, destroyed.
 fn lives(world: &mut World, n: usize) -> [f64; 3] {
     let mut allocations = Vec::new();
     let create = nanoseconds(|| allocations = world.create_all(n));

@@ -1,9 +1,9 @@
 //! Bytes of bookkeeping for an allocation (R6): the growth of the process while 10^6 of them are made.
 //!
-//! Each measurement is a process of its own, which has freed nothing before. Driver and host of these benchmarks keep nothing
-//! about an allocation, and the names are not kept either, so the growth is the manager's. What is touched counts: room that
-//! vectors hold in reserve does not, so 2^20 allocations, which fill them, are measured too. The books of an allocation are one
-//! record, of which lists touch 64 bytes; what exists counts as hot all the same.
+//! Each measurement is a process of its own, which has freed nothing before. Driver and host of these benchmarks keep
+//! nothing about an allocation, and the names are not kept either, so the growth is the manager's. Memory that is
+//! touched counts: room that vectors hold in reserve does not, so 2^20 allocations, which fill them, are measured too.
+//! The books of an allocation are one record, of which lists touch 64 bytes; what exists counts as hot all the same.
 
 use std::{env, fs, process::Command};
 
@@ -18,7 +18,7 @@ use crate::{
 /// The argument that makes this process a measurement.
 pub const CHILD: &str = "--measure-memory";
 
-/// What is done with each allocation.
+/// The calls that are made with each allocation.
 const STAGES: [&str; 4] = ["exists", "mapped", "resident", "mapped+resident"];
 
 /// Measures all stages.

@@ -31,7 +31,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
     quiet(scale, "system memory", AllocationDesc { in_system: true, ..USUAL }, report);
 }
 
-/// What one chunk of an eviction takes, by the number of chunks.
+/// The time of one chunk of an eviction, by the number of chunks.
 fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report) {
     let adapter = Adapter { model, capacity: 0, system_bytes: SYSTEM_BYTES, paging_va_mib: WINDOW_MIB };
     let mut world = World::start_adapter(adapter);
@@ -74,7 +74,7 @@ fn cycle(world: &mut World, allocations: &[AllocationId]) -> f64 {
     })
 }
 
-/// What an allocation that did not ask takes to come and to go, beside none and beside many that did.
+/// The time that an allocation which did not ask takes to come and to go, beside none and beside many that did.
 fn quiet(scale: &Scale, name: &str, desc: AllocationDesc, report: &mut Report) {
     let mut sides = [0, NOTIFYING].map(|notifying| {
         let model = AddressingModel::GpuMmu;

@@ -80,7 +80,7 @@ impl Side {
     }
 }
 
-/// What one round took and moved, on one side.
+/// The time and the bytes of one round, on one side.
 #[derive(Clone, Copy)]
 struct Taken {
     own: f64,
@@ -189,7 +189,7 @@ fn metrics(cell: &Cell, taken: &[(Taken, Taken)], submissions: usize, report: &m
     nanoseconds
 }
 
-/// What `what` makes of each round: the paging side, and the side with room for everything.
+/// The figure that `what` makes of each round: the paging side, and the side with room for everything.
 fn of_rounds(taken: &[(Taken, Taken)], what: impl Fn(Taken, Taken) -> (f64, f64)) -> Vec<(f64, f64)> {
     taken.iter().map(|&(paging, resident)| what(paging, resident)).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use cpu_time::ThreadTime;
 
-/// How long `work` takes on the processor, in nanoseconds. What other programs of a shared machine take meanwhile is left out.
+/// How long `work` takes on the processor, in nanoseconds. The time of other programs of a shared machine is left out.
 pub fn nanoseconds(work: impl FnOnce()) -> f64 {
     let start = ThreadTime::now();
     work();

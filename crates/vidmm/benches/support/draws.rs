@@ -32,7 +32,7 @@ impl SplitMix64 {
     }
 }
 
-/// Who is drawn how often.
+/// The distribution of draws.
 pub enum Popularity {
     /// All alike.
     Uniform(usize),

@@ -3,7 +3,7 @@
 //! Processes are sorted by the level that satisfies them; the pool is filled from the lowest on, until the rest shares what is
 //! left. Everybody's budget is then its reservation and its weight's part of the level.
 
-/// What a process brings: weight, reservation and demand.
+/// A process: weight, reservation and demand.
 #[derive(Clone, Copy)]
 pub struct Share {
     pub weight: f64,

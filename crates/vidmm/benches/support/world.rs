@@ -19,7 +19,7 @@ const RENDER: u32 = 1;
 /// How textures leave a list: written once, read ever since, and wanted back soon.
 pub const READ_ONLY: EvictFlags = EvictFlags::all();
 
-/// What the adapter is.
+/// The adapter.
 #[derive(Clone, Copy)]
 pub struct Adapter {
     pub model: AddressingModel,
@@ -30,7 +30,7 @@ pub struct Adapter {
     pub paging_va_mib: u32,
 }
 
-/// What an allocation is; the driver reads it in its private data.
+/// The description of an allocation; the driver reads it in its private data.
 #[derive(Clone, Copy)]
 pub struct AllocationDesc {
     pub size: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Addresses {
     empty_tables: BTreeSet<(ProcessIx, TableKey)>,
 }
 
-/// What the host maps for a mapping; none if the GPU has page tables.
+/// The range that the host maps for a mapping; none if the GPU has page tables.
 pub(crate) fn io_mmu_range(
     adapter: &Adapter,
     objects: &Objects,

@@ -121,7 +121,7 @@ impl Standing {
 pub struct VideoMemoryInfo {
     /// Bytes that it may keep resident. Imposed only while the lists of all processes do not fit together (RES-53).
     pub budget: u64,
-    /// Bytes of its allocations that are resident in the group (U-33). What it has offered does not count (U-37).
+    /// Bytes of its allocations that are resident in the group (U-33). Offered allocations do not count (U-37).
     pub current_usage: u64,
     /// Bytes that it has reserved.
     pub current_reservation: u64,

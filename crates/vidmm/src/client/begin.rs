@@ -31,7 +31,7 @@ pub enum BeginSubmissionError {
     /// There is no room, or the device is in error.
     #[error(transparent)]
     MakeResident(#[from] MakeResidentError),
-    /// What the manager had made resident was evicted by somebody else.
+    /// Allocations that the manager had made resident were evicted by somebody else.
     #[error(transparent)]
     Evict(#[from] EvictError),
 }

@@ -34,7 +34,7 @@ bitflags! {
 #[error("managed allocation {} was forgotten, or another manager's; take it out of the set", .0.index)]
 pub struct Forgotten(pub Managed);
 
-/// What is known of a managed allocation, apart from its stamp.
+/// The record of a managed allocation, apart from its stamp.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub allocation: AllocationId,
@@ -82,7 +82,7 @@ impl Table {
         record.filter(|record| record.is_live && record.generation == managed.generation).ok_or(Forgotten(managed))
     }
 
-    /// What is known of a live allocation.
+    /// The record of a live allocation.
     pub fn at(&self, index: u32) -> &Record {
         &self.records[index as usize]
     }

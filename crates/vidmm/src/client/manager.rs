@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{AllocationId, DeviceId, EvictError, EvictFlags, PagingQueueId, VidMm};
 
-/// What a refused MakeResident leads to (RES-14).
+/// The step that a refused MakeResident leads to (RES-14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ladder {
     /// As drivers before Direct3D 12: trim `num_bytes_to_trim`, try again, and so on; when nothing is left to trim, try with
@@ -113,7 +113,7 @@ impl ResidencyManager {
         self.uses.fence_reached(value);
     }
 
-    /// What a set remembers that is resident now.
+    /// The members of a set that are resident now.
     pub(super) fn begun(&self) -> Begun {
         Begun { number: self.uses.last, departures: self.departures }
     }

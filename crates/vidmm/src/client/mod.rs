@@ -5,14 +5,14 @@
 //!
 //! - A [`ResidencySet`] collects what one submission uses; naming something twice costs a look at a stamp.
 //! - A [`ResidencyManager`] makes a set resident before its submission, and evicts what was used longest ago when there is no
-//!   room. What a refusal leads to is one of two ladders ([`Ladder`], RES-14). It answers trim notifications (RES-42), and
+//!   room. A refusal leads to one of two ladders ([`Ladder`], RES-14). It answers trim notifications (RES-42), and
 //!   [`trim`](ResidencyManager::trim)s a program that goes idle.
 //! - A [`Renamer`] has as many allocations for one dynamic buffer as the GPU is behind (RES-05).
 //!
 //! # What it costs
 //!
 //! A set that is begun again, unchanged, right after itself costs nothing that depends on its size. Another set costs one
-//! write of a stamp of four bytes for each member. What is evicted is found in the order of the stamps; that order is worked
+//! write of a stamp of four bytes for each member. Victims are found in the order of the stamps; that order is worked
 //! out only when something must be evicted, and each sorting of it is paid for by the uses and evictions since the last one.
 //!
 //! # How it is used
@@ -41,7 +41,7 @@
 //!         Ok(())
 //!     }
 //!
-//!     /// What `poll` hands out and the manager should know.
+//!     /// The outputs of `poll` that the manager should know.
 //!     fn hear(&mut self, vidmm: &mut VidMm, output: &Output) {
 //!         match *output {
 //!             Output::MonitoredFenceSignaled { fence, value } if fence == self.fence => self.manager.fence_reached(value),

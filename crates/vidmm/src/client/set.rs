@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{managed::Managed, uses::UseNo};
 
-/// What one submission uses, each allocation once. Ours; it belongs to the manager whose allocations are in it.
+/// The allocations that one submission uses, each once. Ours; it belongs to the manager whose allocations are in it.
 ///
 /// Keep it and [`clear`](Self::clear) it instead of making a new one: its memory is four bytes for each allocation that the
 /// manager has, and eight for each member.
@@ -15,7 +15,7 @@ pub struct ResidencySet {
     stamps: Vec<u32>,
     /// Counts how often the set was cleared, from 1.
     generation: u32,
-    /// What the manager knew when it last began the set as it is.
+    /// The state that the manager knew when it last began the set as it is.
     pub(super) begun: Option<Begun>,
 }
 

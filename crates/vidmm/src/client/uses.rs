@@ -20,7 +20,7 @@ pub(super) struct Uses {
     pub is_open: bool,
     /// Uses that are submitted and have not ended, with the fence value of their last submission, oldest first.
     in_flight: VecDeque<(UseNo, u64)>,
-    /// What was last used in or before this one was not used in the present period (RES-42).
+    /// An allocation that was last used in or before this one was not used in the present period (RES-42).
     pub before_period: UseNo,
 }
 

@@ -134,7 +134,7 @@ paging_operations! {
     NotifyResidency(NotifyResidency) = ("NOTIFY_RESIDENCY", WddmVersion::WDDM2_0, Addresses::Any, Busy::Undocumented);
 }
 
-/// What holds of an operation, whatever it is asked for (3.2).
+/// The properties of an operation, whatever it is asked for (3.2).
 struct Row {
     name: &'static str,
     /// The first version of WDDM that has it.

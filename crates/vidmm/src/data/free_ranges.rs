@@ -54,7 +54,7 @@ impl FreeRanges {
         }
     }
 
-    /// What of `range` is free, by offset.
+    /// The free parts of `range`, by offset.
     pub fn inside(&self, range: Extent) -> impl Iterator<Item = Extent> {
         let before = self.by_offset.range(..range.offset).next_back();
         let overlapping = before.into_iter().chain(self.by_offset.range(range.offset..range.end()));

@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// What had ended beyond the last number joins it.
+    /// Numbers that had ended beyond the last one join it.
     fn catch_up(&mut self) {
         while self.beyond.first().is_some_and(|&first| first == self.up_to + 1) {
             self.beyond.pop_first();

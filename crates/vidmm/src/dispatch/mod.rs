@@ -31,7 +31,7 @@ use crate::{
 /// Packets of a context that an engine holds at most: enough that it never waits for the host between two of them (D7).
 const IN_FLIGHT_MAX: usize = 4;
 
-/// What is handed to an engine at once: a submission, or a portion of one.
+/// The work that is handed to an engine at once: a submission, or a portion of one.
 pub(super) struct Job {
     pub number: SubmissionNo,
     pub commands: Vec<u8>,
@@ -236,7 +236,7 @@ fn hand_out(
     state.moment.hand_out(Output::Submit(packet));
 }
 
-/// What a context hands out next.
+/// The work that a context hands out next.
 fn next_job(
     state: &mut State,
     requests: &mut Requests,

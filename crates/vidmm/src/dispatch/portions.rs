@@ -152,7 +152,7 @@ pub(crate) fn patch(
     true
 }
 
-/// What the GPU may write to in a portion must be copied when it goes.
+/// Allocations that the GPU may write to in a portion must be copied when they go.
 fn note_written(objects: &mut Objects, references: &References, portion: &Portion) {
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
     for index in references.written().filter(|index| required.contains(index)) {

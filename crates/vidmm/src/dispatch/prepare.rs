@@ -1,8 +1,8 @@
 //! Preparation: which portion of a DMA buffer runs next, and what it takes to bring it in (SPL-05 to SPL-10).
 //!
-//! A portion is a requirement like a device's list, with another lifetime (D3): from its decision until it has been handed out
-//! its allocations are on its device's list. The next portion is decided when this one has been handed out. What stays bound
-//! across the cut stays on the list, and so in its place.
+//! A portion is a requirement like a device's list, with another lifetime (D3): from its decision until it has been
+//! handed out its allocations are on its device's list. The next portion is decided when this one has been handed out.
+//! An allocation that stays bound across the cut stays on the list, and so in its place.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
@@ -26,14 +26,14 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-/// What came of an attempt to decide a portion.
+/// The outcome of an attempt to decide a portion.
 enum Decision {
     Decided(Portion, Placement),
     /// It must wait until others have handed out what they have decided.
     Wait,
     /// It has no room beside device lists: these must yield to it.
     WaitForTurn,
-    /// What is bound together at one split point does not fit (SPL-10).
+    /// The allocations that are bound together at one split point do not fit (SPL-10).
     Impossible {
         offset: u32,
         bytes: u64,

@@ -30,12 +30,12 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub fence_id: u64,
-    /// What it waits for on the GPU.
+    /// The fences that it waits for on the GPU.
     pub waits: Vec<EngineFence>,
     pub work: PacketWork,
 }
 
-/// What a packet is.
+/// The work of a packet.
 #[derive(Debug)]
 pub(crate) enum PacketWork {
     /// A paging buffer.

@@ -1,7 +1,7 @@
 //! Engines that are asked to stop, and the reset of the adapter (section 6).
 //!
 //! An engine that does not come to an end with a packet is asked to yield; if it does not answer, it is reset; if that fails,
-//! or does not help, the adapter is. Whatever engines one recovery takes in, what they give back is handed out again only when
+//! or does not help, the adapter is. The packets that the engines of one recovery give back are handed out again only when
 //! all of them have answered: so no packet is left that waits for a fence which will never be signalled.
 
 use alloc::{
@@ -56,7 +56,7 @@ impl Default for TdrOptions {
     }
 }
 
-/// What is being recovered.
+/// The engines and the adapter, as far as they are being recovered.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     /// Engines that get nothing new until all of them have answered.

@@ -1,8 +1,8 @@
 //! A map from addresses that costs little more than its entries: there is one for each mapping of a GPU.
 //!
-//! The entries lie in order in chunks, and the chunks in order in one list. A chunk that is full is cut in two, but not if the new
-//! entry comes after all of it: so addresses that are handed out one after another fill whole chunks, where the nodes of a tree
-//! would stay half empty. Neighbours that have become small are joined.
+//! The entries lie in order in chunks, and the chunks in order in one list. A chunk that is full is cut in two, but not
+//! if the new entry comes after all of it: so addresses that are handed out one after another fill whole chunks, where
+//! the nodes of a tree would stay half empty. Neighbours that have become small are joined.
 
 use alloc::vec::Vec;
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_between_a_full_chunk_and_a_small_one_joins_the_small_one() {
+    fn a_mapping_between_a_full_chunk_and_a_small_one_joins_the_small_one() {
         let mut map = AddressMap::default();
         let end = CHUNK as u64;
         (0..end).chain([end + 2, end + 1]).for_each(|address| map.insert(address, ()));

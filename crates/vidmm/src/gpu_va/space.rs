@@ -46,12 +46,12 @@ impl Mapping {
         address.next_multiple_of(self.pte_page_size.bytes())
     }
 
-    /// What is left before `address` of the page that is cut there, in pages of 4 KiB.
+    /// The part before `address` of the page that is cut there, in pages of 4 KiB.
     pub fn rest_before(&self, address: u64) -> Option<Self> {
         self.part(self.page_of(address), address, PageSize::Kib4)
     }
 
-    /// What is left from `address` on of the page that is cut there, in pages of 4 KiB.
+    /// The part from `address` on of the page that is cut there, in pages of 4 KiB.
     pub fn rest_after(&self, address: u64) -> Option<Self> {
         self.part(address, self.page_end_of(address), PageSize::Kib4)
     }
@@ -79,7 +79,7 @@ pub(crate) struct VaSpace {
     mapped: AddressMap<Mapped>,
 }
 
-/// What is known of a mapping at its address. Small: there is one for each mapping.
+/// The record of a mapping at its address. Small: there is one for each mapping.
 #[derive(Debug, Clone, Copy)]
 struct Mapped {
     pages: u32,

@@ -1,4 +1,4 @@
-//! Page tables of one address space: derived state (D9). What they say follows from mappings and places; only where each
+//! Page tables of one address space: derived state (D9). Their content follows from mappings and places; only where each
 //! table lies is kept.
 
 use alloc::{collections::BTreeMap, vec::Vec};

@@ -99,7 +99,7 @@ impl Banks {
         want.choose(at_least, |part| part).map(|(_, place)| place)
     }
 
-    /// What is free in each bank, by bank and then by place, for the audit.
+    /// The free ranges of each bank, by bank and then by place, for the audit.
     pub fn check(&self, holes: impl Iterator<Item = Run> + Clone) -> bool {
         (0..self.ends.len()).all(|bank| {
             let window = self.window(bank);

@@ -2,7 +2,7 @@
 
 use crate::units::Extent;
 
-/// What is placed and may be moved. All else that is placed is fixed.
+/// A range that is placed and may be moved. All else that is placed is fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Movable {
     /// Where it is.

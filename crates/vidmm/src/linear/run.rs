@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// What is asked for, in pages.
+/// A request for a range, in pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub len: u32,

@@ -1,10 +1,10 @@
-//! Ranges of the aperture segments. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is *assigned* to an
-//! allocation when that is granted, and kept for as long as anything pins the allocation.
+//! Ranges of the aperture segments. A range is contiguous (SEG-13), and cannot be moved while it is in use. It is
+//! *assigned* to an allocation when that is granted, and kept for as long as anything pins the allocation.
 //!
 //! The ranges of all apertures lie on one line of numbers, with a gap after each aperture's: so a range lies in one of them.
 //!
-//! The allocation that a range *shows* is another matter: an allocation that nobody requires stays mapped where it is, until it is evicted
-//! or its range, which may have been assigned to another, is wanted.
+//! The allocation that a range *shows* is another matter: an allocation that nobody requires stays mapped where it is,
+//! until it is evicted or its range, which may have been assigned to another, is wanted.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -133,7 +133,8 @@ impl ApertureRanges {
         self.emptied.entry(plan).or_default().push(range);
     }
 
-    /// A vacant range of `size` bytes in a home in which `plan` maps something and unmaps it again; none if there is no such range.
+    /// A vacant range of `size` bytes in a home in which `plan` maps something and unmaps it again; none if there is no
+    /// such range.
     pub fn lend(&mut self, plan: PlanNo, size: u64, home: Home) -> Option<Extent> {
         let part = self.part(home);
         let holes = self.vacant.at_least(size).filter(|&hole| part.contains(hole));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_mapped_where_another_was_comes_after_the_plan_that_unmaps_it() {
+    fn an_allocation_mapped_where_another_was_comes_after_the_plan_that_unmaps_that() {
         let mut ranges = ApertureRanges::new(vec![part(0, 4)]);
         let range = ranges.assign(allocation(1), 2 * K64, Home::SYSTEM).unwrap();
         ranges.show(allocation(1), range, &mut Vec::new());

@@ -10,7 +10,7 @@ use crate::id::PlanNo;
 pub(crate) struct CommitLimit {
     limit: u64,
     free: u64,
-    /// Bytes of allocations whose plan has not entered the stream. Whoever takes them comes after that plan.
+    /// Bytes of allocations whose plan has not entered the stream. A plan that takes them comes after that one.
     promised: BTreeMap<PlanNo, u64>,
     available: u64,
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_parked_plan_gives_back_can_be_taken_by_who_comes_after_it() {
+    fn a_plan_that_follows_a_parked_one_can_take_the_bytes_that_it_gives_back() {
         let mut limit = CommitLimit::new(100);
         let mut after = Vec::new();
         limit.take(90, &mut after);

@@ -1,6 +1,6 @@
 //! The memory segment where each allocation is one range: what is free of it, and whom a taker must follow.
 //!
-//! A range is free as soon as the plan that empties it is decided. Whoever takes it before that plan has entered the stream
+//! A range is free as soon as the plan that empties it is decided. A plan that takes it before that one has entered the stream
 //! follows it.
 
 use alloc::{collections::BTreeMap, vec::Vec};

@@ -104,8 +104,8 @@ impl Placer {
         }
     }
 
-    /// The free ranges of the segment, to try in what nobody sees; none if allocations are one range each there, which are tried in the
-    /// segment itself.
+    /// The free ranges of the segment, to try in what nobody sees; none if allocations are one range each there, which
+    /// are tried in the segment itself.
     pub fn scratch(&self) -> Option<LinearPlacer> {
         match self {
             Placer::Pages(pages) => Some(LinearPlacer::with_holes(pages.size(), pages.holes())),
@@ -132,7 +132,7 @@ pub(crate) struct PagePlacer {
     size: u64,
     /// Free: nothing that has not entered the stream uses the range.
     free: FreeRanges,
-    /// Promised: the plan that empties the range has not entered the stream yet. Whoever takes it comes after that plan.
+    /// Promised: the plan that empties the range has not entered the stream yet. A plan that takes it comes after that one.
     promised: BTreeMap<PlanNo, Vec<Extent>>,
     available: u64,
 }

@@ -1,5 +1,5 @@
-//! A transaction: what a portion or a device's list would require is given its places one after another, and taken back if it does not
-//! fit.
+//! A transaction: what a portion or a device's list would require is given its places one after another, and taken back
+//! if it does not fit.
 //!
 //! It works on the free ranges themselves, and writes down what it did: going back costs what was tried, and keeping it is free.
 
@@ -48,7 +48,7 @@ pub(super) enum Target {
     Memory(Account, Extent),
     /// The range of the aperture that is assigned to it.
     Aperture,
-    /// Whatever pages there are in its memory segment: its own make room for a range.
+    /// Any pages of its memory segment: its own make room for a range.
     Pages,
 }
 

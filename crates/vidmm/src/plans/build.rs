@@ -22,7 +22,7 @@ use crate::{
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
 const PAGING_BUFFERS_MAX: usize = 16;
 
-/// What became of an attempt to build the next operation.
+/// The outcome of an attempt to build the next operation.
 enum Built {
     Operation,
     /// A notification in a window of the paging process: it is submitted before the window goes (NTF-02).
@@ -35,7 +35,7 @@ enum Built {
     Violation(Violation),
 }
 
-/// What the driver answered, and how many bytes of each kind it says that it has written.
+/// The driver's answer, and how many bytes of each kind it says that it has written.
 pub(crate) struct Encoded {
     pub status: BuildStatus,
     pub dma_bytes: usize,

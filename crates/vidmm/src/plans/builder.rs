@@ -29,7 +29,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// What was being built or run is over, and no buffer comes back.
+    /// All building and running is over, and no buffer comes back.
     pub fn forget_work(&mut self) {
         self.pool.clear();
         (self.current, self.buffers, self.multipass_offset) = (None, 0, 0);

@@ -46,13 +46,13 @@ enum Phase {
     Done,
 }
 
-/// What building looks at.
+/// The state that building looks at.
 pub(crate) struct BuildEnv<'a> {
     pub adapter: &'a Adapter,
     pub windows: &'a mut Windows,
     pub buggify: &'a mut Buggify,
     pub processes: &'a mut Processes,
-    /// What unmapped pages of the aperture show (BPB-33).
+    /// The page that unmapped pages of the aperture show (BPB-33).
     pub dummy_page: PhysicalAddress,
 }
 
@@ -267,7 +267,7 @@ fn spans(ranges: &[PteRange]) -> Vec<Span> {
 }
 
 impl UnlinkedTable {
-    /// What the table covered.
+    /// The addresses that the table covered.
     fn span(&self, adapter: &Adapter) -> Span {
         let start = self.child.first_address(adapter);
         (self.process, start, start + adapter.coverage(self.child.level))

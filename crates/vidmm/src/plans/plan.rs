@@ -18,14 +18,15 @@
 //!                        then NOTIFY_RESIDENCY{1} of what has come into a memory segment, if its driver asked            BPB-51
 //!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries
 //!                        are never cached                                                                                BPB-41
-//! chunk(op) := map windows, op, unmap windows; at most the size of a window                                              BPB-40 PGV-05
+//! chunk(op) := map windows, op, unmap windows; at most the size of a window
+//! BPB-40 PGV-05
 //! ```
 //!
 //! Behind an IOMMU there are no page tables: the host maps when the plan enters the stream and unmaps when it has retired, that
 //! is, when all paging operations that were under way for the range have ended (NTF-04). Nothing waits for it but plans
 //! that map the same again, and those are parked.
 //!
-//! A plan is decided once. What follows from places and mappings is written down then and does not change, so building it
+//! A plan is decided once. All that follows from places and mappings is written down then and does not change, so building it
 //! decides nothing.
 
 use alloc::vec::Vec;
@@ -39,7 +40,7 @@ use crate::{
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
     units::{PhysicalAddress, SegmentId},
 };
-/// What is decided, and not yet carried out.
+/// The steps that are decided, and not yet carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Devices that must have retired a submission before the plan enters the stream. All are dispatched (D5).
@@ -56,13 +57,13 @@ pub(crate) struct Plan {
     pub tables: Vec<PlannedTable>,
     pub page_in: Vec<Coming>,
     pub validate: Vec<PteRange>,
-    /// What the CPU sees of locked allocations when its last operation has completed.
+    /// The CPU's views of locked allocations when its last operation has completed.
     pub rotate: Vec<Rotation>,
-    /// What the host maps when the plan enters the stream.
+    /// The ranges that the host maps when the plan enters the stream.
     pub io_mmu_map: Vec<IoMmuRange>,
-    /// What the host unmaps when its last operation has completed.
+    /// The ranges that the host unmaps when its last operation has completed.
     pub io_mmu_unmap: Vec<IoMmuRange>,
-    /// What happens when its last operation has completed.
+    /// The actions for the time when its last operation has completed.
     pub retire: Vec<Retire>,
     bytes: u64,
 }
@@ -97,7 +98,7 @@ pub(crate) struct PteRange {
     pub extents: Extents,
 }
 
-/// What leaves its segment.
+/// A step of the phase in which allocations leave their segments.
 #[derive(Debug)]
 pub(crate) enum Leaving {
     /// Content of a memory segment.
@@ -110,7 +111,7 @@ pub(crate) enum Leaving {
     Told(NotifyResidency),
 }
 
-/// What comes into a segment.
+/// A step of the phase in which allocations come into segments.
 #[derive(Debug)]
 pub(crate) enum Coming {
     /// Content of a memory segment.
@@ -149,7 +150,8 @@ pub(crate) struct PageOut {
     pub size: u64,
     pub extents: Extents,
     pub backing_store: u64,
-    /// The range of an aperture, as the number of its first byte on the line of ranges, in which the backing store is mapped meanwhile (SEG-45).
+    /// The range of an aperture, as the number of its first byte on the line of ranges, in which the backing store is
+    /// mapped meanwhile (SEG-45).
     pub through_aperture: Option<u64>,
 }
 
@@ -200,7 +202,7 @@ pub(crate) struct UnlinkedTable {
     pub parent: PhysicalAddress,
 }
 
-/// What follows when a plan has retired.
+/// An action for the time when a plan has retired.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Retire {
     /// The last traces of an allocation are gone.

@@ -122,7 +122,7 @@ impl Plans {
     ) {
         let last_plan = objects[index].last_plan;
         follow(&self.stream, &mut draft.plan, last_plan);
-        // What the host unmaps when that plan has retired is mapped again only then.
+        // The host maps a range again only when the plan has retired that unmaps it.
         if adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
         }
@@ -155,7 +155,7 @@ impl Plans {
             }
         };
         state.objects[process].tables.get_mut(key).address = Some(address);
-        // What its parent's entry pointed to before may still be on its way out.
+        // The table that its parent's entry pointed to before may still be on its way out.
         let parent = key.parent(&state.adapter).and_then(|(parent, _)| state.objects[process].tables.get(parent));
         if let Some(unlinked) = parent.map(|parent| parent.unlinked) {
             self.plan_after(draft, unlinked);
@@ -217,13 +217,13 @@ impl Plans {
         let copied = has_news && matches!(place, Place::Memory(..));
         if has_news {
             allocation.state |= AllocationState::BACKED;
-            // What a driver would have put right in a notification is promoted as it is: it must be copied out again.
+            // Content that a driver would have put right in a notification is promoted as it is: it must be copied out again.
             let as_it_is =
                 reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
             allocation.state.set(AllocationState::DIRTY, as_it_is);
         }
         allocation.state -= AllocationState::EVICT_SOON;
-        // What is required comes in again, where the CPU sees it.
+        // A required allocation comes in again, where the CPU sees it.
         if !allocation.is_required() {
             allocation.state -= AllocationState::LOCK_PENDING;
         }

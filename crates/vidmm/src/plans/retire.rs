@@ -38,7 +38,7 @@ impl Plans {
         }
     }
 
-    /// What follows when a plan is over.
+    /// Carries out what follows when a plan is over.
     pub(crate) fn follow_plan(&mut self, state: &mut State, host: &mut dyn Host, number: PlanNo, plan: Plan) {
         for retire in plan.retire {
             match retire {

@@ -110,7 +110,8 @@ impl Plans {
         numbers
     }
 
-    /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to: these later.
+    /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to:
+    /// these later.
     pub(crate) fn free_empty_tables(&mut self, state: &mut State, host: &mut dyn Host) {
         let mut empty = state.addresses.take_empty_tables();
         while let Some(&(process, _)) = empty.first() {
@@ -173,7 +174,7 @@ impl Plans {
         let number = self.stream.next_number();
         if address.segment.is_system() {
             let bytes = key.bytes(&state.adapter);
-            // What no plan has initialised nothing points to.
+            // Nothing points to a table that no plan has initialised.
             if table.plan == 0 {
                 return host.decommit_backing_store(address, bytes);
             }

@@ -117,15 +117,15 @@ impl Plans {
     }
 }
 
-/// What becomes of a mapping of which a part is freed.
+/// The parts of a mapping of which a part is freed.
 struct Cut {
-    /// What is freed.
+    /// The part that is freed.
     freed: Mapping,
     /// The mappings whose entries become invalid: also the rest of pages that are cut.
     hidden: Mapping,
-    /// What is left before and after these, as it is.
+    /// The parts before and after these, as they are.
     kept: [Option<Mapping>; 2],
-    /// What is left of pages that are cut.
+    /// The rests of pages that are cut.
     rests: [Option<Mapping>; 2],
 }
 

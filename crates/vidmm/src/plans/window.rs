@@ -48,7 +48,7 @@ pub(crate) struct Window {
     address: u64,
     size: u64,
     page_size: PageSize,
-    /// What the host has mapped there; none if page-table entries map it.
+    /// The range that the host has mapped there; none if page-table entries map it.
     io_mmu: Option<IoMmuRange>,
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct PteWriter<'a, F> {
     pub process: KmdProcessHandle,
 }
 
-/// What a run of leaf entries maps.
+/// The target of a run of leaf entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PteTarget {
     pub handle: Option<KmdAllocationHandle>,

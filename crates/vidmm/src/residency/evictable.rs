@@ -1,10 +1,10 @@
 //! Allocations that may be evicted, in the order in which they go.
 //!
-//! Allocations that nobody misses go first: the dead, then the offered ones (RES-60). Then the documented order holds (CRE-31a): lower
-//! priority first, at equal priority the less recently used. What a suspended device will want again goes last. An allocation
-//! enters when the last submission that requires it has been dispatched, so the order of entering is the order of last use,
-//! and each priority of a class needs only a queue. The queues are linked through the allocations: entering and leaving touch
-//! at most three of them, however many there are.
+//! Allocations that nobody misses go first: the dead, then the offered ones (RES-60). Then the documented order holds
+//! (CRE-31a): lower priority first, at equal priority the less recently used. Allocations that a suspended device will
+//! want again go last. An allocation enters when the last submission that requires it has been dispatched, so the order
+//! of entering is the order of last use, and each priority of a class needs only a queue. The queues are linked through
+//! the allocations: entering and leaving touch at most three of them, however many there are.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
@@ -27,7 +27,7 @@ pub(crate) enum Class {
     OfferedNormal,
     /// It is offered with priority HIGH.
     OfferedHigh,
-    /// Nobody requires it, but its content is wanted.
+    /// No device requires it, but its content is wanted.
     NotRequired,
     /// A device requires it that is suspended (RES-71).
     DeviceSuspended,

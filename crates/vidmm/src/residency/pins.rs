@@ -104,8 +104,8 @@ impl Residents {
         if entry.is_open() || entry.until() > objects.devices[device].dispatched() {
             return;
         }
-        // Of several spans that end with one submission the last decides (RES-21). What was offered since stays where it is until
-        // memory is wanted (RES-61).
+        // Of several spans that end with one submission the last decides (RES-21). An allocation that was offered since
+        // stays where it is until memory is wanted (RES-61).
         let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
         let is_offered = allocation.state.contains(AllocationState::OFFERED);
         allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
@@ -113,8 +113,8 @@ impl Residents {
         self.unpin(moment, objects, memory, index);
     }
 
-    /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one goes first
-    /// when nothing will use it any more, which changes only here: where a span of it ends.
+    /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one
+    /// goes first when nothing will use it any more, which changes only here: where a span of it ends.
     pub(crate) fn unpin(
         &mut self,
         moment: &mut Moment,
@@ -193,7 +193,7 @@ pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: Device
     }
 }
 
-/// Notes that the device pins the allocation, for when all that it pins must be found. What it pins no more is struck
+/// Notes that the device pins the allocation, for when all that it pins must be found. Those that it pins no more are struck
 /// out when that is the larger part.
 fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
     let record = &mut objects.devices[device];
@@ -291,9 +291,9 @@ pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(A
     record.to_bring_back.iter().filter_map(still_required).collect()
 }
 
-/// The items of a request that it is still to bring in: those that it added to the list, and those that the device pinned then and
-/// pins still. An allocation that has left the list since, and has joined it again, is for the later request to bring in: its home
-/// may be another one by now.
+/// The items of a request that it is still to bring in: those that it added to the list, and those that the device
+/// pinned then and pins still. An allocation that has left the list since, and has joined it again, is for the later
+/// request to bring in: its home may be another one by now.
 pub(crate) fn still_wanted(
     objects: &Objects,
     device: DeviceIx,

@@ -18,7 +18,7 @@ impl Residents {
 }
 
 /// The ranges that the CPU sees, or would, and their segment: the copy in system memory unless it sees the allocation in its
-/// memory segment. What the aperture shows is in system memory too.
+/// memory segment. Memory that the aperture shows is in system memory too.
 pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> (SegmentId, Extents) {
     let allocation = &objects[index];
     let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
@@ -35,7 +35,7 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     let is_hidden = !allocation.is_seen_in(allocation.account());
-    // Nobody can unlock what is destroyed.
+    // No caller can unlock a destroyed allocation.
     let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
     allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed
 }

@@ -1,10 +1,10 @@
 //! Packing: whether the allocations of a device that are one range each fit together (RES-19).
 //!
-//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is (SEG-13), and
-//! everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded up
-//! to its alignment. Ranges that lie one behind the other, those with the larger alignment first, take no more than they weigh: each
-//! begins where those before it end. So ranges that weigh no more than their segment fit into it when nothing else is there, and so
-//! does any part of them. That is what a device's list is admitted by.
+//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is
+//! (SEG-13), and everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded
+//! up to its alignment. Ranges that lie one behind the other, those with the larger alignment first, take no more than
+//! they weigh: each begins where those before it end. So ranges that weigh no more than their segment fit into it when
+//! nothing else is there, and so does any part of them. That is what a device's list is admitted by.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -67,12 +67,12 @@ impl PackingRoom {
         -(with.left + with.tail)
     }
 
-    /// What is left without a range; no more than there is, though which range lies last may change.
+    /// The bytes that are left without a range; no more than there is, though which range lies last may change.
     pub(crate) fn without(self, Footprint { weight, .. }: Footprint) -> Self {
         Self { left: self.left.saturating_add(i128::from(weight)), tail: 0 }
     }
 
-    /// What another range leaves.
+    /// The bytes that another range leaves.
     pub(crate) fn with(self, Footprint { weight, tail }: Footprint) -> Self {
         Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
     }
@@ -82,15 +82,15 @@ impl PackingRoom {
     }
 }
 
-/// What an allocation takes of a home's ranges, in bytes.
+/// The bytes that an allocation takes of a home's ranges.
 #[derive(Clone, Copy)]
 pub(crate) struct Footprint {
     weight: u64,
-    /// What it weighs and does not take, if it lies last.
+    /// The bytes that it weighs and does not take, if it lies last.
     tail: u64,
 }
 
-/// What an allocation takes of a home's ranges: nothing where it is pages.
+/// The bytes that an allocation takes of a home's ranges: none where it is pages.
 pub(crate) fn footprint(objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
     let weight = weight(objects, index, home);
     // In an aperture all ranges have the same alignment, so that any of them can lie last.

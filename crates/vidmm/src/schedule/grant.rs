@@ -48,7 +48,7 @@ impl Schedule {
     }
 }
 
-/// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). Nobody is
+/// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). No request is
 /// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
 /// device that must first unpin allocations of its own keeps nobody waiting.
 pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {

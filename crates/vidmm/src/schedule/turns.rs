@@ -35,8 +35,8 @@ use crate::{
     units::Nanoseconds,
     work::Work,
 };
-/// The device's list weighs so much more and less from now on. If it has no room beside those that are active now, it waits for its
-/// turn.
+/// The device's list weighs so much more and less from now on. If it has no room beside those that are active now, it
+/// waits for its turn.
 pub(crate) fn change_list(
     state: &mut State,
     work: &Work,
@@ -102,8 +102,8 @@ fn settle_takers(state: &mut State, work: &Work) {
     }
 }
 
-/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, for DMA buffers that
-/// find no room beside lists.
+/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, for DMA
+/// buffers that find no room beside lists.
 fn room_needed(state: &State, device: DeviceIx) -> PerAccount<u64> {
     let record = &state.objects[device];
     match record.has_reference_lists() && record.turn.takes_all {
@@ -205,7 +205,7 @@ impl Schedule {
         let mut missing = accounts.per(missing);
         let mut asked = Vec::new();
         let mut when = None;
-        for (other, reason) in self.who_may_yield(state, work, device, &mut when) {
+        for (other, reason) in self.devices_that_may_yield(state, work, device, &mut when) {
             if accounts.iter().all(|account| missing[account] == 0) {
                 break;
             }
@@ -228,7 +228,7 @@ impl Schedule {
     }
 
     /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
-    fn who_may_yield(
+    fn devices_that_may_yield(
         &self,
         state: &State,
         work: &Work,
@@ -482,8 +482,8 @@ fn release_all(state: &mut State, device: DeviceIx) {
     }
 }
 
-/// Brings back what a device had pinned, and lets it run. A device that takes all gets its next request granted too, before others
-/// take the ranges. Returns the plans for that, and whether a request was granted with them.
+/// Brings back what a device had pinned, and lets it run. A device that takes all gets its next request granted too,
+/// before others take the ranges. Returns the plans for that, and whether a request was granted with them.
 fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Result<(Vec<PlanNo>, bool), Shortfall> {
     let mut items = pins::items_to_bring_back(&state.objects, device);
     let until = state.objects[device].dispatched();

@@ -59,7 +59,7 @@ pub(crate) fn number_submission(
 
 /// Whether all that the submission in front of a context's queue waits for has been dispatched.
 pub(crate) fn is_front_unblocked(state: &State, index: ContextIx) -> bool {
-    // What an engine gives back gets another fence.
+    // A packet that an engine gives back gets another fence.
     let is_settled = |wait: Option<EngineFence>| {
         wait.is_some_and(|wait| {
             wait.engine == state.adapter.paging_engine || !state.engines.recovery.is_recovering(wait.engine)

@@ -454,8 +454,8 @@ fn an_engine_answers_once() {
     world.tear_down();
 }
 
-/// FLT-22: an engine that has nothing under way is not waited for. What it got since and gives back when it answers at last runs
-/// again.
+/// FLT-22: an engine that has nothing under way is not waited for. Packets that it got since and gives back when it
+/// answers at last run again.
 #[test]
 fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     let mut world = timed(16);
@@ -521,8 +521,8 @@ fn an_engine_that_goes_on_after_all_is_not_reset() {
     world.tear_down();
 }
 
-/// FLT-11: a fault of a packet that the driver does not know is whose the engine's reset aborts; the end of the packet before it was
-/// not reported.
+/// FLT-11: a fault of a packet that the driver does not know is whose the engine's reset aborts; the end of the packet
+/// before it was not reported.
 #[test]
 fn a_fault_of_an_unknown_packet_is_whose_the_reset_aborts() {
     let mut world = World::new(Config::pages(16));

@@ -1,6 +1,6 @@
-//! The operations that are sent when an allocation becomes resident and leaves again, for every combination of addressing model, place,
-//! flags, chunks, mappings and revision: as text beside this file (NTF-01..09, U-15, SEG-12, SEG-13, PGV-05); and the auditor,
-//! which has judged each of them, misses no step and finds each one too many.
+//! The operations that are sent when an allocation becomes resident and leaves again, for every combination of
+//! addressing model, place, flags, chunks, mappings and revision: as text beside this file (NTF-01..09, U-15, SEG-12,
+//! SEG-13, PGV-05); and the auditor, which has judged each of them, misses no step and finds each one too many.
 //!
 //! `UPDATE_EXPECTED=1 cargo test -p vidmm --test facts golden` makes the text again.
 
@@ -180,9 +180,9 @@ fn gpu_va_io_mmu_global_sends_what_the_documents_say() {
     matches_file("gpu_va_io_mmu_global", &all(AddressingModel::GpuVaIoMmuGlobal));
 }
 
-/// Whether two steps may come in either order: entries of different tables that become valid, or invalid, one after another, and
-/// what the aperture and the IOMMU begin to show; nor does the end of a window, which the host takes away when its packet has ended,
-/// say when the aperture's operation after it is built.
+/// Whether two steps may come in either order: entries of different tables that become valid, or invalid, one after
+/// another, and what the aperture and the IOMMU begin to show; nor does the end of a window, which the host takes away
+/// when its packet has ended, say when the aperture's operation after it is built.
 fn may_swap(first: &Event, second: &Event) -> bool {
     let are_valid = |event: &Event| match event {
         Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => {
@@ -213,7 +213,7 @@ fn is_found<'a>(events: impl Iterator<Item = &'a Event>) -> bool {
     audit.findings().iter().any(|finding| !matches!(finding.invariant, Invariant::I21 | Invariant::Log))
 }
 
-/// What the driver and the host were asked for, but flushes of windows: only where the next operation uses them is one missing.
+/// The requests to the driver and the host, but flushes of windows: only where the next operation uses them is one missing.
 fn is_step(event: &Event) -> bool {
     match event {
         Event::PagingOperation { operation, .. } => !matches!(operation, PagingOperation::FlushTlb(_)),

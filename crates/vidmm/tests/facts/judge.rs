@@ -6,7 +6,7 @@ use vidmm_trace::{Audit, Invariant};
 #[derive(Debug, Default)]
 pub struct Judge {
     audit: Audit,
-    /// What a driver breaks on purpose.
+    /// The rules that a driver breaks on purpose.
     expected: Vec<Invariant>,
 }
 
@@ -16,7 +16,7 @@ impl Judge {
         self.expected.push(invariant);
     }
 
-    /// What happened since the last call; a finding that nobody expects is a panic.
+    /// The events since the last call; a finding that nobody expects is a panic.
     pub fn drain(&mut self, vidmm: &mut VidMm) -> Vec<Event> {
         let events: Vec<Event> =
             vidmm.events().drain().inspect(|event| self.audit.event(event)).map(|numbered| numbered.event).collect();

@@ -68,7 +68,8 @@ fn parts_of_a_transfer_are_not_told_of() {
     assert_eq!(told, [true, false, true]);
 }
 
-/// What leaves without a copy is told of like what is copied, and what is destroyed too: the memory is another's next.
+/// The GPU is told of an allocation that leaves without a copy, as of one that is copied or destroyed: the memory is
+/// another's next.
 #[test]
 fn a_driver_hears_of_what_leaves_without_a_copy() {
     use PagingOperationKind::*;
@@ -159,7 +160,7 @@ fn the_auditor_finds_each_word_too_few_too_many_and_out_of_order() {
         let Event::PagingOperation { operation: PagingOperation::NotifyResidency(op), .. } = events[number] else {
             unreachable!()
         };
-        // What leaves is told of before the operation that follows, what has come after the one before.
+        // A notice of leaving comes before the operation that follows, one of coming after the one before.
         let other = if op.resident { number - 1 } else { number + 1 };
         assert!(kind(&events[other]).is_some() && kind(&events[other]) != word);
         events.swap(number, other);

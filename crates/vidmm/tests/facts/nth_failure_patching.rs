@@ -1,5 +1,5 @@
 //! The sweep of `nth_failure.rs` on an adapter whose driver writes addresses into DMA buffers: each answer that may be a failure
-//! is one, once. What could not be rendered is not done, and all else is (P54, PAT-12).
+//! is one, once. A command buffer that could not be rendered is not run, and all else is (P54, PAT-12).
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

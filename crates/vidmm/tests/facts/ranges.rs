@@ -1,4 +1,5 @@
-//! Ranges among pages: what engines address physically is one range of its memory segment, also where all else is pages (SEG-13, D19).
+//! Ranges among pages: what engines address physically is one range of its memory segment, also where all else is pages
+//! (SEG-13, D19).
 
 use crate::world::*;
 use vidmm::contract::*;
@@ -90,7 +91,7 @@ fn a_range_that_finds_no_place_beside_another_device_takes_a_turn() {
     others.push(written(&mut world, other, 6, 4));
     world.evict(other, &[others[0].0, others[1].0], SOON).unwrap();
     world.run_all();
-    // What the other device runs all the time keeps its pages where they are.
+    // The work that the other device runs all the time keeps its pages where they are.
     let program = [Access::Write(kept.1, 5), Access::Write(between.1, 6)];
     world.submit(other, &program);
     world.poll();

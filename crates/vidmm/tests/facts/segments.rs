@@ -149,7 +149,7 @@ fn the_cpu_sees_what_is_in_a_segment_that_it_reaches() {
 
 /// RES-82: what is to be seen leaves a segment that the CPU does not reach, for the next of its choices that it does.
 #[test]
-fn what_is_locked_moves_to_a_segment_that_the_cpu_reaches() {
+fn a_locked_allocation_moves_to_a_segment_that_the_cpu_reaches() {
     let (mut world, client) = two_segments();
     let (a, at) = among(&mut world, client, 4, &[LOCAL, VISIBLE]);
     world.bring_in(client, &[a]);

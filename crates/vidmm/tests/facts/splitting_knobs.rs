@@ -129,7 +129,7 @@ fn patch_is_always_called_where_that_is_asked_for() {
     }
 }
 
-/// SPL-13: the failure is no finding. What can run has run, the rest is dropped, and nobody waits for it.
+/// SPL-13: the failure is no finding. The part that can run has run, the rest is dropped, and nobody waits for it.
 #[test]
 fn a_buffer_that_cannot_be_brought_in_is_dropped_where_that_is_expected() {
     let (mut world, client, allocations) = world(6, PreparationKnobs { expect_preparation_failure: true, ..PLAIN });

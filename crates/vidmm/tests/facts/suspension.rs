@@ -156,7 +156,8 @@ fn a_device_created_meanwhile_waits_too() {
     world.tear_down();
 }
 
-/// Suspending twice is suspending once; the last call says whether a submission wakes. Who is not suspended is not resumed.
+/// Suspending twice is suspending once; the last call says whether a submission wakes. A process that is not suspended
+/// is not resumed.
 #[test]
 fn suspensions_do_not_add_up() {
     let (mut world, client) = World::with_pages(8);

@@ -87,7 +87,8 @@ pub enum Step {
     PagingEnded,
 }
 
-/// What was executed, and what the host did, since the journal had `since` lines. The making of page tables is left out.
+/// The operations that were executed, and the host's steps, since the journal had `since` lines. The making of page
+/// tables is left out.
 pub fn transcript(world: &World, since: usize) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut is_of_tables = false;
@@ -95,7 +96,7 @@ pub fn transcript(world: &World, since: usize) -> Vec<Step> {
         let step = match line {
             Happened::Executed(number) => {
                 let operation = &world.driver.operations[number];
-                // What is flushed after an entry above the leaves is what a table covered that was freed.
+                // A flush after an entry above the leaves is of the addresses that a freed table covered.
                 is_of_tables =
                     is_above_leaves(operation) || is_of_tables && matches!(operation, PagingOperation::FlushTlb(_));
                 let Some(step) = of_operation(operation).filter(|_| !is_of_tables) else { continue };

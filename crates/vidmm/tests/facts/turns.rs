@@ -47,7 +47,7 @@ fn end_one(world: &mut World, players: &mut [Player]) {
     }
 }
 
-/// All players keep two packets ahead for so long; the engine takes 2 ms for each. Who ran when.
+/// All players keep two packets ahead for so long; the engine takes 2 ms for each. Returns which ran when.
 fn play(world: &mut World, players: &mut [Player], time: Nanoseconds) -> Vec<Turn> {
     let end = world.now + time;
     let mut seen = world.events.len();

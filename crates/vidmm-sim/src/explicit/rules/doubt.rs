@@ -60,8 +60,8 @@ impl Session<'_> {
         self.open_kernels(is_it).into_iter().for_each(|kernel| self.doubt(kernel));
     }
 
-    /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped may run, since
-    /// a fault lets them go (FLT-11), and nobody knows who they are until the adapter is reset.
+    /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped
+    /// may run, since a fault lets them go (FLT-11), and nobody knows who they are until the adapter is reset.
     pub(in crate::explicit) fn fault_misreported(&mut self) {
         let Some(rules) = self.rules.as_mut().filter(|rules| rules.may_fault()) else { return };
         rules.is_misreported = true;
@@ -74,7 +74,7 @@ impl Session<'_> {
         self.doubt(kernel);
     }
 
-    /// Nobody can say when a kernel writes, or whether it does.
+    /// It is unknown when a kernel writes, or whether it does.
     pub(super) fn doubt(&mut self, kernel: usize) {
         let kernel = &mut self.objects.kernels[kernel];
         kernel.aborted = true;
@@ -106,7 +106,7 @@ impl Session<'_> {
         let Some(known) = self.objects.allocations.get_mut(name).filter(|known| is_judged && known.keeps_copy) else {
             return;
         };
-        // What leaves local memory at this time may reach the copy after the CPU.
+        // Content that leaves local memory at this time may reach the copy after the CPU's.
         let is_overwritten = !self.runtime.vidmm().is_idle();
         known.written_copy = Some(WrittenCopy { write, num_kernels, is_overwritten });
         self.ledger.forget(name);
@@ -126,7 +126,7 @@ impl Session<'_> {
         let is_doubtful = is_used || written.is_some_and(|written| written.is_overwritten);
         match written {
             Some(written) if !is_doubtful => drop(self.ledger.cpu_write(name, written.write)),
-            // What kernels wrote may be overwritten with what the copy held before, or may not have been there yet.
+            // Writes of kernels may be overwritten with what the copy held before, or may not have been there yet.
             _ if is_doubtful => {
                 self.ledger.forget(name);
                 self.content_discarded(name);
@@ -135,8 +135,8 @@ impl Session<'_> {
         }
     }
 
-    /// What an allocation held in local memory is copied out, over what the CPU may have written to its copy: of two writers nobody
-    /// promises who comes last (2.2).
+    /// The content of an allocation in local memory is copied out, over what the CPU may have written to its copy: of
+    /// two writers nobody promises who comes last (2.2).
     pub(in crate::explicit) fn copied_out(&mut self, id: AllocationId) {
         let Some(name) = self.narrator.names.allocations.get(&id) else { return };
         let known = self.objects.allocations.get_mut(name);
@@ -182,7 +182,7 @@ impl Session<'_> {
         users.any(|&user| !self.objects.kernels[user].ended)
     }
 
-    /// Whether the CPU sees an allocation now. What a plan moves it does not see.
+    /// Whether the CPU sees an allocation now. It does not see an allocation that a plan moves.
     pub(in crate::explicit) fn is_seen(&self, name: &str) -> bool {
         let lock = self.objects.allocations.get(name).and_then(|known| known.lock);
         lock.is_some_and(|(address, _)| self.runtime.cpu_page_digest(address).is_some())

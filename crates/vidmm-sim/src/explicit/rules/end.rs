@@ -42,7 +42,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whatever waits for a person goes on; the rest must end by itself.
+    /// Work that waits for a person goes on; the rest must end by itself.
     fn let_everything_end(&mut self) {
         self.runtime.end_faults();
         if std::mem::take(&mut self.is_down) {
@@ -51,7 +51,8 @@ impl Session<'_> {
         for process in std::mem::take(&mut self.suspended) {
             let _ = self.runtime.vidmm().resume_process(process);
         }
-        // Who is in front and within its budget, or has reserved what it has, keeps its memory as long as it wants (P08).
+        // A process that is in front and within its budget, or has reserved what it has, keeps its memory as long as it
+        // wants (P08).
         for process in self.objects.processes.values().copied().collect::<Vec<_>>() {
             let vidmm = self.runtime.vidmm();
             let _ = vidmm.set_process_priority(process, PriorityBand::Normal, Visibility::Visible);

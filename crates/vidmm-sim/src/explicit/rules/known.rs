@@ -9,11 +9,11 @@ use vidmm_trace::Audit;
 use crate::digest::Digest;
 use crate::scenario::{Fault, FaultKind, When};
 
-/// What is known when nothing is expected.
+/// The knowledge of a session that expects nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     pub(super) audit: Audit,
-    /// What follows from all events and answers, if anybody wants to know.
+    /// The state that follows from all events and answers, if a check asks for it.
     pub digest: Option<Digest>,
     /// How often each allocation is on the list of each device, by the answers.
     pub(super) lists: BTreeMap<(DeviceId, String), u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Rules {
     /// Allocations whose content was discarded, and how many kernels there were when that was said. Those that had been
     /// submitted before find what it was.
     pub(super) discarded: BTreeMap<String, usize>,
-    /// What is offered: its content may go at any time.
+    /// The offered allocations: their content may go at any time.
     pub(super) offered: BTreeSet<AllocationId>,
     /// Engines find memory through an IOMMU.
     pub(super) has_device_cache: bool,

@@ -1,8 +1,8 @@
 //! Judging by rules alone: a program may do anything and be refused anything, and what the contract promises must hold.
 //!
-//! The event log goes through the auditor as it is written. What is not in the log is judged here, by books that follow from
-//! the answers alone: a kernel whose device has made everything resident that it uses does not fault, and nothing is left of
-//! what ended.
+//! The event log goes through the auditor as it is written. Facts that are not in the log are judged here, by records
+//! that follow from the answers alone: a kernel whose device has made everything resident that it uses does not fault,
+//! and nothing is left of what ended.
 
 mod doubt;
 mod end;
@@ -123,8 +123,8 @@ impl Session<'_> {
         parts.iter().all(is_listed)
     }
 
-    /// What a kernel must wait for that uses allocations which others use on other contexts, because what two kernels find that
-    /// race is nobody's promise.
+    /// The fences that a kernel must wait for that uses allocations which others use on other contexts, because what
+    /// two kernels find that race is nobody's promise.
     pub(super) fn waits_for_users(&self, parts: &[&Part], own: vidmm::MonitoredFenceId) -> Vec<FenceValueDesc> {
         let Some(rules) = &self.rules else { return Vec::new() };
         let users = parts.iter().filter_map(|part| rules.users.get(&part.allocation)).flatten();

@@ -12,7 +12,7 @@ use super::places::Places;
 use super::tables::Tables;
 use crate::Segments;
 
-/// What the start of the adapter says of it.
+/// The adapter, as its start describes it.
 #[derive(Debug)]
 pub(super) struct Adapter {
     wddm_version: WddmVersion,
@@ -25,7 +25,7 @@ pub(super) struct Adapter {
     /// Bytes of a scratch window; 0 if there are none.
     pub window_bytes: u64,
     pub paging_process: Option<KmdProcessHandle>,
-    /// What pages of the aperture show when nothing is mapped there.
+    /// The page that pages of the aperture show when nothing is mapped there.
     pub dummy_page: PhysicalAddress,
 }
 
@@ -161,8 +161,8 @@ impl Audit {
         });
     }
 
-    /// The driver is sent only operations that its version and its model have (3.2, U-17). Returns whether the model has it: what is
-    /// only newer than the driver is judged like any other.
+    /// The driver is sent only operations that its version and its model have (3.2, U-17). Returns whether the model
+    /// has it: what is only newer than the driver is judged like any other.
     pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
         let Adapter { wddm_version, addressing_model, .. } = self.adapter;
         let kind = operation.kind();

@@ -10,7 +10,7 @@ use super::list_entry::ListEntry;
 use super::residency_notices::Residency;
 use super::segment::{Run, runs_of};
 
-/// What is known of an allocation.
+/// The record of an allocation.
 #[derive(Debug)]
 pub(super) struct Allocation {
     /// The device that it belongs to, whose process is charged for it.
@@ -29,11 +29,11 @@ pub(super) struct Allocation {
     pub shared: bool,
     /// The CPU sees its backing store, wherever it is (2.2).
     pub seen_in_backing_store: bool,
-    /// What its driver is to hear of.
+    /// The notifications that its driver is to hear.
     pub notify: AllocationFlags2,
     /// The plan for which its driver last heard that it is to be unmapped from the IOMMU, and the packet of the paging engine.
     pub unmap_told: (PlanNo, u64),
-    /// What its driver knows of its place in a memory segment, if it asked for that.
+    /// The place in a memory segment that its driver knows of, if it asked for that.
     pub residency: Option<Residency>,
     /// Where the last decision puts it.
     pub decided: Option<Place>,
@@ -59,9 +59,9 @@ pub(super) struct Allocation {
     pub open: Vec<DeviceId>,
     pub lists: BTreeMap<DeviceId, ListEntry>,
     pub offer: Option<Offer>,
-    /// What the CPU sees of it while it is locked.
+    /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
-    /// What its owner's process demands for it.
+    /// The bytes that its owner's process demands for it.
     pub charge: Option<Charge>,
     /// Where processes see it.
     pub mappings: BTreeSet<(ProcessId, u64)>,
@@ -121,7 +121,7 @@ impl Mapping {
         Some(Self { virtual_address: start, size, allocation_offset, ..*self })
     }
 
-    /// What becomes of it when `start..end` is freed: that part, and what is left. What is left of pages that are cut has
+    /// Its parts when `start..end` is freed: that part, and the rests. The rest of a page that is cut has
     /// pages of 4 KiB (GVA-42).
     pub fn cut(&self, start: u64, end: u64) -> (Option<Self>, Vec<Self>) {
         let page = self.page_size.bytes();

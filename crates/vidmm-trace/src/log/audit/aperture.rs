@@ -9,11 +9,11 @@ use super::Audit;
 use super::allocation::Place;
 use super::finding::Invariant;
 
-/// What is mapped, by its segment and its first byte. All else shows the dummy page.
+/// The mapped ranges, by segment and first byte. All else shows the dummy page.
 #[derive(Debug, Default)]
 pub(super) struct Apertures(BTreeMap<(SegmentId, u64), Shown>);
 
-/// What one operation mapped.
+/// A range that one operation mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shown {
     size: u64,
@@ -21,7 +21,7 @@ struct Shown {
 }
 
 impl Apertures {
-    /// What is mapped at some of these bytes: where it begins, and how long it is.
+    /// The ranges that are mapped at some of these bytes: where each begins, and how long it is.
     fn overlapping(&self, segment: SegmentId, extent: Extent) -> Option<Extent> {
         let end = (segment, extent.offset.saturating_add(extent.size));
         let (&(_, offset), shown) = self.0.range((segment, 0)..end).next_back()?;
@@ -70,8 +70,8 @@ impl Audit {
         });
     }
 
-    /// What is copied out of the memory segment of an adapter without GPU virtual addresses may leave through the aperture: all
-    /// of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
+    /// Content that is copied out of the memory segment of an adapter without GPU virtual addresses may leave through
+    /// the aperture: all of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
     fn lend(&mut self, id: AllocationId, segment: SegmentId, range: Extent) -> bool {
         let is_physical = self.adapter.is_physical();
         let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);

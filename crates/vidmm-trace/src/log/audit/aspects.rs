@@ -31,7 +31,7 @@ pub(super) struct Chunk {
     pub size: u64,
 }
 
-/// What an allocation is counted as.
+/// The way in which an allocation is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {
     pub process: ProcessId,
@@ -40,7 +40,7 @@ pub(super) struct Charge {
     pub size: u64,
 }
 
-/// What is known of an allocation that is offered.
+/// The record of an offered allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub flags: OfferFlags,
@@ -61,7 +61,7 @@ impl Offer {
     }
 }
 
-/// What the CPU sees of a locked allocation.
+/// The CPU's view of a locked allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CpuView {
     pub address: CpuVirtualAddress,

@@ -29,7 +29,7 @@ impl Default for Excess {
     }
 }
 
-/// What ranges come to together.
+/// The sum of ranges.
 fn sum(ranges: impl Iterator<Item = RangeInclusive<u64>>) -> RangeInclusive<u64> {
     ranges.fold(0..=0, |sum, range| sum.start().saturating_add(*range.start())..=sum.end().saturating_add(*range.end()))
 }
@@ -194,8 +194,8 @@ impl Audit {
         }
     }
 
-    /// What a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges can be in, for each
-    /// allocation that needs one.
+    /// The bytes that a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges
+    /// can be in, for each allocation that needs one.
     fn fragmented(&self, named: &[AllocationId]) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let needing = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|of| of.accessed_physically);

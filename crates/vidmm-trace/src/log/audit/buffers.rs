@@ -28,7 +28,7 @@ impl OpenBuffer {
         self.filled == 0
     }
 
-    /// What was built is not submitted.
+    /// Operations were built and not submitted.
     pub fn clear(&mut self) {
         self.filled = 0;
     }

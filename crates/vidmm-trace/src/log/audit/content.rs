@@ -182,7 +182,7 @@ impl Audit {
         });
     }
 
-    /// What processes see changes when all chunks before are done, and their windows are gone.
+    /// Views of processes change when all chunks before are done, and their windows are gone.
     pub(super) fn check_no_window(&mut self, op: &UpdatePageTable) {
         let open = self.adapter.paging_process.and_then(|process| self.shadow.first_mapped(process));
         self.findings.check(open.is_none(), Invariant::I14, || {

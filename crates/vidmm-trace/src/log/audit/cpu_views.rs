@@ -31,7 +31,7 @@ impl Audit {
     fn locked(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
         self.check_not_offered(id, "locked");
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        // What is locked already is seen where it was until a plan that moves it enters the stream.
+        // An allocation that is locked already is seen where it was until a plan that moves it enters the stream.
         let view = allocation.cpu_view.as_ref().filter(|view| view.hidden_by.is_none());
         let is_seen = view.is_some();
         let right = match view {
@@ -164,7 +164,8 @@ impl Audit {
 }
 
 impl super::places::Places {
-    /// What the CPU is to see of an allocation that has this place: its backing store, unless it is in the memory segment.
+    /// The memory that the CPU is to see of an allocation that has this place: its backing store, unless it is in the
+    /// memory segment.
     fn shown_to_cpu(&self, allocation: &Allocation, place: Option<&Place>) -> Shown {
         let store = vec![Extent { offset: allocation.backing_store, size: allocation.size }];
         match place.filter(|place| self.is_memory(place.segment) && !allocation.seen_in_backing_store) {

@@ -57,14 +57,14 @@ impl Audit {
             format!("{id} leaves {:?} of segment {}, which is not its place", left.extents, left.segment.0)
         });
         let in_place = self.places.in_system_memory(left.segment);
-        // What the CPU may write to where it is.
+        // Places where the CPU may write.
         allocation.written |= allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
         let lost = allocation.written && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
         self.findings.check(!(copied && in_place), Invariant::I24, || {
             format!("{id} is copied out of segment {}, where it is in its backing store", left.segment.0)
         });
-        // What is written to the backing store itself need not be copied there.
+        // Content that is written to the backing store itself need not be copied there.
         allocation.backed |= copied || allocation.written && in_place;
         allocation.was_in_place |= in_place;
         allocation.written = false;
@@ -92,9 +92,9 @@ impl Audit {
         !allocation.destroyed || allocation.lists.iter().any(is_required)
     }
 
-    /// A victim is required by no active device: by nothing of it that is still to be dispatched. What uses it is remembered
-    /// until the plan enters; and what work wrote to it. What only moves, comes back before later work runs: it may be required
-    /// by devices of which nothing is in flight.
+    /// A victim is required by no active device: by nothing of it that is still to be dispatched. Work that uses it is
+    /// remembered until the plan enters; and what work wrote to it. An allocation that only moves comes back before
+    /// later work runs: it may be required by devices of which nothing is in flight.
     fn check_not_required(&mut self, plan: PlanNo, id: AllocationId, reason: EvictReason) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         for (&device_id, entry) in &mut allocation.lists {
@@ -169,7 +169,7 @@ impl Audit {
         let Some(place) = place else { return };
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
-        // What was written before is overwritten: the copy is what it holds.
+        // Earlier writes are overwritten: the copy is its content.
         (allocation.backed, allocation.written) = (true, false);
         allocation.placed_at = self.findings.event;
         let draft = self.plans.draft(plan);
@@ -265,8 +265,8 @@ impl Audit {
             .check(later.is_none(), Invariant::D5, || format!("plan {number} follows a later plan: {after:?}"));
     }
 
-    /// What is promoted is placed in the memory segment by the same decision, and what moves is placed again: before any plan of it
-    /// enters.
+    /// A promoted allocation is placed in the memory segment by the same decision, and one that moves is placed again:
+    /// before any plan of it enters.
     fn check_back(&mut self) {
         for (id, reason) in std::mem::take(&mut self.coming_back) {
             let message = match reason {

@@ -37,7 +37,7 @@ impl Weight {
     }
 }
 
-/// What all processes demand, in bytes.
+/// The bytes that all processes demand.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
     of: BTreeMap<(Pool, ProcessId), u64>,
@@ -77,9 +77,9 @@ impl Demands {
 pub(super) struct Standing {
     pub demand: u64,
     pub budget: u64,
-    /// What it could have at the most: what the reservations that others use leave (U-24).
+    /// The bytes that it could have at the most: what the reservations that others use leave (U-24).
     pub maximum: u64,
-    /// What all demand together.
+    /// The bytes that all demand together.
     pub total: u64,
     pub capacity: u64,
 }
@@ -103,7 +103,7 @@ impl Standing {
 }
 
 impl Audit {
-    /// What an allocation is counted as may have changed.
+    /// The way in which an allocation is counted may have changed.
     pub(super) fn charge(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let now = self.charge_of(allocation);
@@ -165,8 +165,9 @@ impl Audit {
         reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes)) > self.places.capacity(pool)
     }
 
-    /// What a process demands in a pool, at the least and at the most. When a portion of a DMA buffer is decided the log does not
-    /// say: its process demands what is kept across a cut, and nothing that its DMA buffers do not name.
+    /// The bytes that a process demands in a pool, at the least and at the most. When a portion of a DMA buffer is
+    /// decided the log does not say: its process demands what is kept across a cut, and nothing that its DMA buffers do
+    /// not name.
     pub(super) fn demand_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
         let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());
         for (device, id, is_kept) in self.portions.references() {
@@ -232,15 +233,15 @@ impl Audit {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
         let of_process = self.devices.values().filter(|device| device.process == process);
-        // What work in flight has of another's allocations counts for its process too, whatever that demands.
+        // Allocations of others that work in flight uses count for its process too, whatever that demands.
         let is_its = |id: &DeviceId| self.devices.get(id).is_some_and(|device| device.process == process);
         let has_others = || self.allocations.values().any(|of| !is_its(&of.owner) && of.open.iter().any(is_its));
         let may_use_others = of_process.clone().any(|device| !device.unretired.is_empty()) && has_others();
-        // What leaves stays until all has ended that was submitted before, and is more than the process demands.
+        // An allocation that leaves stays until all has ended that was submitted before, and is more than the process demands.
         let is_charged = |id: AllocationId| self.allocations.get(&id).is_some_and(|of| is_its(&of.owner));
         let keeps_more = self.plans.still_leaving().any(is_charged);
         let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
-        // Who has reserved nothing has nothing that is protected.
+        // A process that has reserved nothing has nothing that is protected.
         let pools = self.places.pools();
         let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
         let is_within = |pool: Pool| {
@@ -250,7 +251,7 @@ impl Audit {
         !may_use_others && !keeps_more && has_reserved && pools.into_iter().all(is_within)
     }
 
-    /// What a process demands now.
+    /// The bytes that a process demands now.
     pub(super) fn demanded_by(&self, process: ProcessId) -> PerPool {
         PerPool(self.places.pools().into_iter().map(|pool| (pool, self.demands.of(pool, process))).collect())
     }

@@ -11,7 +11,7 @@ use super::aspects::PerPool;
 use super::list_entry::Span;
 use super::monitored::FenceValue;
 
-/// What is known of a device.
+/// The record of a device.
 #[derive(Debug)]
 pub(super) struct Device {
     pub process: ProcessId,
@@ -48,7 +48,7 @@ pub(super) enum Activity {
     Suspended(u64),
 }
 
-/// What is known of a context.
+/// The record of a context.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     pub device: DeviceId,
@@ -84,7 +84,7 @@ pub(super) struct Request {
     pub granted: Option<Vec<PlanNo>>,
 }
 
-/// What was asked for.
+/// The kind of a request.
 #[derive(Clone, Debug)]
 pub(super) enum RequestKind {
     /// Allocations and their spans.

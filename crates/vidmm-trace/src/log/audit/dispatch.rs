@@ -63,7 +63,7 @@ impl Audit {
         self.check_list(dispatch);
     }
 
-    /// What an engine gave back is handed to it again before anything else, but for more urgent work.
+    /// A packet that an engine gave back is handed to it again before anything else, but for more urgent work.
     fn check_overtakes(&mut self, id: DeviceId, submission: u64, engine: u32) {
         let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
         let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
@@ -76,8 +76,8 @@ impl Audit {
         });
     }
 
-    /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it. What packets
-    /// of a device with reference lists signal the log does not say.
+    /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.
+    /// What packets of a device with reference lists signal the log does not say.
     fn check_monitored_waits(&mut self, dispatch: Dispatch, fences: &[FenceValue], waits: &[EngineFence]) {
         for &(fence, value) in fences {
             let is_told = |device: &Device| device.residency == DeviceResidency::DeviceList;

@@ -7,7 +7,7 @@ use vidmm::{DeviceErrorReason, Event};
 use super::Audit;
 use super::finding::Invariant;
 
-/// What the manager must do next, and why.
+/// The step that the manager must take next, and why.
 #[derive(Debug)]
 pub(super) struct Consequence {
     /// The adapter may be reset for it, and not only stop.
@@ -104,7 +104,7 @@ impl Audit {
         }
     }
 
-    /// What an engine did not give back when it yielded, or was reset, has ended or was aborted; else the adapter stops.
+    /// A packet that an engine did not give back when it yielded, or was reset, has ended or was aborted; else the adapter stops.
     pub(super) fn check_settled(&mut self, event: &Event) {
         let settles = matches!(
             event,
@@ -141,7 +141,7 @@ impl Audit {
     fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let was_resetting = std::mem::take(&mut engine.resetting);
-        // What it was asked before is over.
+        // Earlier requests to it are over.
         engine.answered = engine.preemptions;
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
         let (completed, submitted) = (engine.completed, engine.submitted);
@@ -201,7 +201,7 @@ impl Audit {
         self.fences.monitored.owe(work.signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
     }
 
-    /// What engines have does not wait for what will never be signalled.
+    /// No packet of an engine waits for a fence that will never be signalled.
     fn check_nobody_waits(&mut self, signal: EngineFence) {
         let waits = |(&packet, work): (&EngineFence, &super::fences::Work)| {
             // A fault counts as a signal for who waits (FLT-11), who may have begun, and stopped as well.

@@ -42,7 +42,7 @@ impl Audit {
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
-                // What is offered is not resident, whatever list it is on (RES-62).
+                // An offered allocation is not resident, whatever list it is on (RES-62).
                 let books = self.allocations.get(&allocation);
                 let entry = books.filter(|books| books.offer.is_none()).and_then(|books| books.lists.get(&id));
                 entry.is_none_or(|entry| entry.count == 0)
@@ -71,7 +71,7 @@ impl Audit {
         self.findings.check(is_new, Invariant::I12, || format!("{id} is blocked twice"));
     }
 
-    /// Who is in error makes no call that succeeds.
+    /// A device in error makes no call that succeeds.
     pub(super) fn check_caller(&mut self, event: &Event) {
         let queue_of = |queue| self.fences.queues.get(queue).map(|queue| queue.device);
         let device = match event {

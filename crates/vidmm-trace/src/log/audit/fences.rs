@@ -8,7 +8,7 @@ use vidmm::{ContextId, DeviceId, PagingQueueId};
 use super::finding::{Findings, Invariant};
 use super::monitored::{FenceValue, Monitored};
 
-/// What was issued and what is done.
+/// The fences that were issued, and those that are done.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     pub engines: Vec<Engine>,
@@ -28,22 +28,22 @@ pub(super) struct Work {
     pub device: DeviceId,
     pub submission: u64,
     pub context: ContextId,
-    /// What must have ended before it runs.
+    /// The fences that must have ended before it runs.
     pub waits: Vec<EngineFence>,
-    /// What its end signals.
+    /// The fences that its end signals.
     pub signals: Vec<FenceValue>,
 }
 
-/// What an engine has, and how it is.
+/// The packets of an engine, and its state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Engine {
     /// The last packet that was handed to it.
     pub submitted: u64,
     /// The last packet that has ended.
     pub completed: u64,
-    /// What it has, in the order in which it runs that.
+    /// Its packets, in the order in which it runs them.
     pub in_flight: VecDeque<u64>,
-    /// What it gave back.
+    /// The packets that it gave back.
     pub returned: Vec<u64>,
     /// Requests to yield that were made.
     pub preemptions: u64,
@@ -55,7 +55,7 @@ pub(super) struct Engine {
     pub stopped: bool,
     /// The driver resets it.
     pub resetting: bool,
-    /// What its last reset aborted.
+    /// The packets that its last reset aborted.
     pub aborted: Option<u64>,
 }
 
@@ -183,7 +183,7 @@ impl Fences {
         let is_first = engine.in_flight.front() == Some(&signal.fence_id);
         engine.in_flight.retain(|&packet| packet != signal.fence_id);
         engine.returned.retain(|&packet| packet != signal.fence_id);
-        // What plans wait for has not happened.
+        // An event that plans wait for has not happened.
         if is_first && !is_paging {
             engine.completed = signal.fence_id.max(engine.completed);
         }

@@ -59,7 +59,7 @@ invariants! {
     I15 = "I15",
     /// Budgets are imposed only under pressure and follow from what all demand; refusals are for what they say (P03).
     I16 = "I16",
-    /// What is in use never moves, and a driver that answered busy finds the GPU idle.
+    /// An allocation in use never moves, and a driver that answered busy finds the GPU idle.
     I17 = "I17",
     /// Slots and split points of patch locations are in bounds and in order.
     I18 = "I18",
@@ -69,7 +69,7 @@ invariants! {
     I20 = "I20",
     /// Paging buffers: commands are packed without gaps, and not beyond the end.
     I21 = "I21",
-    /// What is asked again is asked as before, and the first and the last part of a transfer say that they are.
+    /// A repeated operation is asked as before, and the first and the last part of a transfer say that they are.
     I22 = "I22",
     /// Nothing is asked of a driver, or sent to it, that its interface version or its addressing model does not have.
     I23 = "I23",
@@ -95,17 +95,17 @@ invariants! {
     D5 = "D5",
     /// The reset of an engine aborts a packet that it has.
     Flt22 = "FLT-22",
-    /// What came back is handed out again in its order: paging buffers with their fences, other work with new ones.
+    /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.
     Flt23 = "FLT-23",
     /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
     Flt32 = "FLT-32",
-    /// What is resident in the aperture and in implicit system memory keeps to its limit.
+    /// Residency in the aperture and in implicit system memory keeps to its limit.
     Seg50 = "SEG-50",
     /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
     U16 = "U-16",
     /// A shared allocation that its owner destroys belongs to the first who has it open.
     U34 = "U-34",
-    /// Who is offered makes room first, lower priorities before higher ones.
+    /// Offered allocations make room first, lower priorities before higher ones.
     U37 = "U-37",
     /// The turn: requests of queues with higher priority are granted first, then those that were made first.
     U28 = "U-28",
@@ -115,11 +115,11 @@ invariants! {
     P60 = "P60",
     /// A MakeResident that must succeed, and does not, puts its device in error.
     Res15 = "RES-15",
-    /// Who listens is asked to trim, and to trim to the budget who is above it.
+    /// A device that listens is asked to trim, and to trim to the budget if its process is above it.
     Res41 = "RES-41",
     /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight.
     Res71 = "RES-71",
-    /// What is locked is seen by the CPU at one address, wherever it moves.
+    /// A locked allocation is seen by the CPU at one address, wherever it moves.
     Res86 = "RES-86",
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.
     Log = "LOG",
@@ -138,7 +138,7 @@ pub struct AuditFinding {
     pub invariant: Invariant,
     /// The number of the event that breaks it.
     pub event: u64,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 

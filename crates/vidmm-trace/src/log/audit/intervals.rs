@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// What is known of a range: when its first bytes are cut off, what is known of the rest.
+/// A fact about a range, which can say what is true of the rest when its first bytes are cut off.
 pub(super) trait Known: Copy {
-    /// What is known from `bytes` on.
+    /// The fact about the rest from `bytes` on.
     fn advanced(self, bytes: u64) -> Self;
 }
 

@@ -15,7 +15,7 @@ use super::device::{Request, RequestKind};
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
 
-/// What is mapped in all domains.
+/// The mapped ranges of all domains.
 #[derive(Debug, Default)]
 pub(super) struct IoMmu {
     ranges: BTreeMap<Key, Range>,
@@ -36,7 +36,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// What the host mapped at once.
+/// A range that the host mapped at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     pub plan: PlanNo,
@@ -74,7 +74,7 @@ impl IoMmu {
         Some(range)
     }
 
-    /// What is mapped around an address of a domain ends there, and goes on as a range of its own.
+    /// The range that is mapped around an address of a domain ends there, and goes on as a range of its own.
     fn cut(&mut self, domain: IoMmuDomain, at: u64) {
         let Some((&key, &range)) = self.ranges.range(Key { domain, start: 0 }..Key { domain, start: at }).next_back()
         else {
@@ -102,7 +102,7 @@ impl IoMmu {
         keys.into_iter().filter_map(|key| Some((key, self.remove(key)?))).collect()
     }
 
-    /// What is mapped of an allocation.
+    /// The mapped ranges of an allocation.
     fn of(&self, allocation: AllocationId) -> impl Iterator<Item = (Key, &Range)> {
         let keys = self.by_allocation.get(&allocation).into_iter().flatten();
         keys.filter_map(|&key| Some((key, self.ranges.get(&key)?)))
@@ -172,7 +172,7 @@ impl Audit {
         cuts.into_iter().for_each(|cut| self.io_mmu.cut(key.domain, cut));
     }
 
-    /// What a process has mapped in a domain up to an address.
+    /// The last mapping of a process in a domain up to an address.
     fn mappings_in(&self, Key { domain, start }: Key, end: u64) -> Vec<Mapping> {
         let within = |process: ProcessId| self.mappings_within(process, start, end).copied();
         match domain {
@@ -183,14 +183,14 @@ impl Audit {
         }
     }
 
-    /// What is mapped in the IOMMU for a mapping is cut where that was cut.
+    /// The IOMMU's range for a mapping is cut where that was cut.
     pub(super) fn cut_io_mmu(&mut self, mapping: &Mapping) {
         let Some(key) = self.key_of(mapping) else { return };
         self.io_mmu.cut(key.domain, mapping.virtual_address);
         self.io_mmu.cut(key.domain, mapping.end());
     }
 
-    /// What the host does for a plan, it does when that is in the stream.
+    /// The host's steps for a plan are done when that is in the stream.
     fn check_entered(&mut self, plan: PlanNo, key: Key) {
         self.findings.check(self.plans.has_entered(plan), Invariant::I20, || {
             format!("{key} is mapped or unmapped for plan {plan}, which has not entered the stream")
@@ -250,7 +250,7 @@ impl Audit {
         });
     }
 
-    /// What a process mapped at an address of a domain.
+    /// The mapping of a process at an address of a domain.
     fn mapping_in(&self, key: Key) -> Option<Mapping> {
         self.mappings_in(key, key.start.saturating_add(1)).first().copied()
     }
@@ -267,7 +267,7 @@ impl Audit {
         Some(Key { domain: self.domain_of(process.handle), start: mapping.virtual_address })
     }
 
-    /// What the host has mapped for a mapping.
+    /// The ranges that the host has mapped for a mapping.
     pub(super) fn range_of(&self, mapping: &Mapping) -> Option<&Range> {
         self.io_mmu.ranges.get(&self.key_of(mapping)?).filter(|range| range.allocation == mapping.allocation)
     }
@@ -351,7 +351,7 @@ impl Audit {
     fn check_unmapped_in_time(&mut self, plan: PlanNo, key: Key, range: &Range) {
         let mapping = self.mapping_in(key);
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
-        // What is mapped since before its allocation last came belongs to a place that it has left.
+        // A range that is mapped since before its allocation last came belongs to a place that it has left.
         let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan);
         let freed = mapping.and_then(|mapping| mapping.freed);
         let device = mapping.and_then(|mapping| self.devices.get(&mapping.device));

@@ -11,7 +11,7 @@ type Key = (KmdProcessHandle, PhysicalAddress);
 /// An entry of a table, and which half of it.
 type Slot = (KmdProcessHandle, PhysicalAddress, u32, PageSize);
 
-/// What was written to tables above the leaves.
+/// The entries that were written to tables above the leaves.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     initialised: BTreeSet<Key>,

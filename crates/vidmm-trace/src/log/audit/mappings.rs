@@ -131,7 +131,7 @@ impl Audit {
         });
     }
 
-    /// Work that was submitted by now may still use what is freed of a mapping. What is no mapping is a reservation.
+    /// Work that was submitted by now may still use what is freed of a mapping. A range that is no mapping is a reservation.
     fn free(&mut self, process: ProcessId, start: u64, size: u64) {
         let end = start.saturating_add(size);
         for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
@@ -192,7 +192,7 @@ impl Audit {
         });
     }
 
-    /// What is left of pages that are cut by addresses which are reclaimed is mapped by small pages from now on.
+    /// The rests of pages that reclaimed addresses cut are mapped by small pages from now on.
     fn settle_rests(&mut self, process: ProcessId, start: u64, end: u64) {
         let page = PageSize::Kib64.bytes();
         let end_of_page = end.checked_next_multiple_of(page).unwrap_or(u64::MAX);

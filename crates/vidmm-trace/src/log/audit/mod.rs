@@ -1,10 +1,11 @@
 //! The audit: do the events of a run hold together?
 //!
-//! It knows nothing of the manager but its events. There are two ledgers of places. What is *decided* (`Evicted`, `Placed`)
-//! runs ahead: by it no two places may overlap, and victims must not be required. What is *built* follows the paging
-//! operations in their order, which is the order in which the paging engine runs them: by it entries of page tables and the
-//! aperture must be right, chunks complete, notifications and flushes in time. A plan's decisions pass from the first to the
-//! second when its operations begin. The host's maps in the IOMMU are a third: they happen when the log says so.
+//! It knows nothing of the manager but its events. There are two ledgers of places. The one of what is *decided*
+//! (`Evicted`, `Placed`) runs ahead: by it no two places may overlap, and victims must not be required. The one of what
+//! is *built* follows the paging operations in their order, which is the order in which the paging engine runs them: by
+//! it entries of page tables and the aperture must be right, chunks complete, notifications and flushes in time. A
+//! plan's decisions pass from the first to the second when its operations begin. The host's maps in the IOMMU are a
+//! third: they happen when the log says so.
 
 mod adapter;
 mod adapter_reset;
@@ -107,9 +108,9 @@ pub struct Audit {
     places: Places,
     /// The groups of segments.
     groups: Segments,
-    /// What was taken since the last grant.
+    /// The pools that were taken from since the last grant.
     taken: Pools,
-    /// What leaves its place and comes back by the same decision, and has not yet.
+    /// The allocations that leave their places and come back by the same decision, and have not yet.
     coming_back: Vec<(AllocationId, EvictReason)>,
     apertures: Apertures,
     io_mmu: IoMmu,
@@ -130,10 +131,10 @@ pub struct Audit {
     /// An operation that the driver has not ended.
     unfinished: Option<Unfinished>,
     names: Names,
-    /// What everybody demands.
+    /// The demands of all processes.
     demands: Demands,
     offered: BTreeSet<AllocationId>,
-    /// Who listens for trim notifications.
+    /// The devices that listen for trim notifications.
     listeners: BTreeMap<TrimNotificationId, DeviceId>,
     /// Views of the CPU that are to be rotated: by which plan, and what they must show.
     rotations: Vec<(AllocationId, PlanNo, (SegmentId, Vec<Extent>))>,
@@ -149,7 +150,7 @@ pub struct Audit {
     settling: Option<u32>,
     /// The host has just refused a backing store: what is offered may be decommitted for it.
     memory_was_refused: bool,
-    /// What the next event must be.
+    /// The event that must come next.
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
     resubmission: Vec<Resubmission>,
@@ -169,7 +170,7 @@ pub struct Audit {
     rests: BTreeSet<(ProcessId, u64)>,
 }
 
-/// What is known of a process.
+/// The record of a process.
 #[derive(Debug)]
 struct Process {
     handle: KmdProcessHandle,
@@ -223,12 +224,12 @@ impl Audit {
         self.look(&event.event);
     }
 
-    /// What was found so far, in the order in which it was found.
+    /// The findings so far, in the order in which it was found.
     pub fn findings(&self) -> &[AuditFinding] {
         &self.findings.list
     }
 
-    /// What was found, by event.
+    /// The findings, by event.
     pub fn finish(self) -> Vec<AuditFinding> {
         let mut findings = self.findings.list;
         findings.sort_by_key(|finding| finding.event);

@@ -96,7 +96,7 @@ impl Names {
 }
 
 impl Audit {
-    /// What an event names lives; and no call names an allocation that its caller destroyed.
+    /// The objects that an event names live; and no call names an allocation that its caller destroyed.
     pub(super) fn check_names(&mut self, event: &Event) {
         let is_call = matches!(
             event,
@@ -124,7 +124,7 @@ impl Audit {
     }
 }
 
-/// What an event names, without what it creates or removes. Those who check a run may name what is gone.
+/// The objects that an event names, without those that it creates or removes. Checks of a run may name objects that are gone.
 fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
     macro_rules! look {
         ($($name:ident),*) => {{ $(look((*$name).into());)* }};

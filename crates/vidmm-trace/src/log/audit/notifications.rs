@@ -20,7 +20,7 @@ pub(super) struct Notice {
 /// Whether it is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Due {
-    /// Nobody asked, or nothing happens that they asked for.
+    /// No driver asked, or nothing happens that one asked for.
     #[default]
     Never,
     /// All of it or nothing: no document says.
@@ -40,8 +40,9 @@ pub(super) struct Notices {
 }
 
 impl Audit {
-    /// What is to be sent in chunks when an allocation leaves `segment`: only on leaving the aperture or implicit system memory
-    /// (NTF-03), not when it is promoted (NTF-07), and nothing about content that is discarded or not `wanted` any more.
+    /// The notifications that are to be sent in chunks when an allocation leaves `segment`: only on leaving the
+    /// aperture or implicit system memory (NTF-03), not when it is promoted (NTF-07), and nothing about content that is
+    /// discarded or not `wanted` any more.
     pub(super) fn notices(
         &self,
         id: AllocationId,
@@ -58,7 +59,7 @@ impl Audit {
             true if wanted => Due::Must,
             true => otherwise,
         };
-        // Who does not take it out for being destroyed need not know that its content is not wanted.
+        // A plan that does not take it out for being destroyed need not know that its content is not wanted.
         let of_content = if reason == EvictReason::Destroyed { Due::Never } else { Due::Open };
         let chunked_unmap = !self.adapter.notifies_unmap_by_mapping();
         let unmap = if chunked_unmap { due(AllocationFlags2::NOTIFY_IO_MMU_UNMAP, Due::Open) } else { Due::Never };
@@ -140,7 +141,8 @@ impl Audit {
         self.check_windows(&[(op.gpu_virtual_address_at_offset, self.runs_of_store(id, chunk))], chunk);
     }
 
-    /// A mapping that is to be unmapped from the IOMMU: whole, as its process sees it, or saw it before a part was freed (NTF-04).
+    /// A mapping that is to be unmapped from the IOMMU: whole, as its process sees it, or saw it before a part was
+    /// freed (NTF-04).
     fn notify_unmap(&mut self, id: AllocationId, op: &NotifyAlloc, packet: u64) {
         let process = op.process.and_then(|handle| self.by_process_handle.get(&handle)).copied();
         let start = op.gpu_virtual_address_at_offset.0;
@@ -159,7 +161,7 @@ impl Audit {
         mappings.iter().for_each(|mapping| self.note_unmap_told(mapping, packet));
     }
 
-    /// What was in the aperture is unmapped there before its driver hears of the IOMMU.
+    /// An allocation of the aperture is unmapped there before its driver hears of the IOMMU.
     fn check_left_aperture(&mut self, id: AllocationId) {
         let (Some(victim), Some(allocation)) = (self.victim(id), self.allocations.get(&id)) else { return };
         let (segment, extent) = (victim.place.segment, victim.place.extents.first());

@@ -37,7 +37,7 @@ impl Audit {
 
     fn offered(&mut self, device: DeviceId, id: AllocationId, priority: OfferPriority, flags: OfferFlags, last: u64) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        // What was created to be shared may be offered while nobody else has it open (RES-62).
+        // An allocation that was created to be shared may be offered while nobody else has it open (RES-62).
         let alone = allocation.owner == device && allocation.open.iter().all(|&opener| opener == device);
         let offerable = allocation.offer.is_none() && allocation.cpu_view.is_none() && alone;
         self.findings.check(offerable, Invariant::I25, || {
@@ -86,7 +86,7 @@ impl Audit {
         }
     }
 
-    /// What Reclaim says of an allocation is what happened to it (RES-64, RES-66).
+    /// The answer of Reclaim about an allocation is true of its content (RES-64, RES-66).
     fn check_result(&mut self, id: AllocationId, result: ReclaimResult, backing_store: u64) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         self.offered.remove(&id);
@@ -156,7 +156,7 @@ impl Audit {
         }
     }
 
-    /// Room is made by those who are offered before all others, and among them by those of lower priority (U-37). What a suspended
+    /// Room is made by offered allocations before all others, and among them by those of lower priority (U-37). What a suspended
     /// device has goes for others, or, when its process is suspended, for nobody: that makes no room.
     pub(super) fn check_victim_order(
         &mut self,
@@ -167,7 +167,7 @@ impl Audit {
     ) {
         let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
-        // What its own device wants elsewhere, where its list counts it, is no victim.
+        // An allocation that its own device wants elsewhere, where its list counts it, is no victim.
         let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
         let is_own = wanted_by.is_some_and(|device| {
             let still_holds = |span: &Span| self.devices.get(&device).is_some_and(|books| books.still_holds(span));

@@ -174,7 +174,7 @@ impl Audit {
         });
     }
 
-    /// What is mapped where the entries are, and shows the allocation that they do from the same byte on by such pages.
+    /// The mapping where the entries are, which shows the allocation that they do from the same byte on by such pages.
     fn mapped_at(&self, op: &UpdatePageTable) -> Option<Vec<Mapping>> {
         let process = *self.by_process_handle.get(&op.process)?;
         let id = *self.by_handle.get(&op.allocation?)?;

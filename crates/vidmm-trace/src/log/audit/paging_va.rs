@@ -35,7 +35,7 @@ pub fn paging_va_rule(
     }
 }
 
-/// What was said of the windows when the adapter started.
+/// The windows, as the adapter's start describes them.
 #[derive(Debug, Default)]
 pub(super) struct PagingVa {
     /// The adapter has no GPU virtual addresses.
@@ -141,7 +141,7 @@ impl PagingVa {
         }
     }
 
-    /// What the driver's author must be told: an answer that is not taken as it is.
+    /// The findings that the driver's author must be told: an answer that is not taken as it is.
     fn due(&self, &Query { index, answer_mib, size }: &Query) -> Option<DriverFinding> {
         let asked_mib = answer_mib.unwrap_or(0);
         let (physical_adapter_index, paging_va_size) = (index, size);
@@ -207,7 +207,7 @@ impl Audit {
         }
     }
 
-    /// Whatever is told to the driver's author is true, and told once.
+    /// A finding that the driver's author is told is true, and told once.
     fn driver_finding(&mut self, finding: DriverFinding) {
         let twice = self.paging_va.findings.contains(&finding);
         self.findings.check(!twice, Invariant::Log, || format!("the driver's author is told twice: {finding}"));

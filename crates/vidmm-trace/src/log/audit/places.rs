@@ -15,7 +15,7 @@ use super::finding::{Findings, Invariant};
 use super::intervals::Intervals;
 use super::segment::Segment;
 
-/// Who is where.
+/// The places of allocations.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub memory: Vec<Segment>,
@@ -41,7 +41,7 @@ pub(super) struct SystemMemory {
     committed: Intervals<()>,
     /// The most that may be resident, in bytes (SEG-50, U-6).
     limit: u64,
-    /// What is resident, by the plans that have entered the stream.
+    /// The resident allocations, by the plans that have entered the stream.
     resident: u64,
 }
 

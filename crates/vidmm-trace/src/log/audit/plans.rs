@@ -22,36 +22,36 @@ pub(super) struct Plans {
     stream: VecDeque<PlanNo>,
 }
 
-/// What is known of a plan.
+/// The record of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub stage: Stage,
     pub steps: Steps,
     /// It cannot be carried out without an operation.
     pub has_operations: bool,
-    /// What it takes out.
+    /// The allocations that it takes out.
     pub leaving: Vec<AllocationId>,
-    /// What of that is copied out.
+    /// Those of them that are copied out.
     pub copied: Vec<AllocationId>,
-    /// What it moves, in order: where to, or out.
+    /// The allocations that it moves, in order: where to, or out.
     pub moves: Vec<(AllocationId, Option<Place>)>,
     /// Plans that it must follow, and why.
     pub must_follow: BTreeMap<PlanNo, Invariant>,
-    /// What it says that it follows and waits for.
+    /// The plans that it says it follows, and the work that it waits for.
     pub after: Vec<PlanNo>,
     pub waits: Vec<(DeviceId, u64)>,
     /// Work that uses what it takes away.
     pub users: Vec<(DeviceId, AllocationId, Span)>,
-    /// What it brings up to date in its place.
+    /// The allocations that it brings up to date in their places.
     pub refreshes: Vec<AllocationId>,
-    /// What is committed of system memory for tables that it frees.
+    /// The system memory that is committed for tables which it frees.
     pub decommits: Vec<Extent>,
     pub built: Built,
     /// The event by which work was let go since the plan seemed to be built.
     pub relied_on: Option<u64>,
 }
 
-/// What plans that have not retired do to an allocation.
+/// The steps of plans that have not retired with an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Halfway {
     /// One takes it out.
@@ -72,7 +72,7 @@ pub(super) enum Stage {
     Entered,
 }
 
-/// What a plan decides.
+/// The decisions of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     pub victims: Vec<Victim>,
@@ -94,7 +94,7 @@ pub(super) struct Victim {
     pub lent: Option<(SegmentId, Extent)>,
     /// Bytes copied so far.
     pub moved: u64,
-    /// What its driver is to hear before anything is done to it.
+    /// The notifications that its driver is to hear before anything is done to it.
     pub notices: Notices,
 }
 
@@ -206,7 +206,7 @@ impl Plans {
         self.stream.clear();
     }
 
-    /// What plans that have not retired take out of an allocation's place.
+    /// The ranges that plans which have not retired take out of an allocation's place.
     pub fn halfway_out(&self, id: AllocationId) -> Halfway {
         let leaving = |plan: &&Plan| plan.leaving.contains(&id);
         let copied = |plan: &Plan| plan.copied.contains(&id);
@@ -214,7 +214,7 @@ impl Plans {
         Halfway { is_out: out.peek().is_some(), is_copied: out.any(copied) }
     }
 
-    /// What plans take out that wait for work to end.
+    /// The allocations that plans take out which wait for work to end.
     pub fn still_leaving(&self) -> impl Iterator<Item = AllocationId> {
         let parked = self.plans.values().filter(|plan| plan.stage == Stage::Decided);
         parked.flat_map(|plan| plan.leaving.iter().copied())

@@ -39,7 +39,7 @@ struct Buffer {
     table: BTreeMap<u32, AllocationId>,
     /// Where the last portion found what it required.
     addresses: BTreeMap<AllocationId, PhysicalAddress>,
-    /// What stays bound at `offset` and is not reprogrammed there (SPL-08).
+    /// The slots that stay bound at `offset` and are not reprogrammed there (SPL-08).
     kept: BTreeSet<AllocationId>,
 }
 
@@ -49,7 +49,7 @@ impl Buffer {
         self.allocations.get(location.allocation_index as usize).copied().flatten()
     }
 
-    /// What a portion with these patch locations requires: slots, what they hold, and whether that keeps its place.
+    /// The requirements of a portion with these patch locations: slots, what they hold, and whether that keeps its place.
     fn required(&self, locations: &[PatchLocation]) -> Vec<(u32, Option<AllocationId>, bool)> {
         let kept = self.table.iter().filter(|(_, allocation)| self.kept.contains(allocation));
         let kept = kept.map(|(&slot, &allocation)| (slot, Some(allocation), true));
@@ -97,7 +97,7 @@ impl Portions {
         })
     }
 
-    /// What a device in error had rendered is dropped.
+    /// DMA buffers that a device in error had rendered are dropped.
     pub fn drop_device(&mut self, device: DeviceId) {
         self.buffers.retain(|_, buffer| buffer.device != device);
     }
@@ -252,8 +252,8 @@ impl Audit {
         }
     }
 
-    /// A portion goes on where the last one ended, and has the patch locations whose split points are in it: a group is taken as a
-    /// whole or not at all. Returns them.
+    /// A portion goes on where the last one ended, and has the patch locations whose split points are in it: a group is
+    /// taken as a whole or not at all. Returns them.
     fn check_cover(&mut self, buffer: &Buffer, event: &Event) -> Option<Range<usize>> {
         let &Event::Portion {
             dma_buffer,
@@ -298,7 +298,7 @@ impl Audit {
         Some(buffer.next..buffer.next + count)
     }
 
-    /// What a portion requires is where it says, and stays there if it was bound before and is not reprogrammed.
+    /// An allocation that a portion requires is where it says, and stays there if it was bound before and is not reprogrammed.
     fn check_binding(&mut self, number: u64, buffer: &Buffer, binding: &PortionBinding) {
         let Some(id) = binding.allocation else { return };
         let place = self.allocations.get(&id).and_then(|allocation| allocation.decided.as_ref());
@@ -339,7 +339,7 @@ impl Audit {
         }
     }
 
-    /// What a DMA buffer keeps in its place across a cut is not taken out.
+    /// An allocation that a DMA buffer keeps in its place across a cut is not taken out.
     pub(super) fn check_not_kept(&mut self, id: AllocationId) {
         let is_kept = self.portions.keep(id);
         self.findings.check(!is_kept, Invariant::I11, || {

@@ -10,7 +10,7 @@ use super::finding::Invariant;
 use super::list_entry::Span;
 use super::plans::Built;
 
-/// What became of an allocation's content, by the log.
+/// The state of an allocation's content, by the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Content {
     /// Its backing store has it.
@@ -37,7 +37,8 @@ impl Audit {
         });
     }
 
-    /// What a driver hears of what lost its place: a transfer of nothing, or that its range of the aperture is unmapped (BPB-27).
+    /// The operations by which a driver hears of an allocation that lost its place: a transfer of nothing, or that its
+    /// range of the aperture is unmapped (BPB-27).
     fn farewell(&self, allocation: &Allocation, place: &Place) -> Option<PagingOperation> {
         let offset = place.extents.first()?.offset;
         if self.places.is_memory(place.segment) {
@@ -136,7 +137,7 @@ impl Audit {
         let in_place = self.places.in_system_memory(place.segment);
         match (in_place, allocation.written) {
             (true, _) if !is_put_right => Content::Kept,
-            // What has not arrived cannot have been written: the copy that it comes from is right.
+            // Content that has not arrived cannot have been written: the copy that it comes from is right.
             (false, _) if !has_arrived => {
                 // Work that waits for it was handed out, and that it has arrived may only not have been heard.
                 // Nor does the log say what a portion writes.

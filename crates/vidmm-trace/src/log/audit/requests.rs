@@ -86,13 +86,14 @@ impl Audit {
         }
     }
 
-    /// Between devices, a queue with higher priority is granted first; then the device that asked first. A device that takes nothing of
-    /// the memory that another waits for need not wait for that one; nor does any wait for a device that must first let go of what it
-    /// holds itself: it runs ahead, and what it asks for was admitted in the place of that. Nor for one whose request waits for an
-    /// Unlock (U-40), or for the end of its own work because it takes others to new homes (D19).
+    /// Between devices, a queue with higher priority is granted first; then the device that asked first. A device that
+    /// takes nothing of the memory that another waits for need not wait for that one; nor does any wait for a device
+    /// that must first let go of what it holds itself: it runs ahead, and what it asks for was admitted in the place of
+    /// that. Nor for one whose request waits for an Unlock (U-40), or for the end of its own work because it takes
+    /// others to new homes (D19).
     ///
-    /// A device that finds no range lets others pass until what runs has ended, or until its turn. The log does not say which device
-    /// that is; without GPU virtual addresses every allocation is a range.
+    /// A device that finds no range lets others pass until what runs has ended, or until its turn. The log does not say
+    /// which device that is; without GPU virtual addresses every allocation is a range.
     fn check_turn(&mut self, id: DeviceId) {
         if self.adapter.is_physical() {
             self.taken = Pools::default();
@@ -106,7 +107,7 @@ impl Audit {
         let competes = |of: &Device| of.next_request().is_some_and(|of| self.waits_for(of).meets(&self.taken));
         let own = self.devices.get(&id).and_then(turn);
         let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
-        // Who yielded waits for its turn before it is granted anything.
+        // A device that yielded waits for its turn before it is granted anything.
         let others = self.devices.iter().filter(|&(&other, device)| {
             other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
         });
@@ -130,8 +131,8 @@ impl Audit {
         entries.flat_map(ListEntry::spans).any(|span| span.granted && device.still_holds(span))
     }
 
-    /// Whether a device's next request may take other allocations of its list to new homes: they move once nothing of the device is
-    /// in flight, and the log does not say which they are.
+    /// Whether a device's next request may take other allocations of its list to new homes: they move once nothing of
+    /// the device is in flight, and the log does not say which they are.
     fn may_rehome(&self, id: DeviceId) -> bool {
         let is_running = self.devices.get(&id).is_some_and(|device| !device.is_still());
         let may_be_elsewhere = |allocation: &Allocation| {
@@ -161,8 +162,8 @@ impl Audit {
         spans.iter().filter_map(|(id, _)| self.allocations.get(id)).any(is_hidden)
     }
 
-    /// The pools that a request certainly needs. Where an allocation goes that may be in several, the log does not say before it is
-    /// placed.
+    /// The pools that a request certainly needs. Where an allocation goes that may be in several, the log does not say
+    /// before it is placed.
     fn waits_for(&self, request: &Request) -> Pools {
         let mut pools = Pools::default();
         match &request.kind {
@@ -201,7 +202,7 @@ impl Audit {
                 for (id, span) in spans {
                     let entry = self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
                     let span = entry.and_then(|entry| entry.span(span));
-                    // What a suspended device asked for may be on its way out again.
+                    // An allocation that a suspended device asked for may be on its way out again.
                     if span.is_some_and(|span| span.to.is_none()) && is_required {
                         self.check_in_place(device, id);
                     }
@@ -226,8 +227,8 @@ impl Audit {
         Some(request.kind)
     }
 
-    /// The caller was told that the allocation is in its place; or it is on its way back there since the device was resumed, or to
-    /// another since it was in the way there: work waits for that.
+    /// The caller was told that the allocation is in its place; or it is on its way back there since the device was
+    /// resumed, or to another since it was in the way there: work waits for that.
     pub(super) fn check_in_place(&mut self, device: DeviceId, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let resumed_by = self.devices.get(&device).map_or(&[][..], |device| &device.resumed_by);

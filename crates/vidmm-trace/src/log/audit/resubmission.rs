@@ -13,7 +13,7 @@ use super::finding::Invariant;
 pub(super) struct Resubmission {
     before: EngineFence,
     signal: EngineFence,
-    /// What it waited for; none of a paging buffer, which waits for nothing.
+    /// The fences that it waited for; none of a paging buffer, which waits for nothing.
     waited: Vec<EngineFence>,
     waits: Vec<EngineFence>,
 }

@@ -5,7 +5,7 @@ use vidmm::{Extent, PageSize, PhysicalAddress, PlanNo, SegmentId};
 use super::finding::{Findings, Invariant};
 use super::intervals::Intervals;
 
-/// Who has which bytes of the segment, as decided.
+/// The owners of the bytes of the segment, as decided.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
     pub id: SegmentId,

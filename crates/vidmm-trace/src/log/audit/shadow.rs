@@ -17,7 +17,7 @@ pub(super) struct Shadow {
     pub tlb: Tlb,
 }
 
-/// What a run of entries shows.
+/// The memory that a run of entries shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Target {
     allocation: Option<KmdAllocationHandle>,
@@ -43,8 +43,8 @@ pub(super) fn leaf_bytes(op: &UpdatePageTable) -> u64 {
 }
 
 impl Shadow {
-    /// Leaf entries are written. What a TLB may remember otherwise is stale until it is flushed. Whether any of them says something
-    /// else than before.
+    /// Leaf entries are written. Addresses that a TLB may remember otherwise are stale until it is flushed. Whether any
+    /// of them says something else than before.
     pub fn write(&mut self, op: &UpdatePageTable) -> bool {
         let start = op.first_pte_virtual_address.0;
         let end = start.saturating_add(leaf_bytes(op));

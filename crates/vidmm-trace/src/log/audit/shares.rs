@@ -3,7 +3,7 @@
 //! A process may have its reservation and its weight times the *level*. The level is as high as it can be while everybody has
 //! what they ask for, or what they may have if that is less, and all of that fits.
 
-/// What a process asks for, in bytes, and what it may have.
+/// The bytes that a process asks for, and those that it may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub demand: u64,
@@ -12,7 +12,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// What it asks for beyond its reservation.
+    /// The bytes that it asks for beyond its reservation.
     fn excess(&self) -> u128 {
         u128::from(self.demand.saturating_sub(self.reservation))
     }
@@ -48,13 +48,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_may_have_everything() {
+    fn a_process_that_is_alone_may_have_everything() {
         assert_eq!(budget(100, &[], 0, 4), 100);
         assert_eq!(budget(100, &[], 30, 4), 100);
     }
 
     #[test]
-    fn what_others_do_not_ask_for_is_shared() {
+    fn the_bytes_that_others_do_not_ask_for_are_shared() {
         let modest = share(10, 0, 4);
         assert_eq!(budget(100, &[modest], 0, 4), 90);
         assert_eq!(budget(100, &[modest, share(1000, 0, 4)], 0, 4), 45);

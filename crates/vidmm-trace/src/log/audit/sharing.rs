@@ -53,7 +53,7 @@ impl Audit {
         let owner = allocation.owner;
         let submitted = self.devices.get(&owner).map_or(0, |device| device.submitted);
         allocation.open.retain(|&device| device != owner);
-        // What others have open the owner but closes, as any device does.
+        // An allocation that others have open is only closed by its owner, as any device does.
         let is_over = flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && allocation.open.is_empty();
         if let Some(entry) = allocation.lists.get_mut(&owner) {
             entry.leave_for_good(submitted);
@@ -83,7 +83,7 @@ impl Audit {
         self.charge(id);
     }
 
-    /// What its owner destroyed and others have open goes to the first of them at once.
+    /// An allocation that its owner destroyed and others have open goes to the first of them at once.
     pub(super) fn check_inherited(&mut self, event: &Event) {
         let Some((id, heir)) = self.heir else { return };
         let hands_over = match event {

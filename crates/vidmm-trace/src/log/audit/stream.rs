@@ -104,7 +104,7 @@ impl Audit {
         self.check_io_mmu_windows_empty(plan);
     }
 
-    /// What the plan takes out is copied, and seen no more where it was.
+    /// An allocation that the plan takes out is copied, and seen no more where it was.
     fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
         let id = victim.allocation;
         self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
@@ -118,13 +118,13 @@ impl Audit {
                 victim.lent
             )
         });
-        // What the plan also brings in is seen again by now: where it arrives.
+        // An allocation that the plan also brings in is seen again by now: where it arrives.
         if steps.arrivals.iter().all(|arrival| arrival.allocation != id) {
             self.check_hidden(id, Invariant::I04);
         }
     }
 
-    /// What the plan brings in has its content, and is seen wherever it is mapped.
+    /// An allocation that the plan brings in has its content, and is seen wherever it is mapped.
     fn check_has_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
         let id = arrival.allocation;
         self.check_arrived(plan, arrival);

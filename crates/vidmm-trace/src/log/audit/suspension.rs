@@ -51,11 +51,11 @@ impl Audit {
         let unknown = plans.iter().find(|&&plan| !self.plans.is_decided(plan));
         self.findings
             .check(unknown.is_none(), Invariant::Log, || format!("{id} waits for {unknown:?}, which is not decided"));
-        // What was brought in for it is no request's.
+        // Allocations that were brought in for it are no request's.
         self.taken = Default::default();
         let Some(device) = self.devices.get_mut(&id) else { return };
         let was = std::mem::take(&mut device.activity);
-        // Who only yielded may still wait for the plans of its last turn.
+        // A device that only yielded may still wait for the plans of its last turn.
         if matches!(was, Activity::Suspended(_)) {
             device.resumed_by.clear();
         }
@@ -86,8 +86,8 @@ impl Audit {
     }
 
     /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long; and
-    /// for the latter never if its process is in band Focus or Dwm, or asks for no more than it has reserved (P08). Who is in
-    /// error, or waits for work of others itself, holds nobody up.
+    /// for the latter never if its process is in band Focus or Dwm, or asks for no more than it has reserved (P08). A device
+    /// that is in error, or waits for work of others itself, holds nobody up.
     fn check_may_be_made_to_yield(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         let for_another = matches!(
             reason,

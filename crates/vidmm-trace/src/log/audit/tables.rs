@@ -22,7 +22,7 @@ pub(super) struct Tables {
     links: Links,
 }
 
-/// What a table is.
+/// A page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Table {
     pub level: u32,
@@ -59,7 +59,7 @@ impl Tables {
         self.places.insert((process, address), table);
     }
 
-    /// What a table is.
+    /// The table of a process at an address.
     pub fn at(&self, process: KmdProcessHandle, address: PhysicalAddress) -> Option<Table> {
         self.places.get(&(process, address)).copied()
     }
@@ -136,7 +136,8 @@ impl Tables {
         self.links.write(op);
     }
 
-    /// A leaf that shows something has content, and so have all tables above it, up to the root, each of which points to the next.
+    /// A leaf that shows something has content, and so have all tables above it, up to the root, each of which points
+    /// to the next.
     fn check_reached(&self, op: &UpdatePageTable, findings: &mut Findings) {
         let is_root = |key: &(KmdProcessHandle, PhysicalAddress)| {
             self.places.get(key).is_some_and(|table| self.is_root(table.level))

@@ -4,7 +4,7 @@ use vidmm::contract::{FlushTlb, KmdAllocationHandle, KmdProcessHandle};
 
 use super::intervals::Intervals;
 
-/// What is not flushed yet.
+/// The entries that are not flushed yet.
 #[derive(Debug, Default)]
 pub(super) struct Tlb {
     /// It may remember that an entry was invalid.
@@ -23,7 +23,7 @@ pub(super) struct Stale {
     pub process: KmdProcessHandle,
     pub start: u64,
     pub end: u64,
-    /// What the entries showed; none if they were invalid.
+    /// The memory that the entries showed; none if they were invalid.
     pub allocation: Option<KmdAllocationHandle>,
 }
 

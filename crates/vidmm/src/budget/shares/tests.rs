@@ -39,7 +39,7 @@ fn equal_processes_share_equally_whatever_they_demand_above_the_level() {
 }
 
 #[test]
-fn who_asks_for_less_than_the_level_leaves_the_rest_to_the_others() {
+fn a_process_that_asks_for_less_than_the_level_leaves_the_rest_to_the_others() {
     let shares = shares(90, &[share(1, 0, 10), share(1, 0, 200), share(1, 0, 200)]);
     assert_eq!(budgets(&shares, 0..3), [30, 40, 40]);
     assert_eq!(Vec::from_iter(shares.over_budget().map(ProcessIx::get)), [2, 1]);
@@ -304,7 +304,7 @@ fn compare(
             over.push(process);
         }
 
-        // Who trims until it is within its budget with what it wants to add is within it then.
+        // A process that trims until it is within its budget with what it wants to add is within it then.
         let added = budget / 2;
         let to_trim = (u128::from(member.demand) + u128::from(added)).saturating_sub(budget.into()) as u64;
         shares.set_demand(ProcessIx::new(process), member.demand - to_trim);

@@ -22,7 +22,7 @@ const TRIES: usize = 32;
 /// Moves after which a hole exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compaction {
-    /// What moves. Afterwards no two ranges overlap, those that did not move included.
+    /// The moves. Afterwards no two ranges overlap, those that did not move included.
     pub moves: Vec<Move>,
     /// Whether each destination is free of all but the range itself once the moves before it are made. A driver that moves
     /// within a segment (BPB-29) can make such moves one by one; else all must leave before the first returns.
@@ -52,10 +52,10 @@ pub enum CompactionError {
 impl LinearSegment {
     /// Plans moves after which `size` bytes at a multiple of `alignment` are free. Changes nothing.
     ///
-    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the hole
-    /// goes to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes between them
-    /// become one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only if both find none, up to
-    /// 256 ranges are packed anew from nothing, and if no packing exists, that is the proof.
+    /// If there is such a hole already, nothing moves. Else three ways are tried. *Windows*: what is in the way of the
+    /// hole goes to other holes, the largest first. *Slides*: neighbours move towards the start, so that the holes
+    /// between them become one. Of the cheapest plans that these find, the one that moves fewer bytes is returned. Only
+    /// if both find none, up to 256 ranges are packed anew from nothing, and if no packing exists, that is the proof.
     ///
     /// Takes O(n log n) time for n holes and movable ranges, beside a limited number of tries.
     ///

@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Holes {
-    /// What of the books is wrong.
+    /// The mistakes in the records.
     pub fn check(&self) -> Result<(), &'static str> {
         let mut before = END;
         let mut free = 0;

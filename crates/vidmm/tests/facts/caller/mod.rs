@@ -26,7 +26,7 @@ struct Dev {
     trims: Option<TrimNotificationId>,
 }
 
-/// What one device has of an allocation.
+/// The record of an allocation on one device.
 #[derive(Clone, Copy, Default)]
 struct Use {
     is_open: bool,

@@ -7,10 +7,10 @@ use crate::world::Place;
 pub const DEVICES: usize = 3;
 pub const SLOTS: usize = 20;
 
-/// One step. What it needs and is not there, it goes without.
+/// One step. It goes without objects that it needs and that are not there.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// What the device has not, is created: process, device, queue, contexts, registration, fence.
+    /// The objects that the device lacks are created: process, device, queue, contexts, registration, fence.
     Begin(usize),
     /// All of the device is destroyed.
     Leave(usize),
@@ -159,7 +159,7 @@ pub fn script(seed: u64, steps: usize) -> Vec<Step> {
     script
 }
 
-/// What chance may not come to, or not with success.
+/// Steps that chance may not come to, or not with success.
 const ALL_CALLS: [Step; 26] = [
     Step::Open { slot: 0, device: 2 },
     Step::Map { slot: 0, device: 2, in_reservation: true },

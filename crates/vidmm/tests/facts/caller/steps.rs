@@ -117,7 +117,7 @@ impl Caller {
         }
     }
 
-    /// Destroys the device with all that it has. What it has submitted ends before.
+    /// Destroys the device with all that it has. Its submitted work ends before.
     pub(super) fn leave(&mut self, number: usize) {
         if self.devices[number].device.is_none() {
             return;
@@ -146,7 +146,7 @@ impl Caller {
         self.attempt("destroy device", |vidmm, _, _| vidmm.destroy_device(device)).unwrap();
     }
 
-    /// Whatever work waits for can come.
+    /// Every fence that work waits for can come.
     pub(super) fn let_everybody_run(&mut self) {
         self.world.call(|vidmm, _, _| vidmm.power_up());
         for (process, _) in self.processes.into_iter().flatten() {

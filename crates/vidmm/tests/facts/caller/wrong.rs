@@ -20,7 +20,7 @@ macro_rules! refused {
 }
 
 impl Caller {
-    /// What was destroyed is not confused with what has its place now.
+    /// A destroyed object is not confused with the one that has its place now.
     pub fn make_stale_calls(&mut self) {
         let stale = self.create_objects();
         self.destroy_objects(&stale);
@@ -94,7 +94,7 @@ impl Caller {
         );
     }
 
-    /// What is another device's is not to be used.
+    /// Objects of another device are not to be used.
     pub fn make_foreign_calls(&mut self) {
         let (own, other) = (self.create_objects(), self.create_objects());
         let before = self.world.fingerprint();

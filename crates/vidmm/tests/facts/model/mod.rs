@@ -162,7 +162,7 @@ impl Model {
             Step::PowerDown => self.world.call(|vidmm, _, _| vidmm.power_down()),
             Step::PowerUp => self.world.call(|vidmm, _, _| vidmm.power_up()),
             Step::Reserve { device, pages } => {
-                // What is too much is refused.
+                // An excessive demand is refused.
                 _ = self.world.reserve(self.client(device), pages * PAGE_SIZE);
             }
             Step::Prioritise { device, band, visibility } => {
@@ -242,7 +242,7 @@ impl Model {
             return;
         }
         match self.world.open(self.devices[device].client, id) {
-            // What the device has closed stays open until the work that uses it has ended.
+            // An allocation that the device has closed stays open until the work that uses it has ended.
             Err(OpenError::NotShared | OpenError::AlreadyOpen) => return,
             answer => answer.unwrap(),
         }

@@ -58,7 +58,7 @@ pub enum Trouble {
     Answer,
 }
 
-/// What happens to a packet that is under way.
+/// A mishap of a packet that is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mishap {
     Fault,
@@ -165,7 +165,7 @@ impl Model {
         }
     }
 
-    /// What becomes of the packet that the engine has begun.
+    /// Ends, or breaks, the packet that the engine has begun.
     fn befalls(&mut self, engine: u32, mishap: Mishap) {
         let mut fault = page_fault(FOUND);
         match mishap {
@@ -217,13 +217,13 @@ impl Model {
         self.world.run_paging();
     }
 
-    // What follows.
+    // The consequences.
 
     pub(super) fn is_in_error(&self, device: usize) -> bool {
         self.world.trouble.told.contains_key(&self.devices[device].client.device)
     }
 
-    /// What events say.
+    /// Takes in what events say.
     pub(super) fn learn(&mut self) {
         let events = self.world.events[self.num_events..].to_vec();
         self.num_events = self.world.events.len();

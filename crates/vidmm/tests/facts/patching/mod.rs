@@ -17,10 +17,10 @@ pub const APERTURE: SegmentId = SegmentId(2);
 pub const PAGING: u32 = 0;
 pub const RENDER: u32 = 1;
 pub const COPY: u32 = 2;
-/// What a page of the memory segment holds before anything was written there.
+/// The content of a page of the memory segment before anything was written there.
 pub const GARBAGE: u64 = 0xBAD_BAD;
 
-/// What the adapter of a world is.
+/// The adapter of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Pages of local memory, and of the aperture.
@@ -115,7 +115,7 @@ pub struct Driver {
     pub config: Config,
     pub next_allocation: Option<AllocationInfo>,
     last_handle: u64,
-    /// What the driver gives out instead of the list that it was given.
+    /// The list that the driver gives out instead of the one that it was given.
     pub patch_locations: Option<Vec<PatchLocation>>,
     pub operations: Vec<PagingOperation>,
     pub renders: u32,
@@ -230,7 +230,7 @@ impl Kmd for Driver {
 
     fn submit_command(&mut self, submit: &SubmitCommand, _: &mut Vec<u8>) {
         if !submit.paging {
-            // What has no commands is no part of a DMA buffer.
+            // A packet without commands is no part of a DMA buffer.
             let (start, end) = submit.dma_buffer_submission_offsets.unwrap_or_default();
             self.submitted.push((submit.context, start, end));
         }
@@ -332,7 +332,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What is committed, by its address.
+    /// The committed ranges, by their address.
     pub fn committed(&self) -> &BTreeMap<u64, u64> {
         &self.committed
     }
@@ -362,7 +362,7 @@ impl Host for Memory {
     }
 }
 
-/// What happened on the GPU, in its order.
+/// A step of the GPU, in its order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ran {
     Paging,
@@ -381,15 +381,15 @@ pub struct World {
     pub engines: [VecDeque<Packet>; 3],
     pub completed: [u64; 3],
     local: BTreeMap<PhysicalAddress, u64>,
-    /// What the pages of the aperture show.
+    /// The memory that the pages of the aperture show.
     aperture: BTreeMap<u64, u64>,
-    /// What the slots of each context hold.
+    /// The addresses in the slots of each context.
     bound: BTreeMap<(u64, u32), u64>,
     /// Tokens that were read, in their order, and those of each context.
     pub read: Vec<u64>,
     pub read_by: BTreeMap<u64, Vec<u64>>,
     pub events: Vec<Event>,
-    /// What judges them.
+    /// The judge of them.
     pub audit: Judge,
     pub outputs: Vec<Output>,
     pub ran: Vec<Ran>,
@@ -400,7 +400,7 @@ pub struct World {
     seen: usize,
     /// An engine that does nothing with the commands that it is given.
     pub ignoring: Option<u32>,
-    /// What the driver calls contexts.
+    /// The driver's handles of contexts.
     handles: BTreeMap<ContextId, u64>,
     /// The time of the next poll, in nanoseconds.
     pub now: u64,
@@ -523,7 +523,7 @@ impl World {
         }
     }
 
-    /// Lets an engine end its next packet, if it can. Nobody polls.
+    /// Lets an engine end its next packet, if it can. The manager is not polled.
     pub fn complete(&mut self, engine: u32) -> bool {
         let is_over = |wait: &EngineFence| wait.fence_id <= self.completed[wait.engine as usize];
         let next = self.engines[engine as usize].front();
@@ -541,7 +541,7 @@ impl World {
         true
     }
 
-    /// What an engine has not run goes back.
+    /// The packets that an engine has not run go back.
     pub fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
         let left = std::mem::take(&mut self.engines[engine as usize]);
         self.given[engine as usize].clear();

@@ -13,7 +13,7 @@ pub struct Aperture {
     pages: u64,
     is_coherent: bool,
     shown: BTreeMap<u64, (KmdAllocationHandle, PhysicalAddress)>,
-    /// What a page shows that was mapped once.
+    /// The memory that a page shows which was mapped once.
     unmapped: BTreeMap<u64, PhysicalAddress>,
 }
 
@@ -65,7 +65,7 @@ impl Aperture {
         self.shown.iter().filter(|(_, shown)| shown.0 == allocation).map(|(&page, _)| page).collect()
     }
 
-    /// What a page shows now; none if it was never mapped.
+    /// The memory that a page shows now; none if it was never mapped.
     pub fn shows(&self, page: u64) -> Option<PhysicalAddress> {
         self.shown.get(&page).map(|shown| shown.1).or_else(|| self.unmapped.get(&page).copied())
     }

@@ -13,7 +13,7 @@ use super::journal::{Happened, Journal};
 pub const LOCAL: SegmentId = SegmentId(1);
 pub const NORMAL: u32 = 0x7800_0000;
 
-/// What the adapter of a world is. The default has small tables, so that a few pages exercise several of them, and keeps
+/// The adapter of a world. The default has small tables, so that a few pages exercise several of them, and keeps
 /// them in system memory, so that the whole segment is there for allocations.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -47,7 +47,7 @@ pub struct Config {
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
     pub private_bytes: u32,
-    /// What an operation takes in a paging buffer; a multiple of 8.
+    /// The bytes of an operation in a paging buffer; a multiple of 8.
     pub operation_bytes: usize,
     /// Time limits. Without others nothing is found hung: the time of most tests is not a GPU's.
     pub tdr: TdrOptions,
@@ -154,7 +154,7 @@ impl Config {
         }
     }
 
-    /// What a driver says of an allocation of `pages` pages that may be in `place`, and asks to be told.
+    /// The driver's description of an allocation of `pages` pages that may be in `place`, with the notices that it asks for.
     pub fn allocation(&self, place: Place, pages: u64, flags2: AllocationFlags2) -> AllocationInfo {
         let aperture = SegmentSet::of(self.aperture());
         let supported_segment_set = match place {
@@ -260,7 +260,7 @@ pub struct Driver {
     dependent_engines: [u64; 3],
     /// Asked first; if it says nothing, the operation is encoded as usual.
     pub answer: Answer,
-    /// What the next allocation is, instead of what its private data says; the handle is not used.
+    /// The description of the next allocation, instead of what its private data says; the handle is not used.
     pub next_allocation: Option<AllocationInfo>,
     /// How many objects are still created before one creation fails.
     pub fails_after: Option<u64>,
@@ -268,18 +268,18 @@ pub struct Driver {
     pub failing: Failing,
     /// How the call fails that builds a paging buffer.
     pub build_failure: BuildStatus,
-    /// What is open and not closed.
+    /// The allocations that are open and not closed.
     pub opened: BTreeSet<KmdOpenHandle>,
     num_opened: u64,
     pub calls: Vec<Call>,
     /// Operations that were encoded to their end.
     pub operations: Vec<PagingOperation>,
     pub journal: Journal,
-    /// What the driver said of allocations that live.
+    /// The driver's descriptions of allocations that live.
     pub infos: BTreeMap<KmdAllocationHandle, AllocationInfo>,
     /// Handles of objects that were created and not destroyed.
     pub live: BTreeSet<u64>,
-    /// What was submitted, and the root table that its context had then.
+    /// The submissions, and the root table that the context had then.
     pub submitted: Vec<(SubmitCommand, Option<RootPageTable>)>,
     contexts: BTreeMap<KmdContextHandle, (KmdProcessHandle, Option<RootPageTable>)>,
     pub last_handle: u64,
@@ -294,7 +294,7 @@ pub fn private_data(size: u64, priority: u32) -> Vec<u8> {
     [size.to_le_bytes(), u64::from(priority).to_le_bytes()].concat()
 }
 
-/// What the driver makes of such private data.
+/// The description that the driver makes of such private data.
 pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
     AllocationInfo {
         allocation: KmdAllocationHandle(0),

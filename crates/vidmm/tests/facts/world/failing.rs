@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-/// What a call was about to answer, and how it may fail instead.
+/// A call that may fail instead of answering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallible {
     CreateProcess,

@@ -11,7 +11,7 @@ pub struct Faults {
     pub hangs: [bool; 3],
     /// How many resets of engines the driver will fail at.
     pub failing_resets: u32,
-    /// What the driver was asked for and has not done.
+    /// The requests to the driver that it has not carried out.
     pub owed: VecDeque<Owed>,
     /// Interrupts that are on their way.
     pub late: VecDeque<(EngineFence, DmaBuffer)>,
@@ -35,7 +35,7 @@ pub struct Faults {
     pub left_processes: BTreeSet<ProcessId>,
 }
 
-/// What a driver was asked for.
+/// A request to a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
     /// To reset an engine.
@@ -46,7 +46,7 @@ pub enum Owed {
     Restart,
 }
 
-/// What becomes of the interrupt at the end of a packet.
+/// The fate of the interrupt at the end of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     Heard,
@@ -78,7 +78,7 @@ impl World {
         packet
     }
 
-    /// The same, and this becomes of its interrupt. Nobody polls.
+    /// The same, and this becomes of its interrupt. The manager is not polled.
     pub fn end(&mut self, engine: u32, ending: Ending) {
         let Packet { signal, buffer, .. } = self.run_packet(engine);
         match ending {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The interrupt arrives that has been on its way for longest. Nobody polls.
+    /// The interrupt arrives that has been on its way for longest. The manager is not polled.
     pub fn deliver(&mut self) {
         if let Some((signal, buffer)) = self.trouble.late.pop_front() {
             self.hear(signal, buffer);
@@ -159,7 +159,7 @@ impl World {
         self.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
     }
 
-    /// The engine's next packet holds a command that means nothing. Nobody polls.
+    /// The engine's next packet holds a command that means nothing. The manager is not polled.
     pub fn illegal_command(&mut self, engine: u32) {
         let faulted_fence_id = self.stop(engine);
         self.blame_for_fault(engine, Some(faulted_fence_id));
@@ -174,7 +174,7 @@ impl World {
         fence_id
     }
 
-    // Who is to blame.
+    // Blame.
 
     fn blame(&mut self, engine: u32, fence_id: Option<u64>) {
         let device = fence_id.and_then(|fence_id| self.trouble.whose.get(&EngineFence { engine, fence_id }));
@@ -229,7 +229,7 @@ impl World {
         assert_eq!(before, None, "FLT-33: {device:?} is told twice");
     }
 
-    // What a driver answers to what it is asked after something went wrong.
+    // The driver's answers to requests after something went wrong.
 
     /// An engine that was asked to yield does: it runs nothing more, and gives back what it has.
     pub fn yield_engine(&mut self, engine: u32) {
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// The driver does what it was asked for first, if it was. Nobody polls.
+    /// The driver does what it was asked for first, if it was. The manager is not polled.
     pub fn do_what_is_owed(&mut self) -> bool {
         let owed = self.trouble.owed.pop_front();
         match owed {
@@ -284,7 +284,7 @@ impl World {
         let under_way = self.oldest_unheard(engine);
         if let Some(left) = self.trouble.failing_resets.checked_sub(1) {
             self.trouble.failing_resets = left;
-            // What would have been aborted is not said.
+            // It is not said which packet would have been aborted.
             self.blame(engine, under_way);
             return self.call(|vidmm, _, _| vidmm.handle_engine_reset(engine, Err(ResetEngineError), Vec::new()));
         }
@@ -323,7 +323,7 @@ impl World {
         self.preempting.clear();
         self.trouble.failing_resets = 0;
         self.trouble.owed.clear();
-        // Whatever was built and not run will not be.
+        // An operation that was built and not run will not be.
         self.executed = self.driver.operations.len();
         self.driver.is_stopped = true;
         self.call(|vidmm, _, _| vidmm.handle_reset_from_timeout(returned));
@@ -335,7 +335,7 @@ impl World {
         self.machine.restart();
     }
 
-    // Who is in error makes a new beginning.
+    // A device in error makes a new beginning.
 
     /// Another device of the client's process, or of a new one if that has lost the GPU; none if there is no room for it.
     pub fn new_beginning(&mut self, client: Client) -> Option<Client> {

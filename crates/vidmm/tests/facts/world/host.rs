@@ -25,12 +25,12 @@ pub struct Ledger {
     /// How often something was given back.
     pub decommits: u64,
     pub journal: Journal,
-    /// What the CPU sees, by its address: a segment and ranges there; no ranges while that moves.
+    /// The CPU's views, by their address: a segment and ranges there; no ranges while that moves.
     pub views: BTreeMap<u64, (SegmentId, Vec<Extent>)>,
     pub last_view: u64,
     /// Whether CPU addresses are used up.
     pub no_cpu_addresses: bool,
-    /// What the IOMMU maps, by first address.
+    /// The ranges that the IOMMU maps, by first address.
     pub io_mmu: BTreeMap<(IoMmuDomain, u64), IoMmuMapping>,
 }
 
@@ -59,7 +59,7 @@ impl Ledger {
         pages.skip(page as usize).map(|offset| PhysicalAddress { segment: *segment, offset }).next()
     }
 
-    /// What the IOMMU maps at an address: where it is, and whether writes fault.
+    /// The memory that the IOMMU maps at an address, and whether writes fault.
     pub fn translate(&self, domain: IoMmuDomain, address: u64) -> Option<(PhysicalAddress, bool)> {
         let (&(_, start), mapping) = self.io_mmu.range((domain, 0)..=(domain, address)).next_back()?;
         let page = (address - start) & !(PAGE_SIZE - 1);

@@ -46,7 +46,7 @@ impl Journal {
         self.0.borrow().len()
     }
 
-    /// What happened since the journal had `since` lines.
+    /// The lines since the journal had `since` of them.
     pub fn since(&self, since: usize) -> Ref<'_, [Happened]> {
         Ref::map(self.0.borrow(), |lines| &lines[since..])
     }

@@ -8,7 +8,7 @@ use vidmm::{GpuVirtualAddress, NotificationRevision, PAGE_SIZE, PageSize, Physic
 
 use super::{Config, aperture::Aperture, device_cache::DeviceCache, host::Ledger, surface::Surfaces};
 
-/// What a page of the segment holds before anything was written there.
+/// The content of a page of the segment before anything was written there.
 pub const GARBAGE: u64 = 0xBAD_BAD;
 
 /// How an access finds its page tables.
@@ -19,7 +19,7 @@ pub struct Root {
     pub num_entries: u64,
 }
 
-/// What driver and GPU know of an allocation.
+/// The knowledge that driver and GPU have of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub info: AllocationInfo,
@@ -214,7 +214,7 @@ impl Machine {
         let domain = self.config.domain(process);
         let mapped = host.io_mmu.range((domain, 0)..=(domain, start.0)).next_back();
         let expected = known.backing_store.offset_by(op.offset_in_bytes);
-        // What the host mapped at once may have been freed in part since (U-22).
+        // A range that the host mapped at once may have been freed in part since (U-22).
         let shows = mapped.is_some_and(|(&(_, first), mapping)| {
             let before = start.0 - first;
             mapping.system_address.offset_by(before) == expected && before + size <= mapping.size
@@ -246,8 +246,8 @@ impl Machine {
         let is_paging = root.process == self.paging_process;
         let owner = self.owner(pte.address);
         if !self.config.has_page_tables() {
-            // Where the driver is told before an address is unmapped, the device caches it. The text of August 2024 says nothing of
-            // freed mappings, so its devices had better not.
+            // Where the driver is told before an address is unmapped, the device caches it. The text of August 2024
+            // says nothing of freed mappings, so its devices had better not.
             let asked = owner.is_some_and(|owner| self.wants(owner, AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
             if is_paging || (asked && self.config.revision == NotificationRevision::Current) {
                 self.cache.remember(self.config.domain(root.process), address, pte.address);

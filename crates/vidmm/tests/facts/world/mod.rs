@@ -32,7 +32,7 @@ pub const COPY: u32 = 2;
 
 pub const MILLISECOND: Nanoseconds = 1_000_000;
 
-/// What the paging process is called by the driver: the first thing that it was asked to create.
+/// The driver's handle of the paging process: the first thing that it was asked to create.
 pub const PAGING_PROCESS: KmdProcessHandle = KmdProcessHandle(1);
 
 pub const SOON: EvictFlags = EvictFlags::empty();
@@ -54,7 +54,7 @@ pub struct Client {
     pub context: ContextId,
 }
 
-/// What work does with one page.
+/// An access of work to one page.
 #[derive(Clone, Copy, Debug)]
 pub enum Access {
     /// Reads its token; all that was read is in [`World::read`].
@@ -69,7 +69,7 @@ pub enum Access {
     Tag(u64),
 }
 
-/// What the IOMMU shows in a range, and the last operation that was built with a notification of it.
+/// The memory that the IOMMU shows in a range, and the last operation that was built with a notification of it.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     system_address: PhysicalAddress,
@@ -82,7 +82,7 @@ pub struct World {
     pub driver: Driver,
     pub host: Ledger,
     pub machine: Machine,
-    /// What the engines were handed and have not ended, oldest first.
+    /// The packets that the engines were handed and have not ended, oldest first.
     pub engines: [VecDeque<Packet>; 3],
     /// The time, in nanoseconds: it passes only when the manager waits for it.
     pub now: Nanoseconds,
@@ -102,10 +102,10 @@ pub struct World {
     pub hung: [bool; 3],
     /// The driver's part in what went wrong, and who may be blamed.
     pub trouble: Faults,
-    /// What `poll` handed out besides packets.
+    /// The outputs of `poll` besides packets.
     pub outputs: Vec<Output>,
     pub events: Vec<Event>,
-    /// What judges them.
+    /// The judge of them.
     pub audit: Judge,
     /// Tokens that completed work has read.
     pub read: Vec<u64>,
@@ -119,7 +119,7 @@ pub struct World {
     pub executed: usize,
     /// Where allocations are resident, as the manager has decided.
     pub placed: BTreeMap<AllocationId, SegmentId>,
-    /// What the driver calls the allocations that live.
+    /// The driver's handles of the allocations that live.
     handles: BTreeMap<AllocationId, KmdAllocationHandle>,
     /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
     io_mmu: BTreeMap<(IoMmuDomain, u64), Shown>,
@@ -258,7 +258,7 @@ impl World {
         answer
     }
 
-    /// What the driver says of it, instead of what follows from private data.
+    /// The driver's description of it, instead of what follows from private data.
     pub fn try_create(&mut self, client: Client, info: AllocationInfo) -> Result<AllocationId, CreateError> {
         self.driver.next_allocation = Some(info);
         self.try_allocate(client, 0, 0)
@@ -284,7 +284,7 @@ impl World {
         (allocation, address)
     }
 
-    /// What the driver calls an allocation.
+    /// The driver's handle of an allocation.
     pub fn handle(&self, allocation: AllocationId) -> KmdAllocationHandle {
         self.handles[&allocation]
     }
@@ -356,7 +356,7 @@ impl World {
         self.call(|vidmm, _, _| vidmm.close_allocation(client.device, allocation))
     }
 
-    /// What the client's process is told of its local memory.
+    /// The answer to the client's process about its local memory.
     pub fn local_info(&self, client: Client) -> VideoMemoryInfo {
         self.vidmm.query_video_memory_info(client.process, MemorySegmentGroup::Local).unwrap()
     }
@@ -483,7 +483,7 @@ impl World {
         self.events.extend(events);
     }
 
-    /// What is known of allocations that come and go.
+    /// Notes the allocations that come and go.
     fn learn(&mut self, event: &Event) {
         match *event {
             Event::AllocationCreated { allocation, handle, size, backing_store, .. } => {
@@ -542,7 +542,7 @@ impl World {
         });
     }
 
-    /// What follows from the host's steps and the driver's, in their order.
+    /// Carries out what follows from the host's steps and the driver's, in their order.
     fn read_journal(&mut self) {
         let lines = self.journal.since(self.journal_seen).to_vec();
         self.journal_seen += lines.len();
@@ -778,7 +778,7 @@ impl World {
         self.run_paging();
     }
 
-    /// What was decided last, for whoever reads that something does not end.
+    /// The last decisions, for a reader who learns that something does not end.
     pub fn where_it_stands(&self) -> String {
         let is_about_turns = |event: &&Event| {
             matches!(
@@ -799,7 +799,7 @@ impl World {
         format!("idle {}, wake {:?}, after\n{}", self.vidmm.is_idle(), self.vidmm.next_wake(), last.join("\n"))
     }
 
-    // What is to be seen.
+    // Looks from outside.
 
     /// Where the process of a client sees `address`, as its page tables say; none if access faults.
     pub fn translate(&self, client: Client, address: u64) -> Option<PhysicalAddress> {
@@ -838,7 +838,7 @@ impl World {
         self.vidmm.paging_fence_value(client.queue).unwrap()
     }
 
-    /// What was evicted so far, in order, with the reasons.
+    /// The evictions so far, in order, with the reasons.
     pub fn evicted(&self) -> Vec<(AllocationId, EvictReason)> {
         let evicted = |event: &Event| match *event {
             Event::Evicted { allocation, reason, .. } => Some((allocation, reason)),
@@ -888,7 +888,7 @@ impl World {
     pub fn tear_down(mut self) {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
-            // What others have opened is theirs first, and then destroyed by them.
+            // An allocation that others have opened is theirs first, and then destroyed by them.
             while self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_ok() {}
         }
         self.run_all();

@@ -9,7 +9,7 @@ pub struct Surfaces {
     compressed: BTreeSet<(KmdAllocationHandle, u64)>,
 }
 
-/// What tells a compressed token from a plain one.
+/// The mark that tells a compressed token from a plain one.
 const COMPRESSED: u64 = 0xC0_4B_1D << 40;
 
 impl Surfaces {
