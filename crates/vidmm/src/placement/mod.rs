@@ -9,7 +9,7 @@ pub(crate) mod moving;
 pub(crate) mod satisfy;
 
 use alloc::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     vec::Vec,
 };
 
@@ -30,6 +30,8 @@ pub(super) struct Transaction {
     victims: Vec<AllocationIx>,
     /// The free ranges of memory segments of pages in which allocations are tried that are one range each.
     scratch: BTreeMap<Account, LinearPlacer>,
+    /// Members whose ranges were freed from the start, because they go to other homes.
+    leaving: BTreeSet<AllocationIx>,
     /// The last that was looked at among those that may go, in each memory segment where one was.
     looked_at: BTreeMap<Account, AllocationIx>,
     /// The allocations that are required, and where each goes; none is where it is.
@@ -236,7 +238,7 @@ pub(crate) fn next_candidate(
         let looked_at = transaction.looked_at.get(&account).copied();
         let next = residency.evictable[account].after(&objects.allocations, looked_at)?;
         transaction.looked_at.insert(account, next);
-        if !transaction.members.contains_key(&next) {
+        if !transaction.members.contains_key(&next) && !transaction.leaving.contains(&next) {
             return Some(next);
         }
     }

@@ -176,7 +176,8 @@ pub(crate) fn vacate(
     }
 }
 
-/// An allocation that its device pins elsewhere than in its next home leaves the range that it has there.
+/// A member that is elsewhere than in its next home leaves the range that it has there: also where nothing pins it, for a member
+/// is no victim.
 pub(crate) fn leave_for_home(
     objects: &Objects,
     memory: &mut Memory,
@@ -184,11 +185,9 @@ pub(crate) fn leave_for_home(
     index: AllocationIx,
 ) {
     let home = objects[index].home();
-    if !objects[index].is_pinned() {
-        return;
-    }
     if place::memory_place(objects, index).is_some_and(|(account, _)| home != account.into()) {
         placement::free_all_of(objects, memory, transaction, index);
+        transaction.leaving.insert(index);
     }
     if let Some(range) = memory.aperture.assigned(index).filter(|range| memory.aperture.home_at(range.offset) != home) {
         unassign(memory, transaction, index, range);

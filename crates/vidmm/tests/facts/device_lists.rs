@@ -687,3 +687,31 @@ fn a_lock_for_which_there_is_no_range_leaves_the_list_as_it_is() {
     world.run_in_time();
     assert_eq!(world.read, [7, 8]);
 }
+
+/// D19, SEG-47: A may be in either segment, and lies in the second one, evicted lazily. Its list counts it in the first one beside B,
+/// which is as large as the second and takes the range of A there.
+#[test]
+fn a_member_that_goes_to_another_home_leaves_its_range_to_another_member() {
+    let mut world = World::new(Config { aperture_pages: 0, more_pages: vec![8], ..Config::pages(16) });
+    let (lister, second) = (world.lister(), SegmentId(2));
+    let mut preferred_segment = SegmentPreference::default();
+    preferred_segment.segment_ids[..2].copy_from_slice(&[second, LOCAL]);
+    let either = SegmentSet(SegmentSet::of(LOCAL).0 | SegmentSet::of(second).0);
+    let a = world.create(*lister, AllocationInfo { preferred_segment, ..info(4, either) });
+    let b = world.create(*lister, info(8, SegmentSet::of(second)));
+    assert_eq!(world.make_resident(lister, &[a]), pending(1));
+    world.touch(lister, &[(a, 3, 10)]).unwrap();
+    world.run_all();
+    assert_eq!(world.evict(lister, &[a]), Ok(0));
+
+    assert_eq!(world.make_resident(lister, &[b, a]), pending(2));
+    world.touch(lister, &[(b, 7, 11)]).unwrap();
+    read(&mut world, lister, &[(a, 3)]).unwrap();
+    world.run_all();
+    assert_eq!((world.read.clone(), world.errors(), world.paged(lister)), (vec![10, 11, 10], vec![], 2));
+    let segments = world.events.iter().filter_map(|event| match *event {
+        Event::Placed { allocation, segment, .. } => Some((allocation, segment)),
+        _ => None,
+    });
+    assert_eq!(segments.collect::<Vec<_>>(), [(a, second), (a, LOCAL), (b, second)]);
+}
