@@ -4,6 +4,7 @@ use vidmm::event::{EvictReason, SuspendReason};
 use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand};
 
 use super::Audit;
+use super::allocation::Allocation;
 use super::device::Activity;
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
@@ -103,10 +104,10 @@ impl Audit {
         }
         let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);
         let band = self.processes.get(&process).map_or(PriorityBand::Normal, |process| process.weight.band);
-        // Without GPU virtual addresses another may find no place, however little it needs.
-        let has_addresses = !self.adapter.is_physical();
+        // A device whose list has ranges may find no place, however little it needs.
+        let may_find_no_place = wanted_by.is_some_and(|other| self.lists_ranges(other));
         let protected =
-            (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked() && has_addresses;
+            (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked() && !may_find_no_place;
         let waited = other.waits_since().map_or(0, |since| self.at.saturating_sub(since));
         self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
             format!(
@@ -114,6 +115,12 @@ impl Audit {
                  band {band:?}"
             )
         });
+    }
+
+    /// Whether a device's list has an allocation that is one range: without GPU virtual addresses every allocation is (SEG-13).
+    fn lists_ranges(&self, id: DeviceId) -> bool {
+        let is_range = |allocation: &Allocation| allocation.accessed_physically && allocation.lists.contains_key(&id);
+        self.adapter.is_physical() || self.allocations.values().any(is_range)
     }
 
     /// Room is made for a device that waits for a grant or for its turn, or whose process waits for its root table.
