@@ -35,6 +35,8 @@ pub(crate) fn plan_view(adapter: &Adapter, objects: &mut Objects, draft: &mut Dr
         allocation.state |= AllocationState::DIRTY;
     }
     let (segment, extents) = views::view_of(adapter, objects, index);
+    // An allocation that leaves and comes back with the plan is seen once: where it comes.
+    draft.plan.rotate.retain(|rotation| rotation.allocation != index);
     draft.plan.rotate.push(Rotation { allocation: index, segment, extents });
 }
 

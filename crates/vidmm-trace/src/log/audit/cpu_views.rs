@@ -1,5 +1,7 @@
 //! What the CPU sees: a locked allocation stays at one address, which follows it when it moves (RES-80 to RES-86).
 
+use std::collections::BTreeMap;
+
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
 
@@ -133,9 +135,10 @@ impl Audit {
         }
     }
 
-    /// A plan has retired: the views of the locked allocations that it moved are rotated at once.
+    /// A plan has retired: the views of the locked allocations that it moved are rotated at once, to the last place of each.
     pub(super) fn expect_rotations(&mut self, plan: PlanNo, moves: &[(AllocationId, Option<Place>)]) {
-        for (id, place) in moves {
+        let last: BTreeMap<AllocationId, &Option<Place>> = moves.iter().map(|(id, place)| (*id, place)).collect();
+        for (id, place) in &last {
             let Some(allocation) = self.allocations.get(id) else { continue };
             // A later plan that moves it has entered the stream: it shows where it is then.
             let shows = |view: &&CpuView| view.hidden_by.is_none_or(|by| by == plan);
