@@ -55,7 +55,8 @@ impl Schedule {
         let mut left = accounts.per(|account| {
             let moving = movable.iter().filter(|&&(index, _)| state.objects[index].account() == account);
             let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
-            let fixed = record.list[account].now() - moving;
+            // Queued work may still require allocations that have left the list.
+            let fixed = record.needed(account) - moving;
             state.shares.not_promised_to_others(&state.objects, &state.memory, device, account).saturating_sub(fixed)
         });
         let mut to_move = Vec::new();
