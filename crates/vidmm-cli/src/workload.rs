@@ -70,6 +70,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
         options: AdapterOptions {
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+            page_table_area: adapter.page_table_area.bytes(),
             tdr,
             buggify: adapter.buggify,
             ..AdapterOptions::default()

@@ -85,13 +85,19 @@ fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Aud
     let placer = state.memory.placer(account);
     let holes: u64 = placer.holes().iter().map(|hole| hole.size).sum();
     audit.equal("D4: available bytes", placer.available(), holes);
+    let area = state.memory.table_area(account);
+    let of_tables = adapter.table_area(account);
+    let is_in_area = |table: &Extent| table.offset >= of_tables.offset;
+    audit.holds(of_tables.size == 0 || tables.iter().all(is_in_area), || {
+        format!("D19: a table of {account:?} lies below {of_tables:?}: {tables:?}")
+    });
 
     let placed = state.objects.allocations.iter().filter_map(|(_, allocation)| match allocation.place {
         Some(Place::Memory(there, place)) if there == account => Some(allocation.extents(place)),
         _ => None,
     });
     let placed = placed.flat_map(|extents| Vec::from_iter(extents.iter()));
-    let mut all: Vec<Extent> = placed.chain(tables).chain(placer.holes()).collect();
+    let mut all: Vec<Extent> = placed.chain(tables).chain(placer.holes()).chain(area.holes()).collect();
     all.sort_unstable();
     let mut end = 0;
     for extent in all {
@@ -100,7 +106,7 @@ fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Aud
         });
         end = extent.end();
     }
-    audit.equal("I01: the end of the last range", end, placer.size());
+    audit.equal("I01: the end of the last range", end, placer.size() + area.size());
 }
 
 /// SEG-50: what is resident in system memory and what is left of the commit limit add up to it.

@@ -37,6 +37,7 @@ pub(crate) fn start<'a>(
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: adapter.tdr.into(),
         preparation: adapter.preparation,
+        page_table_area: adapter.page_table_area.bytes(),
         buggify: adapter.buggify,
     };
     let runtime = Runtime::start(options, machine)?;

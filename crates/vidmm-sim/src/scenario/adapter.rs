@@ -58,6 +58,10 @@ pub struct AdapterSettings {
     pub invalid_tlb_entries_not_cached: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
+    /// Bytes at the end of the memory segments with page tables that hold nothing else, so that allocations that engines address
+    /// physically may be there too; 0 lets tables lie anywhere. Adapter start checks it.
+    #[serde(serialize_with = "exactly")]
+    pub page_table_area: ByteSize,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
     #[serde(deserialize_with = "paging_buffer", serialize_with = "exactly")]
     pub paging_buffer: ByteSize,
@@ -177,6 +181,7 @@ impl Default for AdapterSettings {
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
             page_tables: None,
+            page_table_area: ByteSize(0),
             paging_buffer: ByteSize::kib(64),
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),

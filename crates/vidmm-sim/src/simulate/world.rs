@@ -98,8 +98,13 @@ impl World {
         let knows_residency = adapter.is_physical() && adapter.wddm != Wddm::V1_3;
         let tables_are_elsewhere =
             addressing_model == AddressingModel::GpuMmu && adapter.page_tables() == PageTables::System;
-        let has_ranges = !is_speed && has_local_memory && tables_are_elsewhere && aside.chance(60);
+        let mut has_ranges = !is_speed && has_local_memory && tables_are_elsewhere && aside.chance(60);
         let tells_residency = !is_speed && knows_residency && aside.chance(25);
+        let has_tables = addressing_model == AddressingModel::GpuMmu && adapter.page_tables() == PageTables::Local;
+        if !is_speed && has_tables && aside.chance(25) {
+            adapter.page_table_area = page_table_area(local_memory, adapter.page_size, &mut aside);
+            has_ranges = true;
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
@@ -184,6 +189,12 @@ fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSetting
         },
         ..default
     }
+}
+
+/// An area with room for the tables of the paging process and of some others.
+fn page_table_area(local_memory: u64, page_size: PageSize, dice: &mut Dice) -> ByteSize {
+    let page = page_size.bytes();
+    ByteSize(dice.log_within(16, local_memory / 2 / page) * page)
 }
 
 /// One or two further memory segments, some smaller than local memory.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema that this crate writes, and the only one that it reads.
-pub const EVENTS_VERSION: u64 = 7;
+pub const EVENTS_VERSION: u64 = 8;
 
 /// The first line of a log: the run that it is of.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

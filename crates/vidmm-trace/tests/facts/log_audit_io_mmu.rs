@@ -333,6 +333,7 @@ fn log_an_adapter_behind_an_io_mmu_has_local_memory() {
             page_size: PageSize::Kib4,
             cpu_visible: false,
             group: Some(vidmm::MemorySegmentGroup::Local),
+            page_table_area: 0,
         }];
     };
     QUIET[0].story().change(started, local).breaks_only(Log);

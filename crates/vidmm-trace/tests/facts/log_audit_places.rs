@@ -562,3 +562,13 @@ fn i14_another_window_is_mapped_while_content_moves() {
     let story = demoted_and_promoted().insert_before(transfer(3, 0), stray).insert_after(transfer(3, 0), away);
     story.breaks_only(I14);
 }
+
+/// D19: tables lie in their area.
+#[test]
+fn i01_page_tables_lie_before_the_area_for_them() {
+    let set_area = |event: &mut Event| {
+        let Event::AdapterStarted { memory, .. } = event else { unreachable!() };
+        memory[0].page_table_area = 4 * MIB;
+    };
+    demoted_and_promoted().change(started, set_area).breaks_only(I01);
+}

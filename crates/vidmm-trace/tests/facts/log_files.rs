@@ -719,7 +719,7 @@ fn the_examples_of_the_schema_are_lines_of_a_log() {
 #[test]
 fn the_header_is_read_back() {
     assert_eq!(LogReader::new(&write(&[])[..]).unwrap().header(), &header());
-    assert!(write(&[]).starts_with(b"{\"vidmm_events\":7,"));
+    assert!(write(&[]).starts_with(b"{\"vidmm_events\":8,"));
 }
 
 #[test]
@@ -729,7 +729,7 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":7,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
+    let text = "{\"vidmm_events\":8,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
                 {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
     assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
@@ -762,11 +762,11 @@ fn a_damaged_header_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":7", "\"vidmm_events\":1"));
+    let found = error(|lines| lines[0] = lines[0].replace("\"vidmm_events\":8", "\"vidmm_events\":1"));
     assert!(matches!(found, LogError::Version { found: 1 }), "{found:?}");
-    assert!(found.to_string().contains("version 7") && found.to_string().contains("version 1"), "{found}");
-    let other = read(b"{\"vidmm_events\":8,\"everything else\":\"is different\"}\n").unwrap_err();
-    assert!(matches!(other, LogError::Version { found: 8 }), "{other:?}");
+    assert!(found.to_string().contains("version 8") && found.to_string().contains("version 1"), "{found}");
+    let other = read(b"{\"vidmm_events\":9,\"everything else\":\"is different\"}\n").unwrap_err();
+    assert!(matches!(other, LogError::Version { found: 9 }), "{other:?}");
 }
 
 #[test]

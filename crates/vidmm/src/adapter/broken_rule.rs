@@ -193,11 +193,23 @@ pub enum BrokenRule {
     },
     /// The pinned tables of the paging process do not fit.
     #[error(
-        "PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; segment has {size}"
+        "PGV-04: the page tables of the paging process take {tables} bytes, which always stay resident; {size} bytes of the segment may be tables"
     )]
     PagingTables {
         /// Their size in bytes.
         tables: u64,
+        /// The bytes of the segment that they may take.
+        size: u64,
+    },
+    /// The area for page tables is no part of their segment.
+    #[error(
+        "vidmm: the area for page tables has {area} bytes; it must be whole pages of {page_size} and at most half of its segment of {size}"
+    )]
+    PageTableArea {
+        /// Its size in bytes.
+        area: u64,
+        /// The segment's page size in bytes.
+        page_size: u64,
         /// The segment's size in bytes.
         size: u64,
     },

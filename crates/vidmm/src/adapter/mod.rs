@@ -13,7 +13,7 @@ use crate::{
         AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
     },
     linear::MAX_SEGMENT_SIZE,
-    units::{PageSize, PhysicalAddress, SegmentId},
+    units::{Extent, PageSize, PhysicalAddress, SegmentId},
 };
 pub use broken_rule::{BrokenRule, StartAdapterError};
 pub(crate) use report::validate;
@@ -63,6 +63,8 @@ pub(crate) struct Adapter {
     /// segment.
     pub tables_in: Account,
     pub paging_tables_in: Account,
+    /// Bytes at the end of each memory segment with page tables that hold nothing else; 0 where tables lie anywhere (D19).
+    pub page_table_area: u64,
     /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
     pub paging_buffer_size: usize,
@@ -187,11 +189,21 @@ impl Adapter {
         self.model == AddressingModel::Physical
     }
 
+    /// Whether page tables live in a memory segment.
+    pub fn holds_tables(&self, account: Account) -> bool {
+        self.has_page_tables() && account.is_memory() && [self.tables_in, self.paging_tables_in].contains(&account)
+    }
+
     /// Whether allocations may be one range each in a memory segment. Among pages of tables, which stay where they are, a device's list
-    /// of ranges would not always find its places.
+    /// of ranges would not always find its places; beside an area of tables it does (D19).
     pub fn may_hold_ranges(&self, account: Account) -> bool {
-        let holds_tables = self.has_page_tables() && [self.tables_in, self.paging_tables_in].contains(&account);
-        !holds_tables && self.memory_size(account) <= MAX_SEGMENT_SIZE
+        (!self.holds_tables(account) || self.page_table_area > 0) && self.memory_size(account) <= MAX_SEGMENT_SIZE
+    }
+
+    /// The bytes at the end of a memory segment that hold nothing but page tables.
+    pub fn table_area(&self, account: Account) -> Extent {
+        let size = if self.holds_tables(account) { self.page_table_area } else { 0 };
+        Extent { offset: self.memory_size(account) - size, size }
     }
 
     /// Whether the IOMMU translates what engines use.

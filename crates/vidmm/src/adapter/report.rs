@@ -92,6 +92,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,
+        page_table_area: 0,
         paging_va_size: 0,
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)

@@ -231,7 +231,7 @@ fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, Cre
     let may_hold = |account: Account| account == Account::SYSTEM || adapter.may_hold_ranges(account);
     if is_contiguous && in_memory && !choices.accounts().all(may_hold) {
         return Err(CreateError::NotSupported(
-            "contiguous placement in a segment of page tables, or of more than 1 TiB",
+            "contiguous placement in a segment of more than 1 TiB, or of page tables without `page_table_area`",
         ));
     }
     // Ranges of the aperture begin at multiples of 64 KiB. Of pages it is the addresses that are aligned.

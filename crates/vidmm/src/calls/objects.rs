@@ -109,7 +109,7 @@ impl VidMm {
                     host.decommit_backing_store(address, key.bytes(&self.state.adapter));
                 }
                 Some(PhysicalAddress { offset, .. }) => {
-                    self.state.memory.placer_mut(account).release(Extent { offset, size });
+                    self.state.memory.table_placer(account).release(Extent { offset, size });
                     self.state.shares.remove_table_bytes(&mut self.state.memory, account, size);
                 }
                 None => self.state.shares.remove_table_bytes(&mut self.state.memory, account, size),
@@ -332,11 +332,7 @@ fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, Creat
         return Ok(table);
     }
     let bytes = root.bytes_in(&state.adapter, account);
-    let free = state.shares.not_promised(&state.objects, &state.memory, account);
-    if bytes > free {
-        return Err(CreateError::NoMemory { num_bytes_to_trim: bytes - free });
-    }
-    state.shares.add_table_bytes(&mut state.memory, account, bytes);
+    state.shares.promise_to_tables(&state.objects, &mut state.memory, account, bytes)?;
     Ok(table)
 }
 

@@ -18,8 +18,8 @@ pub(crate) struct PagingVaQuery {
     pub physical_adapter_index: u32,
     /// Bytes of its largest memory segment, 0 without one.
     pub memory_size: u64,
-    /// Bytes of the one in which the tables of the paging process live.
-    pub tables_segment_size: u64,
+    /// Bytes that the leaf tables of the paging process may take of the memory segment in which they live.
+    pub leaf_table_bytes_max: u64,
     /// Bytes of the log buffers of hardware scheduling; none if the OS schedules.
     pub scheduling_log: Option<u64>,
     /// Whether the driver knows the query.
@@ -66,12 +66,12 @@ impl PagingVaQuery {
 
     /// Rounds up to whole leaf tables. No allocation is larger than the memory that can be resident, so a window beyond
     /// that is only pinned tables. Both windows must fit in the address space, and their leaf tables may take an eighth
-    /// of the memory segment and 256 MiB at most.
+    /// of the memory segment or a quarter of its area for tables, and 256 MiB at most.
     fn bounded(self, size: u64, adapter: &Adapter) -> u64 {
         let (_, addresses) = adapter.paging_addresses();
         let largest = self.memory_size.max(adapter.system_commit_limit);
         let unit = unit(adapter);
-        let most = (addresses / 8).min(largest).min(pinnable(adapter, self.tables_segment_size)).max(unit);
+        let most = (addresses / 8).min(largest).min(pinnable(adapter, self.leaf_table_bytes_max)).max(unit);
         size.max(4 * MIB).min(most).next_multiple_of(unit)
     }
 }
@@ -82,11 +82,11 @@ fn unit(adapter: &Adapter) -> u64 {
 }
 
 /// Bytes of address space whose leaf tables can be pinned, on each side of a transfer.
-fn pinnable(adapter: &Adapter, tables_segment_size: u64) -> u64 {
+fn pinnable(adapter: &Adapter, leaf_table_bytes_max: u64) -> u64 {
     if !adapter.has_page_tables() {
         return u64::MAX;
     }
-    let of_memory = if adapter.paging_tables_in == Account::SYSTEM { u64::MAX } else { tables_segment_size / 8 };
+    let of_memory = if adapter.paging_tables_in == Account::SYSTEM { u64::MAX } else { leaf_table_bytes_max };
     let tables = of_memory.min(PINNED_LEAF_TABLES_MAX) / (2 * leaf_table(adapter));
     tables.max(1).saturating_mul(adapter.coverage(0))
 }

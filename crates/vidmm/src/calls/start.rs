@@ -52,6 +52,10 @@ pub struct AdapterOptions {
     pub events: bool,
     /// The revision of the notification's documents that is followed (C-16).
     pub notification_revision: NotificationRevision,
+    /// Bytes at the end of each memory segment with page tables that hold nothing else, in whole pages; 0 lets tables lie anywhere.
+    /// Allocations that engines address physically (`ACCESSED_PHYSICALLY`) can be in such a segment only beside an area (D19).
+    /// An area of a 256th of what is mapped is enough for any mapping by pages of 4 KiB.
+    pub page_table_area: u64,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
     /// The unlikely choices that are forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
@@ -78,12 +82,16 @@ impl VidMm {
         let info = kmd.query_adapter_info();
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
-        let mut adapter = Adapter { revision: options.notification_revision, ..adapter };
+        let mut adapter =
+            Adapter { revision: options.notification_revision, page_table_area: options.page_table_area, ..adapter };
+        check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
-        let (tables, extents) = place_paging_tables(&adapter, &mut placers, host).map_err(|rule| refuse(vec![rule]))?;
+        let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));
+        let (tables, extents) =
+            place_paging_tables(&adapter, &mut placers, &mut areas, host).map_err(|rule| refuse(vec![rule]))?;
         let system_process = create_system_process(&adapter, kmd).map_err(|_| ()).and_then(|(process, context)| {
             let dummy_page = host.commit_backing_store(PAGE_SIZE).map_err(|_| {
                 kmd.destroy_context(context);
@@ -109,6 +117,7 @@ impl VidMm {
         let accounts = adapter.accounts();
         let mut memory = Memory::new(
             placers,
+            areas,
             CommitLimit::new(adapter.system_commit_limit),
             ApertureRanges::new(adapter.apertures.iter().map(aperture_part).collect()),
             dummy_page,
@@ -170,7 +179,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
         preemption_aware: adapter.is_physical() && adapter.preemption_aware,
         notification_revision: adapter.revision,
-        memory: adapter.memory.iter().map(segment_facts).collect(),
+        memory: adapter.accounts().memory().filter_map(|account| segment_facts(adapter, account)).collect(),
         apertures: adapter.apertures.iter().map(aperture_facts).collect(),
         system_group: adapter.system_group,
         system_commit_limit: adapter.system_commit_limit,
@@ -196,9 +205,10 @@ fn aperture_facts(&ApertureSegment { id, size, .. }: &ApertureSegment) -> Apertu
     ApertureSegmentFacts { segment: id, size }
 }
 
-fn segment_facts(memory: &MemorySegment) -> MemorySegmentFacts {
-    let &MemorySegment { id, size, page_size, cpu_visible, group } = memory;
-    MemorySegmentFacts { segment: id, size, page_size, cpu_visible, group }
+fn segment_facts(adapter: &Adapter, account: Account) -> Option<MemorySegmentFacts> {
+    let &MemorySegment { id, size, page_size, cpu_visible, group } = adapter.memory_segment(account)?;
+    let page_table_area = adapter.table_area(account).size;
+    Some(MemorySegmentFacts { segment: id, size, page_size, cpu_visible, group, page_table_area })
 }
 
 fn record_query(adapter: &Adapter, moment: &mut Moment, query: PagingVaQuery) {
@@ -228,18 +238,22 @@ fn query_paging_va(
 ) -> Vec<PagingVaQuery> {
     let linked = info.linked_adapter_segments.iter().map(|segments| {
         let memory = segments.iter().filter(|segment| !segment.flags.contains(SegmentFlags::APERTURE));
-        memory.map(|segment| segment.size).max().unwrap_or(0)
+        let size = memory.map(|segment| segment.size).max().unwrap_or(0);
+        (size, size / 8)
     });
     let knows_query = adapter.version >= WddmVersion::WDDM3_2;
     let own = adapter.accounts().memory().map(|account| adapter.memory_size(account)).max().unwrap_or(0);
-    let tables_in = adapter.memory_size(adapter.paging_tables_in);
-    let memory_sizes = core::iter::once((own, tables_in)).chain(linked.map(|size| (size, size)));
+    let leaf_table_bytes_max = match adapter.table_area(adapter.paging_tables_in).size {
+        0 => adapter.memory_size(adapter.paging_tables_in) / 8,
+        area => area / 4,
+    };
+    let memory_sizes = core::iter::once((own, leaf_table_bytes_max)).chain(linked);
     (0..)
         .zip(memory_sizes)
-        .map(|(physical_adapter_index, (memory_size, tables_segment_size))| PagingVaQuery {
+        .map(|(physical_adapter_index, (memory_size, leaf_table_bytes_max))| PagingVaQuery {
             physical_adapter_index,
             memory_size,
-            tables_segment_size,
+            leaf_table_bytes_max,
             scheduling_log: info.scheduling_log_buffer_size,
             // A driver of an older interface does not know the query (I23).
             is_asked: knows_query,
@@ -259,9 +273,26 @@ fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
     Ok(())
 }
 
-/// The allocator of a memory segment; system memory is counted, not placed.
+/// Whether the area for page tables can be the end of each segment that has some.
+fn check_table_area(adapter: &Adapter) -> Result<(), BrokenRule> {
+    let area = adapter.page_table_area;
+    let mut with_tables = adapter.accounts().memory().filter(|&account| adapter.holds_tables(account));
+    let too_much = |&account: &Account| {
+        !area.is_multiple_of(adapter.page_size_in(account).bytes()) || area > adapter.memory_size(account) / 2
+    };
+    match with_tables.find(too_much) {
+        None => Ok(()),
+        Some(account) => Err(BrokenRule::PageTableArea {
+            area,
+            page_size: adapter.page_size_in(account).bytes(),
+            size: adapter.memory_size(account),
+        }),
+    }
+}
+
+/// The allocator of a memory segment, but for its area of page tables; system memory is counted, not placed.
 fn placer(adapter: &Adapter, account: Account) -> Placer {
-    let size = adapter.memory_size(account);
+    let size = adapter.memory_size(account) - adapter.table_area(account).size;
     if !adapter.is_physical() || account == Account::SYSTEM {
         return Placer::Pages(PagePlacer::new(size));
     }
@@ -269,17 +300,21 @@ fn placer(adapter: &Adapter, account: Account) -> Placer {
     Placer::Linear(Box::new(LinearPlacer::new(size, bank_ends)))
 }
 
-/// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment.
+/// Places the tables of the paging process, which stay where they are (GVA-27), at the start of the segment or of its area for
+/// tables.
 fn place_paging_tables(
     adapter: &Adapter,
     placers: &mut PerAccount<Placer>,
+    areas: &mut PerAccount<PagePlacer>,
     host: &mut dyn Host,
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
     let account = adapter.paging_tables_in;
     let total: u64 = keys.iter().map(|key| key.bytes_in(adapter, account)).sum();
-    if account.is_memory() && total > adapter.memory_size(account) / 2 {
-        return Err(BrokenRule::PagingTables { tables: total, size: adapter.memory_size(account) });
+    let area = adapter.table_area(account).size;
+    let size = if area > 0 { area } else { adapter.memory_size(account) };
+    if account.is_memory() && total > size / 2 {
+        return Err(BrokenRule::PagingTables { tables: total, size: size / 2 });
     }
     let mut tables = PageTables::default();
     let mut extents = Vec::new();
@@ -291,7 +326,8 @@ fn place_paging_tables(
             })?
         } else {
             let size = key.bytes_in(adapter, account);
-            let taken = placers[account].pages().take(size, |_| unreachable!("no plan was made yet"));
+            let placer = if area > 0 { &mut areas[account] } else { placers[account].pages() };
+            let taken = placer.take(size, |_| unreachable!("no plan was made yet"));
             let extent = taken.iter().next().expect("an empty segment gives one range");
             extents.push(extent);
             PhysicalAddress { segment: adapter.memory_id(account), offset: extent.offset }

@@ -402,6 +402,12 @@ pub enum CreateError {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
     },
+    /// There is no room for the root page table in the area that holds nothing but tables (D19).
+    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    PageTableAreaFull {
+        /// Bytes that are missing.
+        missing: u64,
+    },
     /// The process has hung engines too often, and has lost the GPU (FLT-31).
     #[error("the process hung engines too often and has lost the GPU; end it")]
     ProcessBlocked,
@@ -793,6 +799,12 @@ pub enum MapError {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
     },
+    /// There is no room in the area that holds nothing but page tables (D19).
+    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    PageTableAreaFull {
+        /// Bytes that are missing.
+        missing: u64,
+    },
     /// The host has no memory for page tables.
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
@@ -860,6 +872,14 @@ pub enum GpuVaError {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
     },
+    /// There is no room for these tables in the area that holds nothing but page tables (D19).
+    #[error(
+        "a page of 64 KiB is cut, and the area for page tables lacks {missing} bytes for its rest: free the whole page, or start the adapter with a larger area"
+    )]
+    PageTableAreaFull {
+        /// Bytes that are missing.
+        missing: u64,
+    },
     /// The host has no memory for those page tables.
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
@@ -868,6 +888,7 @@ pub enum GpuVaError {
 /// The reason why page tables cannot be set aside.
 pub(crate) enum PageTableError {
     NoMemory { num_bytes_to_trim: u64 },
+    AreaFull { missing: u64 },
     BackingStore(BackingStoreError),
 }
 
@@ -875,6 +896,7 @@ impl From<PageTableError> for MapError {
     fn from(error: PageTableError) -> Self {
         match error {
             PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
     }
@@ -884,6 +906,17 @@ impl From<PageTableError> for GpuVaError {
     fn from(error: PageTableError) -> Self {
         match error {
             PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
+            PageTableError::BackingStore(error) => Self::BackingStore(error),
+        }
+    }
+}
+
+impl From<PageTableError> for CreateError {
+    fn from(error: PageTableError) -> Self {
+        match error {
+            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
     }

@@ -982,6 +982,8 @@ pub struct MemorySegmentFacts {
     pub cpu_visible: bool,
     /// The group in which its bytes count; none if they count toward no budget.
     pub group: Option<MemorySegmentGroup>,
+    /// Bytes at its end that hold nothing but page tables; 0 where these lie anywhere (D19).
+    pub page_table_area: u64,
 }
 
 /// An aperture segment.

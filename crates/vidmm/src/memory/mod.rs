@@ -8,7 +8,12 @@ pub(crate) mod placer;
 use crate::{
     budget::account::{Account, Accounts, Homes, PerAccount},
     id::PlanNo,
-    memory::{aperture::ApertureRanges, commit::CommitLimit, linear_placer::LinearPlacer, placer::Placer},
+    memory::{
+        aperture::ApertureRanges,
+        commit::CommitLimit,
+        linear_placer::LinearPlacer,
+        placer::{PagePlacer, Placer},
+    },
     units::PhysicalAddress,
 };
 
@@ -18,6 +23,8 @@ pub(crate) struct Memory {
     placers: PerAccount<Placer>,
     pub commit: CommitLimit,
     pub aperture: ApertureRanges,
+    /// The ends of memory segments that hold nothing but page tables (D19); of no bytes where tables lie anywhere.
+    table_areas: PerAccount<PagePlacer>,
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
     table_bytes: PerAccount<u64>,
     /// The page of system memory that unmapped pages of the aperture show (BPB-33).
@@ -28,12 +35,13 @@ impl Memory {
     /// The memory of an adapter in which nothing is pinned.
     pub(crate) fn new(
         placers: PerAccount<Placer>,
+        table_areas: PerAccount<PagePlacer>,
         commit: CommitLimit,
         aperture: ApertureRanges,
         dummy_page: PhysicalAddress,
     ) -> Self {
         let table_bytes = placers.accounts().none();
-        Self { placers, commit, aperture, table_bytes, dummy_page }
+        Self { placers, table_areas, commit, aperture, table_bytes, dummy_page }
     }
 
     /// The accounts that residency is counted in.
@@ -65,6 +73,21 @@ impl Memory {
         self.placers[account].linear()
     }
 
+    /// The pages of a memory segment that page tables are placed in.
+    pub(crate) fn table_placer(&mut self, account: Account) -> &mut PagePlacer {
+        if self.has_table_area(account) { &mut self.table_areas[account] } else { self.placers[account].pages() }
+    }
+
+    /// The area of a memory segment that holds nothing but page tables; of no bytes where they lie anywhere.
+    pub(crate) fn table_area(&self, account: Account) -> &PagePlacer {
+        &self.table_areas[account]
+    }
+
+    /// Whether page tables lie in an area of their own, where nothing else makes room for them.
+    pub(crate) fn has_table_area(&self, account: Account) -> bool {
+        self.table_areas[account].size() > 0
+    }
+
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
     pub(crate) fn table_bytes(&self, account: Account) -> u64 {
         self.table_bytes[account]
@@ -94,6 +117,7 @@ impl Memory {
     pub(crate) fn list_capacity(&self, account: Account) -> u64 {
         match account {
             Account::SYSTEM => self.commit.limit(),
+            memory if self.has_table_area(memory) => self.placers[memory].size(),
             memory => self.placers[memory].size() - self.table_bytes[memory],
         }
     }
@@ -106,9 +130,20 @@ impl Memory {
         }
     }
 
+    /// All plans are over: what they promised of memory segments is free.
+    pub(crate) fn settle(&mut self) {
+        for account in self.accounts().memory() {
+            self.placers[account].settle();
+            self.table_areas[account].settle();
+        }
+    }
+
     /// `plan` has entered the stream.
     pub(crate) fn entered(&mut self, plan: PlanNo) {
-        self.accounts().memory().for_each(|account| self.placers[account].entered(plan));
+        for account in self.accounts().memory() {
+            self.placers[account].entered(plan);
+            self.table_areas[account].entered(plan);
+        }
         self.commit.entered(plan);
         self.aperture.entered(plan);
     }

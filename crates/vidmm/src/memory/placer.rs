@@ -138,10 +138,18 @@ pub(crate) struct PagePlacer {
 }
 
 impl PagePlacer {
+    /// Pages from 0 on.
     pub fn new(size: u64) -> Self {
+        Self::within(Extent { offset: 0, size })
+    }
+
+    /// The pages of a part of a segment.
+    pub fn within(part: Extent) -> Self {
         let mut free = FreeRanges::default();
-        free.insert(Extent { offset: 0, size });
-        Self { size, free, promised: BTreeMap::new(), available: size }
+        if part.size > 0 {
+            free.insert(part);
+        }
+        Self { size: part.size, free, promised: BTreeMap::new(), available: part.size }
     }
 
     /// Bytes that can be taken: free and promised.
@@ -229,7 +237,7 @@ impl PagePlacer {
         self.free.iter().chain(self.promised.values().flatten().copied())
     }
 
-    /// The size of the segment in bytes.
+    /// Bytes of all its pages.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -223,5 +223,11 @@ pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
         .map(|key| key.bytes_in(&state.adapter, account))
         .sum();
     // Those in system memory have their place already.
-    bytes == 0 || bytes <= state.memory.available(account) + state.residency.evictable[account].bytes()
+    bytes == 0 || has_room_for(state, account, bytes)
+}
+
+/// Whether there is room for so many bytes of tables, which were set aside; in an area of their own there always is.
+pub(crate) fn has_room_for(state: &State, account: Account, bytes: u64) -> bool {
+    state.memory.has_table_area(account)
+        || bytes <= state.memory.available(account) + state.residency.evictable[account].bytes()
 }

@@ -150,7 +150,7 @@ impl Plans {
         let address = match state.objects[process].tables.get_mut(key).address {
             Some(system) => system,
             None => {
-                let offset = self.take_whole(state, draft, account, size).offset;
+                let offset = self.take_for_table(state, draft, account, size).offset;
                 PhysicalAddress { segment: state.adapter.memory_id(account), offset }
             }
         };

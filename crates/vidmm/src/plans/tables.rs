@@ -11,6 +11,7 @@ use crate::{
     gpu_va::{Mapping, Table, TableKey},
     id::{PlanNo, ProcessIx},
     objects::Objects,
+    placement::satisfy,
     plans::{
         Plans, Retire, UnlinkedTable,
         draft::{self, Draft},
@@ -26,7 +27,7 @@ impl Plans {
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
             let account = state.adapter.tables_in;
             let bytes = root.bytes_in(&state.adapter, account);
-            if !placed && bytes > state.memory.available(account) + state.residency.evictable[account].bytes() {
+            if !placed && !satisfy::has_room_for(state, account, bytes) {
                 return;
             }
             state.addresses.note_root(process);
@@ -55,11 +56,7 @@ pub(crate) fn set_tables_aside(
         commit_system_tables(&state.adapter, &mut state.objects, host, process, &missing)?;
     } else {
         let bytes: u64 = missing.iter().map(|key| key.bytes_in(&state.adapter, account)).sum();
-        let free = state.shares.not_promised(&state.objects, &state.memory, account);
-        if bytes > free {
-            return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
-        }
-        state.shares.add_table_bytes(&mut state.memory, account, bytes);
+        state.shares.promise_to_tables(&state.objects, &mut state.memory, account, bytes)?;
         for key in missing {
             state.objects[process].tables.insert(key, Table::new(None));
         }
@@ -180,7 +177,7 @@ impl Plans {
             }
             draft::plan_retire(draft, Retire::Table { address, bytes });
         } else {
-            state.memory.placer_mut(account).promise(number, [Extent { offset: address.offset, size }]);
+            state.memory.table_placer(account).promise(number, [Extent { offset: address.offset, size }]);
             state.shares.remove_table_bytes(&mut state.memory, account, size);
         }
         draft.decided = true;

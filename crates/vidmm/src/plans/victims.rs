@@ -7,7 +7,7 @@ use crate::{
     data::extents::Extents,
     event::EvictReason,
     id::AllocationIx,
-    memory::Memory,
+    memory::{Memory, placer::PagePlacer},
     objects::{Objects, allocation::AllocationState},
     plans::{Plans, draft::Draft, planner},
     state::State,
@@ -25,8 +25,12 @@ impl Plans {
                 self.demote(state, draft, victim);
             }
         }
+        self.take_from(state.memory.placer_mut(account).pages(), draft, bytes)
+    }
+
+    fn take_from(&self, pages: &mut PagePlacer, draft: &mut Draft, bytes: u64) -> Extents {
         let number = self.stream.next_number();
-        state.memory.placer_mut(account).pages().take(bytes, |plan| {
+        pages.take(bytes, |plan| {
             if plan != number {
                 draft.plan.follow(plan);
             }
@@ -62,8 +66,18 @@ impl Plans {
     }
 
     /// Takes one page of a memory segment for a table; adapter start refuses larger ones.
-    pub(crate) fn take_whole(&mut self, state: &mut State, draft: &mut Draft, account: Account, bytes: u64) -> Extent {
-        self.take(state, draft, account, bytes).iter().next().expect("one page is one range")
+    pub(crate) fn take_for_table(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        account: Account,
+        bytes: u64,
+    ) -> Extent {
+        let taken = match state.memory.has_table_area(account) {
+            true => self.take_from(state.memory.table_placer(account), draft, bytes),
+            false => self.take(state, draft, account, bytes),
+        };
+        taken.iter().next().expect("one page is one range")
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, hos
     for index in Vec::from_iter(state.objects.allocations.iter().map(|(index, _)| index)) {
         purge_allocation(state, host, index, &halfway);
     }
-    state.memory.accounts().memory().for_each(|account| state.memory.placer_mut(account).settle());
+    state.memory.settle();
     state.memory.commit.clear();
     state.memory.aperture.clear_shown();
     for Abandoned { number, plan, .. } in abandoned {

@@ -6,6 +6,7 @@ use crate::{
         account::{Account, Accounts, PerAccount},
     },
     data::ordered_set::OrderedSet,
+    event::error::PageTableError,
     id::{DeviceIx, ProcessIx},
     memory::Memory,
     objects::{Objects, device::Device, turn::Activity},
@@ -135,16 +136,34 @@ impl Shares {
         memory.list_capacity(account) - others
     }
 
-    /// Bytes of a memory segment that can be pinned for page tables, so that every list still fits: those of active devices
-    /// together, every other alone.
-    pub(crate) fn not_promised(&self, objects: &Objects, memory: &Memory, account: Account) -> u64 {
-        let capacity = memory.list_capacity(account);
-        let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
-        capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity)
+    /// Sets `bytes` of a memory segment aside for page tables, if every list still fits: those of active devices together, every
+    /// other alone; or if they fit into the area that holds nothing else (D9, D19).
+    pub(crate) fn promise_to_tables(
+        &mut self,
+        objects: &Objects,
+        memory: &mut Memory,
+        account: Account,
+        bytes: u64,
+    ) -> Result<(), PageTableError> {
+        if memory.has_table_area(account) {
+            let left = memory.table_area(account).size() - memory.table_bytes(account);
+            if bytes > left {
+                return Err(PageTableError::AreaFull { missing: bytes - left });
+            }
+        } else {
+            let capacity = memory.list_capacity(account);
+            let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
+            let free = capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity);
+            if bytes > free {
+                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
+            }
+        }
+        self.add_table_bytes(memory, account, bytes);
+        Ok(())
     }
 
     /// Page tables take `bytes` more of a memory segment.
-    pub(crate) fn add_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
+    fn add_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
         memory.add_table_bytes(account, bytes);
         self.set_capacity(memory, account);
     }

@@ -321,7 +321,7 @@ fn other_update_modes_are_refused() {
 #[test]
 fn the_paging_tables_fit_into_the_segment() {
     let broken = broken_of(Config { tables_in_system: false, ..Config::pages(4) }, |_| {});
-    assert!(matches!(broken[..], [BrokenRule::PagingTables { size: 16384, .. }]), "{broken:?}");
+    assert!(matches!(broken[..], [BrokenRule::PagingTables { size: 8192, .. }]), "{broken:?}");
 }
 
 /// U-1: the driver's author sees all at once, and reads what is wrong.

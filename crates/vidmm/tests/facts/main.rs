@@ -64,5 +64,6 @@ mod stream;
 mod submission;
 mod suspension;
 mod sysmem;
+mod table_area;
 mod trims;
 mod turns;

@@ -176,7 +176,7 @@ pub(super) use by_name;
 by_name! { Answer:
     CreateError {
         InvalidHandle, DeviceInError, Kmd, Allocation, BackingStore, NoMemory, Engine, Violation, ProcessBlocked,
-        NoPagingVa, NotSupported, ReferenceLists as NotSupported, NoAddresses as Other,
+        NoPagingVa, NotSupported, ReferenceLists as NotSupported, NoAddresses as Other, PageTableAreaFull as NoMemory,
     }
     MakeResidentError {
         InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
@@ -199,9 +199,9 @@ by_name! { Answer:
     ReservationError { InvalidHandle, TooMuch, }
     MapError {
         PhysicalAddresses as NotSupported, InvalidHandle, DeviceInError, Range, WrongDevice, Part, NoMemory,
-        BackingStore, TooManyPending,
+        PageTableAreaFull as NoMemory, BackingStore, TooManyPending,
     }
     SubmitError { InvalidHandle, DeviceInError, NotResident, QueueFull, }
     PriorityError { InvalidHandle, Range, }
-    GpuVaError { InvalidHandle, Range, NoMemory, BackingStore, }
+    GpuVaError { InvalidHandle, Range, NoMemory, PageTableAreaFull as NoMemory, BackingStore, }
 }

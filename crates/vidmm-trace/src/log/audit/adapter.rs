@@ -132,6 +132,7 @@ impl Audit {
         for &extent in paging_tables {
             let Some(ledger) = self.places.ranges(paging_tables_segment) else { continue };
             ledger.take(extent, &mut self.findings);
+            ledger.check_side(extent, true, &mut self.findings);
             ledger.tables = ledger.tables.saturating_add(extent.size);
         }
     }

@@ -186,6 +186,7 @@ impl Audit {
             self.take(plan, address.segment, &[extent]);
             self.taken.0.insert(self.places.pool(address.segment));
             if let Some(ledger) = self.places.ranges(address.segment) {
+                ledger.check_side(extent, true, &mut self.findings);
                 ledger.tables = ledger.tables.saturating_add(size);
             }
         } else {

@@ -44,7 +44,8 @@ pub(super) struct PagingVa {
     /// Windows are made of whole leaf tables.
     leaf_coverage: u64,
     va_bits: u32,
-    /// No window need be larger: no allocation is, or its tables would take more than an eighth of the memory segment.
+    /// No window need be larger: no allocation is, or its tables would take more than an eighth of the memory segment, or a quarter of its area for
+    /// tables.
     most: u64,
     size: u64,
     queries: Vec<Query>,
@@ -78,7 +79,8 @@ impl PagingVa {
         // The tables may live in any of them.
         let pinned = memory.iter().map(|memory| {
             let leaf_table = level_bits.first().map_or(0, |&bits| 8 << bits.min(32)).max(memory.page_size.bytes());
-            (memory.size / 8 / (2 * leaf_table)).max(1).saturating_mul(self.leaf_coverage)
+            let tables = if memory.page_table_area > 0 { memory.page_table_area / 4 } else { memory.size / 8 };
+            (tables / (2 * leaf_table)).max(1).saturating_mul(self.leaf_coverage)
         });
         self.most = largest.min(pinned.min().unwrap_or(u64::MAX));
     }

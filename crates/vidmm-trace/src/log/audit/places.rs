@@ -47,7 +47,9 @@ pub(super) struct SystemMemory {
 
 impl Places {
     pub fn new(memory: &[MemorySegmentFacts], apertures: &[ApertureSegmentFacts], limit: u64) -> Self {
-        let memory = memory.iter().map(|memory| Segment::new(memory.segment, memory.size, memory.page_size));
+        let memory = memory.iter().map(|memory| {
+            Segment::new(memory.segment, memory.size, memory.page_size).with_table_area(memory.page_table_area)
+        });
         let apertures = apertures.iter().map(|of| Segment::new(of.segment, of.size, PageSize::Kib4));
         Self {
             memory: memory.collect(),
@@ -80,7 +82,7 @@ impl Places {
     pub fn range_bytes(&self, pool: Pool) -> u64 {
         match pool {
             Pool::SYSTEM => self.apertures.iter().fold(0, |all, aperture| all.saturating_add(aperture.size)),
-            memory => self.size(memory),
+            memory => self.capacity(memory),
         }
     }
 
@@ -128,8 +130,7 @@ impl Places {
 
     /// Bytes of a pool that allocations can have: page tables have the rest.
     pub fn capacity(&self, pool: Pool) -> u64 {
-        let tables = self.memory(pool.0).map_or(0, |memory| memory.tables);
-        self.size(pool).saturating_sub(tables)
+        self.memory(pool.0).map_or_else(|| self.size(pool), Segment::capacity)
     }
 
     /// `plan` empties ranges of a segment.
@@ -165,6 +166,8 @@ impl Places {
                 && self.is_memory(place)
                 && (extents.len() == 1 || !allocation.accessed_physically)
         };
+        let memory = self.memory(place);
+        extents.iter().for_each(|&extent| memory.into_iter().for_each(|of| of.check_side(extent, false, findings)));
         findings.check(right, Invariant::I01, || {
             format!(
                 "{extents:?} of segment {} is no place for {:?} with the set {:#x}, accessed physically: {}, backed by {system:?}",

@@ -13,6 +13,8 @@ pub(super) struct Segment {
     pub page_bytes: u64,
     /// Bytes that page tables have.
     pub tables: u64,
+    /// Bytes at the end that hold nothing but page tables; 0 where these lie anywhere (D19).
+    table_area: u64,
     /// Some allocations are one range there each (SEG-13).
     pub has_ranges: bool,
     taken: Intervals<()>,
@@ -23,6 +25,25 @@ pub(super) struct Segment {
 impl Segment {
     pub fn new(id: SegmentId, size: u64, page_size: PageSize) -> Self {
         Self { id, size, page_bytes: page_size.bytes(), ..Self::default() }
+    }
+
+    /// The segment with an area for page tables.
+    pub fn with_table_area(self, table_area: u64) -> Self {
+        Self { table_area, ..self }
+    }
+
+    /// Bytes that allocations can have.
+    pub fn capacity(&self) -> u64 {
+        self.size.saturating_sub(if self.table_area > 0 { self.table_area } else { self.tables })
+    }
+
+    /// Page tables lie in their area, if they have one, and nothing else does.
+    pub fn check_side(&self, extent: Extent, is_table: bool, findings: &mut Findings) {
+        let start = self.size.saturating_sub(self.table_area);
+        let is_right = if is_table { extent.offset >= start } else { bounds(extent).1 <= start };
+        findings.check(self.table_area == 0 || is_right, Invariant::I01, || {
+            format!("{extent:?} is on the wrong side of {start:#x}, where the area for page tables begins")
+        });
     }
 
     /// Takes a range. Returns the plans that have promised parts of it.
@@ -103,4 +124,23 @@ pub(super) fn runs_of(segment: SegmentId, extents: &[Extent], offset: u64, size:
         start = extent_end;
     }
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D19: the area is the end of its segment; where there is none, tables lie anywhere.
+    #[test]
+    fn page_tables_lie_in_their_area_and_allocations_before_it() {
+        let right = |area: u64, offset, is_table| {
+            let segment = Segment::new(SegmentId(1), 0x10_000, PageSize::Kib4).with_table_area(area);
+            let mut findings = Findings::default();
+            segment.check_side(Extent { offset, size: 0x1000 }, is_table, &mut findings);
+            findings.list.is_empty()
+        };
+        assert_eq!([0, 0xB000, 0xC000, 0xF000].map(|offset| right(0x4000, offset, true)), [false, false, true, true]);
+        assert_eq!([0, 0xB000, 0xC000, 0xF000].map(|offset| right(0x4000, offset, false)), [true, true, false, false]);
+        assert!([true, false].into_iter().all(|is_table| right(0, 0xF000, is_table)));
+    }
 }

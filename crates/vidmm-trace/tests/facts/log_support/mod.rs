@@ -267,6 +267,7 @@ fn objects() -> Vec<Event> {
                 page_size: PageSize::Kib4,
                 cpu_visible: false,
                 group: Some(MemorySegmentGroup::Local),
+                page_table_area: 0,
             }],
             apertures: vec![ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 }],
             system_group: MemorySegmentGroup::NonLocal,

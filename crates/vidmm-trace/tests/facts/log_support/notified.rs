@@ -115,6 +115,7 @@ impl Run {
             page_size: PageSize::Kib4,
             cpu_visible: false,
             group: Some(MemorySegmentGroup::Local),
+            page_table_area: 0,
         };
         let tables = self.has_page_tables();
         let beyond = DriverFinding::AllocationBeyondPagingVa { size: T.size, paging_va_size: NOTIFY_WINDOW };

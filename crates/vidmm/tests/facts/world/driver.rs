@@ -38,6 +38,8 @@ pub struct Config {
     pub io_mmu_bits: u32,
     pub page_size: PageSize,
     pub tables_in_system: bool,
+    /// Bytes at the end of local memory that hold nothing but page tables.
+    pub page_table_area: u64,
     /// The CPU sees local memory.
     pub cpu_visible: bool,
     /// Index bits of the levels, leaf first, root last.
@@ -76,6 +78,7 @@ impl Default for Config {
             io_mmu_bits: 40,
             page_size: PageSize::Kib4,
             tables_in_system: true,
+            page_table_area: 0,
             cpu_visible: false,
             level_bits: vec![4, 4, 8],
             dual: false,
@@ -119,6 +122,7 @@ impl Config {
         AdapterOptions {
             events: true,
             notification_revision: self.revision,
+            page_table_area: self.page_table_area,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             tdr: self.tdr,
             ..AdapterOptions::default()

@@ -923,7 +923,11 @@ impl World {
             _ => None,
         });
         let root_table = if self.config.tables_in_system { 0 } else { self.config.page_size.bytes() };
-        let all = self.config.segment_bytes.saturating_sub(paging_tables.unwrap_or(0) + root_table);
+        let for_tables = match self.config.page_table_area {
+            0 => paging_tables.unwrap_or(0) + root_table,
+            area => area,
+        };
+        let all = self.config.segment_bytes.saturating_sub(for_tables);
         let client = self.client();
         if self.config.segment_bytes > 0 {
             let whole = self.try_allocate(client, all, NORMAL).unwrap();
