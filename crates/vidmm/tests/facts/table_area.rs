@@ -35,7 +35,7 @@ fn a_range_finds_its_place_beside_page_tables() {
     world.free(clients[0], at, PAGES).unwrap();
     let last = world.client();
     let (whole, at) = range(&mut world, last, PAGES);
-    world.cant_trim(last, &[whole]).unwrap();
+    _ = world.cant_trim(last, &[whole]).unwrap();
     world.run_all();
     while world.translate(last, at).is_none() && world.pass_time() {
         world.run_all();
