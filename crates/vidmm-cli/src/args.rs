@@ -68,8 +68,8 @@ pub struct RunArgs {
     pub seeds: Option<RangeInclusive<u64>>,
 
     /// Runs at one time, with --seeds [default: one for each processor]
-    #[arg(long, value_name = "N", requires = "seeds")]
-    pub jobs: Option<usize>,
+    #[arg(long, value_name = "N", requires = "seeds", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    pub jobs: Option<u16>,
 
     /// Kernels that each process submits ahead of the one that runs; 0 waits for each [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
@@ -120,6 +120,13 @@ pub struct RunArgs {
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
     pub summary: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// The files that the arguments say to read.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        self.scenario.iter().chain(&self.trace).cloned().collect()
+    }
 }
 
 /// The arguments that change a run, or write its results to files.
@@ -173,8 +180,8 @@ pub struct SimArgs {
     pub steps: u64,
 
     /// Worlds at one time [default: one for each processor]
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    pub jobs: Option<u16>,
 
     /// The worlds to draw: `any`, `calm` without mistakes of anybody, `speed` with 64 allocations on a discrete GPU
     #[arg(long, value_name = "PROFILE", default_value_t)]
@@ -190,26 +197,39 @@ pub struct SimArgs {
     pub show_last: usize,
 
     /// Make what failed small, and write it as a scenario file
-    #[arg(long, value_name = "FILE.toml", requires = "seed", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     pub shrink: Option<PathBuf>,
 
     /// Write every event of one seed to this file, as JSON lines
-    #[arg(long, value_name = "FILE.jsonl", requires = "seed", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
     /// How many findings are enough
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub max_failures: usize,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_failures: u32,
 
     /// Plant bugs, `all` or some by name, and hunt each in the seeds from 1 to the last
     #[arg(long, value_name = "all|NAME,...")]
     pub planted: Option<String>,
 }
 
-/// Reads a range of seeds.
+/// The most worlds at one time: each is a thread.
+const JOBS_MAX: i64 = 1024;
+
+/// The number of worlds at one time.
+pub fn jobs(given: Option<u16>) -> usize {
+    given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+/// The number of seeds in a range.
+pub fn count_of(seeds: &RangeInclusive<u64>) -> u64 {
+    seeds.end() - seeds.start() + 1
+}
+
+/// Reads a range of seeds, which can be counted.
 fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let ends = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
-    let is_range = |&(first, last): &(u64, u64)| first <= last;
+    let is_range = |&(first, last): &(u64, u64)| first <= last && last - first < u64::MAX;
     let message = || format!("`{text}` is no range of seeds; write the first and the last, as in `1..1000`");
     ends.filter(is_range).map(|(first, last)| first..=last).ok_or_else(message)
 }

@@ -1,10 +1,14 @@
 //! `vidmm explain`.
 
-use std::{error::Error, fs::File, io::BufReader};
+use std::{
+    error::Error,
+    fs::File,
+    io::{BufReader, Write},
+};
 
 use vidmm_trace::{Explanation, LogReader, allocation_name};
 
-use crate::args::ExplainArgs;
+use crate::{args::ExplainArgs, report::unless_closed};
 
 /// Reads the log and prints the explanation of the allocation.
 pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
@@ -16,6 +20,7 @@ pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
     for event in log {
         explanation.event(&event.map_err(|error| format!("{path}: {error}"))?);
     }
-    anstream::print!("{}", explanation.finish().map_err(|error| format!("{path}: {error}"))?);
+    let text = explanation.finish().map_err(|error| format!("{path}: {error}"))?;
+    unless_closed(anstream::stdout().lock().write_all(text.as_bytes()))?;
     Ok(true)
 }

@@ -21,11 +21,13 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
+    let named = (&*scenario.name, scenario.seed);
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), named)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
     let run = run_explicit(scenario, factory, &mut watcher);
     let Watcher { mut files, lines } = watcher;
-    files.finish_log()?;
+    // A log that cannot be written must not hide what was found.
+    let log = files.finish_log();
     let run = run?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
     let mut out = anstream::stdout().lock();
@@ -34,6 +36,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
     files.write_summary(&scenario.name, scenario.seed, &run)?;
+    log?;
     Ok(run.all_held())
 }
 

@@ -31,6 +31,19 @@ const DID_NOT_HOLD: u8 = 1;
 /// The status if the input or the arguments are wrong.
 const WRONG_INPUT: u8 = 2;
 
+/// The most characters of a line of an error.
+const LINE_CHARS: usize = 300;
+
+/// The text of an error: what a file said in it fills no screen.
+fn shown(error: &str) -> String {
+    let lines = error.lines().map(|line| {
+        let is_long = line.chars().nth(LINE_CHARS).is_some();
+        let cut: String = line.chars().take(LINE_CHARS).chain(is_long.then_some('…')).collect();
+        style::printable(&cut)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args),
@@ -42,7 +55,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(DID_NOT_HOLD),
         Err(error) => {
             let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-            anstream::eprintln!("{red}error:{red:#} {error}");
+            anstream::eprintln!("{red}error:{red:#} {}", shown(&error.to_string()));
             ExitCode::from(WRONG_INPUT)
         }
     }

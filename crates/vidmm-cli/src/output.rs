@@ -18,8 +18,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the files for a run of that name and seed.
-    pub fn create(events: Option<&Path>, summary: Option<&Path>, name: &str, seed: u64) -> Result<Self, String> {
+    /// Creates the files for a run of that name and seed, which reads `inputs`.
+    pub fn create(
+        events: Option<&Path>,
+        summary: Option<&Path>,
+        inputs: &[PathBuf],
+        (name, seed): (&str, u64),
+    ) -> Result<Self, String> {
+        let outputs = Vec::from_iter(events.into_iter().chain(summary));
+        check_apart(&outputs, inputs)?;
         let summary = summary.map(|path| Ok::<_, String>((path.to_owned(), create(path)?))).transpose()?;
         let log = events
             .map(|path| Ok::<_, String>((path.to_owned(), LogWriter::new(create(path)?, &LogHeader::new(name, seed)))));
@@ -55,6 +62,35 @@ impl Files {
         let written = serde_json::to_writer_pretty(&mut file, &summary).map_err(io::Error::from);
         written.and_then(|()| writeln!(file)).map_err(|error| cannot_write(&path, &error))
     }
+}
+
+/// Refuses to write over a file that the run reads, or two files into one. Devices, such as /dev/null, may be named again.
+fn check_apart(outputs: &[&Path], inputs: &[PathBuf]) -> Result<(), String> {
+    for (position, output) in outputs.iter().enumerate() {
+        if let Some(input) = inputs.iter().find(|input| are_one_file(output, input)) {
+            let (output, input) = (output.display(), input.display());
+            return Err(format!("cannot write {output}: the run reads it as {input}; give another path"));
+        }
+        if let Some(other) = outputs[..position].iter().find(|other| are_one_file(output, other)) {
+            let (output, other) = (output.display(), other.display());
+            return Err(format!("cannot write {output}: the run writes {other} there; give another path"));
+        }
+    }
+    Ok(())
+}
+
+fn are_one_file(one: &Path, other: &Path) -> bool {
+    let is_device = |path: &Path| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir());
+    if is_device(one) {
+        return false;
+    }
+    // A file that does not exist yet is known by its folder.
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((folder.canonicalize().ok()?, path.file_name()?.to_owned()))
+    };
+    let are_one_place = || place(one).is_some_and(|here| place(other) == Some(here));
+    same_file::is_same_file(one, other).unwrap_or_else(|_| are_one_place())
 }
 
 fn create(path: &Path) -> Result<File, String> {

@@ -14,7 +14,7 @@ use vidmm_sim::{
 };
 
 use crate::{
-    args::SimArgs,
+    args::{SimArgs, count_of, jobs},
     output::Files,
     report::unless_closed,
     soft,
@@ -26,12 +26,16 @@ const SHRINK_RUNS: u32 = 4000;
 
 /// Runs seeds, and prints the findings. Returns whether there are none.
 pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
+    let of_one_seed = [("--events", args.events.is_some()), ("--shrink", args.shrink.is_some())];
+    if let (None, Some((name, _))) = (args.seed, of_one_seed.iter().find(|(_, is_given)| *is_given)) {
+        return Err(format!("{name} is for one world; name it with --seed").into());
+    }
     if let Some(which) = &args.planted {
         return crate::planted::run(args, which);
     }
     let seeds = args.seed.map_or_else(|| args.seeds.clone(), |seed| seed..=seed);
-    let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let count = seeds.end() - seeds.start() + 1;
+    let jobs = jobs(args.jobs);
+    let count = count_of(&seeds);
     if let (Some(seed), Some(events)) = (args.seed, &args.events) {
         write_events(args, seed, events)?;
     }
@@ -41,7 +45,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
         profile: args.profile,
         digest: args.digest,
         jobs,
-        max_failures: args.max_failures,
+        max_failures: args.max_failures as usize,
     };
     let bar = ProgressBar::new(count);
     let factory = |desc: &MachineDesc| soft::machine(desc);
@@ -69,7 +73,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
 
 /// Runs a seed once more, and writes its events.
 fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn Error>> {
-    let mut log = Log(Files::create(Some(events), None, &format!("seed-{seed}"), seed)?);
+    let mut log = Log(Files::create(Some(events), None, &[], (&format!("seed-{seed}"), seed))?);
     simulate(SimDesc { seed, steps: args.steps, profile: args.profile, digest: false }, &soft::machine, &mut log)?;
     Ok(log.0.finish_log()?)
 }

@@ -20,6 +20,11 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
+/// A text on one line of a terminal: a name that a file or a folder gave moves no cursor.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{counted, number};

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fs, io,
+    io,
     io::Write,
     ops::RangeInclusive,
     path::{Path, PathBuf},
@@ -13,13 +13,14 @@ use std::{
     time::Instant,
 };
 
-use vidmm_sim::{MachineDesc, Scenario, ScenarioFile, Unobserved, WorkloadSource, caught, run_explicit};
+use vidmm_sim::{MachineDesc, Scenario, ScenarioFile, Unobserved, caught, run_explicit};
+use walkdir::WalkDir;
 
 use crate::{
-    args::{RunArgs, quoted},
+    args::{RunArgs, count_of, jobs, quoted},
     report::{problem as problem_of, unless_closed},
     soft,
-    style::{BAD, BOLD, GOOD, counted, number},
+    style::{BAD, BOLD, GOOD, counted, number, printable},
     workload,
 };
 
@@ -37,11 +38,10 @@ enum Swept {
 /// Returns whether all checks held.
 pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn Error>> {
     let root = args.scenario.as_deref().ok_or("--seeds is for scenarios; name one, or a folder of them")?;
-    let mut files = Vec::new();
-    find(root, &mut files).map_err(|error| format!("cannot read {}: {error}; check the path", root.display()))?;
+    let files = find(root).map_err(|error| format!("cannot read {}: {error}; check the path", root.display()))?;
     let scenarios = files.iter().map(|path| ScenarioFile::load(path)).collect::<Result<Vec<_>, _>>()?;
-    let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let count = seeds.end() - seeds.start() + 1;
+    let jobs = jobs(args.jobs);
+    let count = count_of(seeds);
     let (mut held, mut skipped) = (0, 0);
     let begun = Instant::now();
     let mut out = anstream::stdout().lock();
@@ -55,6 +55,12 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn 
         unless_closed(write(&mut out, path, &swept, count))?;
     }
     let of = files.len() - skipped;
+    if of == 0 {
+        return Err(match files.len() {
+            0 => format!("there is no scenario below {}; its files end in `.toml`", root.display()).into(),
+            _ => "no scenario was run, for want of the traces that they name".into(),
+        });
+    }
     let style = if held == of { GOOD } else { BAD };
     let seconds = begun.elapsed().as_secs_f64();
     let skipped = if skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
@@ -67,16 +73,21 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn 
     Ok(held == of)
 }
 
-/// Adds the scenarios below a folder, by their names; a path of a file is a scenario.
-fn find(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
+/// The scenarios below a folder, by their names; a path of a file is a scenario. A link back to a folder above is not followed.
+fn find(root: &Path) -> Result<Vec<PathBuf>, walkdir::Error> {
+    if !root.is_dir() {
+        return Ok(vec![root.to_owned()]);
     }
-    let mut inside = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    inside.retain(|path| path.is_dir() || path.extension().is_some_and(|extension| extension == "toml"));
-    inside.sort();
-    inside.iter().try_for_each(|path| find(path, files))
+    let is_scenario = |path: &Path| path.extension().is_some_and(|extension| extension == "toml") && !path.is_dir();
+    let mut files = Vec::new();
+    for entry in WalkDir::new(root).follow_links(true).sort_by_file_name() {
+        match entry {
+            Ok(entry) if is_scenario(entry.path()) => files.push(entry.into_path()),
+            Err(error) if error.loop_ancestor().is_none() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(files)
 }
 
 /// Runs a scenario with each of the seeds, on several threads, up to the lowest with a failure.
@@ -110,12 +121,7 @@ fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs
 
 /// The first trace of a workload that does not exist. Recorded traces are no part of the repository.
 fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
-    let sources = scenario.processes.iter().map(|process| &process.source);
-    let traces = sources.chain([&scenario.source]).filter_map(|source| match source {
-        WorkloadSource::Trace(source) => Some(base.join(&source.trace)),
-        _ => None,
-    });
-    traces.into_iter().find(|trace| !trace.exists())
+    scenario.traces().map(|trace| base.join(trace)).find(|trace| !trace.exists())
 }
 
 /// The first failure with a seed.
@@ -148,11 +154,11 @@ fn judge(scenario: ScenarioFile, seed: u64, base: &Path) -> Result<Option<String
 }
 
 fn write(out: &mut impl Write, path: &Path, swept: &Swept, count: u64) -> io::Result<()> {
-    let name = path.display();
+    let name = printable(&path.to_string_lossy());
     match swept {
         Swept::Held => writeln!(out, "{GOOD}held{GOOD:#}        {name}: {}", counted(count, "seed", "seeds")),
         Swept::Skipped(missing) => {
-            writeln!(out, "{BOLD}skipped{BOLD:#}     {name}: there is no {}", missing.display())
+            writeln!(out, "{BOLD}skipped{BOLD:#}     {name}: there is no {}", printable(&missing.to_string_lossy()))
         }
         Swept::Found(seed, problem) => {
             writeln!(out, "{BAD}found{BAD:#}       {name}: seed {}: {problem}", number(*seed))?;

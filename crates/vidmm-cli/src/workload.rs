@@ -8,7 +8,7 @@ use vidmm_sim::{
     CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
     Scenario, ScenarioError, TdrSettings, Unobserved,
 };
-use vidmm_trace::{Workload, workload::Cost};
+use vidmm_trace::Workload;
 
 use crate::{
     args::{RunArgs, replay_command},
@@ -31,16 +31,21 @@ pub fn run(
         let (longest, delay) = (seconds(longest), seconds(delay));
         eprintln!("note: the longest kernel takes {longest:.1} s, so TdrDelay is {delay:.1} s");
     }
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &scenario.name, scenario.seed)?;
+    let traces = scenario.traces().map(|trace| base.join(trace));
+    let inputs = Vec::from_iter(args.inputs().into_iter().chain(traces));
+    let named = (&*scenario.name, scenario.seed);
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, named)?;
     let mut watcher = Watcher { files, bar: progress_bar(&prepared.workload) };
     let outcome = prepared.run(scenario, factory, &mut watcher);
     watcher.bar.finish_and_clear();
     let mut files = watcher.files;
-    files.finish_log()?;
+    // A log that cannot be written must not hide what was found.
+    let log = files.finish_log();
     let (run, other) = outcome?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
     report::print(&scenario.name, &prepared.workload, &run, other.as_ref(), &scenario.faults, replay.as_deref())?;
     files.write_summary(&scenario.name, scenario.seed, &run)?;
+    log?;
     Ok(run.all_held())
 }
 
@@ -101,11 +106,7 @@ impl Prepared {
 /// usual TdrDelay would be taken for hung: the delay is raised, as it is on machines that compute. A delay of the
 /// scenario's own is kept. Returns the length of that kernel and the delay with the limits if it was raised.
 fn time_limits(settings: TdrSettings, workload: &Workload) -> (TdrOptions, Option<(u64, u64)>) {
-    let lengths = workload.kernels.iter().map(|kernel| match kernel.cost {
-        Cost::Nanoseconds(nanoseconds) => nanoseconds,
-        Cost::Upload => 0,
-    });
-    let longest = lengths.max().unwrap_or(0);
+    let longest = workload.longest_kernel();
     let mut limits = TdrOptions::from(settings);
     if settings.delay != TdrSettings::default().delay || longest < limits.delay {
         return (limits, None);

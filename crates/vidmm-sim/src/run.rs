@@ -128,7 +128,8 @@ pub fn run(
         play: Play::new(&desc.script),
         checks: Vec::new(),
         accounts: has_accounts.then(Accounts::default),
-        last_completion: 0,
+        last_sign: 0,
+        patience: PATIENCE.saturating_add(workload.longest_kernel()),
         faults: FaultTales::default(),
         names: Vec::new(),
         oracle: Oracle::new(workload, desc.content),
@@ -210,8 +211,8 @@ fn system_memory(desc: &RunDesc) -> u64 {
     limit.min(desc.machine.aperture_bytes.saturating_add(more))
 }
 
-/// The time in which nothing ends while kernels are left, in nanoseconds, before the run counts as stuck. No kernel of
-/// a trace runs that long.
+/// The time in which nothing arrives or ends while kernels are left, in nanoseconds, before the run counts as stuck; beside the time
+/// that its longest kernel takes.
 const PATIENCE: Nanoseconds = 1_000_000_000_000;
 
 struct Run<'a> {
@@ -221,8 +222,10 @@ struct Run<'a> {
     accounts: Option<Accounts>,
     play: Play<'a>,
     checks: Vec<CheckReport>,
-    /// The time at which a packet ended last.
-    last_completion: Nanoseconds,
+    /// The time at which work arrived or a packet ended last.
+    last_sign: Nanoseconds,
+    /// The time of which a run without a sign is stuck.
+    patience: Nanoseconds,
     faults: FaultTales,
     /// The name of each process in reports.
     names: Vec<String>,
@@ -259,7 +262,12 @@ impl Run<'_> {
             }
             let next_arrival = self.with_copies(desc, |runtime, copies| client.submit(runtime, copies))?;
             let next_arrival = next_arrival.into_iter().chain(self.play.next()).min();
-            if !self.runtime.advance(next_arrival) || self.is_stuck(next_arrival) {
+            let goes_on = self.runtime.advance(next_arrival);
+            let now = self.runtime.now();
+            if next_arrival.is_some_and(|arrival| arrival <= now) {
+                self.last_sign = now;
+            }
+            if !goes_on || now.saturating_sub(self.last_sign) > self.patience {
                 client.check_memory()?;
                 let event = self.last_event();
                 self.findings.push(Finding::Stuck { ended: client.ended(), event });
@@ -282,12 +290,6 @@ impl Run<'_> {
             self.audit();
         }
         Ok(ended)
-    }
-
-    /// Whether time passes and nothing ends any more.
-    fn is_stuck(&self, next_arrival: Option<Nanoseconds>) -> bool {
-        let since = self.last_completion.max(next_arrival.unwrap_or(0));
-        self.runtime.now().saturating_sub(since) > PATIENCE
     }
 
     /// Runs `act`, during which copies in system memory are judged.
@@ -321,7 +323,7 @@ impl Run<'_> {
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
-                self.last_completion = ended_at;
+                self.last_sign = ended_at;
                 let ended =
                     self.accounts.as_mut().and_then(|accounts| accounts.packet_ended(signal, started_at, ended_at));
                 if let Some((process, submission)) = ended {

@@ -555,7 +555,7 @@ fn files_that_cannot_be_read_are_refused() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let (binary, long) = (folder.join("binary.toml"), folder.join("long.toml"));
     std::fs::write(&binary, [0xff, 0xfe, 0x00]).expect("a file");
-    std::fs::write(&long, vec![b'\n'; (1 << 20) + 1]).expect("a file");
+    std::fs::write(&long, vec![b'\n'; (16 << 20) + 1]).expect("a file");
     let (binary, long) = (load(&binary), load(&long));
     std::fs::remove_dir_all(&folder).expect("the folder can go");
     assert!(binary.is_err_and(|error| error.to_string().contains("binary.toml")));

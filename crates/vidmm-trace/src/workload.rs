@@ -98,6 +98,15 @@ impl Kernel {
 }
 
 impl Workload {
+    /// The time that the longest kernel takes, in nanoseconds; an upload's follows from the machine.
+    pub fn longest_kernel(&self) -> u64 {
+        let lengths = self.kernels.iter().map(|kernel| match kernel.cost {
+            Cost::Nanoseconds(nanoseconds) => nanoseconds,
+            Cost::Upload => 0,
+        });
+        lengths.max().unwrap_or(0)
+    }
+
     /// Divides every buffer's size by `divisor`, rounds it up to [`SCALE_UNIT`], and leaves the
     /// times as they are.
     ///

@@ -11,6 +11,7 @@ mod explain;
 mod fact_numbers;
 mod faults;
 mod found;
+mod hostile;
 mod lifetimes;
 mod notification;
 mod pressure;

@@ -45,6 +45,7 @@ pub(crate) fn start<'a>(
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
+    session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();
     session.rules =
         (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter.addressing_model, faults)));
@@ -101,7 +102,7 @@ impl Session<'_> {
                 {
                     self.found("the kernel that reads it never ends");
                 }
-                if !self.run_until(PATIENCE, |session| session.awaited.is_empty()) {
+                if !self.run_until(self.patience, |session| session.awaited.is_empty()) {
                     self.found("the memory is never free");
                 }
                 Ok(())
@@ -170,7 +171,7 @@ impl See<Session<'_>> for Wait {
                 session.run_until(QUIET, |_| false);
                 true
             }
-            Until::PoweredDown => session.run_until(PATIENCE, |session| session.has_powered_down),
+            Until::PoweredDown => session.run_until(session.patience, |session| session.has_powered_down),
             Until::For(duration) => {
                 let end = session.runtime.now() + duration.ns;
                 while session.runtime.now() < end {

@@ -20,7 +20,7 @@ use crate::run::Observer;
 use crate::scenario::steps::Answer;
 use crate::sequence::Narrator;
 
-/// How long nothing but the manager's clock may move before a wait gives up.
+/// How long nothing but the manager's clock may move before a wait gives up, beside the longest kernel's time.
 pub(super) const PATIENCE: Nanoseconds = 60_000_000_000;
 
 /// A scenario under way.
@@ -80,6 +80,8 @@ pub(crate) struct Session<'a> {
     pub num_machine_steps: u64,
     /// When anything happened last that is no mere notification.
     last_activity: Nanoseconds,
+    /// How long nothing but the manager's clock may move before a wait gives up.
+    pub patience: Nanoseconds,
     observer: &'a mut dyn Observer,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Session<'a> {
             rules: None,
             num_machine_steps: 0,
             last_activity: 0,
+            patience: PATIENCE,
             observer,
         })
     }
@@ -188,7 +191,7 @@ impl<'a> Session<'a> {
         self.settle();
         self.last_activity = self.runtime.now();
         while !is_reached(self) {
-            if !self.advance(None) || self.runtime.now() > self.last_activity + patience {
+            if !self.advance(None) || self.runtime.now() > self.last_activity.saturating_add(patience) {
                 return is_reached(self);
             }
         }
@@ -197,12 +200,12 @@ impl<'a> Session<'a> {
 
     /// Lets time pass until everything has ended; `false` if something never does.
     pub fn run_until_idle(&mut self) -> bool {
-        self.run_until(PATIENCE, |session| session.runtime.vidmm().is_idle() && session.dying.is_empty())
+        self.run_until(self.patience, |session| session.runtime.vidmm().is_idle() && session.dying.is_empty())
     }
 
     /// Lets time pass until a kernel has ended; `false` if it never does.
     pub fn run_until_ended(&mut self, kernel: usize) -> bool {
-        self.run_until(PATIENCE, |session| session.objects.kernels[kernel].ended)
+        self.run_until(self.patience, |session| session.objects.kernels[kernel].ended)
     }
 
     /// Checks the manager's books.

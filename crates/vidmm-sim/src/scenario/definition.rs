@@ -83,6 +83,15 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// The recorded traces that it names, as it names them.
+    pub fn traces(&self) -> impl Iterator<Item = &Path> {
+        let sources = self.processes.iter().map(|process| &process.source);
+        sources.chain([&self.source]).filter_map(|source| match source {
+            WorkloadSource::Trace(source) => Some(source.trace.as_path()),
+            _ => None,
+        })
+    }
+
     /// Sets another seed, which changes the generated workload and the speed of the machine. With its own seed the
     /// scenario is as it is written.
     pub fn set_seed(&mut self, seed: u64) {

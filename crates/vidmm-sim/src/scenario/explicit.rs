@@ -81,6 +81,16 @@ impl ExplicitScenario {
         drop_orphans(&mut self.steps, self.adapter.is_physical());
     }
 
+    /// The time that the longest kernel takes that ends by itself, in nanoseconds.
+    pub fn longest_kernel(&self) -> u64 {
+        let length = |step: &Step| match &step.action {
+            Action::Call(Call::Kernel(kernel)) if !kernel.hangs => kernel.nanoseconds,
+            Action::Call(Call::Render(render)) => render.nanoseconds,
+            _ => 0,
+        };
+        self.steps.iter().map(length).max().unwrap_or(0)
+    }
+
     /// Whether the steps expect the effects of faults.
     pub fn tells_of_faults(&self) -> bool {
         let tells = |step: &Step| match &step.action {

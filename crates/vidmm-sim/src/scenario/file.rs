@@ -71,6 +71,10 @@ impl ScenarioFile {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let read = || {
             let table = DeTable::parse(text)?;
+            if table.get_ref().is_empty() {
+                let nothing = "the scenario is empty; write a `[workload]`, or steps".to_owned();
+                return Err(Problem::At(0, nothing));
+            }
             if table.get_ref().contains_key("step") {
                 return Ok(Self::Explicit(Box::new(explicit(table, text, path)?)));
             }
@@ -156,7 +160,9 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
         }
     };
     let keys = Keys::deserialize(toml::Deserializer::from(table))?;
-    let steps = read_steps(steps, keys.adapter.is_physical(), |offset| line_of(text, offset))?;
+    let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
+    let line = |offset| ends.partition_point(|&end| end < offset) + 1;
+    let steps = read_steps(steps, keys.adapter.is_physical(), line)?;
     let local_memory_bytes = bytes("local-memory", places[0], keys.adapter.local_memory_or(DEFAULT_LOCAL_MEMORY))?;
     let limit = keys.adapter.aperture_commit_limit;
     let aperture_commit_limit_bytes =
@@ -188,7 +194,9 @@ fn place_in_adapter(table: &Spanned<DeTable<'_>>, key: &str) -> usize {
 
 /// The name of a scenario that has only its file's.
 fn stem(path: &Path) -> String {
-    path.file_stem().map_or_else(|| DEFAULT_NAME.to_owned(), |stem| stem.to_string_lossy().into_owned())
+    let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    path.file_stem()
+        .map_or_else(|| DEFAULT_NAME.to_owned(), |stem| stem.to_string_lossy().chars().map(printable).collect())
 }
 
 /// All keys of a scenario file but `[workload]`.

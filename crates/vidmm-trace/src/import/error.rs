@@ -30,6 +30,14 @@ pub enum ImportError {
         /// The limit in bytes, after decompression.
         limit: u64,
     },
+    /// The trace has more lines than the limit.
+    #[error("{name} has more than {limit} lines; cut it into shorter traces")]
+    TooManyLines {
+        /// The trace.
+        name: String,
+        /// The limit.
+        limit: usize,
+    },
     /// The compressed file is damaged or ends too early.
     #[error("{name} is a damaged or truncated gzip file: {source}; fetch it again")]
     Gzip {

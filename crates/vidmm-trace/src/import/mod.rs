@@ -28,6 +28,9 @@ use lines::Lines;
 /// in an error and not in exhausted memory.
 const MAX_TRACE_BYTES: u64 = 256 << 20;
 
+/// The most lines of a trace, each of which is at least a kernel: 4 million.
+const MAX_TRACE_LINES: usize = 4 << 20;
+
 /// The two bytes that every gzip file starts with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -86,6 +89,9 @@ fn parse_text(name: &str, bytes: &[u8], options: &ImportOptions) -> Result<Workl
         return Err(ImportError::TooLong { name: name.to_owned(), limit: MAX_TRACE_BYTES });
     }
     let lines = Lines::new(name, bytes)?;
+    if lines.iter().nth(MAX_TRACE_LINES).is_some() {
+        return Err(ImportError::TooManyLines { name: name.to_owned(), limit: MAX_TRACE_LINES });
+    }
     let workload = match Format::of(lines.first().text) {
         Some(Format::G10) => g10::parse(&lines)?,
         Some(Format::Mooncake) => mooncake::parse(&lines, options.block_bytes)?,

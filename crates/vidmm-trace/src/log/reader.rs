@@ -39,6 +39,10 @@ impl<R: BufRead> LogReader<R> {
     pub fn new(mut input: R) -> Result<Self, LogError> {
         let mut line = Vec::new();
         read_line(&mut input, 1, &mut line)?;
+        // An editor may have put a byte-order mark before the text.
+        if line.starts_with("\u{feff}".as_bytes()) {
+            line.drain(.."\u{feff}".len());
+        }
         let Ok(Version { vidmm_events }) = serde_json::from_slice(&line) else {
             return Err(LogError::NoHeader { found: excerpt(&line) });
         };

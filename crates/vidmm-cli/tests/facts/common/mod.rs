@@ -45,7 +45,7 @@ pub fn shell(line: &str) -> Run {
 }
 
 impl Run {
-    fn new(command: String, output: &Output) -> Self {
+    pub fn new(command: String, output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).expect("the program prints text");
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         Self { command, status: output.status.code(), stdout, stderr }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use vidmm_trace::ByteSize;
+
 use super::until::Until;
 use super::{DEFAULT_DEVICE, DEFAULT_PROCESS};
+use crate::scenario::limits::MAX_CREATED;
 
 /// The kind of object that a name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,6 +40,8 @@ pub(super) struct Known {
     pub is_physical: bool,
     /// The members of each name of a kind: itself, or those of a group.
     names: BTreeMap<Kind, BTreeMap<String, Vec<String>>>,
+    /// Bytes of all allocations that were created.
+    created: u64,
     /// Set while nothing is checked, and names of objects that do not exist are taken out of lists.
     pub prunes: bool,
     /// Set by a step whose list has lost all its names.
@@ -48,7 +53,19 @@ impl Known {
     pub fn new(is_physical: bool) -> Self {
         let default = |name: &str| [(name.to_owned(), vec![name.to_owned()])].into();
         let names = [(Kind::Process, default(DEFAULT_PROCESS)), (Kind::Device, default(DEFAULT_DEVICE))].into();
-        Self { is_physical, names, prunes: false, is_orphan: false }
+        Self { is_physical, names, created: 0, prunes: false, is_orphan: false }
+    }
+
+    /// Adds the bytes of new allocations, of which there is a limit: each page that has content is kept.
+    pub fn add_bytes(&mut self, bytes: u64) -> Result<(), String> {
+        if self.prunes {
+            return Ok(());
+        }
+        self.created = self.created.saturating_add(bytes);
+        match self.created <= MAX_CREATED {
+            true => Ok(()),
+            false => Err(format!("the steps create more than {} in all; make them smaller", ByteSize(MAX_CREATED))),
+        }
     }
 
     /// Checks the list that a step is about. Without any of its members the step does nothing.

@@ -229,6 +229,7 @@ impl Verb for CreateAllocation {
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
         known.optional(Kind::Device, &self.device)?;
         let group = self.count.map(|_| self.name.clone());
+        known.add_bytes(self.size.bytes().saturating_mul(self.count.unwrap_or(1).into()))?;
         known.add_group(Kind::Allocation, group, &self.names())
     }
 }
