@@ -247,6 +247,10 @@ pub struct ExplainArgs {
     /// The allocation by its name in the log: `7`, `allocation 7`, or `7.1` for the second that has that number
     #[arg(value_name = "ALLOCATION")]
     pub allocation: String,
+
+    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    #[arg(long)]
+    pub damaged: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

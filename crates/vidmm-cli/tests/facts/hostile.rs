@@ -163,6 +163,19 @@ fn a_log_may_begin_with_a_byte_order_mark() {
 }
 
 #[test]
+fn a_log_that_is_cut_is_refused_and_told_as_far_as_it_goes_where_that_is_asked_for() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log.jsonl");
+    vidmm_run(&[&scratch.file("steps.toml", kernel_of(1000)), "--events", &log]).expect(0);
+    let text = fs::read_to_string(&log).expect("there is a log");
+    let half: String = text.lines().take(text.lines().count() / 2).map(|line| line.to_owned() + "\n").collect();
+    let cut = scratch.file("cut.jsonl", half);
+    is_refused(vidmm(&["explain", &cut, "0"], None), "--damaged");
+    let run = vidmm(&["explain", &cut, "0", "--damaged"], None).expect(0);
+    assert!(run.stderr.starts_with("note: ") && run.stderr.contains("the log ends after"), "{run}");
+}
+
+#[test]
 fn what_a_file_says_moves_no_cursor_and_fills_no_screen() {
     let scratch = Scratch::new();
     let name = format!("\"{}\"", "x".repeat(200_000));

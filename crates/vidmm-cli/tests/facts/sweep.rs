@@ -109,10 +109,11 @@ fn a_seed_draws_the_speed_of_the_machine() {
 #[test]
 fn without_its_trace_a_scenario_is_skipped() {
     let scratch = Scratch::new();
-    let scenario = scratch.file("traced.toml", "workload.trace = \"absent.txt\"\n");
-    let run = swept(&scenario, "1..2").expect(0);
-    assert_eq!(verdict(&run, "traced.toml"), "skipped");
-    assert!(run.stdout.contains("absent.txt") && run.stdout.contains("0 of 0 scenarios held"), "{run}");
+    scratch.file("traced.toml", "workload.trace = \"absent.txt\"\n");
+    scratch.file("steps.toml", STEPS);
+    let run = swept(&scratch.path("."), "1..2").expect(0);
+    assert_eq!((verdict(&run, "traced.toml"), verdict(&run, "steps.toml")), ("skipped", "held"));
+    assert!(run.stdout.contains("absent.txt") && run.stdout.contains("1 of 1 scenario held"), "{run}");
     assert!(run.stdout.contains("1 skipped"), "{run}");
 }
 

@@ -68,4 +68,26 @@ pub enum LogError {
         /// The expected number.
         expected: u64,
     },
+    /// The last line is no trailer: the run crashed, or the end of the log is lost.
+    #[error(
+        "the log ends after {events} events without its last line; read what there is with `--damaged`, or write it again"
+    )]
+    NoTrailer {
+        /// The events before its end.
+        events: u64,
+    },
+    /// The trailer is not that of the lines before it.
+    #[error(
+        "line {line}: the number of events, or their hash, is not that of the lines before; the log was changed: write it again"
+    )]
+    Trailer {
+        /// The line of the trailer.
+        line: u64,
+    },
+    /// Something follows the trailer.
+    #[error("line {line} follows the end of the log; write the log again")]
+    AfterTrailer {
+        /// The line.
+        line: u64,
+    },
 }

@@ -1,6 +1,6 @@
 //! The event log: a run as JSON lines. `docs/events.md` is its schema.
 //!
-//! * [`LogWriter`] writes a [`LogHeader`] and then one line an event;
+//! * [`LogWriter`] writes a [`LogHeader`], then one line an event, and at last a line with their number and a hash;
 //! * [`LogReader`] reads them back, and refuses a log that is not whole;
 //! * [`Audit`] rebuilds the places of all allocations from the events alone, and checks the invariants.
 
@@ -8,6 +8,7 @@ mod audit;
 mod error;
 mod header;
 mod reader;
+mod trailer;
 mod writer;
 
 pub use audit::{Audit, AuditFinding, Invariant, paging_va_rule};

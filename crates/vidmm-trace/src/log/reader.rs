@@ -2,10 +2,14 @@
 
 use std::io::{BufRead, Read};
 
+use crc32fast::Hasher;
 use serde::Deserialize;
 use vidmm::NumberedEvent;
 
-use super::{EVENTS_VERSION, LogError, LogHeader};
+use super::{
+    EVENTS_VERSION, LogError, LogHeader,
+    trailer::{TRAILER_MARK, Trailer},
+};
 
 /// No event is longer: a list of a million allocations takes a third of it.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -13,7 +17,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// The most characters of a line that an error quotes.
 const EXCERPT_CHARS: usize = 60;
 
-/// Reads a log: an iterator over its events, in order. After an error it yields nothing more.
+/// Reads a log: an iterator over its events, in order. After an error it yields nothing more; the end of a log that is not whole is
+/// an error too, unless [`damaged`](Self::damaged) says that it may be.
 #[derive(Debug)]
 pub struct LogReader<R> {
     input: R,
@@ -21,7 +26,11 @@ pub struct LogReader<R> {
     line: Vec<u8>,
     /// Lines read so far; the header is one of them.
     lines: u64,
-    failed: bool,
+    /// Of the bytes of all these lines.
+    hash: Hasher,
+    is_over: bool,
+    may_be_damaged: bool,
+    damage: Option<LogError>,
 }
 
 /// The fields of a header of any version.
@@ -50,7 +59,29 @@ impl<R: BufRead> LogReader<R> {
             return Err(LogError::Version { found: vidmm_events });
         }
         let header = serde_json::from_slice(&line).map_err(|error| LogError::Header { problem: problem(&error) })?;
-        Ok(Self { input, header, line, lines: 1, failed: false })
+        let mut reader = Self {
+            input,
+            header,
+            line,
+            lines: 1,
+            hash: Hasher::new(),
+            is_over: false,
+            may_be_damaged: false,
+            damage: None,
+        };
+        reader.hash_line();
+        Ok(reader)
+    }
+
+    /// The same reader for a log that need not be whole: what is before the first damage is read, and
+    /// [`damage`](Self::damage) tells that.
+    pub fn damaged(self) -> Self {
+        Self { may_be_damaged: true, ..self }
+    }
+
+    /// The damage at which a log that need not be whole has ended; none so far.
+    pub fn damage(&self) -> Option<&LogError> {
+        self.damage.as_ref()
     }
 
     /// The header.
@@ -61,7 +92,10 @@ impl<R: BufRead> LogReader<R> {
     fn read_event(&mut self) -> Result<Option<NumberedEvent>, LogError> {
         let line = self.lines + 1;
         if !read_line(&mut self.input, line, &mut self.line)? {
-            return Ok(None);
+            return Err(LogError::NoTrailer { events: self.lines - 1 });
+        }
+        if self.line.starts_with(TRAILER_MARK) {
+            return self.read_end(line).map(|()| None);
         }
         let event: NumberedEvent =
             serde_json::from_slice(&self.line).map_err(|error| LogError::Line { line, problem: problem(&error) })?;
@@ -70,7 +104,25 @@ impl<R: BufRead> LogReader<R> {
             return Err(LogError::Gap { line, found: event.number, expected: self.lines });
         }
         self.lines = line;
+        self.hash_line();
         Ok(Some(event))
+    }
+
+    /// Compares the trailer with the lines before it.
+    fn read_end(&mut self, line: u64) -> Result<(), LogError> {
+        let whole = Trailer { events: self.lines - 1, crc32: self.hash.clone().finalize() };
+        if serde_json::from_slice(&self.line).ok() != Some(whole) {
+            return Err(LogError::Trailer { line });
+        }
+        match read_line(&mut self.input, line + 1, &mut self.line)? {
+            true => Err(LogError::AfterTrailer { line: line + 1 }),
+            false => Ok(()),
+        }
+    }
+
+    fn hash_line(&mut self) {
+        self.hash.update(&self.line);
+        self.hash.update(b"\n");
     }
 }
 
@@ -78,12 +130,18 @@ impl<R: BufRead> Iterator for LogReader<R> {
     type Item = Result<NumberedEvent, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
+        if self.is_over {
             return None;
         }
         let event = self.read_event().transpose();
-        self.failed = !matches!(event, Some(Ok(_)));
-        event
+        self.is_over = !matches!(event, Some(Ok(_)));
+        match event {
+            Some(Err(error)) if self.may_be_damaged => {
+                self.damage = Some(error);
+                None
+            }
+            event => event,
+        }
     }
 }
 

@@ -2,26 +2,32 @@
 
 use std::io::{self, BufWriter, Write};
 
+use crc32fast::Hasher;
 use serde::Serialize;
 use vidmm::NumberedEvent;
 
-use super::LogHeader;
+use super::{LogHeader, trailer::Trailer};
 
-/// Writes a log: a header, then one line an event. Equal events give equal bytes.
+/// Writes a log: a header, one line an event, and a trailer with the number of events and a hash. Equal events give equal bytes.
 ///
 /// The first error is kept: writing never interrupts a run, and [`finish`](Self::finish) reports the error. No event is
-/// written after it, so the file is the beginning of the log.
+/// written after it, so the file is the beginning of the log, without a trailer.
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     out: BufWriter<W>,
     line: Vec<u8>,
+    /// Events written so far.
+    events: u64,
+    /// Of all bytes written so far.
+    hash: Hasher,
     error: Option<io::Error>,
 }
 
 impl<W: Write> LogWriter<W> {
     /// Begins a log with its header. `out` need not be buffered.
     pub fn new(out: W, header: &LogHeader) -> Self {
-        let mut writer = Self { out: BufWriter::new(out), line: Vec::new(), error: None };
+        let (out, hash) = (BufWriter::new(out), Hasher::new());
+        let mut writer = Self { out, line: Vec::new(), events: 0, hash, error: None };
         writer.write(header);
         writer
     }
@@ -29,14 +35,16 @@ impl<W: Write> LogWriter<W> {
     /// Appends an event.
     pub fn event(&mut self, event: &NumberedEvent) {
         self.write(event);
+        self.events += 1;
     }
 
-    /// Writes out the events that are still buffered, and returns the writer.
+    /// Ends the log, writes out what is still buffered, and returns the writer.
     ///
     /// # Errors
     ///
     /// Returns the first error of the whole log. The caller knows the file, and adds its path.
-    pub fn finish(self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
+        self.write(&Trailer { events: self.events, crc32: self.hash.clone().finalize() });
         match self.error {
             Some(error) => Err(error),
             None => self.out.into_inner().map_err(io::IntoInnerError::into_error),
@@ -53,6 +61,7 @@ impl<W: Write> LogWriter<W> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, value)?;
         self.line.push(b'\n');
+        self.hash.update(&self.line);
         self.out.write_all(&self.line)
     }
 }

@@ -25,7 +25,10 @@ fn events(lines: &[String]) -> Vec<NumberedEvent> {
     let numbered = (1..).zip(lines).map(|(number, line)| format!("{{\"number\":{number},\"at\":0,{line}}}\n"));
     let text = format!("{HEADER}\n{}", numbered.collect::<String>());
     let reader = LogReader::new(text.as_bytes()).expect("the header is right");
-    reader.collect::<Result<_, _>>().expect("each line is an event")
+    let mut reader = reader.damaged();
+    let events = reader.by_ref().collect::<Result<Vec<_>, _>>().expect("damage is no error");
+    assert_eq!(events.len(), lines.len(), "each line is an event: {:?}", reader.damage());
+    events
 }
 
 fn audit(lines: &[String]) -> usize {

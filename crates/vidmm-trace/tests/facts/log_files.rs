@@ -636,6 +636,20 @@ fn read(bytes: &[u8]) -> Result<Vec<NumberedEvent>, LogError> {
     LogReader::new(bytes)?.collect()
 }
 
+/// The lines between the header and the trailer.
+fn event_lines(bytes: &[u8]) -> Vec<String> {
+    let mut lines = lines(bytes);
+    lines.pop();
+    lines.split_off(1)
+}
+
+/// A log of these lines, with the trailer that belongs to them.
+fn ended(lines: &[String]) -> Vec<u8> {
+    let text: String = lines.iter().map(|line| line.clone() + "\n").collect();
+    let (events, crc32) = (lines.len() - 1, crc32fast::hash(text.as_bytes()));
+    format!("{text}{{\"vidmm_events_end\":{events},\"crc32\":{crc32}}}\n").into_bytes()
+}
+
 fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8(bytes.to_vec()).expect("logs are text").lines().map(str::to_owned).collect()
 }
@@ -646,7 +660,7 @@ fn names(bytes: &[u8]) -> BTreeSet<String> {
         let value: serde_json::Value = serde_json::from_str(line).expect("lines are JSON");
         value["event"].as_str().expect("events have names").to_owned()
     };
-    lines(bytes)[1..].iter().map(name).collect()
+    event_lines(bytes).iter().map(name).collect()
 }
 
 /// The kinds of events in the source of the enum, as the log names them.
@@ -688,8 +702,8 @@ fn the_schema_names_every_kind_of_event_and_no_other() {
 /// The fields of each kind of event in the schema are those that are written.
 #[test]
 fn the_schema_names_every_field() {
-    for line in &lines(&write(&numbered(all_events())))[1..] {
-        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+    for line in event_lines(&write(&numbered(all_events()))) {
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         let name = value["event"].as_str().unwrap();
         let (_, section) = SCHEMA.split_once(&format!("### `{name}`\n")).expect("the kind is documented");
         let section = section.split("\n### ").next().unwrap();
@@ -729,9 +743,12 @@ fn a_log_without_events_is_whole() {
 
 #[test]
 fn fields_that_a_later_version_adds_are_ignored() {
-    let text = "{\"vidmm_events\":8,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}\n\
-                {\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}\n";
-    assert_eq!(read(text.as_bytes()).unwrap()[0].event, Event::PlanEntered { plan: 3 });
+    let lines = [
+        "{\"vidmm_events\":8,\"new\":[],\"vidmm_version\":\"9\",\"seed\":1,\"scenario\":\"x\"}",
+        "{\"number\":1,\"at\":0,\"event\":\"plan_entered\",\"why\":{\"new\":1},\"plan\":3}",
+    ];
+    let log = ended(&lines.map(str::to_owned));
+    assert_eq!(read(&log).unwrap()[0].event, Event::PlanEntered { plan: 3 });
 }
 
 /// The error of a log of three events, after a change.
@@ -799,18 +816,60 @@ fn gaps_in_the_numbers_are_refused() {
 }
 
 #[test]
-fn a_log_that_was_cut_in_a_line_is_refused() {
+fn a_log_that_was_cut_is_refused_wherever_that_was() {
     let bytes = write(&numbered(all_events()));
-    let last = bytes[..bytes.len() - 1].iter().rposition(|&byte| byte == b'\n').expect("there are lines");
-    for end in last + 2..bytes.len() - 1 {
-        assert!(matches!(read(&bytes[..end]), Err(LogError::Line { .. })), "{end}");
-    }
     assert!(read(&bytes[..bytes.len() - 1]).is_ok(), "only the last line end is missing");
+    let ends: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] == b'\n').map(|at| at + 1).collect();
+    for (events, &end) in ends[..ends.len() - 1].iter().enumerate() {
+        let found = read(&bytes[..end]).expect_err("it has no trailer");
+        assert!(matches!(found, LogError::NoTrailer { events: of } if of == events as u64), "{found}");
+    }
+    let last = ends[ends.len() - 2];
+    for end in last + 1..bytes.len() - 1 {
+        assert!(matches!(read(&bytes[..end]), Err(LogError::Line { .. } | LogError::Trailer { .. })), "{end}");
+    }
+}
+
+#[test]
+fn a_log_that_was_changed_is_refused() {
+    let bytes = write(&numbered(vec![Event::PlanEntered { plan: 1 }; 3]));
+    let changed = String::from_utf8(bytes.clone()).unwrap().replacen("\"plan\":1", "\"plan\":2", 1);
+    assert!(matches!(read(changed.as_bytes()), Err(LogError::Trailer { line: 5 })));
+    let mut lines = lines(&bytes);
+    let last_event = lines.remove(3);
+    assert!(matches!(read((lines.join("\n") + "\n").as_bytes()), Err(LogError::Trailer { line: 4 })));
+    lines.push(last_event);
+    assert!(matches!(read((lines.join("\n") + "\n").as_bytes()), Err(LogError::Trailer { line: 4 })));
+    let twice = [&bytes[..], b"{}\n"].concat();
+    assert!(matches!(read(&twice), Err(LogError::AfterTrailer { line: 6 })));
+}
+
+#[test]
+fn a_damaged_log_is_read_up_to_its_damage_where_that_is_asked_for() {
+    let bytes = write(&numbered((1..=3).map(|plan| Event::PlanEntered { plan }).collect()));
+    let kept = |bytes: &[u8]| {
+        let mut reader = LogReader::new(bytes).unwrap().damaged();
+        let events = reader.by_ref().map(|event| event.expect("damage is no error")).count();
+        (events, reader.damage().map(ToString::to_string))
+    };
+    assert_eq!(kept(&bytes), (3, None));
+    let (events, damage) = kept(&bytes[..bytes.len() - 10]);
+    assert!(events == 3 && damage.is_some(), "{damage:?}");
+    let text = String::from_utf8(bytes).unwrap().replace("\"number\":2", "\"number\":x");
+    let (events, damage) = kept(text.as_bytes());
+    assert!(events == 1 && damage.as_ref().is_some_and(|damage| damage.starts_with("line 3: ")), "{damage:?}");
 }
 
 #[test]
 fn nothing_comes_after_an_error() {
     let mut text = write(&numbered(vec![Event::PlanEntered { plan: 1 }]));
+    text.truncate(
+        text.iter()
+            .rposition(|&byte| byte == b'}')
+            .and_then(|end| text[..end].iter().rposition(|&byte| byte == b'\n'))
+            .expect("there is a trailer")
+            + 1,
+    );
     text.extend(b"garbage\n{\"number\":2,\"at\":2000,\"event\":\"plan_entered\",\"plan\":2}\n");
     let mut reader = LogReader::new(&text[..]).unwrap();
     assert!(reader.next().is_some_and(|event| event.is_ok()));
