@@ -1,6 +1,6 @@
 //! The arguments.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm_sim::{Fault, Profile};
@@ -281,17 +281,44 @@ pub enum ResidencyArg {
 
 /// The command line for a shell, with the seed and the faults of the run.
 pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
+    with_seed(words_without(&["--seed", "--faults"]), seed, faults)
+}
+
+/// The command line for a shell by which the run is repeated, without the files that it writes.
+fn repeat_command(seed: u64, faults: &[Fault]) -> String {
+    with_seed(words_without(&["--seed", "--faults", "--events", "--summary", "--shrink"]), seed, faults)
+}
+
+/// The settings of a run that its files name: with these, the version and the inputs it is repeated.
+pub fn settings(faults: &[Fault], seed: u64, buggify: Option<u64>) -> BTreeMap<String, String> {
+    let names: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let mut settings = BTreeMap::from([("command".to_owned(), repeat_command(seed, faults))]);
+    if !names.is_empty() {
+        settings.insert("faults".to_owned(), names.join(","));
+    }
+    if let Some(buggify) = buggify {
+        settings.insert("buggify".to_owned(), buggify.to_string());
+    }
+    settings
+}
+
+/// The words of the command line, but options of these names with their values.
+fn words_without(names: &[&str]) -> Vec<String> {
     let mut words = vec!["vidmm".to_owned()];
     let mut given = std::env::args_os().skip(1).map(OsString::into_string);
     while let Some(word) = given.next() {
         let word = word.unwrap_or_else(|word| word.to_string_lossy().into_owned());
         let (name, joined) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
-        match name {
-            "--seed" | "--faults" if joined => {}
-            "--seed" | "--faults" => drop(given.next()),
-            _ => words.push(quoted(&word)),
+        match names.contains(&name) {
+            true if joined => {}
+            true => drop(given.next()),
+            false => words.push(quoted(&word)),
         }
     }
+    words
+}
+
+fn with_seed(mut words: Vec<String>, seed: u64, faults: &[Fault]) -> String {
     words.push(format!("--seed {seed}"));
     if !faults.is_empty() {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();

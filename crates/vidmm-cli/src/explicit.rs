@@ -7,9 +7,10 @@ use std::{
 
 use vidmm::NumberedEvent;
 use vidmm_sim::{ExplicitReport, ExplicitScenario, Line, MachineFactory, Observer, run_explicit};
+use vidmm_trace::{ByteSize, LogHeader};
 
 use crate::{
-    args::{RunArgs, replay_command},
+    args::{RunArgs, replay_command, settings},
     output::Files,
     portions,
     report::unless_closed,
@@ -21,8 +22,10 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
-    let named = (&*scenario.name, scenario.seed);
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), named)?;
+    let mut header = LogHeader::new(&scenario.name, scenario.seed);
+    header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
+    header.settings.insert("local memory".to_owned(), ByteSize(scenario.local_memory_bytes).to_string());
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
     let run = run_explicit(scenario, factory, &mut watcher);
     let Watcher { mut files, lines } = watcher;
@@ -35,7 +38,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
     if run.all_held() && !scenario.faults.is_empty() && !scenario.tells_of_faults() {
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
-    files.write_summary(&scenario.name, scenario.seed, &run)?;
+    files.write_summary(&run)?;
     log?;
     Ok(run.all_held())
 }

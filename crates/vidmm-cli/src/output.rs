@@ -1,8 +1,9 @@
 //! The files that a run writes.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -13,24 +14,27 @@ use vidmm_trace::{LogHeader, LogWriter};
 /// The files that the arguments ask for. They are created before the run, so that a path that cannot be written is an
 /// error at once.
 pub struct Files {
+    header: LogHeader,
     log: Option<(PathBuf, LogWriter<File>)>,
     summary: Option<(PathBuf, File)>,
 }
 
 impl Files {
-    /// Creates the files for a run of that name and seed, which reads `inputs`.
+    /// Creates the files for the run that the header describes, which reads `inputs`.
     pub fn create(
         events: Option<&Path>,
         summary: Option<&Path>,
         inputs: &[PathBuf],
-        (name, seed): (&str, u64),
+        mut header: LogHeader,
     ) -> Result<Self, String> {
         let outputs = Vec::from_iter(events.into_iter().chain(summary));
         check_apart(&outputs, inputs)?;
+        if !outputs.is_empty() {
+            header.settings.extend(inputs.iter().map(|path| (format!("input {}", path.display()), digest(path))));
+        }
         let summary = summary.map(|path| Ok::<_, String>((path.to_owned(), create(path)?))).transpose()?;
-        let log = events
-            .map(|path| Ok::<_, String>((path.to_owned(), LogWriter::new(create(path)?, &LogHeader::new(name, seed)))));
-        Ok(Self { log: log.transpose()?, summary })
+        let log = events.map(|path| Ok::<_, String>((path.to_owned(), LogWriter::new(create(path)?, &header))));
+        Ok(Self { log: log.transpose()?, summary, header })
     }
 
     /// Writes an event to the log, if there is one.
@@ -49,18 +53,41 @@ impl Files {
     }
 
     /// Writes the figures, if they are wanted.
-    pub fn write_summary(self, scenario: &str, seed: u64, report: &impl Serialize) -> Result<(), String> {
+    pub fn write_summary(self, report: &impl Serialize) -> Result<(), String> {
         #[derive(Serialize)]
         struct Summary<'a, R> {
             scenario: &'a str,
             seed: u64,
+            settings: &'a BTreeMap<String, String>,
             #[serde(flatten)]
             report: &'a R,
         }
         let Some((path, mut file)) = self.summary else { return Ok(()) };
-        let summary = Summary { scenario, seed, report };
+        let LogHeader { scenario, seed, settings, .. } = &self.header;
+        let summary = Summary { scenario, seed: *seed, settings, report };
         let written = serde_json::to_writer_pretty(&mut file, &summary).map_err(io::Error::from);
         written.and_then(|()| writeln!(file)).map_err(|error| cannot_write(&path, &error))
+    }
+}
+
+/// The length and the CRC-32 of a file, by which another file of that name is known. What can be read only once is not read.
+fn digest(path: &Path) -> String {
+    let is_file = path.metadata().is_ok_and(|data| data.is_file());
+    let read = || -> io::Result<(u64, u32)> {
+        let (mut file, mut hash, mut length, mut part) = (File::open(path)?, crc32fast::Hasher::new(), 0, [0; 1 << 16]);
+        loop {
+            match file.read(&mut part)? {
+                0 => return Ok((length, hash.finalize())),
+                read => {
+                    hash.update(&part[..read]);
+                    length += read as u64;
+                }
+            }
+        }
+    };
+    match is_file.then(read) {
+        Some(Ok((length, crc32))) => format!("{length} bytes, crc32 {crc32:#010x}"),
+        Some(Err(_)) | None => "no file that can be read again".to_owned(),
     }
 }
 

@@ -12,9 +12,10 @@ use vidmm::NumberedEvent;
 use vidmm_sim::{
     Campaign, ExplicitScenario, Failure, MachineDesc, Observer, SimDesc, Tally, Unobserved, replay, shrink, simulate,
 };
+use vidmm_trace::LogHeader;
 
 use crate::{
-    args::{SimArgs, count_of, jobs},
+    args::{SimArgs, count_of, jobs, settings},
     output::Files,
     report::unless_closed,
     soft,
@@ -73,7 +74,9 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
 
 /// Runs a seed once more, and writes its events.
 fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn Error>> {
-    let mut log = Log(Files::create(Some(events), None, &[], (&format!("seed-{seed}"), seed))?);
+    let mut header = LogHeader::new(format!("seed-{seed}"), seed);
+    header.settings = settings(&[], seed, None);
+    let mut log = Log(Files::create(Some(events), None, &[], header)?);
     simulate(SimDesc { seed, steps: args.steps, profile: args.profile, digest: false }, &soft::machine, &mut log)?;
     Ok(log.0.finish_log()?)
 }

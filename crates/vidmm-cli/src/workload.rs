@@ -8,10 +8,10 @@ use vidmm_sim::{
     CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
     Scenario, ScenarioError, TdrSettings, Unobserved,
 };
-use vidmm_trace::Workload;
+use vidmm_trace::{ByteSize, LogHeader, Workload};
 
 use crate::{
-    args::{RunArgs, replay_command},
+    args::{RunArgs, replay_command, settings},
     output::Files,
     report,
 };
@@ -33,8 +33,15 @@ pub fn run(
     }
     let traces = scenario.traces().map(|trace| base.join(trace));
     let inputs = Vec::from_iter(args.inputs().into_iter().chain(traces));
-    let named = (&*scenario.name, scenario.seed);
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, named)?;
+    let mut header = LogHeader::new(&scenario.name, scenario.seed);
+    header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
+    let of_client = [
+        ("scale", scenario.client.scale.to_string()),
+        ("ahead", scenario.client.ahead.to_string()),
+        ("local memory", ByteSize(prepared.desc.machine.local_memory_bytes).to_string()),
+    ];
+    header.settings.extend(of_client.map(|(name, value)| (name.to_owned(), value)));
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, header)?;
     let mut watcher = Watcher { files, bar: progress_bar(&prepared.workload) };
     let outcome = prepared.run(scenario, factory, &mut watcher);
     watcher.bar.finish_and_clear();
@@ -44,7 +51,7 @@ pub fn run(
     let (run, other) = outcome?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
     report::print(&scenario.name, &prepared.workload, &run, other.as_ref(), &scenario.faults, replay.as_deref())?;
-    files.write_summary(&scenario.name, scenario.seed, &run)?;
+    files.write_summary(&run)?;
     log?;
     Ok(run.all_held())
 }

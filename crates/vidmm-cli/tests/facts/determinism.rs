@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use crate::common::{Scratch, summary, vidmm_run};
+use crate::common::{Scratch, shell, summary, vidmm_run};
 use serde_json::Value;
 
 /// Small variants of the scenarios: one has two processes, and one has pages whose words all differ.
@@ -66,4 +66,29 @@ fn another_seed_is_another_run() {
         events
     });
     assert!(first != second);
+}
+
+/// The header of a log says how to repeat the run, and its trailer whether that was done.
+#[test]
+fn a_run_is_repeated_from_the_header_of_its_log() {
+    let scratch = Scratch::new();
+    let (first, again) = (scratch.path("first.jsonl"), scratch.path("again.jsonl"));
+    let ends = |path: &str| {
+        let text = fs::read_to_string(path).expect("there is a log");
+        let line = |line: Option<&str>| serde_json::from_str::<Value>(line.expect("it has lines")).expect("it is JSON");
+        (line(text.lines().next()), line(text.lines().last()))
+    };
+    for arguments in [
+        &["scenarios/textures.toml", "--scale", "64", "--seed", "7", "--faults", "skip-tlb-flush@3"][..],
+        &["scenarios/residency/demotion-and-return.toml", "--seed=3"],
+        &["--scale", "128", "--ahead", "3", "--local-memory", "60%"],
+    ] {
+        vidmm_run(&[arguments, &["--events", &first]].concat());
+        let (header, trailer) = ends(&first);
+        let command = header["settings"]["command"].as_str().expect("it names its command");
+        shell(&format!("{command} --events {again}"));
+        assert_eq!(ends(&again), (header.clone(), trailer), "{arguments:?}: {command}");
+        let inputs = header["settings"].as_object().expect("settings").keys().filter(|key| key.starts_with("input "));
+        assert_eq!(inputs.count(), usize::from(arguments[0].ends_with(".toml")), "{header}");
+    }
 }
