@@ -494,8 +494,16 @@ fn violations(found: EngineFence) -> Vec<Violation> {
     let mut violations = vec![
         Violation::BufferOverrun { operation: None, dma_bytes: usize::MAX, private_bytes: 0 },
         Violation::IllegalStatus { operation: PagingOperationKind::Transfer, status: i32::MIN },
-        Violation::NoProgress,
-        Violation::BusyWhileIdle,
+        Violation::NoProgress { operation: PagingOperationKind::FlushTlb, allocation: None },
+        Violation::TooManyPasses {
+            operation: PagingOperationKind::Fill,
+            allocation: Some(KmdAllocationHandle(LARGE)),
+            passes: LARGE,
+        },
+        Violation::BusyWhileIdle {
+            operation: PagingOperationKind::Transfer,
+            allocation: Some(KmdAllocationHandle(LARGE)),
+        },
         Violation::AbortedFence { engine: u32::MAX, last_aborted: LARGE, last_completed: u64::MAX, last_submitted: 0 },
         Violation::PacketNotReturned { missing: found },
         Violation::ResetDoesNotReturn,

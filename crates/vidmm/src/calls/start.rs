@@ -365,6 +365,8 @@ impl Builder {
             steps: VecDeque::new(),
             plan: 0,
             multipass_offset: 0,
+            passes: 0,
+            empty_passes: 0,
             idle_at: None,
             host_step_at: None,
             system_context,

@@ -223,6 +223,25 @@ impl PagingOperation {
         }
     }
 
+    /// Bytes of memory that the operation is about: of entries, those that they map; 0 where there are none.
+    pub fn size_in_bytes(&self) -> u64 {
+        match self {
+            PagingOperation::VirtualTransfer(op) => op.transfer_size_in_bytes,
+            PagingOperation::VirtualFill(op) => op.fill_size_in_bytes,
+            PagingOperation::UpdatePageTable(op) => {
+                u64::from(op.page_table_entries.num_page_table_entries).saturating_mul(PAGE_SIZE)
+            }
+            PagingOperation::MapApertureSegment(op) => op.number_of_pages.saturating_mul(PAGE_SIZE),
+            PagingOperation::UnmapApertureSegment(op) => op.number_of_pages.saturating_mul(PAGE_SIZE),
+            PagingOperation::NotifyAlloc(op) => op.size_in_bytes,
+            PagingOperation::Transfer(op) => op.transfer_size,
+            PagingOperation::Fill(op) => op.fill_size,
+            PagingOperation::FlushTlb(_) | PagingOperation::DiscardContent(_) | PagingOperation::NotifyResidency(_) => {
+                0
+            }
+        }
+    }
+
     /// The process that the operation is about, if any.
     pub fn process(&self) -> Option<KmdProcessHandle> {
         match self {

@@ -1,11 +1,13 @@
 //! The errors: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
 //! the adapter in error; a program's puts its device in error.
 
+use alloc::{format, string::String};
+
 use crate::{
     adapter::patching::PatchListRule,
     contract::{
-        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdError,
-        PagingOperationKind,
+        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdAllocationHandle,
+        KmdError, PagingOperationKind,
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
@@ -38,14 +40,32 @@ pub enum Violation {
         /// The NTSTATUS.
         status: i32,
     },
-    /// A fresh full-size buffer brought no progress.
-    #[error(
-        "BPB-05, U-10: in a new buffer the driver wrote nothing, left its multipass offset unchanged, and asked for another"
-    )]
-    NoProgress,
+    /// Fresh full-size buffers brought no progress: one in which the multipass offset stayed as it was, or two in a row.
+    #[error("BPB-05, U-10: the driver wrote nothing into a new buffer and asked for another, for {}", of_allocation(*.operation, *.allocation))]
+    NoProgress {
+        /// The operation that the driver was asked to encode.
+        operation: PagingOperationKind,
+        /// The allocation that it is about.
+        allocation: Option<KmdAllocationHandle>,
+    },
+    /// An operation takes more buffers than any encoding of it could.
+    #[error("BPB-05, U-10: the driver asked for another buffer {passes} times for {}", of_allocation(*.operation, *.allocation))]
+    TooManyPasses {
+        /// The operation that the driver was asked to encode.
+        operation: PagingOperationKind,
+        /// The allocation that it is about.
+        allocation: Option<KmdAllocationHandle>,
+        /// How often it asked; one for each 4 KiB, and 64, are tolerated.
+        passes: u64,
+    },
     /// Busy was answered although the allocation is idle.
-    #[error("BPB-06, U-11: the driver answered busy although the allocation is idle")]
-    BusyWhileIdle,
+    #[error("BPB-06, U-11: the driver answered busy although the allocation is idle, for {}", of_allocation(*.operation, *.allocation))]
+    BusyWhileIdle {
+        /// The operation that the driver was asked to encode.
+        operation: PagingOperationKind,
+        /// The allocation that it is about.
+        allocation: Option<KmdAllocationHandle>,
+    },
     /// The packet that a reset is said to have aborted was not under way.
     #[doc(alias = "VIDEO_SCHEDULER_INTERNAL_ERROR")]
     #[error(
@@ -91,6 +111,15 @@ pub enum Violation {
     /// The driver created an allocation with an impossible property.
     #[error("CRE-03: the driver created an allocation with {0}")]
     AllocationInfo(AllocationInfoRule),
+}
+
+fn of_allocation(operation: PagingOperationKind, allocation: Option<KmdAllocationHandle>) -> String {
+    match allocation {
+        Some(KmdAllocationHandle(handle)) => {
+            format!("{operation} of the allocation with the driver's handle {handle:#x}")
+        }
+        None => format!("{operation}"),
+    }
 }
 
 fn of_what(operation: Option<PagingOperationKind>) -> &'static str {

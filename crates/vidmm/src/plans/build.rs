@@ -17,10 +17,13 @@ use crate::{
     moment::{Moment, Output, Statistics},
     plans::{BuildEnv, Plans, Step, expand},
     state::State,
-    units::{PhysicalAddress, SegmentId},
+    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 /// Paging buffers that exist at most: what is beyond waits for one to come back (U-4, D14).
 const PAGING_BUFFERS_MAX: usize = 16;
+
+/// How often a driver may ask for another buffer for one operation, beside once for each 4 KiB that it is about (U-10).
+const PASSES_MAX: u64 = 64;
 
 /// The outcome of an attempt to build the next operation.
 enum Built {
@@ -224,17 +227,27 @@ impl Plans {
                 count(moment.statistics_mut(), operation);
                 let is_in_window = matches!(operation, PagingOperation::NotifyAlloc(op) if op.process.is_none());
                 builder.steps.pop_front();
-                builder.multipass_offset = 0;
+                builder.begin_operation();
                 builder.idle_at = None;
                 if is_in_window { Built::InWindow } else { Built::Operation }
             }
             BuildStatus::InsufficientDmaBuffer => {
-                if is_fresh && dma_bytes == 0 && multipass_offset == progress_before {
-                    return Built::Violation(Violation::NoProgress);
+                let (kind, allocation) = (operation.kind(), operation.allocation());
+                let passes_max = PASSES_MAX + operation.size_in_bytes() / PAGE_SIZE;
+                builder.passes += 1;
+                builder.empty_passes = if is_fresh && dma_bytes == 0 { builder.empty_passes + 1 } else { 0 };
+                let passes = builder.passes;
+                match builder.empty_passes {
+                    1 if multipass_offset != progress_before => Built::Full,
+                    0 if passes <= passes_max => Built::Full,
+                    0 => Built::Violation(Violation::TooManyPasses { operation: kind, allocation, passes }),
+                    _ => Built::Violation(Violation::NoProgress { operation: kind, allocation }),
                 }
-                Built::Full
             }
-            BuildStatus::AllocationBusy if was_idle => Built::Violation(Violation::BusyWhileIdle),
+            BuildStatus::AllocationBusy if was_idle => {
+                let (operation, allocation) = (operation.kind(), operation.allocation());
+                Built::Violation(Violation::BusyWhileIdle { operation, allocation })
+            }
             BuildStatus::AllocationBusy => {
                 if !operation.kind().may_be_busy() {
                     let operation = operation.kind();

@@ -21,6 +21,9 @@ pub(crate) struct Builder {
     pub plan: PlanNo,
     /// The driver's progress in the first of them.
     pub multipass_offset: u32,
+    /// How often it asked for another buffer for that step, and how often in a row without a byte in a fresh one.
+    pub passes: u64,
+    pub empty_passes: u32,
     /// The driver wants the allocation idle: wait for this fence of the paging engine, then say so.
     pub idle_at: Option<u64>,
     /// The host's next step waits for this fence of the paging engine.
@@ -32,8 +35,14 @@ impl Builder {
     /// All building and running is over, and no buffer comes back.
     pub fn forget_work(&mut self) {
         self.pool.clear();
-        (self.current, self.buffers, self.multipass_offset) = (None, 0, 0);
+        (self.current, self.buffers) = (None, 0);
+        self.begin_operation();
         (self.idle_at, self.host_step_at) = (None, None);
+    }
+
+    /// The driver begins to encode a step.
+    pub fn begin_operation(&mut self) {
+        (self.multipass_offset, self.passes, self.empty_passes) = (0, 0, 0);
     }
 
     /// Whether steps are left to do, or a buffer to hand out.

@@ -85,17 +85,58 @@ fn a_driver_that_never_progresses_is_stopped() {
     let a = world.allocate(client, 1);
     let _: Residency = world.make_resident(client, &[a]).unwrap();
     world.run_all();
-    assert_eq!(failure(&world), Some(Violation::NoProgress));
+    assert!(matches!(failure(&world), Some(Violation::NoProgress { .. })), "{:?}", failure(&world));
 }
 
-/// BPB-05: progress without a byte is progress, and a buffer that others have filled is no fresh one.
+/// The violation of a driver that answers each build of a fill so.
+fn failure_of_fills(answer: impl Fn(&mut BuildPagingBuffer<'_>) -> BuildStatus + 'static) -> (Violation, World) {
+    let (mut world, client) = World::with_pages(8);
+    world.driver.answer =
+        Box::new(move |build| matches!(build.operation, PagingOperation::VirtualFill(_)).then(|| answer(build)));
+    let a = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[a]).unwrap();
+    world.run_all();
+    (failure(&world).expect("the adapter is in error"), world)
+}
+
+/// U-10: a driver that moves its offset and writes nothing, again and again, does not keep a poll going for ever. The operation and
+/// the allocation are named.
+#[test]
+fn a_driver_that_progresses_without_a_byte_in_two_new_buffers_is_stopped() {
+    let (found, world) = failure_of_fills(|build| {
+        *build.multipass_offset += 1;
+        BuildStatus::InsufficientDmaBuffer
+    });
+    let allocation = world.driver.calls.last().and_then(|call| call.operation.allocation());
+    assert!(allocation.is_some());
+    assert_eq!(found, Violation::NoProgress { operation: PagingOperationKind::VirtualFill, allocation });
+    assert!(found.to_string().contains("VIRTUAL_FILL of the allocation with the driver's handle"), "{found}");
+}
+
+/// U-10: a driver that writes a few bytes into each buffer and never comes to an end is stopped too, after more buffers than an
+/// encoding of the operation could take.
+#[test]
+fn a_driver_that_never_ends_an_operation_is_stopped() {
+    let (found, world) = failure_of_fills(|build| {
+        build.dma_buffer[..16].fill(0);
+        build.dma_bytes_written = 16;
+        *build.multipass_offset += 1;
+        BuildStatus::InsufficientDmaBuffer
+    });
+    let Violation::TooManyPasses { operation, passes, .. } = found else { panic!("{found}") };
+    assert_eq!((operation, passes), (PagingOperationKind::VirtualFill, 64 + 1 + 1), "64, and one for each page");
+    let fills = world.driver.calls.iter().filter(|call| matches!(call.operation, PagingOperation::VirtualFill(_)));
+    assert_eq!(fills.count() as u64, passes);
+}
+
+/// BPB-05: progress without a byte is progress, once; and a buffer that others have filled is no fresh one.
 #[test]
 fn progress_counts_even_without_bytes() {
     let (mut world, client) = World::with_pages(8);
     let mut calls = 0;
     world.driver.answer = Box::new(move |build| {
         calls += 1;
-        (calls % 3 > 0).then(|| {
+        (calls % 2 > 0).then(|| {
             *build.multipass_offset += u32::from(*build.multipass_offset < 4);
             BuildStatus::InsufficientDmaBuffer
         })
@@ -137,7 +178,9 @@ fn busy_while_idle_is_an_error_of_the_driver() {
     let a = world.allocate(client, 1);
     let _: Residency = world.make_resident(client, &[a]).unwrap();
     world.run_all();
-    assert_eq!(failure(&world), Some(Violation::BusyWhileIdle));
+    let operation = PagingOperationKind::VirtualFill;
+    let allocation = Some(world.handle(a));
+    assert_eq!(failure(&world), Some(Violation::BusyWhileIdle { operation, allocation }));
 }
 
 /// P50, BPB-01: any other status puts the adapter in error. The operation does not count as done, and nothing of its buffer runs.
