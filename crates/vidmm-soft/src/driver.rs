@@ -12,7 +12,7 @@ use vidmm::contract::{
     KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
     NotifyInterrupt, NotifyResidency, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation,
     Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags, VidMmCaps,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
@@ -188,6 +188,12 @@ impl SoftKmd {
                 0
             },
         }
+    }
+
+    fn memory_management_caps(&self) -> VidMmCaps {
+        let mut caps = VidMmCaps::empty();
+        caps.set(VidMmCaps::MAP_APERTURE2_SUPPORTED, self.config.map_aperture2);
+        caps
     }
 
     fn page_table_levels(&self) -> Vec<PageTableLevelDesc> {
@@ -480,6 +486,7 @@ impl Kmd for SoftKmd {
         AdapterInfo {
             wddm_version: self.config.wddm_version,
             addressing_model: self.config.addressing_model,
+            memory_management_caps: self.memory_management_caps(),
             linked_adapter_segments: (self.config.linked_adapters.iter())
                 .map(|linked| self.segments_of(linked.local_memory_bytes, linked.aperture_bytes, None))
                 .collect(),
