@@ -223,6 +223,7 @@ impl SoftKmd {
             | PagingOperation::UpdatePageTable(_)
             | PagingOperation::FlushTlb(_)
             | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::MapApertureSegment2(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::Fill(_)
             | PagingOperation::NotifyResidency(_) => return false,
@@ -244,6 +245,9 @@ impl SoftKmd {
             PagingOperation::UpdatePageTable(op) => self.write_ptes(op, index).map(Command::WritePtes),
             PagingOperation::FlushTlb(op) => (index == 0).then(|| Command::FlushTlb(flush(op))),
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op, index).map(Command::MapAperture),
+            PagingOperation::MapApertureSegment2(op) => {
+                self.map_aperture(&(*op).into(), index).map(Command::MapAperture)
+            }
             PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op, index).map(Command::UnmapAperture),
             PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
                 self.notify_eviction(op, index)

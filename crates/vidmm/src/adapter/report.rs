@@ -81,6 +81,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let mut adapter = Adapter {
         version: info.wddm_version,
         model: info.addressing_model,
+        map_aperture2,
         revision: NotificationRevision::default(),
         memory,
         apertures,

@@ -620,11 +620,8 @@ impl World {
                     }
                 }
                 PagingOperation::DiscardContent(op) => self.set_token(op.address, GARBAGE),
-                PagingOperation::MapApertureSegment(op) => {
-                    for page in 0..op.number_of_pages {
-                        self.aperture.insert(op.offset_in_pages + page, op.mdl.offset + page * PAGE_SIZE);
-                    }
-                }
+                PagingOperation::MapApertureSegment(op) => self.map_aperture(&op),
+                PagingOperation::MapApertureSegment2(op) => self.map_aperture(&op.into()),
                 PagingOperation::UnmapApertureSegment(op) => {
                     for page in 0..op.number_of_pages {
                         self.aperture.insert(op.offset_in_pages + page, op.dummy_page.offset);
@@ -643,6 +640,12 @@ impl World {
                 | PagingOperation::FlushTlb(_)
                 | PagingOperation::NotifyAlloc(_) => panic!("an adapter without GPU virtual addresses is asked for it"),
             }
+        }
+    }
+
+    fn map_aperture(&mut self, op: &MapApertureSegment) {
+        for page in 0..op.number_of_pages {
+            self.aperture.insert(op.offset_in_pages + page, op.mdl.offset + page * PAGE_SIZE);
         }
     }
 
