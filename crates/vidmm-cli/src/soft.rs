@@ -94,6 +94,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         aperture_bytes: desc.aperture_bytes,
         more_apertures: desc.more_apertures.iter().map(aperture).collect(),
         cache_coherent_aperture: desc.cache_coherent_aperture,
+        map_aperture2: desc.map_aperture2,
         system_commit_limit_bytes: desc.aperture_commit_limit_bytes,
         scheduling_log_buffer_bytes: desc.scheduling_log_buffer_bytes,
         linked_adapters: desc.linked_adapters.iter().map(linked).collect(),

@@ -77,9 +77,9 @@ driver_faults! {
     SkipTableLink, "skip-table-link";
     /// FLUSH_TLB flushes the paging process instead of a user's.
     FlushOtherProcess, "flush-other-process";
-    /// MAP_APERTURE_SEGMENT is answered with success, and nothing is encoded.
+    /// MAP_APERTURE_SEGMENT, of either form, is answered with success, and nothing is encoded.
     SkipMapAperture, "skip-map-aperture";
-    /// MAP_APERTURE_SEGMENT maps the pages behind the right ones.
+    /// MAP_APERTURE_SEGMENT, of either form, maps the pages behind the right ones.
     MapNextPages, "map-next-pages";
     /// UNMAP_APERTURE_SEGMENT is answered with success, and nothing is encoded.
     SkipUnmapAperture, "skip-unmap-aperture";

@@ -45,7 +45,10 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             op.page_table_level > 0 && is_valid(op) && is_of_user(op.process)
         }
         (DriverFault::FlushOtherProcess, PagingOperation::FlushTlb(op)) => is_of_user(op.process),
-        (DriverFault::SkipMapAperture | DriverFault::MapNextPages, PagingOperation::MapApertureSegment(_))
+        (
+            DriverFault::SkipMapAperture | DriverFault::MapNextPages,
+            PagingOperation::MapApertureSegment(_) | PagingOperation::MapApertureSegment2(_),
+        )
         | (DriverFault::SkipUnmapAperture, PagingOperation::UnmapApertureSegment(_)) => true,
         (
             DriverFault::SkipPartAfterFull
@@ -98,8 +101,10 @@ pub(crate) fn operation(
             PagingOperation::FlushTlb(FlushTlb { process: paging?, ..op })
         }
         (DriverFault::MapNextPages, PagingOperation::MapApertureSegment(op)) => {
-            let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
-            PagingOperation::MapApertureSegment(MapApertureSegment { mdl, ..op })
+            PagingOperation::MapApertureSegment(next_pages(op))
+        }
+        (DriverFault::MapNextPages, PagingOperation::MapApertureSegment2(op)) => {
+            PagingOperation::MapApertureSegment2(next_pages(op.into()).into())
         }
         // A mistake names the operations that it garbles, as in `is_about`, and leaves out all others.
         _ => return None,
@@ -110,6 +115,11 @@ const WRONG_PATTERN: u32 = 0xDEAD_BEEF;
 
 fn less_a_page(bytes: u64) -> Option<u64> {
     bytes.checked_sub(PAGE_SIZE).filter(|&left| left > 0)
+}
+
+fn next_pages(op: MapApertureSegment) -> MapApertureSegment {
+    let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
+    MapApertureSegment { mdl, ..op }
 }
 
 fn virtual_transfer(fault: DriverFault, op: TransferVirtual) -> Option<TransferVirtual> {

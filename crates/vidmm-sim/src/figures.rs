@@ -40,7 +40,7 @@ pub struct Figures {
     pub update_page_tables: u64,
     /// FLUSH_TLB operations.
     pub flush_tlbs: u64,
-    /// MAP_APERTURE_SEGMENT and UNMAP_APERTURE_SEGMENT operations.
+    /// MAP_APERTURE_SEGMENT, of both forms, and UNMAP_APERTURE_SEGMENT operations.
     pub aperture_operations: u64,
     /// Calls of the driver's `build_paging_buffer`.
     pub build_calls: u64,
@@ -85,6 +85,7 @@ impl Figures {
             update_page_tables: operations[PagingOperationKind::UpdatePageTable],
             flush_tlbs: operations[PagingOperationKind::FlushTlb],
             aperture_operations: operations[PagingOperationKind::MapApertureSegment]
+                + operations[PagingOperationKind::MapApertureSegment2]
                 + operations[PagingOperationKind::UnmapApertureSegment],
             build_calls: statistics.build_calls,
             paging_buffers: statistics.paging_buffers,

@@ -30,6 +30,8 @@ pub struct MachineDesc {
     pub aperture_commit_limit_bytes: Option<u64>,
     /// Whether engines that read through the first aperture see what the CPU caches.
     pub cache_coherent_aperture: bool,
+    /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34).
+    pub map_aperture2: bool,
     /// Bytes of the log buffers of hardware scheduling; none if the operating system schedules.
     pub scheduling_log_buffer_bytes: Option<u64>,
     /// The other physical adapters of a link.
@@ -133,6 +135,7 @@ impl MachineDesc {
             more_apertures: adapter.more_apertures.iter().map(MoreAperture::desc).collect(),
             aperture_commit_limit_bytes,
             cache_coherent_aperture: adapter.cache_coherent_aperture,
+            map_aperture2: adapter.map_aperture2,
             scheduling_log_buffer_bytes: adapter.scheduling_log.map(|log| log.bytes()),
             linked_adapters: linked.collect(),
             page_table_bits: Some(adapter.page_table_bits()),

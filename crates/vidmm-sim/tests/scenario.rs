@@ -147,6 +147,7 @@ fn every_key_is_read() {
         aperture = "48 MiB"
         aperture-commit-limit = "25%"
         cache-coherent-aperture = true
+        map-aperture2 = true
         scheduling-log = "4 MiB"
         notification-revision = "2024-08"
         wddm = "2.0"
@@ -184,6 +185,7 @@ fn every_key_is_read() {
     assert_eq!((adapter.paging_va_mib, adapter.paging_va_without_local_memory), (PagingVa::Mib(64), true));
     assert_eq!((adapter.addressing_model, adapter.wddm), (AddressingModel::GpuMmu, Wddm::V2_0));
     assert_eq!((adapter.aperture, adapter.cache_coherent_aperture), (Some(ByteSize::mib(48)), true));
+    assert!(adapter.map_aperture2);
     assert_eq!(adapter.aperture_commit_limit, Some(LocalMemory::Percent(2500)));
     assert_eq!(adapter.scheduling_log, Some(ByteSize::mib(4)));
     assert_eq!(adapter.notification_revision, NotificationRevision::August2024);

@@ -32,6 +32,8 @@ pub struct SoftAdapterConfig {
     pub aperture_commit_limit_bytes: Option<u64>,
     /// Whether the GPU snoops the CPU's caches through the aperture (BPB-30).
     pub cache_coherent_aperture: bool,
+    /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT, from WDDM 2.9 on (BPB-34).
+    pub map_aperture2: bool,
     /// The most that may be resident in the aperture and in implicit system memory together, in bytes; `None` leaves it to
     /// the core (SEG-50).
     pub system_commit_limit_bytes: Option<u64>,
@@ -119,6 +121,7 @@ impl Default for SoftAdapterConfig {
             more_apertures: Vec::new(),
             aperture_commit_limit_bytes: None,
             cache_coherent_aperture: false,
+            map_aperture2: false,
             system_commit_limit_bytes: None,
             scheduling_log_buffer_bytes: None,
             linked_adapters: Vec::new(),

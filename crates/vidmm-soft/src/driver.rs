@@ -12,7 +12,7 @@ use vidmm::contract::{
     KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
     NotifyInterrupt, NotifyResidency, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation,
     Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags, VidMmCaps,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
@@ -190,6 +190,12 @@ impl SoftKmd {
         }
     }
 
+    fn memory_management_caps(&self) -> VidMmCaps {
+        let mut caps = VidMmCaps::empty();
+        caps.set(VidMmCaps::MAP_APERTURE2_SUPPORTED, self.config.map_aperture2);
+        caps
+    }
+
     fn page_table_levels(&self) -> Vec<PageTableLevelDesc> {
         let levels = if self.config.has_page_tables() { self.layout.levels() } else { 0 };
         (0..levels).map(|level| self.page_table_level(level)).collect()
@@ -217,6 +223,7 @@ impl SoftKmd {
             | PagingOperation::UpdatePageTable(_)
             | PagingOperation::FlushTlb(_)
             | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::MapApertureSegment2(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::Fill(_)
             | PagingOperation::NotifyResidency(_) => return false,
@@ -238,6 +245,9 @@ impl SoftKmd {
             PagingOperation::UpdatePageTable(op) => self.write_ptes(op, index).map(Command::WritePtes),
             PagingOperation::FlushTlb(op) => (index == 0).then(|| Command::FlushTlb(flush(op))),
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op, index).map(Command::MapAperture),
+            PagingOperation::MapApertureSegment2(op) => {
+                self.map_aperture(&(*op).into(), index).map(Command::MapAperture)
+            }
             PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op, index).map(Command::UnmapAperture),
             PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION) => {
                 self.notify_eviction(op, index)
@@ -480,6 +490,7 @@ impl Kmd for SoftKmd {
         AdapterInfo {
             wddm_version: self.config.wddm_version,
             addressing_model: self.config.addressing_model,
+            memory_management_caps: self.memory_management_caps(),
             linked_adapter_segments: (self.config.linked_adapters.iter())
                 .map(|linked| self.segments_of(linked.local_memory_bytes, linked.aperture_bytes, None))
                 .collect(),

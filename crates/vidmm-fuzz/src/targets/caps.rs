@@ -37,7 +37,10 @@ fn run(data: &[u8]) {
 /// Changes one property to a value that need not be possible.
 fn change(info: &mut AdapterInfo, choices: &Choices<'_>) {
     match choices.below(14) {
-        0 => info.wddm_version = WddmVersion(choices.pick(&[0, 0x5022, 0x5023, 0xFFFF, 0x11007, u32::MAX])),
+        0 => {
+            info.wddm_version = WddmVersion(choices.pick(&[0, 0x5022, 0x5023, 0xFFFF, 0x11007, u32::MAX]));
+            info.memory_management_caps = VidMmCaps::from_bits_retain(choices.any());
+        }
         1 => {
             use AddressingModel::*;
             info.addressing_model = choices.pick(&[GpuMmu, GpuVaIoMmu, GpuVaIoMmuGlobal, Physical]);

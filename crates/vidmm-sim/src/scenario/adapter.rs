@@ -84,6 +84,8 @@ pub struct AdapterSettings {
     pub aperture_commit_limit: Option<LocalMemory>,
     /// Whether engines that read through the aperture see what the CPU caches.
     pub cache_coherent_aperture: bool,
+    /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT; only from WDDM 2.9 on (BPB-34).
+    pub map_aperture2: bool,
     /// The log buffers of hardware scheduling. None is a machine whose engines the operating system schedules.
     #[serde(serialize_with = "exactly")]
     pub scheduling_log: Option<ByteSize>,
@@ -190,6 +192,7 @@ impl Default for AdapterSettings {
             more_apertures: Vec::new(),
             aperture_commit_limit: None,
             cache_coherent_aperture: false,
+            map_aperture2: false,
             scheduling_log: None,
             linked_adapters: Vec::new(),
             notification_revision: NotificationRevision::Current,

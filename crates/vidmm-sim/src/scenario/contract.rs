@@ -32,6 +32,9 @@ pub enum Wddm {
     /// Windows 10: GPU virtual addresses and residency lists.
     #[serde(rename = "2.0")]
     V2_0,
+    /// Windows 11: MAP_APERTURE_SEGMENT2.
+    #[serde(rename = "2.9")]
+    V2_9,
     /// Windows 11 24H2: allocation notifications.
     #[default]
     #[serde(rename = "3.2")]
@@ -44,6 +47,7 @@ impl Wddm {
         match self {
             Self::V1_3 => WddmVersion::WDDM1_3,
             Self::V2_0 => WddmVersion::WDDM2_0,
+            Self::V2_9 => WddmVersion::WDDM2_9,
             Self::V3_2 => WddmVersion::WDDM3_2,
         }
     }

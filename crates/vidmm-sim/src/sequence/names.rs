@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use vidmm_trace::Segments;
 
-use vidmm::contract::{EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle};
+use vidmm::contract::{
+    EngineFence, EngineKind, IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, MapApertureSegment, PagingOperation,
+};
 use vidmm::{
     AllocationId, DeviceId, Event, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, PhysicalAddress, ProcessId,
     SegmentId, SubmissionNo,
@@ -98,11 +100,11 @@ impl Names {
                     self.dispatched.insert(signal, packet);
                 }
             }
-            Event::PagingOperation { operation: vidmm::contract::PagingOperation::MapApertureSegment(map), .. } => {
-                if let Some(&allocation) = self.handles.get(&map.allocation) {
-                    let range = (map.segment_id, map.offset_in_pages, map.number_of_pages);
-                    self.aperture_ranges.insert(allocation, range);
-                }
+            Event::PagingOperation { operation: PagingOperation::MapApertureSegment(map), .. } => {
+                self.show_in_aperture(map)
+            }
+            Event::PagingOperation { operation: PagingOperation::MapApertureSegment2(map), .. } => {
+                self.show_in_aperture(map.into());
             }
             _ => {}
         }
@@ -125,6 +127,13 @@ impl Names {
     pub fn backing_store(&self, allocation: AllocationId) -> Option<PhysicalAddress> {
         let offset = *self.backing_stores.get(&allocation)?;
         Some(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+    }
+
+    fn show_in_aperture(&mut self, map: MapApertureSegment) {
+        if let Some(&allocation) = self.handles.get(&map.allocation) {
+            let range = (map.segment_id, map.offset_in_pages, map.number_of_pages);
+            self.aperture_ranges.insert(allocation, range);
+        }
     }
 
     /// Frees a part of a mapping: the rest on either side of it becomes a mapping. A mapping that is freed whole is

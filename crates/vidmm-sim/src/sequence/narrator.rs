@@ -1,7 +1,8 @@
 //! Turns events into lines of text.
 
 use vidmm::contract::{
-    BuildStatus, DiscardContentFlags, NotifyAlloc, PagingOperation, UpdatePageTableFlags, WddmVersion,
+    BuildStatus, DiscardContentFlags, MapApertureSegment, NotifyAlloc, PagingOperation, UpdatePageTableFlags,
+    WddmVersion,
 };
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
@@ -159,6 +160,7 @@ impl Narrator {
             } => {
                 let version = match WddmVersion(wddm_version) {
                     WddmVersion::WDDM3_2 => "3.2".to_owned(),
+                    WddmVersion::WDDM2_9 => "2.9".to_owned(),
                     WddmVersion::WDDM2_0 => "2.0".to_owned(),
                     WddmVersion::WDDM1_3 => "1.3".to_owned(),
                     WddmVersion(other) => format!("{other:#x}"),
@@ -285,6 +287,10 @@ impl Narrator {
             let range = addresses(first * vidmm::PAGE_SIZE, pages * vidmm::PAGE_SIZE);
             format!("{} {range}", name.trim_start_matches("the "))
         };
+        let mapped = |map: MapApertureSegment| {
+            let range = aperture(map.segment_id, map.number_of_pages, map.offset_in_pages);
+            format!("{range} <- {}", names.handle(map.allocation))
+        };
         let (verb, text) = match *operation {
             PagingOperation::VirtualTransfer(transfer) => {
                 let (allocation, offset) = (transfer.allocation, transfer.allocation_offset_in_bytes);
@@ -311,11 +317,8 @@ impl Narrator {
                 let range = if end == 0 { "all of it".to_owned() } else { addresses(start, end - start) };
                 ("flush", format!("{whose} {range}"))
             }
-            PagingOperation::MapApertureSegment(map) => {
-                let shown = names.handle(map.allocation);
-                let range = aperture(map.segment_id, map.number_of_pages, map.offset_in_pages);
-                ("MAP_APERTURE_SEGMENT", format!("{range} <- {shown}"))
-            }
+            PagingOperation::MapApertureSegment(map) => ("MAP_APERTURE_SEGMENT", mapped(map)),
+            PagingOperation::MapApertureSegment2(map) => ("MAP_APERTURE_SEGMENT2", mapped(map.into())),
             PagingOperation::UnmapApertureSegment(unmap) => {
                 let gone = names.handle(unmap.allocation);
                 let range = aperture(unmap.segment_id, unmap.number_of_pages, unmap.offset_in_pages);

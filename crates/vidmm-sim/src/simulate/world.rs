@@ -105,6 +105,7 @@ impl World {
             adapter.page_table_area = page_table_area(local_memory, adapter.page_size, &mut aside);
             has_ranges = true;
         }
+        adapter.map_aperture2 = !is_speed && adapter.wddm == Wddm::V3_2 && aside.chance(40);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);

@@ -46,9 +46,11 @@ fn shown(rig: &Rig) -> Vec<u64> {
 
 #[test]
 fn kernels_read_and_write_system_memory_through_it() {
-    for config in
-        [config(), SoftAdapterConfig { max_command_bytes: 3 * PAGE, ..SoftAdapterConfig::without_local_memory() }]
-    {
+    for config in [
+        config(),
+        SoftAdapterConfig { map_aperture2: true, ..config() },
+        SoftAdapterConfig { max_command_bytes: 3 * PAGE, ..SoftAdapterConfig::without_local_memory() },
+    ] {
         let (mut rig, process) = rig_with(config);
         let content = system_digests(&rig, ALLOCATION, PAGES);
         assert_eq!(rig.read(process, range(VA, PAGES)), content);

@@ -75,6 +75,17 @@ fn map_aperture(pages: u64) -> PagingOperation {
     })
 }
 
+fn map_aperture2(pages: u64) -> PagingOperation {
+    PagingOperation::MapApertureSegment2(MapApertureSegment2 {
+        allocation: KmdAllocationHandle(7),
+        segment_id: SegmentId(2),
+        offset_in_pages: 50,
+        number_of_pages: pages,
+        adl: Adl { base_page_number: (1 << 24) / PAGE },
+        flags: MapApertureFlags::CACHE_COHERENT,
+    })
+}
+
 fn unmap_aperture(pages: u64) -> PagingOperation {
     PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
         allocation: KmdAllocationHandle(7),
@@ -162,6 +173,7 @@ fn one_command_covers_an_operation_that_fits() {
         fill(64 << 20),
         update(8000, UpdatePageTableFlags::empty()),
         map_aperture(16384),
+        map_aperture2(16384),
         unmap_aperture(16384),
         notify_eviction(compressible, 16384),
     ] {
@@ -221,6 +233,8 @@ proptest! {
             next += part.num_pages;
         }
         prop_assert_eq!(next, pages);
+        let [first, second] = [map_aperture(pages), map_aperture2(pages)].map(|map| build_all(&mut kmd, &map, size).0);
+        prop_assert_eq!(first, second, "BPB-34: both forms say the same");
         next = 0;
         for command in build_all(&mut kmd, &unmap_aperture(pages), size).0 {
             let Command::UnmapAperture(part) = command else { panic!("{command:?}") };
@@ -425,6 +439,16 @@ fn an_adapter_behind_an_io_mmu_has_no_page_tables_and_no_local_memory() {
     let [aperture] = info.segments[..] else { panic!("{:?}", info.segments) };
     assert!(aperture.flags.contains(SegmentFlags::APERTURE));
     assert_eq!((aperture.base_address, aperture.size), (0, 256 << 20));
+}
+
+#[test]
+fn the_second_form_of_mapping_the_aperture_is_reported() {
+    for map_aperture2 in [false, true] {
+        let caps = driver(SoftAdapterConfig { map_aperture2, ..Default::default() })
+            .query_adapter_info()
+            .memory_management_caps;
+        assert_eq!(caps.contains(VidMmCaps::MAP_APERTURE2_SUPPORTED), map_aperture2);
+    }
 }
 
 #[test]

@@ -34,6 +34,26 @@ fn change_map(event: &mut Event, change: impl FnOnce(&mut MapApertureSegment)) {
     change(op);
 }
 
+/// `T` in the aperture of an adapter whose driver has MAP_APERTURE_SEGMENT2.
+fn by_second_form() -> Broken {
+    QUIET_IN_APERTURE.story().change(started, has_second_form).change(is(map_aperture(IN)), to_second_form)
+}
+
+fn has_second_form(event: &mut Event) {
+    let Event::AdapterStarted { map_aperture2_supported, .. } = event else { unreachable!() };
+    *map_aperture2_supported = true;
+}
+
+fn to_second_form(event: &mut Event) {
+    let Event::PagingOperation { operation, .. } = event else { unreachable!() };
+    let PagingOperation::MapApertureSegment(op) = *operation else { unreachable!() };
+    *operation = PagingOperation::MapApertureSegment2(op.into());
+}
+
+fn is_second_form(event: &Event) -> bool {
+    matches!(event, Event::PagingOperation { operation: PagingOperation::MapApertureSegment2(_), .. })
+}
+
 fn change_unmap(event: &mut Event, change: impl FnOnce(&mut UnmapApertureSegment)) {
     let Event::PagingOperation { operation: PagingOperation::UnmapApertureSegment(op), .. } = event else {
         unreachable!()
@@ -422,6 +442,63 @@ fn i24_the_aperture_is_mapped_elsewhere_in_part_or_twice() {
     }
     let again = map_aperture(IN);
     QUIET_IN_APERTURE.story().insert_after(is(again.clone()), again).breaks_only(I24);
+}
+
+#[test]
+fn the_second_form_of_mapping_the_aperture_has_no_findings() {
+    by_second_form().breaks_nothing();
+}
+
+#[test]
+fn i24_the_second_form_shows_other_memory_elsewhere_or_in_part() {
+    let wrong: [fn(&mut MapApertureSegment2); 5] = [
+        |op| op.adl.base_page_number += 1,
+        |op| op.adl.base_page_number = u64::MAX,
+        |op| op.offset_in_pages += 1,
+        |op| op.number_of_pages -= 1,
+        |op| op.segment_id = MEMORY,
+    ];
+    for wrong in wrong {
+        let change = |event: &mut Event| {
+            let Event::PagingOperation { operation: PagingOperation::MapApertureSegment2(op), .. } = event else {
+                unreachable!()
+            };
+            wrong(op);
+        };
+        by_second_form().change(is_second_form, change).breaks_only(I24);
+    }
+}
+
+#[test]
+fn i24_the_second_form_is_not_sent_sent_twice_or_too_late() {
+    by_second_form().remove(is_second_form).breaks_only(I24);
+    let mut again = map_aperture(IN);
+    to_second_form(&mut again);
+    by_second_form().insert_after(is_second_form, again).breaks_only(I24);
+    let mut late = by_second_form();
+    let at = late.position(is_second_form);
+    late.0.swap(at, at + 1);
+    late.breaks_only(I24);
+}
+
+#[test]
+fn i23_a_driver_is_sent_the_form_of_mapping_that_it_has_not() {
+    QUIET_IN_APERTURE.story().change(is(map_aperture(IN)), to_second_form).breaks_only(I23);
+    QUIET_IN_APERTURE.story().change(started, has_second_form).breaks_only(I23);
+}
+
+#[test]
+fn i23_the_driver_is_older_than_the_second_form() {
+    for (wddm, is_known) in [(WddmVersion::WDDM2_9.0 - 1, false), (WddmVersion::WDDM2_9.0, true)] {
+        let older = |event: &mut Event| {
+            let Event::AdapterStarted { wddm_version, .. } = event else { unreachable!() };
+            *wddm_version = wddm;
+        };
+        // Before WDDM 3.2 a driver is not asked for the size of its paging process either, which would be a finding of its own.
+        let queried = |event: &Event| matches!(event, Event::PagingVaQueried { .. });
+        let story = by_second_form().change(started, older).remove(queried);
+        if is_known { story.breaks_nothing() } else { story.breaks_only(I23) }
+    }
 }
 
 #[test]

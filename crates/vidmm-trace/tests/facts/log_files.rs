@@ -35,6 +35,7 @@ fn all_events() -> Vec<Event> {
         Event::AdapterStarted {
             wddm_version: number,
             addressing_model: AddressingModel::GpuVaIoMmu,
+            map_aperture2_supported: true,
             num_slots: number,
             preemption_aware: true,
             notification_revision: NotificationRevision::August2024,
@@ -601,6 +602,14 @@ fn operations() -> Vec<PagingOperation> {
             offset_in_pages: LARGE,
             number_of_pages: LARGE,
             mdl: system(LARGE),
+            flags: MapApertureFlags::all(),
+        }),
+        PagingOperation::MapApertureSegment2(MapApertureSegment2 {
+            allocation: handle,
+            segment_id: SegmentId(255),
+            offset_in_pages: LARGE,
+            number_of_pages: LARGE,
+            adl: Adl { base_page_number: LARGE },
             flags: MapApertureFlags::all(),
         }),
         PagingOperation::UnmapApertureSegment(UnmapApertureSegment {

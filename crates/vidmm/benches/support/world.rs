@@ -89,6 +89,7 @@ impl Kmd for NullDriver {
         AdapterInfo {
             wddm_version: WddmVersion::WDDM3_2,
             addressing_model: model,
+            memory_management_caps: VidMmCaps::empty(),
             linked_adapter_segments: Vec::new(),
             aperture_segment_commit_limit: u64::MAX,
             scheduling_log_buffer_size: (capacity == 0).then_some(1 << 20),

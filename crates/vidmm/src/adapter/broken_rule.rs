@@ -105,6 +105,11 @@ pub enum BrokenRule {
     /// An interface version before WDDM 2.0, with GPU virtual addresses.
     #[error("GVA-01: interface version {0:#x} is older than WDDM 2.0 (0x5023), which GPU virtual addresses begin with")]
     Version(u32),
+    /// An interface version before WDDM 2.9, with MAP_APERTURE_SEGMENT2.
+    #[error(
+        "BPB-34: MapAperture2Supported is reported, but interface version {0:#x} is older than WDDM 2.9 (0xe003), which MAP_APERTURE_SEGMENT2 begins with"
+    )]
+    MapAperture2(u32),
     /// Too few or too many levels.
     #[error("GVA-11: {0} page-table levels are reported; 2 to 6 are possible")]
     LevelCount(usize),

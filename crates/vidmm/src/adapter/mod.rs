@@ -39,6 +39,8 @@ pub enum NotificationRevision {
 pub(crate) struct Adapter {
     pub version: WddmVersion,
     pub model: AddressingModel,
+    /// The driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34).
+    pub map_aperture2: bool,
     pub revision: NotificationRevision,
     /// The memory segments, as the driver reports them.
     pub memory: Vec<MemorySegment>,

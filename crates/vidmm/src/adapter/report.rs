@@ -10,7 +10,7 @@ use crate::{
     },
     contract::{
         AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, PatchingCaps,
-        SegmentDescriptor, SegmentFlags, WddmVersion,
+        SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, SegmentId},
@@ -33,6 +33,10 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let is_physical = info.addressing_model == AddressingModel::Physical;
     if info.wddm_version < WddmVersion::WDDM2_0 && !is_physical {
         broken.push(BrokenRule::Version(info.wddm_version.0));
+    }
+    let map_aperture2 = info.memory_management_caps.contains(VidMmCaps::MAP_APERTURE2_SUPPORTED);
+    if map_aperture2 && info.wddm_version < WddmVersion::WDDM2_9 {
+        broken.push(BrokenRule::MapAperture2(info.wddm_version.0));
     }
     let (memory, apertures) = check_segments(info.wddm_version, &info.segments, &mut broken);
     for segments in &info.linked_adapter_segments {
@@ -77,6 +81,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let mut adapter = Adapter {
         version: info.wddm_version,
         model: info.addressing_model,
+        map_aperture2,
         revision: NotificationRevision::default(),
         memory,
         apertures,

@@ -176,6 +176,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
     state.moment.record(|| Event::AdapterStarted {
         wddm_version: adapter.version.0,
         addressing_model: adapter.model,
+        map_aperture2_supported: adapter.map_aperture2,
         num_slots: if adapter.is_physical() { adapter.num_slots } else { 0 },
         preemption_aware: adapter.is_physical() && adapter.preemption_aware,
         notification_revision: adapter.revision,

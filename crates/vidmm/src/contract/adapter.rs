@@ -19,6 +19,8 @@ impl WddmVersion {
     pub const WDDM1_3: WddmVersion = WddmVersion(0x4002);
     /// WDDM 2.0: GPU virtual addresses and residency lists.
     pub const WDDM2_0: WddmVersion = WddmVersion(0x5023);
+    /// WDDM 2.9: MAP_APERTURE_SEGMENT2 (BPB-34, C-18).
+    pub const WDDM2_9: WddmVersion = WddmVersion(0xE003);
     /// WDDM 3.2: Windows 11 24H2, allocation notification.
     pub const WDDM3_2: WddmVersion = WddmVersion(0x11007);
 }
@@ -30,6 +32,9 @@ pub struct AdapterInfo {
     pub wddm_version: WddmVersion,
     /// How engines find memory.
     pub addressing_model: AddressingModel,
+    /// What the driver can do for the memory manager.
+    #[doc(alias = "MemoryManagementCaps")]
+    pub memory_management_caps: VidMmCaps,
     /// The segments of physical adapter 0, ids 1.. in this order (SEG-05).
     #[doc(alias = "DXGK_QUERYSEGMENTOUT4")]
     pub segments: Vec<SegmentDescriptor>,
@@ -89,6 +94,17 @@ pub enum AddressingModel {
     /// Engines use physical addresses, which the driver patches into each DMA buffer before it runs (PAT-10). An allocation is
     /// one range of its segment, and devices have reference lists unless they are created with a device list (PAT-17).
     Physical,
+}
+
+bitflags! {
+    /// What a driver can do for the memory manager, with WDDM's bit positions.
+    #[doc(alias = "DXGK_VIDMMCAPS")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct VidMmCaps: u32 {
+        /// The driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34). From WDDM 2.9 on (C-18).
+        #[doc(alias = "MapAperture2Supported")]
+        const MAP_APERTURE2_SUPPORTED = 1 << 14;
+    }
 }
 
 /// One segment.

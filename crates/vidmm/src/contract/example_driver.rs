@@ -32,6 +32,7 @@ impl Kmd for ExampleDriver {
         AdapterInfo {
             wddm_version: WddmVersion::WDDM2_0,
             addressing_model: AddressingModel::GpuMmu,
+            memory_management_caps: VidMmCaps::empty(),
             linked_adapter_segments: vec![],
             aperture_segment_commit_limit: u64::MAX,
             scheduling_log_buffer_size: None,

@@ -29,7 +29,7 @@ mod pte;
 
 pub use adapter::{
     AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc,
-    PageTableUpdateMode, PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, WddmVersion,
+    PageTableUpdateMode, PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
 };
 pub use allocation::{
     AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction, SegmentBankPreference,

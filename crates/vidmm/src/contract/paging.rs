@@ -113,6 +113,9 @@ paging_operations! {
     /// Let a range of the aperture segment show system memory.
     #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT")]
     MapApertureSegment(MapApertureSegment) = ("MAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
+    /// The same, with the system memory given by logical addresses: the first form is then never sent (BPB-34).
+    #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT2")]
+    MapApertureSegment2(MapApertureSegment2) = ("MAP_APERTURE_SEGMENT2", WddmVersion::WDDM2_9, Addresses::Any, Busy::Undocumented);
     /// Let a range of the aperture segment show the dummy page again.
     #[doc(alias = "DXGK_OPERATION_UNMAP_APERTURE_SEGMENT")]
     UnmapApertureSegment(UnmapApertureSegment) = ("UNMAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
@@ -199,6 +202,7 @@ impl PagingOperation {
             | PagingOperation::UpdatePageTable(_)
             | PagingOperation::FlushTlb(_)
             | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::MapApertureSegment2(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::NotifyAlloc(_)
             | PagingOperation::Fill(_)
@@ -214,6 +218,7 @@ impl PagingOperation {
             PagingOperation::UpdatePageTable(op) => op.allocation,
             PagingOperation::FlushTlb(_) => None,
             PagingOperation::MapApertureSegment(op) => Some(op.allocation),
+            PagingOperation::MapApertureSegment2(op) => Some(op.allocation),
             PagingOperation::UnmapApertureSegment(op) => Some(op.allocation),
             PagingOperation::NotifyAlloc(op) => Some(op.allocation),
             PagingOperation::Transfer(op) => Some(op.allocation),
@@ -232,6 +237,7 @@ impl PagingOperation {
                 u64::from(op.page_table_entries.num_page_table_entries).saturating_mul(PAGE_SIZE)
             }
             PagingOperation::MapApertureSegment(op) => op.number_of_pages.saturating_mul(PAGE_SIZE),
+            PagingOperation::MapApertureSegment2(op) => op.number_of_pages.saturating_mul(PAGE_SIZE),
             PagingOperation::UnmapApertureSegment(op) => op.number_of_pages.saturating_mul(PAGE_SIZE),
             PagingOperation::NotifyAlloc(op) => op.size_in_bytes,
             PagingOperation::Transfer(op) => op.transfer_size,
@@ -251,6 +257,7 @@ impl PagingOperation {
             PagingOperation::VirtualTransfer(_)
             | PagingOperation::VirtualFill(_)
             | PagingOperation::MapApertureSegment(_)
+            | PagingOperation::MapApertureSegment2(_)
             | PagingOperation::UnmapApertureSegment(_)
             | PagingOperation::Transfer(_)
             | PagingOperation::Fill(_)
@@ -405,13 +412,64 @@ pub struct MapApertureSegment {
 }
 
 bitflags! {
-    /// The flags of a [`MapApertureSegment`] (BPB-30).
+    /// The flags of a [`MapApertureSegment`] and of a [`MapApertureSegment2`] (BPB-30).
     #[doc(alias = "DXGK_MAPAPERTUREFLAGS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MapApertureFlags: u32 {
         /// Cacheable memory in a cache-coherent aperture.
         const CACHE_COHERENT = 1 << 0;
+    }
+}
+
+/// Let pages of the aperture segment show system memory that is given by its logical addresses (BPB-34): what a driver with
+/// [`MAP_APERTURE2_SUPPORTED`](super::VidMmCaps::MAP_APERTURE2_SUPPORTED) is sent in place of a [`MapApertureSegment`], which
+/// says the same.
+///
+/// WDDM's `CpuVisibleAddress` is left out: it is for allocations with MapApertureCpuVisible, which this project does not have.
+#[doc(alias = "DXGK_BUILDPAGINGBUFFER_MAPAPERTURESEGMENT2")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MapApertureSegment2 {
+    /// The allocation that is mapped.
+    pub allocation: KmdAllocationHandle,
+    /// The aperture segment.
+    pub segment_id: SegmentId,
+    /// The first page of the aperture, in pages of 4 KiB from its start.
+    pub offset_in_pages: u64,
+    /// The number of pages; never 0.
+    pub number_of_pages: u64,
+    /// The system memory that they show.
+    pub adl: Adl,
+    /// The flags.
+    pub flags: MapApertureFlags,
+}
+
+/// The logical addresses of pages of system memory: of as many as the operation maps, in WDDM's contiguous form. Its other form,
+/// an array of pages, does not occur, because a backing store has no gaps (BPB-34).
+#[doc(alias = "DXGK_ADL")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Adl {
+    /// The address of the first page, in pages of 4 KiB. The rest follows without gaps.
+    pub base_page_number: u64,
+}
+
+impl From<MapApertureSegment> for MapApertureSegment2 {
+    fn from(op: MapApertureSegment) -> Self {
+        let MapApertureSegment { allocation, segment_id, offset_in_pages, number_of_pages, mdl, flags } = op;
+        let adl = Adl { base_page_number: mdl.offset / PAGE_SIZE };
+        Self { allocation, segment_id, offset_in_pages, number_of_pages, adl, flags }
+    }
+}
+
+impl From<MapApertureSegment2> for MapApertureSegment {
+    fn from(op: MapApertureSegment2) -> Self {
+        let MapApertureSegment2 { allocation, segment_id, offset_in_pages, number_of_pages, adl, flags } = op;
+        // A log may hold any number, also of a page that no address reaches.
+        let mdl =
+            PhysicalAddress { segment: SegmentId::SYSTEM, offset: adl.base_page_number.saturating_mul(PAGE_SIZE) };
+        Self { allocation, segment_id, offset_in_pages, number_of_pages, mdl, flags }
     }
 }
 

@@ -72,6 +72,9 @@ pub enum Event {
         wddm_version: u32,
         /// How engines find memory.
         addressing_model: AddressingModel,
+        /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        map_aperture2_supported: bool,
         /// Slots of a DMA buffer's resource table (SPL-02); 0 with GPU virtual addresses.
         num_slots: u32,
         /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).

@@ -205,14 +205,18 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<
     let (aperture, offset) = env.adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
     flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent);
-    steps.push_back(Step::Operation(PagingOperation::MapApertureSegment(MapApertureSegment {
+    let map = MapApertureSegment {
         allocation: handle,
         segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: size / PAGE_SIZE,
         mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
         flags,
-    })));
+    };
+    steps.push_back(Step::Operation(match env.adapter.map_aperture2 {
+        true => PagingOperation::MapApertureSegment2(map.into()),
+        false => PagingOperation::MapApertureSegment(map),
+    }));
 }
 
 fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {

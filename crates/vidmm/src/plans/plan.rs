@@ -13,7 +13,7 @@
 //!           unmap*       NOTIFY_ALLOC{IoMmuUnmap} once for each mapping that leaves the IOMMU, if its driver asked       NTF-04 NTF-05
 //!           table*       UPDATE_PAGE_TABLE(invalid, InitialUpdate) of a new table; then the entry of its parent          GVA-25
 //!           in*          chunk(VIRTUAL_FILL | VIRTUAL_TRANSFER system -> segment)                                        RES-18 BPB-24
-//!                        | MAP_APERTURE_SEGMENT                                                                          BPB-30
+//!                        | MAP_APERTURE_SEGMENT, or MAP_APERTURE_SEGMENT2 where the driver has it: here and above        BPB-30 BPB-34
 //!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
 //!                        then NOTIFY_RESIDENCY{1} of what has come into a memory segment, if its driver asked            BPB-51
 //!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries

@@ -161,6 +161,27 @@ fn an_older_driver_has_no_gpu_virtual_addresses() {
     assert_eq!(broken(|info| info.wddm_version = WddmVersion(0xFFFF)), []);
 }
 
+/// BPB-34, C-18: MAP_APERTURE_SEGMENT2 begins with WDDM 2.9, whatever finds memory.
+#[test]
+fn an_older_driver_has_no_second_form_of_mapping_the_aperture() {
+    let with_cap = |version: WddmVersion, physical: bool| {
+        broken(|info| {
+            if physical {
+                make_physical(info);
+            }
+            info.wddm_version = version;
+            info.memory_management_caps = VidMmCaps::MAP_APERTURE2_SUPPORTED;
+        })
+    };
+    let just_older = WddmVersion(WddmVersion::WDDM2_9.0 - 1);
+    for (version, physical) in [(WddmVersion::WDDM2_0, false), (just_older, false), (WddmVersion::WDDM1_3, true)] {
+        assert_eq!(with_cap(version, physical), [BrokenRule::MapAperture2(version.0)]);
+    }
+    for version in [WddmVersion::WDDM2_9, WddmVersion::WDDM3_2] {
+        assert_eq!(with_cap(version, false), []);
+    }
+}
+
 /// GVA-11.
 #[test]
 fn there_are_two_to_six_levels() {

@@ -32,6 +32,7 @@ mod linear;
 mod linear_properties;
 mod lock;
 mod make_resident;
+mod map_aperture2;
 mod notification;
 mod notification_properties;
 mod notify_residency;

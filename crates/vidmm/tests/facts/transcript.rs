@@ -42,8 +42,9 @@ pub enum Step {
         offset: u64,
         size: u64,
     },
-    /// Pages of the aperture show memory.
+    /// Pages of the aperture show memory: asked for by either form of the operation.
     MapAperture {
+        form: PagingOperationKind,
         offset: u64,
         size: u64,
         at: PhysicalAddress,
@@ -123,6 +124,11 @@ fn is_above_leaves(operation: &PagingOperation) -> bool {
     matches!(operation, PagingOperation::UpdatePageTable(op) if op.page_table_level > 0)
 }
 
+fn map_aperture(form: PagingOperationKind, op: MapApertureSegment) -> Step {
+    let (offset, size) = (op.offset_in_pages * PAGE_SIZE, op.number_of_pages * PAGE_SIZE);
+    Step::MapAperture { form, offset, size, at: op.mdl }
+}
+
 fn of_operation(operation: &PagingOperation) -> Option<Step> {
     let step = match *operation {
         PagingOperation::UpdatePageTable(op)
@@ -154,10 +160,8 @@ fn of_operation(operation: &PagingOperation) -> Option<Step> {
                 flags => panic!("NTF-01: one operation has exactly one flag, not {flags:?}"),
             }
         }
-        PagingOperation::MapApertureSegment(op) => {
-            let (offset, size) = (op.offset_in_pages * PAGE_SIZE, op.number_of_pages * PAGE_SIZE);
-            Step::MapAperture { offset, size, at: op.mdl }
-        }
+        PagingOperation::MapApertureSegment(op) => map_aperture(operation.kind(), op),
+        PagingOperation::MapApertureSegment2(op) => map_aperture(operation.kind(), op.into()),
         PagingOperation::UnmapApertureSegment(op) => {
             Step::UnmapAperture { offset: op.offset_in_pages * PAGE_SIZE, size: op.number_of_pages * PAGE_SIZE }
         }
@@ -261,8 +265,8 @@ impl fmt::Display for Step {
                 let (process, offset, size) = (of(process), Pages(offset), Pages(size));
                 write!(f, "NOTIFY_ALLOC IoMmuUnmap, {process}, {address:#x}: from {offset} on, {size}")
             }
-            Step::MapAperture { offset, size, at } => {
-                write!(f, "MAP_APERTURE_SEGMENT {offset:#x}, {}: {}", Pages(size), At(at))
+            Step::MapAperture { form, offset, size, at } => {
+                write!(f, "{form} {offset:#x}, {}: {}", Pages(size), At(at))
             }
             Step::UnmapAperture { offset, size } => write!(f, "UNMAP_APERTURE_SEGMENT {offset:#x}, {}", Pages(size)),
             Step::Fill { address, offset, size } => {

@@ -336,17 +336,21 @@ impl Rig {
         }))
     }
 
-    /// The commands that let `pages` pages of the aperture from `first` on show system memory from `offset` on.
+    /// The commands that let `pages` pages of the aperture from `first` on show system memory from `offset` on, by the form of
+    /// the operation that the adapter has.
     pub fn map_aperture(&mut self, first: u64, pages: u64, offset: u64) -> Vec<u8> {
-        let operation = PagingOperation::MapApertureSegment(MapApertureSegment {
+        let map = MapApertureSegment {
             allocation: KmdAllocationHandle(1),
             segment_id: self.config.aperture_segment().unwrap(),
             offset_in_pages: first,
             number_of_pages: pages,
             mdl: system(offset),
             flags: MapApertureFlags::empty(),
-        });
-        self.build(&operation)
+        };
+        self.build(&match self.config.map_aperture2 {
+            true => PagingOperation::MapApertureSegment2(map.into()),
+            false => PagingOperation::MapApertureSegment(map),
+        })
     }
 
     /// The commands that let `pages` pages of the aperture from `first` on show the page of system memory at `dummy_page`.

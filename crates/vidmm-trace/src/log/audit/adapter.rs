@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use vidmm::contract::{AddressingModel, AllocationFlags2, KmdProcessHandle, PagingOperation, WddmVersion};
+use vidmm::contract::{
+    AddressingModel, AllocationFlags2, KmdProcessHandle, PagingOperation, PagingOperationKind, WddmVersion,
+};
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
 use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
 
@@ -17,6 +19,8 @@ use crate::Segments;
 pub(super) struct Adapter {
     wddm_version: WddmVersion,
     pub addressing_model: AddressingModel,
+    /// The aperture is mapped by MAP_APERTURE_SEGMENT2, and never by the first form (BPB-34).
+    map_aperture2_supported: bool,
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -34,6 +38,7 @@ impl Default for Adapter {
         Self {
             wddm_version: WddmVersion(0),
             addressing_model: AddressingModel::GpuMmu,
+            map_aperture2_supported: false,
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
@@ -81,6 +86,7 @@ impl Audit {
         let &Event::AdapterStarted {
             wddm_version,
             addressing_model,
+            map_aperture2_supported,
             num_slots,
             preemption_aware,
             notification_revision,
@@ -109,6 +115,7 @@ impl Audit {
         self.adapter = Adapter {
             wddm_version: WddmVersion(wddm_version),
             addressing_model,
+            map_aperture2_supported,
             num_slots,
             preemption_aware,
             notification_revision,
@@ -162,14 +169,22 @@ impl Audit {
         });
     }
 
-    /// The driver is sent only operations that its version and its model have (3.2, U-17). Returns whether the model
-    /// has it: what is only newer than the driver is judged like any other.
+    /// The driver is sent only operations that its version, its model and its caps have (3.2, U-17). Returns whether the model
+    /// has it: what only the version or the caps rule out is judged like any other.
     pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
-        let Adapter { wddm_version, addressing_model, .. } = self.adapter;
+        let Adapter { wddm_version, addressing_model, map_aperture2_supported, .. } = self.adapter;
         let kind = operation.kind();
         self.findings.check(kind.is_known_to(wddm_version, addressing_model), Invariant::I23, || {
             let version = wddm_version.0;
             format!("{kind} is sent to a driver of version {version:#x} and of the model {addressing_model:?}")
+        });
+        let is_other_form = match kind {
+            PagingOperationKind::MapApertureSegment => map_aperture2_supported,
+            PagingOperationKind::MapApertureSegment2 => !map_aperture2_supported,
+            _ => false,
+        };
+        self.findings.check(!is_other_form, Invariant::I23, || {
+            format!("{kind} is sent to a driver whose MapAperture2Supported is {map_aperture2_supported} (BPB-34)")
         });
         kind.is_known_to(WddmVersion(u32::MAX), addressing_model)
     }

@@ -56,6 +56,7 @@ impl Audit {
                 self.shadow.tlb.flush(op);
             }
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op),
+            PagingOperation::MapApertureSegment2(op) => self.map_aperture(&(*op).into()),
             PagingOperation::UnmapApertureSegment(op) => self.unmap_aperture(op),
             PagingOperation::NotifyAlloc(op) => self.notify(op, packet),
             PagingOperation::Transfer(op) => self.physical_transfer(op),

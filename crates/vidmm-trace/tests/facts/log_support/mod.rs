@@ -258,6 +258,7 @@ fn objects() -> Vec<Event> {
         Event::AdapterStarted {
             wddm_version: WddmVersion::WDDM2_0.0,
             addressing_model: AddressingModel::GpuMmu,
+            map_aperture2_supported: false,
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,

@@ -123,6 +123,7 @@ impl Run {
             Event::AdapterStarted {
                 wddm_version: WddmVersion::WDDM3_2.0,
                 addressing_model: self.model,
+                map_aperture2_supported: false,
                 num_slots: 0,
                 preemption_aware: false,
                 notification_revision: self.revision,

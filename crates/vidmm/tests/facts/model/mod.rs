@@ -98,6 +98,7 @@ impl Model {
                 PagingOperation::VirtualTransfer(_)
                     | PagingOperation::NotifyAlloc(_)
                     | PagingOperation::MapApertureSegment(_)
+                    | PagingOperation::MapApertureSegment2(_)
                     | PagingOperation::UnmapApertureSegment(_)
             );
             calls += 1;

@@ -29,6 +29,7 @@ pub struct Config {
     /// Pages of further memory segments, which come after the aperture.
     pub more_pages: Vec<u64>,
     pub wddm_version: WddmVersion,
+    pub caps: VidMmCaps,
     pub slots: u32,
     pub preemption_aware: bool,
     pub bank_range_table: Vec<u64>,
@@ -45,6 +46,7 @@ impl Default for Config {
             aperture_pages: 256,
             more_pages: Vec::new(),
             wddm_version: WddmVersion::WDDM3_2,
+            caps: VidMmCaps::empty(),
             slots: 16,
             preemption_aware: false,
             bank_range_table: Vec::new(),
@@ -158,6 +160,7 @@ impl Kmd for Driver {
         AdapterInfo {
             wddm_version: self.config.wddm_version,
             addressing_model: AddressingModel::Physical,
+            memory_management_caps: self.config.caps,
             segments,
             linked_adapter_segments: Vec::new(),
             aperture_segment_commit_limit: u64::MAX,
@@ -617,11 +620,8 @@ impl World {
                     }
                 }
                 PagingOperation::DiscardContent(op) => self.set_token(op.address, GARBAGE),
-                PagingOperation::MapApertureSegment(op) => {
-                    for page in 0..op.number_of_pages {
-                        self.aperture.insert(op.offset_in_pages + page, op.mdl.offset + page * PAGE_SIZE);
-                    }
-                }
+                PagingOperation::MapApertureSegment(op) => self.map_aperture(&op),
+                PagingOperation::MapApertureSegment2(op) => self.map_aperture(&op.into()),
                 PagingOperation::UnmapApertureSegment(op) => {
                     for page in 0..op.number_of_pages {
                         self.aperture.insert(op.offset_in_pages + page, op.dummy_page.offset);
@@ -640,6 +640,12 @@ impl World {
                 | PagingOperation::FlushTlb(_)
                 | PagingOperation::NotifyAlloc(_) => panic!("an adapter without GPU virtual addresses is asked for it"),
             }
+        }
+    }
+
+    fn map_aperture(&mut self, op: &MapApertureSegment) {
+        for page in 0..op.number_of_pages {
+            self.aperture.insert(op.offset_in_pages + page, op.mdl.offset + page * PAGE_SIZE);
         }
     }
 

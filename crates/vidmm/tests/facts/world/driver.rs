@@ -19,6 +19,7 @@ pub const NORMAL: u32 = 0x7800_0000;
 pub struct Config {
     pub model: AddressingModel,
     pub wddm_version: WddmVersion,
+    pub caps: VidMmCaps,
     /// Bytes of local memory; 0 is none.
     pub segment_bytes: u64,
     /// Further memory segments, which come after the aperture: their bytes, and whether the CPU sees them.
@@ -66,6 +67,7 @@ impl Default for Config {
         Self {
             model: AddressingModel::GpuMmu,
             wddm_version: WddmVersion::WDDM3_2,
+            caps: VidMmCaps::empty(),
             segment_bytes: 64 * PAGE_SIZE,
             more_memory: Vec::new(),
             aperture_bytes: 1 << 20,
@@ -206,6 +208,7 @@ impl Config {
         AdapterInfo {
             wddm_version: self.wddm_version,
             addressing_model: self.model,
+            memory_management_caps: self.caps,
             linked_adapter_segments: self.linked.iter().map(|&(bytes, _)| segments_of(bytes)).collect(),
             aperture_segment_commit_limit: u64::MAX,
             scheduling_log_buffer_size: self.scheduling_log,

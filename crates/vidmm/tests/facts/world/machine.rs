@@ -119,14 +119,8 @@ impl Machine {
                 }
             }
             PagingOperation::VirtualTransfer(op) => self.transfer(op, root, host),
-            PagingOperation::MapApertureSegment(op) => {
-                let known = self.known[&op.allocation];
-                assert!(known.is_accessed_physically(), "BPB-35: {op:?} is not accessed physically");
-                assert_eq!((op.mdl, op.number_of_pages * PAGE_SIZE), (known.backing_store, known.size), "BPB-30");
-                self.nothing_shows_aperture(op.offset_in_pages, op.number_of_pages);
-                self.aperture.map(op, host);
-                self.leaving.remove(&op.allocation);
-            }
+            PagingOperation::MapApertureSegment(op) => self.map_aperture(op, host),
+            PagingOperation::MapApertureSegment2(op) => self.map_aperture(&(*op).into(), host),
             PagingOperation::UnmapApertureSegment(op) => {
                 self.nothing_shows_aperture(op.offset_in_pages, op.number_of_pages);
                 if self.mistake != Some(Mistake::SkipApertureUnmap) {
@@ -142,6 +136,15 @@ impl Machine {
                 panic!("I23: {operation:?} is for drivers without GPU virtual addresses")
             }
         }
+    }
+
+    fn map_aperture(&mut self, op: &MapApertureSegment, host: &Ledger) {
+        let known = self.known[&op.allocation];
+        assert!(known.is_accessed_physically(), "BPB-35: {op:?} is not accessed physically");
+        assert_eq!((op.mdl, op.number_of_pages * PAGE_SIZE), (known.backing_store, known.size), "BPB-30");
+        self.nothing_shows_aperture(op.offset_in_pages, op.number_of_pages);
+        self.aperture.map(op, host);
+        self.leaving.remove(&op.allocation);
     }
 
     fn transfer(&mut self, op: &TransferVirtual, root: Root, host: &Ledger) {

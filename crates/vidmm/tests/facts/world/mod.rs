@@ -955,6 +955,7 @@ pub fn kind(operation: &PagingOperation) -> &'static str {
         PagingOperation::VirtualTransfer(op) if op.transfer_direction == MemoryTransferDirection::SystemToLocal => "in",
         PagingOperation::VirtualTransfer(_) => "out",
         PagingOperation::MapApertureSegment(_) => "map aperture",
+        PagingOperation::MapApertureSegment2(_) => "map aperture 2",
         PagingOperation::UnmapApertureSegment(_) => "unmap aperture",
         PagingOperation::NotifyAlloc(op) if op.flags == NotifyAllocFlags::EVICTION => "eviction",
         PagingOperation::NotifyAlloc(_) => "io mmu unmap",
