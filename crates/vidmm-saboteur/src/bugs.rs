@@ -74,7 +74,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "What comes from another place is not taken out of that.",
         file: "plans/bring_in.rs",
         edit: Edit::Before {
-            right: "let allocation = &mut state.objects[index]; if let Some(place) = allocation.place",
+            right: "let allocation = &state.objects[index]; if let Some(place) = allocation.place",
             wrong: "state.objects[index].take_place();",
         },
     },

@@ -162,7 +162,6 @@ impl VidMm {
             suspended_in_period: false,
             refreshes: Vec::new(),
             expiring: Expiries::default(),
-            not_written: Vec::new(),
             requests: VecDeque::new(),
             ready: 0,
             granted: 0,

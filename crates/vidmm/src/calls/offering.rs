@@ -286,16 +286,17 @@ fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Li
 fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, listed: Vec<Listed>, at_once: bool) {
     let mut items = Vec::new();
     let device = state.objects[queue].device;
+    let after_submission = state.objects[device].submitted;
     for Listed { index, count } in listed {
         let entry = state.objects[index].entry_mut(device);
         if at_once {
-            let effect = entry.join_granted();
+            let effect = entry.join_granted(after_submission);
             entry.count = count;
             state.shares.withdraw_promise(&state.objects, device);
             state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
             state.shares.renew_promise(&state.objects, device);
         } else {
-            items.push((index, entry.join_ungranted(&mut state.residency.spans)));
+            items.push((index, entry.join_ungranted(after_submission, &mut state.residency.spans)));
             entry.count = count;
         }
     }

@@ -99,7 +99,7 @@ impl VidMm {
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, indices.iter().copied());
             self.state.shares.withdraw_promise(&self.state.objects, device);
             for index in indices {
-                let effect = self.state.objects[index].entry_mut(device).join_granted();
+                let effect = self.state.objects[index].entry_mut(device).join_granted(after_submission);
                 self.state.residency.apply(
                     &mut self.state.moment,
                     &mut self.state.objects,
@@ -114,7 +114,7 @@ impl VidMm {
         }
         let join = |index: AllocationIx| {
             let entry = self.state.objects[index].entry_mut(device);
-            (index, entry.join_ungranted(&mut self.state.residency.spans))
+            (index, entry.join_ungranted(after_submission, &mut self.state.residency.spans))
         };
         let rehomed = counted.rehomed.into_iter().map(|index| (index, None));
         let items = indices.into_iter().map(join).chain(rehomed).collect();
@@ -167,8 +167,6 @@ impl VidMm {
             if entry.count == 0 {
                 let account = self.state.residency.counted_in(&self.state.objects, index);
                 left[account] += self.state.objects[index].size;
-            } else if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-                self.state.objects[device_index].not_written.push(index);
             }
             self.state.residency.apply(
                 &mut self.state.moment,

@@ -18,6 +18,11 @@ impl Progress {
         self.up_to
     }
 
+    /// The last number that has ended.
+    pub fn last(&self) -> SubmissionNo {
+        self.beyond.last().copied().unwrap_or(self.up_to)
+    }
+
     /// How many have ended.
     pub fn count(&self) -> u64 {
         self.up_to + self.beyond.len() as u64
@@ -62,6 +67,7 @@ mod tests {
                 ended.extend(Some(number).filter(|&number| number > 0));
                 let first_left = (1..).find(|number| !ended.contains(number)).expect("numbers go on");
                 prop_assert_eq!((progress.up_to(), progress.count()), (first_left - 1, ended.len() as u64));
+                prop_assert_eq!(progress.last(), ended.last().copied().unwrap_or(0));
             }
         }
     }

@@ -44,8 +44,6 @@ pub(crate) struct Device {
     /// Plans that bring content up to date after writes of the CPU: work waits for them.
     pub refreshes: Vec<PlanNo>,
     pub expiring: Expiries,
-    /// Allocations still on its list of which an Evict has said, since the last submission, that nothing was written.
-    pub not_written: Vec<AllocationIx>,
     /// Not signalled yet, oldest first: `ready` of them are granted and built, `granted` are granted.
     pub requests: VecDeque<Request>,
     pub ready: usize,

@@ -13,7 +13,7 @@ use bitflags::bitflags;
 
 pub use crate::event::list_flags::EvictFlags;
 use crate::{
-    data::packed::U56,
+    data::{packed::U56, progress::Progress},
     id::{AllocationIx, SubmissionNo},
     objects::spans::{SpanNo, SpanQueue, Spans},
 };
@@ -25,6 +25,8 @@ pub(crate) struct ListEntry {
     pub count: u32,
     /// Spans that requests not yet granted are to bring in.
     pub spans: SpanQueue,
+    /// While a granted span is open, the last submission that is known not to write in it; then the last submission that
+    /// was made in a granted span.
     until: U56,
     pub is: EntryFlags,
 }
@@ -41,9 +43,10 @@ bitflags! {
         const TO_RESTORE = 1 << 2;
         /// The device's record of pinned allocations has this entry; it may have been unpinned since.
         const IN_PINNED = 1 << 3;
-        /// An Evict of the present span said that nothing was written (RES-22), and no work was submitted since: it
-        /// covers the work submitted by then.
-        const NOT_WRITTEN = 1 << 4;
+        /// Work was submitted in the open span that is known not to write, or whose writes are noted.
+        const READ = 1 << 4;
+        /// The entry pinned the allocation for an earlier span when the open one was granted.
+        const PINNED_BEFORE = 1 << 5;
     }
 }
 
@@ -62,6 +65,8 @@ pub(crate) enum Effect {
     Open,
     /// The entry pins the allocation until this submission has been dispatched.
     Until(SubmissionNo, EvictFlags),
+    /// The span ended without a submission: the entry pins the allocation for earlier spans only.
+    InVain(EvictFlags),
 }
 
 impl ListEntry {
@@ -70,9 +75,24 @@ impl ListEntry {
         self.until.get()
     }
 
-    /// Extends the pin to submission `last`.
-    pub fn extend(&mut self, last: SubmissionNo) {
+    /// Shortens the pin of a span that ended without a submission: it lasts until `last` for what was before.
+    pub fn shorten(&mut self, last: SubmissionNo) {
+        self.until = U56::new(last);
+    }
+
+    fn extend(&mut self, last: SubmissionNo) {
         self.until = U56::new(self.until().max(last));
+    }
+
+    /// Whether work that has been dispatched may have written to the pinned allocation, beyond what an earlier call has told.
+    pub fn take_writes(&mut self, dispatches: &Progress) -> bool {
+        let of_ended_span = !self.is_open() || self.is.contains(EntryFlags::PINNED_BEFORE);
+        let of_open_span = self.is_open() && dispatches.last() > self.until();
+        if self.is_open() && dispatches.up_to() > self.until() {
+            self.is |= EntryFlags::READ;
+            self.extend(dispatches.up_to());
+        }
+        of_ended_span || of_open_span
     }
 
     pub fn is_open(&self) -> bool {
@@ -99,20 +119,27 @@ impl ListEntry {
         was_set
     }
 
-    /// Begins the span of a MakeResident that was granted at once, and has been counted.
-    pub fn join_granted(&mut self) -> Effect {
+    /// Begins the span of a MakeResident that was granted at once after submission `from`, and has been counted.
+    pub fn join_granted(&mut self, from: SubmissionNo) -> Effect {
         debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
         if self.is_open() {
             return Effect::Nothing;
         }
-        self.is -= EntryFlags::NOT_WRITTEN;
+        self.open(from, from)
+    }
+
+    fn open(&mut self, from: SubmissionNo, unwritten: SubmissionNo) -> Effect {
+        let is_pinned = self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE);
+        self.is.set(EntryFlags::PINNED_BEFORE, is_pinned);
+        self.is.set(EntryFlags::READ, unwritten > from);
         self.is |= EntryFlags::OPEN;
+        self.until = U56::new(unwritten);
         Effect::Open
     }
 
-    /// Begins the span of a MakeResident that waits for its grant, and has been counted. Returns the span that the
-    /// grant is for; none if the allocation is pinned already.
-    pub fn join_ungranted(&mut self, spans: &mut Spans) -> Option<SpanNo> {
+    /// Begins the span of a MakeResident that waits for its grant, and has been counted after submission `from`. Returns
+    /// the span that the grant is for; none if the allocation is pinned already.
+    pub fn join_ungranted(&mut self, from: SubmissionNo, spans: &mut Spans) -> Option<SpanNo> {
         if self.is_open() {
             return None;
         }
@@ -122,10 +149,7 @@ impl ListEntry {
             last.ungranted += 1;
             return Some(number);
         }
-        self.is -= EntryFlags::NOT_WRITTEN;
-        let number = spans.push_back(&mut self.spans);
-        spans.get_mut(number).ungranted = 1;
-        Some(number)
+        Some(spans.begin(&mut self.spans, from))
     }
 
     /// Grants a request for the span.
@@ -137,16 +161,12 @@ impl ListEntry {
         let span = spans.get_mut(number);
         span.ungranted -= 1;
         let effect = match (core::mem::replace(&mut span.granted, true), span.ended) {
-            (true, None) => Effect::Nothing,
-            (false, None) => {
-                self.is |= EntryFlags::OPEN;
-                Effect::Open
-            }
-            // Again for each request of an ended span: without a submission in it, it may have expired since the last one.
-            (_, Some((last, flags))) => {
+            (false, None) => self.open(span.from, span.unwritten),
+            (false, Some((last, flags))) if last > span.from => {
                 self.extend(last);
                 Effect::Until(last, flags)
             }
+            _ => Effect::Nothing,
         };
         while spans.first(self.spans).is_some_and(|first| first.granted && first.ungranted == 0) {
             spans.pop_front(&mut self.spans);
@@ -154,29 +174,37 @@ impl ListEntry {
         effect
     }
 
-    /// Ends the span by an Evict after submission `last`; the count must be above 0. The Evict's flags count if the
-    /// span ends with it. An earlier Evict may have said that nothing was written, if no work was submitted since.
-    pub fn leave(&mut self, last: SubmissionNo, flags: EvictFlags, spans: &mut Spans) -> Effect {
+    /// An Evict after submission `last`; the count must be above 0. It ends the span that lowers the count to 0, and its
+    /// flags count then. Each may say that nothing was written by the work submitted before it (RES-22).
+    pub fn leave(&mut self, last: SubmissionNo, mut flags: EvictFlags, spans: &mut Spans) -> Effect {
         self.count -= 1;
-        if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-            self.is |= EntryFlags::NOT_WRITTEN;
+        let is_unwritten = flags.contains(EvictFlags::NOT_WRITTEN_TO);
+        let mut span = spans.last_mut(self.spans).map(|(_, span)| span).filter(|span| span.ended.is_none());
+        if let Some(span) = span.as_mut().filter(|span| !span.granted) {
+            if is_unwritten {
+                span.unwritten = last;
+            }
+            flags.set(EvictFlags::NOT_WRITTEN_TO, span.unwritten == last);
+            span.ended = (self.count == 0).then_some((last, flags));
+            return Effect::Nothing;
+        }
+        if is_unwritten && last > self.until() {
+            self.is |= EntryFlags::READ;
+            self.extend(last);
         }
         if self.count > 0 {
             return Effect::Nothing;
         }
-        let mut flags = flags;
-        flags.set(EvictFlags::NOT_WRITTEN_TO, self.replace(EntryFlags::NOT_WRITTEN, false));
-        if let Some((_, span)) = spans.last_mut(self.spans)
-            && span.ended.is_none()
-        {
+        flags.set(EvictFlags::NOT_WRITTEN_TO, self.until() >= last);
+        if let Some(span) = span {
             span.ended = Some((last, flags));
-            if !span.granted {
-                return Effect::Nothing;
-            }
         }
         self.is -= EntryFlags::OPEN;
+        if flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.is.contains(EntryFlags::READ) {
+            return Effect::InVain(flags);
+        }
         self.extend(last);
-        Effect::Until(last, flags)
+        Effect::Until(self.until(), flags)
     }
 
     /// Whether no work uses the allocation, and no request brings it in. No entry pins it, and its count is 0.
@@ -297,6 +325,17 @@ impl Expiries {
             expiry.pins.retain(|&(pinned, _)| pinned != index);
             !expiry.pins.is_empty()
         });
+    }
+
+    /// The last pin on allocation `index` that ends with a submission is as soon or as late to go as a later Evict said
+    /// (RES-21). Returns that submission.
+    pub fn hand_over(&mut self, index: AllocationIx, later: EvictFlags) -> Option<SubmissionNo> {
+        let lazy = EvictFlags::EVICT_ONLY_IF_NECESSARY;
+        self.expiries.iter_mut().rev().find_map(|expiry| {
+            let (_, flags) = expiry.pins.iter_mut().rev().find(|(pinned, _)| *pinned == index)?;
+            flags.set(lazy, later.contains(lazy));
+            Some(expiry.last)
+        })
     }
 
     /// The pins that end with a submission up to `last`: the submission and the allocation.

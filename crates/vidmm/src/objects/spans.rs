@@ -12,6 +12,10 @@ pub(crate) type SpanNo = u32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Span {
+    /// The last submission before it.
+    pub from: SubmissionNo,
+    /// The last submission that is known not to write in it.
+    pub unwritten: SubmissionNo,
     /// The last submission made in it, once it has ended, and the flags of its Evicts.
     pub ended: Option<(SubmissionNo, EvictFlags)>,
     /// Requests that name it and are not granted yet.
@@ -56,13 +60,27 @@ impl Spans {
         &mut self.spans[span as usize]
     }
 
+    /// Whether work that is not dispatched, or may still be submitted, requires the allocation in the span (U-41).
+    pub fn is_wanted(&self, span: SpanNo, dispatched: SubmissionNo) -> bool {
+        let span = &self.spans[span as usize];
+        span.ended.is_none_or(|(last, _)| last > span.from.max(dispatched))
+    }
+
+    /// Begins a span at the end of a queue, after submission `from`, for one request.
+    pub fn begin(&mut self, queue: &mut SpanQueue, from: SubmissionNo) -> SpanNo {
+        let number = self.push_back(queue);
+        let span = self.get_mut(number);
+        (span.ungranted, span.from, span.unwritten) = (1, from, from);
+        number
+    }
+
     /// The last span of a queue.
     pub fn last_mut(&mut self, queue: SpanQueue) -> Option<(SpanNo, &mut Span)> {
         (!queue.is_empty()).then(|| (queue.0, &mut self.spans[queue.0 as usize]))
     }
 
     /// A new span at the end of a queue.
-    pub fn push_back(&mut self, queue: &mut SpanQueue) -> SpanNo {
+    fn push_back(&mut self, queue: &mut SpanQueue) -> SpanNo {
         let span = self.free;
         let span = match self.spans.get(span as usize) {
             Some(free) => {

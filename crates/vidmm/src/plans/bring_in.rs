@@ -8,7 +8,7 @@ use crate::{
     objects::{Objects, allocation::AllocationState},
     placement::{Placement, Target, satisfy::Items},
     plans::{Plans, draft::Draft},
-    residency::place,
+    residency::{pins, place},
     state::State,
 };
 impl Plans {
@@ -17,15 +17,17 @@ impl Plans {
         place::is_placed(&state.objects, &state.memory, index) && self.stream.is_retired(state.objects[index].last_plan)
     }
 
-    /// Plans that `items` come in for a device's list as decided, and has the list pin them. Returns the plans that must retire first.
+    /// Plans that what is still `wanted` of `items` comes in for a device's list as decided, and has the list pin it. Returns the
+    /// plans that must retire first.
     pub(crate) fn bring_in(
         &mut self,
         state: &mut State,
         device: DeviceIx,
         items: &Items,
+        wanted: &Items,
         placement: Placement,
     ) -> Vec<PlanNo> {
-        let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
+        let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
         let numbers = self.carry_out(state, device, &required, placement);
         pin_list(state, device, items);
         numbers
@@ -112,11 +114,13 @@ impl Plans {
 
     /// An allocation leaves the place where it is for another range, or for pages of the account where its list counts it.
     fn leave_for(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, range: Option<Target>) {
-        let allocation = &mut state.objects[index];
+        let allocation = &state.objects[index];
         if let Some(place) = allocation.place {
-            // The work of the devices that pin it may have written to it.
             let is_pinned = allocation.is_pinned();
-            allocation.state |= if is_pinned { AllocationState::DIRTY } else { AllocationState::empty() };
+            if pins::take_writes(&mut state.objects, index) {
+                state.objects[index].state |= AllocationState::DIRTY;
+            }
+            let allocation = &state.objects[index];
             let is_moved = is_pinned
                 || range.is_some()
                     && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));

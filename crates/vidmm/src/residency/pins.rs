@@ -18,19 +18,6 @@ use crate::{
     shares::Shares,
 };
 
-/// The device submits work, which may write what was said not to be written before.
-pub(crate) fn forget_not_written(objects: &mut Objects, device: DeviceIx) {
-    if objects[device].not_written.is_empty() {
-        return;
-    }
-    for index in core::mem::take(&mut objects[device].not_written) {
-        let is_there = objects.allocations.contains(index);
-        if is_there && objects[index].entry(device).is_some() {
-            objects[index].entry_mut(device).is -= EntryFlags::NOT_WRITTEN;
-        }
-    }
-}
-
 impl Residents {
     /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
     pub(crate) fn apply(
@@ -58,6 +45,14 @@ impl Residents {
                 if !record.is_suspended() {
                     self.pin(objects, index, device);
                 }
+            }
+            Effect::InVain(flags) => {
+                let record = &mut objects.devices[device];
+                let entry = objects.allocations[index].entry_mut(device);
+                let was_pinned = entry.replace(EntryFlags::PINNED_BEFORE, false);
+                let pinned_for = was_pinned.then(|| record.expiring.hand_over(index, flags)).flatten();
+                entry.shorten(pinned_for.unwrap_or_else(|| entry.until().min(record.dispatched())));
+                self.expire(moment, objects, memory, index, device, flags);
             }
         }
     }
@@ -193,6 +188,15 @@ pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: Device
     }
 }
 
+/// Whether dispatched work of the devices that pin the allocation may have written to it, beyond what an earlier call has told.
+pub(crate) fn take_writes(objects: &mut Objects, index: AllocationIx) -> bool {
+    let pinning = objects[index].entries().filter(|(_, entry)| entry.is_pinning()).map(|(device, _)| device);
+    Vec::from_iter(pinning).into_iter().fold(false, |is_written, device| {
+        let Objects { allocations, devices, .. } = objects;
+        allocations[index].entry_mut(device).take_writes(&devices[device].dispatches) || is_written
+    })
+}
+
 /// Notes that the device pins the allocation, for when all that it pins must be found. Those that it pins no more are struck
 /// out when that is the larger part.
 fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
@@ -291,18 +295,26 @@ pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(A
     record.to_bring_back.iter().filter_map(still_required).collect()
 }
 
-/// The items of a request that it is still to bring in: those that it added to the list, and those that the device
-/// pinned then and pins still. An allocation that has left the list since, and has joined it again, is for the later
-/// request to bring in: its home may be another one by now.
-pub(crate) fn still_wanted(
-    objects: &Objects,
-    device: DeviceIx,
-    items: &[(AllocationIx, Option<SpanNo>)],
-) -> Vec<(AllocationIx, Option<SpanNo>)> {
-    let is_pinned = |entry: &ListEntry| entry.is_pinning() || entry.is_to_restore();
-    let is_wanted = |&(index, span): &(AllocationIx, Option<SpanNo>)| {
-        let allocation = &objects[index];
-        allocation.is_required() && (span.is_some() || allocation.entry(device).is_some_and(is_pinned))
-    };
-    items.iter().copied().filter(is_wanted).collect()
+impl Residents {
+    /// The items of a request that it is still to bring in: those that it added to the list for work that is to come or to
+    /// be dispatched (U-41), and those that the device pinned then and pins still. An allocation that has left the list
+    /// since, and has joined it again, is for the later request to bring in: its home may be another one by now.
+    pub(crate) fn still_wanted(
+        &self,
+        objects: &Objects,
+        device: DeviceIx,
+        items: &[(AllocationIx, Option<SpanNo>)],
+    ) -> Vec<(AllocationIx, Option<SpanNo>)> {
+        let dispatched = objects[device].dispatched();
+        let is_pinned = |entry: &ListEntry| entry.is_pinning() || entry.is_to_restore();
+        let is_wanted = |&(index, span): &(AllocationIx, Option<SpanNo>)| {
+            let allocation = &objects[index];
+            let is_wanted = |entry: &ListEntry| match span {
+                Some(span) => entry.has_ungranted_span() && self.spans.is_wanted(span, dispatched),
+                None => is_pinned(entry),
+            };
+            allocation.is_required() && allocation.entry(device).is_some_and(is_wanted)
+        };
+        items.iter().copied().filter(is_wanted).collect()
+    }
 }

@@ -11,7 +11,6 @@ use crate::{
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
-    residency::pins,
     schedule::{Schedule, turns},
     state::State,
 };
@@ -117,13 +116,13 @@ fn decide(
                 bring_in::pin_list(state, device, items);
                 return Ok(Vec::new());
             }
-            let items = pins::still_wanted(&state.objects, device, items);
-            let placement = satisfy::satisfy_request(state, device, &items, position).inspect_err(|shortfall| {
+            let wanted = state.residency.still_wanted(&state.objects, device, items);
+            let placement = satisfy::satisfy_request(state, device, &wanted, position).inspect_err(|shortfall| {
                 if matches!(shortfall, Shortfall::Place(_)) {
                     turns::note_no_place(state, device);
                 }
             })?;
-            Ok(plans.bring_in(state, device, &items, placement))
+            Ok(plans.bring_in(state, device, items, &wanted, placement))
         }
         RequestKind::Decided(numbers) => Ok(numbers.clone()),
         RequestKind::MapGpuVirtualAddress { allocation, mapping } => {

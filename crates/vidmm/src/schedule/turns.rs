@@ -473,8 +473,10 @@ fn release_all(state: &mut State, device: DeviceIx) {
         allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
         let (account, size) = (allocation.account(), allocation.size);
         state.objects[device].to_restore[account] += size;
-        // Its work may have written, and may write again.
-        let mut allocation_state = AllocationState::DIRTY | AllocationState::SUSPENDED;
+        let mut allocation_state = AllocationState::SUSPENDED;
+        let Objects { allocations, devices, .. } = &mut state.objects;
+        let is_written = allocations[index].entry_mut(device).take_writes(&devices[device].dispatches);
+        allocation_state.set(AllocationState::DIRTY, is_written);
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
         allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
         state.objects[index].state |= allocation_state;
@@ -485,22 +487,21 @@ fn release_all(state: &mut State, device: DeviceIx) {
 /// Brings back what a device had pinned, and lets it run. A device that takes all gets its next request granted too,
 /// before others take the ranges. Returns the plans for that, and whether a request was granted with them.
 fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Result<(Vec<PlanNo>, bool), Shortfall> {
-    let mut items = pins::items_to_bring_back(&state.objects, device);
+    let to_restore = pins::items_to_bring_back(&state.objects, device);
     let until = state.objects[device].dispatched();
     let next = state.objects[device].turn.takes_all.then(|| next_items(&state.objects, device)).flatten();
-    let all = [&items[..], next.as_deref().unwrap_or_default()].concat();
-    let with_next = next.is_some().then(|| satisfy::satisfy_request(state, device, &all, until));
+    let with_next = next.as_ref().map(|next| {
+        let wanted = [&to_restore[..], &state.residency.still_wanted(&state.objects, device, next)].concat();
+        let placement = satisfy::satisfy_request(state, device, &wanted, until);
+        placement.map(|placement| (placement, wanted, [&to_restore[..], next].concat()))
+    });
+    let grants = !matches!(with_next, None | Some(Err(Shortfall::Promise | Shortfall::Unlock)));
     // A request whose allocations the device may not pin now is left for later.
-    let (placement, grants) = match with_next {
-        None | Some(Err(Shortfall::Promise | Shortfall::Unlock)) => {
-            (satisfy::satisfy(state, device, &items, until)?, false)
-        }
-        Some(placement) => {
-            items = all;
-            (placement?, true)
-        }
+    let (placement, wanted, items) = match with_next {
+        Some(with_next) if grants => with_next?,
+        _ => (satisfy::satisfy(state, device, &to_restore, until)?, to_restore.clone(), to_restore),
     };
-    let required = Vec::from_iter(items.iter().map(|&(index, _)| index));
+    let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
     let numbers = plans.carry_out(state, device, &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
@@ -513,11 +514,11 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     Ok((numbers, grants))
 }
 
-/// The items that a device's next ungranted request is still to bring in, if it is a MakeResident.
+/// The items of a device's next ungranted request, if it is a MakeResident.
 fn next_items(objects: &Objects, device: DeviceIx) -> Option<Vec<(AllocationIx, Option<SpanNo>)>> {
     let record = &objects[device];
     let RequestKind::MakeResident(items) = &record.requests.get(record.granted)?.kind else { return None };
-    Some(pins::still_wanted(objects, device, items))
+    Some(items.clone())
 }
 
 /// Whether the device's list fits with room to spare.

@@ -18,7 +18,6 @@ use crate::{
         submission::{FenceValueDesc, SubmitDesc},
     },
     requests::Requests,
-    residency::pins,
     state::State,
 };
 
@@ -41,7 +40,6 @@ pub(crate) fn number_submission(
     device_index: DeviceIx,
     desc: &SubmitDesc,
 ) -> u64 {
-    pins::forget_not_written(objects, device_index);
     let device = &mut objects[device_index];
     device.submitted += 1;
     let number = device.submitted;
@@ -78,9 +76,6 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     let effect = entry.leave(number, flags, &mut state.residency.spans);
     if is_last {
         state.shares.lighten_list(&mut state.objects, device, account, size);
-    } else {
-        // Another portion of the device still requires it; what of this one has been handed out uses it too.
-        state.objects[index].entry_mut(device).extend(number);
     }
     state.shares.withdraw_promise(&state.objects, device);
     state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);

@@ -126,6 +126,76 @@ fn any_of_several_evicts_may_say_that_nothing_was_written() {
     assert_eq!(world.vidmm.statistics().evictions_copied, 0);
 }
 
+/// RES-22: nor is an allocation copied out that its device's work never had, however often it comes and goes.
+#[test]
+fn an_allocation_that_no_work_was_given_is_not_copied_out() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    for _ in 0..3 {
+        world.bring_in(client, &[a]);
+        world.evict(client, &[a], SOON).unwrap();
+        world.submit(client, &[]);
+        world.run_all();
+    }
+    assert_eq!((world.vidmm.statistics().evictions, world.vidmm.statistics().evictions_copied), (4, 1));
+    world.bring_in(client, &[a]);
+    assert_eq!(world.token(client, at), Some(7));
+}
+
+/// RES-22, I02: a span without work does not hide what work of the span before wrote.
+#[test]
+fn a_write_before_a_span_without_work_is_copied_out() {
+    for is_dispatched in [false, true] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, at) = world.resident(client, 4);
+        let gate = world.fence();
+        world.submit_to(client.context, &[Access::Write(at, 7)], &[(gate, 1)], &[]);
+        if is_dispatched {
+            world.signal(gate, 1);
+            world.poll();
+        }
+        world.evict(client, &[a], IF_NECESSARY).unwrap();
+        assert_eq!(world.make_resident(client, &[a]), Ok(Residency::Resident));
+        world.evict(client, &[a], SOON).unwrap();
+        world.signal(gate, 1);
+        world.run_all();
+        assert_eq!(world.vidmm.statistics().evictions_copied, 1);
+        world.bring_in(client, &[a]);
+        assert_eq!(world.token(client, at), Some(7));
+    }
+}
+
+/// U-41: nothing is moved for an allocation that no list and no work wants any more; the paging fence signals all the same.
+#[test]
+fn an_allocation_that_nothing_wants_any_more_is_not_brought_in() {
+    type End = fn(&mut World, Client, AllocationId);
+    let evict: End = |world, client, a| world.evict(client, &[a], SOON).unwrap();
+    let offer: End = |world, client, a| world.offer(client, &[a], OfferPriority::Low).unwrap();
+    let destroy: End = |world, _, a| world.destroy(a);
+    for end in [evict, offer, destroy] {
+        let (mut world, client) = World::with_pages(8);
+        let (victim, at) = world.resident(client, 6);
+        write(&mut world, client, at, 7);
+        world.evict(client, &[victim], IF_NECESSARY).unwrap();
+        let a = world.allocate(client, 4);
+        world.map(client, a);
+        world.run_all();
+        let before = world.vidmm.statistics().bytes_filled;
+        let Ok(Residency::Pending { paging_fence_value }) = world.make_resident(client, &[a]) else {
+            panic!("the allocation is not resident")
+        };
+        end(&mut world, client, a);
+        world.submit(client, &[]);
+        world.run_all();
+        assert_eq!(world.paging_fence(client), paging_fence_value);
+        assert_eq!((world.vidmm.statistics().evictions, world.vidmm.statistics().bytes_filled - before), (0, 0));
+        world.tear_down();
+    }
+}
+
 /// RES-22, I02: it is said of what was submitted before, not of what is submitted later.
 #[test]
 fn not_written_to_does_not_cover_later_work() {

@@ -134,7 +134,7 @@ impl Subjects {
         Subject { allocation, pages: known.size / PAGE_SIZE, backing_store: known.backing_store, writable }
     }
 
-    /// Comes, is written to, and goes, once for each way: only what was written and is wanted is copied out of local memory.
+    /// Comes, is written to, and goes, once for each way: only what work was given and is wanted is copied out of local memory.
     fn live(&mut self, plan: &Plan) {
         let Subject { allocation, pages, backing_store, writable } = self.create(plan);
         let handle = self.world.handle(allocation);
@@ -143,6 +143,7 @@ impl Subjects {
             self.world.bring_in(self.client, &[allocation]);
             let is_local = self.world.config.segment_bytes > 0 && self.world.placed[&allocation] == LOCAL;
             let is_written = way != Way::EvictedNotWritten || round == 1;
+            let mut has_work = false;
             let is_compressed = plan.flags2.contains(EVICTION) || is_local;
             for &write in plan.writes.iter().filter(|_| is_written) {
                 let page = write * pages / 65536;
@@ -155,6 +156,7 @@ impl Subjects {
                     Access::Write(address, token)
                 };
                 self.world.submit(self.client, &[access]);
+                has_work = true;
                 tokens[page as usize] = token;
             }
             self.world.run_all();
@@ -169,7 +171,7 @@ impl Subjects {
             }
             self.world.run_all();
             let copied = self.world.statistics_of_copies().1 - copied_before;
-            let is_copied = is_local && is_written && way != Way::Destroyed;
+            let is_copied = is_local && has_work && way != Way::Destroyed;
             assert_eq!(copied, if is_copied { pages * PAGE_SIZE } else { 0 }, "U-15: {way:?}, round {round}");
             if way == Way::Destroyed {
                 return;

@@ -570,6 +570,7 @@ fn discarded_allocations_read_as_zero_until_they_are_destroyed() {
     // Others need the room: it is discarded once the work before has ended.
     let b = world.create(client, Place::System, 16, SILENT);
     let _: Residency = world.make_resident(client, &[b]).unwrap();
+    world.submit(client, &[]);
     world.evict(client, &[b], SOON).unwrap();
     world.poll();
     assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);

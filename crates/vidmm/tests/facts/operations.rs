@@ -26,6 +26,12 @@ fn kinds(world: &World, since: usize) -> Vec<&'static str> {
     world.operations_since(since).iter().map(kind).collect()
 }
 
+/// Work of which the manager must think that it writes to all that is on the list.
+fn work(world: &mut World, client: Client) {
+    world.submit(client, &[]);
+    world.run_all();
+}
+
 /// An adapter whose windows show `window_pages` pages, and an allocation of `pages` pages.
 fn narrow(window_pages: u64, pages: u64) -> (World, Client, AllocationId) {
     // An eighth of the address space bounds a window (U-16).
@@ -71,6 +77,7 @@ fn a_page_in_shows_what_has_arrived() {
 fn an_eviction_hides_what_it_copies_out() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 4);
+    work(&mut world, client);
     let since = world.driver.operations.len();
     world.evict(client, &[a], SOON).unwrap();
     world.run_all();
@@ -78,6 +85,7 @@ fn an_eviction_hides_what_it_copies_out() {
     let since = world.driver.operations.len();
     world.bring_in(client, &[a]);
     assert_eq!(phases(&world, since), ["in", "valid", "flush"]);
+    work(&mut world, client);
     let since = world.driver.operations.len();
     world.evict(client, &[a], NOT_WRITTEN).unwrap();
     world.run_all();
@@ -89,6 +97,7 @@ fn an_eviction_hides_what_it_copies_out() {
 fn victims_leave_before_others_come_in() {
     let (mut world, client) = World::with_pages(4);
     let (a, _) = world.resident(client, 4);
+    work(&mut world, client);
     world.evict(client, &[a], IF_NECESSARY).unwrap();
     let b = world.allocate(client, 4);
     world.map(client, b);
@@ -106,6 +115,7 @@ fn no_flush_where_invalid_entries_are_not_cached() {
     let since = world.driver.operations.len();
     let (a, _) = world.resident(client, 4);
     assert!(!kinds(&world, since).contains(&"flush"));
+    work(&mut world, client);
     let since = world.driver.operations.len();
     world.evict(client, &[a], SOON).unwrap();
     world.run_all();
@@ -118,6 +128,7 @@ fn a_transfer_has_a_window_on_each_side() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 4);
     world.bring_in(client, &[a]);
+    work(&mut world, client);
     let since = world.driver.operations.len();
     world.evict(client, &[a], SOON).unwrap();
     world.run_all();
@@ -172,6 +183,7 @@ fn allocations_are_cut_to_the_window() {
         let since = world.driver.operations.len();
         world.bring_in(client, &[a]);
         assert_eq!(chunks(&world, since, "fill"), expected, "fill of {pages} pages");
+        work(&mut world, client);
         world.evict(client, &[a], SOON).unwrap();
         world.run_all();
         assert_eq!(chunks(&world, since, "out"), expected, "page-out of {pages} pages");
