@@ -693,4 +693,12 @@ notice.size - cursor.offset",
         file: "requests/mod.rs",
         edit: Edit::Without("state.objects.patched.remove(&index);"),
     },
+    Bug {
+        name: "bring-in-unwanted",
+        rule: "U-41",
+        shown_in: World::Any,
+        what: "What nothing wants any more is brought in all the same.",
+        file: "residency/pins.rs",
+        edit: Edit::Expression { right: "self.spans.is_wanted(span, dispatched)", wrong: "true" },
+    },
 ];

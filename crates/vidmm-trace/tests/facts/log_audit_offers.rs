@@ -65,6 +65,17 @@ fn right_offers_have_no_findings() {
     story_and([offered(), reclaimed(ReclaimResult::Ok, A.backing_store, 2, 0)]).breaks_nothing();
 }
 
+/// RES-22, U-41: `B` comes although its Evict was made before its grant, and no work was submitted between.
+#[test]
+fn u41_an_allocation_is_brought_in_that_was_evicted_before_its_grant() {
+    let came = || {
+        let a_leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+        story_and([vec![evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 2)], b_comes_for(6, 5, a_leaves)].concat())
+    };
+    came().breaks_nothing();
+    came().insert_before(evicted(6), evict(B, EvictFlags::empty(), 2)).breaks_only(U41);
+}
+
 #[test]
 fn i25_an_offered_allocation_is_offered_again() {
     story_and([offered(), offered()]).breaks_only(I25);

@@ -29,7 +29,7 @@ fn created_device(device: DeviceId) -> Event {
     Event::DeviceCreated { device, process: process(), residency: DeviceResidency::ReferenceLists }
 }
 
-/// `A` is mapped in the aperture, where it stays.
+/// `A` is not resident until a DMA buffer names it.
 fn run() -> Run {
     let mut started = story().swap_remove(0);
     let Event::AdapterStarted {
@@ -52,16 +52,6 @@ fn run() -> Run {
     *system_group = vidmm::MemorySegmentGroup::Local;
     (*level_bits, *table_bytes, *paging_tables, *paging_table_bytes) = (vec![], vec![], vec![], 0);
     (*system_commit_limit, *paging_va_size) = (CAPACITY, 0);
-    let map = MapApertureSegment {
-        allocation: KmdAllocationHandle(10),
-        segment_id: APERTURE,
-        offset_in_pages: 0,
-        number_of_pages: A_BYTES / PAGE_SIZE,
-        mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: MAPPED_AT },
-        flags: MapApertureFlags::empty(),
-    };
-    let (operation, status) = (PagingOperation::MapApertureSegment(map), BuildStatus::Success);
-    let extents = vec![extent(0, A_BYTES)];
     Run(vec![
         started,
         Event::ProcessCreated { process: process(), handle: KmdProcessHandle(101) },
@@ -70,13 +60,6 @@ fn run() -> Run {
         Event::ContextCreated { context: other_context(), device: device(), engine: RENDER },
     ])
     .created(a(), device())
-    .and(Event::Placed { plan: 1, allocation: a(), segment: APERTURE, extents, content: ContentSource::InPlace })
-    .and(Event::PlanDecided { plan: 1, waits: vec![], after: vec![] })
-    .and(Event::PlanEntered { plan: 1 })
-    .and(Event::PagingOperation { plan: 1, operation, status, offset: 0, bytes: 64, multipass_offset: 0 })
-    .and(Event::PagingBufferSubmitted { signal: fence(PAGING, 1), bytes: 64 })
-    .and(Event::Completed { signal: fence(PAGING, 1) })
-    .and(Event::PlanRetired { plan: 1 })
 }
 
 /// Slot 0 is bound to `A` at each of these split points.
@@ -118,11 +101,41 @@ impl Run {
         })
     }
 
-    /// A DMA buffer that names an allocation is rendered, and cut at the second of its split points.
+    /// A DMA buffer that names an allocation is rendered, and cut at the second of its split points. `A` comes for the first that
+    /// names it.
     fn rendered_on(self, context: ContextId, dma_buffer: u64, named: AllocationId, split_offsets: &[u32]) -> Self {
         let (device, bytes, allocations) = (device(), DMA_BUFFER_BYTES, vec![Some(named)]);
         let patch_locations = bound_at(split_offsets);
-        self.and(Event::Rendered { device, context, dma_buffer, bytes, allocations, patch_locations })
+        let is_there = named != a() || self.0.iter().any(|event| matches!(event, Event::Placed { .. }));
+        let run = self.and(Event::Rendered { device, context, dma_buffer, bytes, allocations, patch_locations });
+        if is_there { run } else { run.with_a() }
+    }
+
+    /// `A` is mapped in the aperture, where it stays.
+    fn with_a(self) -> Self {
+        let map = MapApertureSegment {
+            allocation: KmdAllocationHandle(10),
+            segment_id: APERTURE,
+            offset_in_pages: 0,
+            number_of_pages: A_BYTES / PAGE_SIZE,
+            mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: MAPPED_AT },
+            flags: MapApertureFlags::empty(),
+        };
+        let (operation, status) = (PagingOperation::MapApertureSegment(map), BuildStatus::Success);
+        let extents = vec![extent(0, A_BYTES)];
+        self.and(Event::Placed {
+            plan: 1,
+            allocation: a(),
+            segment: APERTURE,
+            extents,
+            content: ContentSource::InPlace,
+        })
+        .and(Event::PlanDecided { plan: 1, waits: vec![], after: vec![] })
+        .and(Event::PlanEntered { plan: 1 })
+        .and(Event::PagingOperation { plan: 1, operation, status, offset: 0, bytes: 64, multipass_offset: 0 })
+        .and(Event::PagingBufferSubmitted { signal: fence(PAGING, 1), bytes: 64 })
+        .and(Event::Completed { signal: fence(PAGING, 1) })
+        .and(Event::PlanRetired { plan: 1 })
     }
 
     fn rendered(self, dma_buffer: u64) -> Self {

@@ -45,8 +45,8 @@ pub(super) struct Allocation {
     pub built: Option<Place>,
     /// The last plan that moves it.
     pub last_plan: PlanNo,
-    /// The event that last gave it a place.
-    pub placed_at: u64,
+    /// The event that last gave it a place, or took it away: earlier work wrote to what it left.
+    pub moved_at: u64,
     /// Its backing store has content.
     pub backed: bool,
     /// Engines reached its backing store since that had no content.

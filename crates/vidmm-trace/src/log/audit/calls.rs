@@ -102,7 +102,7 @@ impl Audit {
             entered: None,
             built: None,
             last_plan: 0,
-            placed_at: 0,
+            moved_at: 0,
             backed: existing_sys_mem,
             was_in_place: false,
             written: false,

@@ -68,6 +68,7 @@ impl Audit {
         allocation.backed |= copied || allocation.written && in_place;
         allocation.was_in_place |= in_place;
         allocation.written = false;
+        allocation.moved_at = self.findings.event;
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);
@@ -80,6 +81,18 @@ impl Audit {
         draft.steps.victims.push(victim);
         let comes_back = matches!(reason, EvictReason::Promoted | EvictReason::Moved);
         self.coming_back.extend(comes_back.then_some((id, reason)));
+    }
+
+    /// Whether a list names an allocation, or work does that is not dispatched. An ended span in which work was submitted
+    /// holds the allocation until all that was submitted before its end is dispatched.
+    fn is_in_use(&self, id: AllocationId) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return true };
+        let is_used = |(device, entry): (&DeviceId, &ListEntry)| {
+            let Some(device) = self.devices.get(device) else { return false };
+            let holds = |span: &Span| span.to.is_none_or(|to| span.from < to) && device.still_holds(span);
+            entry.spans().any(|span| span.to.is_none() || holds(span))
+        };
+        allocation.lists.iter().any(is_used) || self.portions.references().any(|(_, named, _)| named == id)
     }
 
     /// Whether somebody will read its content: its caller, or work that was submitted before the caller destroyed it.
@@ -99,7 +112,7 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         for (&device_id, entry) in &mut allocation.lists {
             let Some(device) = self.devices.get_mut(&device_id) else { continue };
-            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.placed_at);
+            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.moved_at);
             let waits_for_move = reason == EvictReason::Moved && device.is_still();
             for span in entry.spans().filter(|span| span.granted) {
                 let required = span.to.is_none() || device.undispatched_in(span).is_some();
@@ -124,6 +137,10 @@ impl Audit {
         if !self.places.in_system_memory(place.segment) {
             self.check_has_power(|| format!("{id} is placed in the memory segment"));
         }
+        let is_moved = self.plans.draft(plan).leaving.contains(&id);
+        self.findings.check(is_moved || self.is_in_use(id), Invariant::U41, || {
+            format!("{id} is brought in, but no list names it, and no work that was submitted will use it")
+        });
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         self.places.check_place(allocation, place.segment, &place.extents, &mut self.findings);
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
@@ -143,7 +160,7 @@ impl Audit {
         });
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
-        allocation.placed_at = self.findings.event;
+        allocation.moved_at = self.findings.event;
         allocation.decided = Some(place.clone());
         allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
         let is_back = |reason: EvictReason| reason == EvictReason::Moved || self.places.is_memory(place.segment);
@@ -171,7 +188,7 @@ impl Audit {
         allocation.last_plan = plan;
         // Earlier writes are overwritten: the copy is its content.
         (allocation.backed, allocation.written) = (true, false);
-        allocation.placed_at = self.findings.event;
+        allocation.moved_at = self.findings.event;
         let draft = self.plans.draft(plan);
         draft.has_operations = true;
         draft.refreshes.push(id);

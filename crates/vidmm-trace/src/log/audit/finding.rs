@@ -107,6 +107,8 @@ invariants! {
     U34 = "U-34",
     /// Offered allocations make room first, lower priorities before higher ones.
     U37 = "U-37",
+    /// Nothing is brought in that no list and no work wants any more.
+    U41 = "U-41",
     /// The turn: requests of queues with higher priority are granted first, then those that were made first.
     U28 = "U-28",
     /// An innocent neighbour is left alone: who keeps to its budget yields to nobody but one who has waited for long.

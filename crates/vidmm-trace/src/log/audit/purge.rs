@@ -116,7 +116,7 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return Content::Kept };
         let wrote = |device, span: &Span| {
             let device: Option<&super::device::Device> = self.devices.get(device);
-            !span.not_written_to && device.is_some_and(|device| device.dispatched_in(span, allocation.placed_at))
+            !span.not_written_to && device.is_some_and(|device| device.dispatched_in(span, allocation.moved_at))
         };
         let mut spans =
             allocation.lists.iter().flat_map(|(device, entry)| entry.spans().map(move |span| (device, span)));

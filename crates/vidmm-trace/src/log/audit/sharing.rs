@@ -54,7 +54,9 @@ impl Audit {
         let submitted = self.devices.get(&owner).map_or(0, |device| device.submitted);
         allocation.open.retain(|&device| device != owner);
         // An allocation that others have open is only closed by its owner, as any device does.
-        let is_over = flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && allocation.open.is_empty();
+        // Where engines use physical addresses, the flag is not believed: the work would find whatever is there by then.
+        let is_believed = flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.adapter.is_physical();
+        let is_over = is_believed && allocation.open.is_empty();
         if let Some(entry) = allocation.lists.get_mut(&owner) {
             entry.leave_for_good(submitted);
             if is_over {
