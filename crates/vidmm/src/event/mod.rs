@@ -59,6 +59,8 @@ pub enum PreemptReason {
     AfterReset,
     /// Work of higher priority is ready, and packets of lower priority are before it.
     Priority,
+    /// Work is ready, and a packet of another context that waits for much paging is before it (D23).
+    ReadyWork,
 }
 
 /// One thing that happened.
@@ -511,7 +513,11 @@ pub enum Event {
         device: DeviceId,
         /// The reasons.
         flags: TrimFlags,
-        /// The bytes by which its process is above its budget.
+        /// The group whose budget its process is above; none if it is not asked to trim to a budget, or if the segment counts
+        /// toward no group.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        group: Option<MemorySegmentGroup>,
+        /// The bytes by which it is above that.
         num_bytes_to_trim: u64,
     },
     /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Its list
@@ -876,6 +882,13 @@ pub enum Event {
         last_completed_fence_id: u64,
         /// The packets that came back.
         returned: Vec<u64>,
+    },
+    /// An engine has not answered in time: the request is over, and the engine is reset if its packet has not ended (FLT-22).
+    PreemptTimedOut {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
     },
     /// The driver is to reset an engine (FLT-22).
     EngineResetBegun {

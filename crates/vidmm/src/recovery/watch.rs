@@ -6,7 +6,7 @@ use crate::{
         recovering::{AdapterPhase, Phase},
     },
     event::{
-        PreemptReason,
+        Event, PreemptReason,
         error::{DeviceErrorReason, Violation},
     },
     id::DeviceIx,
@@ -76,6 +76,8 @@ fn time_out(
     engine: u32,
     asked_for: PreemptReason,
 ) {
+    let preemption_fence_id = state.engines.engines[engine as usize].preemption_fence_id;
+    state.moment.record(|| Event::PreemptTimedOut { engine, preemption_fence_id });
     match asked_for {
         PreemptReason::AfterReset => {
             adapter_reset::begin_adapter_reset(
@@ -102,7 +104,7 @@ pub(crate) fn note_timeout(state: &mut State, requests: &mut Requests, work: &mu
     }
     standing.is_blocked = true;
     let process = state.objects.processes.id(index);
-    state.moment.record(|| crate::event::Event::ProcessBlocked { process });
+    state.moment.record(|| Event::ProcessBlocked { process });
     for device in alloc::vec::Vec::from_iter(state.objects[index].devices.iter().copied()) {
         device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::ProcessBlocked);
     }

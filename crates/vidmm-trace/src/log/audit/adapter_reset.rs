@@ -110,6 +110,7 @@ impl Audit {
                 | Event::IllegalCommand { .. }
                 | Event::PreemptRequested { .. }
                 | Event::Preempted { .. }
+                | Event::PreemptTimedOut { .. }
                 | Event::EngineResetBegun { .. }
                 | Event::EngineReset { .. }
                 | Event::Resubmitted { .. }

@@ -63,15 +63,27 @@ impl Audit {
         self.check_list(dispatch);
     }
 
-    /// A packet that an engine gave back is handed to it again before anything else, but for more urgent work.
+    /// A packet that an engine gave back is handed to it again before anything else, but for another context's work that is more
+    /// urgent, or where the packet waits for paging (D23).
     fn check_overtakes(&mut self, id: DeviceId, submission: u64, engine: u32) {
+        let returned = self.fences.engines.get(engine as usize).map_or(&[][..], |books| &books.returned);
+        if returned.is_empty() {
+            return;
+        }
         let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
         let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
-        let own = work.map_or(0, |work| priority(work.context));
-        let returned = self.fences.engines.get(engine as usize).map_or(&[][..], |books| &books.returned);
-        let packets = returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
-        let is_urgent = returned.is_empty() || packets.into_iter().any(|packet| priority(packet.context) < own);
-        self.findings.check(is_urgent, Invariant::I30, || {
+        let own = work.map(|work| work.context);
+        let mut packets =
+            returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
+        let paging = self.fences.paging_engine;
+        let waits = |work: &Work| {
+            let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
+            waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
+        };
+        let is_overtaken =
+            |packet: &Work| own.is_some_and(|own| priority(packet.context) < priority(own)) || waits(packet);
+        let is_own = packets.clone().any(|packet| Some(packet.context) == own);
+        self.findings.check(!is_own && packets.any(is_overtaken), Invariant::I30, || {
             format!("submission {submission} of {id} is dispatched before what engine {engine} gave back")
         });
     }
