@@ -151,7 +151,8 @@ impl Run {
 
     fn told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
         let (notification, device) = (TrimNotificationId::from_bits(process), device_of(process));
-        self.and(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: to_trim * PAGE_SIZE })
+        let group = flags.contains(TrimFlags::TRIM_TO_BUDGET).then_some(MemorySegmentGroup::Local);
+        self.and(Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim: to_trim * PAGE_SIZE })
     }
 
     #[track_caller]
@@ -346,8 +347,20 @@ fn res41_notifications_are_for_registered_devices_and_have_one_meaning() {
     pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 0).breaks(&[Res41, I08]);
     let mut swapped = pressed().listens(0).listens(1);
     let (notification, device) = (TrimNotificationId::from_bits(0), device_of(1));
-    swapped.push(Event::TrimNotified { notification, device, flags: TrimFlags::PERIODIC_TRIM, num_bytes_to_trim: 0 });
+    let flags = TrimFlags::PERIODIC_TRIM;
+    swapped.push(Event::TrimNotified { notification, device, flags, group: None, num_bytes_to_trim: 0 });
     swapped.breaks_only(Res41);
+}
+
+#[test]
+fn res41_a_device_has_a_moment_for_each_request_to_trim() {
+    let asked = || pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+    asked().later(10).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(Res41);
+    let grown = |ms| {
+        asked().later(ms).lists_with(0, 1, MakeResidentFlags::CANT_TRIM_FURTHER).told(0, TrimFlags::TRIM_TO_BUDGET, 11)
+    };
+    grown(9).breaks_only(Res41);
+    grown(10).breaks_nothing();
 }
 
 #[test]

@@ -165,8 +165,13 @@ fn turns_of_the_device_that_lists_it_are_told() {
 #[test]
 fn requests_to_its_process_are_told() {
     let notification = TrimNotificationId::from_bits(0);
-    let trimmed =
-        |flags, num_bytes_to_trim| Event::TrimNotified { notification, device: device(), flags, num_bytes_to_trim };
+    let trimmed = |flags, num_bytes_to_trim| Event::TrimNotified {
+        notification,
+        device: device(),
+        flags,
+        group: None,
+        num_bytes_to_trim,
+    };
     let text = told(
         story_and(vec![
             trimmed(TrimFlags::TRIM_TO_BUDGET, 4096),

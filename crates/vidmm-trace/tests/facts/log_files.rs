@@ -345,7 +345,9 @@ fn budget_events() -> Vec<Event> {
         TrimFlags::RESTART_PERIODIC_TRIM,
         TrimFlags::PERIODIC_TRIM | TrimFlags::TRIM_TO_BUDGET,
     ] {
-        events.push(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: LARGE });
+        for group in [None, Some(MemorySegmentGroup::Local), Some(MemorySegmentGroup::NonLocal)] {
+            events.push(Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim: LARGE });
+        }
     }
     events
 }
@@ -431,11 +433,13 @@ fn reset_events() -> Vec<Event> {
         PreemptReason::WaitsForReset,
         PreemptReason::AfterReset,
         PreemptReason::Priority,
+        PreemptReason::ReadyWork,
     ];
     let mut events: Vec<Event> =
         reasons.map(|reason| Event::PreemptRequested { engine, preemption_fence_id, reason }).into();
     events.extend([
         Event::Preempted { engine, preemption_fence_id, last_completed_fence_id: LARGE, returned: returned.clone() },
+        Event::PreemptTimedOut { engine, preemption_fence_id },
         Event::EngineResetBegun { engine, reason: DeviceErrorReason::EngineTimeout },
         Event::EngineReset { engine, last_aborted_fence_id: Some(LARGE), returned },
         Event::EngineReset { engine, last_aborted_fence_id: None, returned: vec![] },

@@ -73,7 +73,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
     };
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
-        let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.demand_total());
+        let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.requested_total());
         let entitlement = match terms {
             Terms::BesideAll => 0,
             Terms::Entitled(flags) | Terms::Rehoming(flags) => {
@@ -84,7 +84,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
                 }
             }
         };
-        beside_all.max(i128::from(entitlement) - i128::from(account_shares.get(process).demand)).min(alone(account))
+        beside_all.max(i128::from(entitlement) - i128::from(account_shares.requested(process))).min(alone(account))
     };
     Admission {
         device,

@@ -36,7 +36,7 @@ impl VidMm {
             info.current_reservation += share.reservation;
             let available = available_for_reservation(&self.state.memory, &self.state.shares, index, account);
             info.available_for_reservation = info.available_for_reservation.saturating_add(available);
-            info.requested += share.demand;
+            info.requested += shares.requested(index);
         }
         Ok(info)
     }

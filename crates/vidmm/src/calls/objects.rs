@@ -189,10 +189,10 @@ impl VidMm {
         let index = self.state.objects.devices.lookup(device)?;
         let Device { contexts, paging_queues, allocations, .. } = self.state.objects[index];
         in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
-        self.state.shares.forget_device(&self.state.objects, index);
+        self.state.shares.forget_device(&mut self.state.objects, index);
         let gone = self.state.objects.devices.remove(index);
         self.state.objects[gone.process].devices.remove(&index);
-        self.schedule.turns.forget(index);
+        self.schedule.forget_device(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {
             let notification = self.schedule.trim_notifications.id(registration);

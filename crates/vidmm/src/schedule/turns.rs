@@ -24,7 +24,7 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
+        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in},
@@ -287,8 +287,7 @@ impl Schedule {
             |time: Nanoseconds, reason| if time <= state.moment.now() { Yield::Now(reason) } else { Yield::At(time) };
         if state.shares.is_over_budget(record.process) {
             // A device that is asked again and again has its moment each time, but starves no other.
-            let grace =
-                record.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
+            let grace = self.trims_until(other).min(starved_at);
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),

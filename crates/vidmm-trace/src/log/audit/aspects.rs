@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::CpuVirtualAddress;
-use vidmm::{Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
+use vidmm::{DeviceId, Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
 
 /// Memory that is shared among processes: a memory segment, or system memory that engines reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,6 +35,8 @@ pub(super) struct Chunk {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {
     pub process: ProcessId,
+    /// The device whose list names it.
+    pub device: DeviceId,
     /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
     pub pool: Option<Pool>,
     pub size: u64,

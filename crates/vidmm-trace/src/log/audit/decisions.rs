@@ -245,6 +245,7 @@ impl Audit {
             self.places.promise(address.segment, &[extent], plan);
             if let Some(ledger) = self.places.ranges(address.segment) {
                 ledger.tables = ledger.tables.saturating_sub(size);
+                self.demands.relieved += 1;
             }
         }
         let draft = self.plans.draft(plan);

@@ -26,6 +26,7 @@ impl Audit {
         let was_told = std::mem::replace(&mut device.in_error, true);
         self.findings.check(!was_told, Invariant::I12, || format!("{id} is told twice that it is in error"));
         let dropped = device.drop_undispatched();
+        self.settle(id);
         self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
     }
 

@@ -74,6 +74,7 @@ use adapter_reset::{Reset, Resets};
 use allocation::{Allocation, Mapping};
 use aperture::Apertures;
 use aspects::Pool;
+use budgets::AskedToTrim;
 use buffers::OpenBuffer;
 use demands::{Demands, Weight};
 use device::{Context, Device};
@@ -136,6 +137,7 @@ pub struct Audit {
     offered: BTreeSet<AllocationId>,
     /// The devices that listen for trim notifications.
     listeners: BTreeMap<TrimNotificationId, DeviceId>,
+    asked_to_trim: BTreeMap<(TrimNotificationId, Option<MemorySegmentGroup>), AskedToTrim>,
     /// Views of the CPU that are to be rotated: by which plan, and what they must show.
     rotations: Vec<(AllocationId, PlanNo, (SegmentId, Vec<Extent>))>,
     /// An allocation whose owner destroyed it, and to whom it must go.
