@@ -157,8 +157,7 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
         return None;
     }
     // A device that yields ends the DMA buffers that it has begun.
-    let is_begun = next.is_prepared() && context.portion.is_some();
-    if !device.is_active() && (device.is_suspended() || !is_begun) {
+    if !device.is_active() && (device.is_suspended() || !next.is_begun()) {
         return None;
     }
     // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.

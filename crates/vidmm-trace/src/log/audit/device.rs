@@ -29,8 +29,6 @@ pub(super) struct Device {
     pub spans: BTreeSet<(AllocationId, u64)>,
     pub activity: Activity,
     pub in_error: bool,
-    /// Engines that were given the first portion of a DMA buffer since it yielded: that was decided before.
-    pub begun: BTreeSet<u32>,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -107,7 +105,6 @@ impl Device {
             spans: BTreeSet::new(),
             activity: Activity::Active,
             in_error: false,
-            begun: BTreeSet::new(),
             resumed_by: Vec::new(),
         }
     }

@@ -57,7 +57,7 @@ impl Audit {
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();
         self.fences.work.insert(signal, Work { device: id, submission, context, waits, signals });
-        self.check_runs(dispatch, portion.map(|portion| (portion, signal.engine)));
+        self.check_runs(dispatch, portion);
         self.check_root(dispatch, context);
         self.check_requests(dispatch);
         self.check_list(dispatch);

@@ -27,7 +27,6 @@ impl Audit {
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
-            device.begun.clear();
         }
     }
 
@@ -66,16 +65,12 @@ impl Audit {
     }
 
     /// Work is let go: its device runs, and what brings its list back after a suspension is in (I06). A device that yielded ends
-    /// the DMA buffers that it has begun; on each engine one may have been decided and not been handed out yet.
-    pub(super) fn check_runs(&mut self, dispatch: Dispatch, portion: Option<(u32, u32)>) {
+    /// the DMA buffers that it has begun.
+    pub(super) fn check_runs(&mut self, dispatch: Dispatch, portion: Option<u32>) {
         self.check_has_power(|| format!("submission {} of {} is dispatched", dispatch.submission, dispatch.device));
         let Some(device) = self.devices.get_mut(&dispatch.device) else { return };
         let activity = device.activity;
-        let is_begun = match portion {
-            Some((0, engine)) => device.begun.insert(engine),
-            Some(_) => true,
-            None => false,
-        };
+        let is_begun = portion.is_some_and(|portion| portion > 0);
         let runs = device.is_active() || device.requires_its_list() && is_begun;
         self.findings.check(runs, Invariant::Res71, || {
             format!("submission {} of {} is dispatched, but that is {activity:?}", dispatch.submission, dispatch.device)
