@@ -205,7 +205,9 @@ impl Audit {
             true => maximum..=maximum,
             false => standing.budgets(),
         };
-        let over = |limit: &u64| if standing.lists_fit() { 0 } else { requested.saturating_sub(*limit) };
+        // With so much less it fits beside all other lists, or its process keeps to its budget.
+        let beside_all = standing.requested_total.saturating_sub(capacity);
+        let over = |limit: &u64| requested.saturating_sub(*limit).min(beside_all);
         Excess {
             alone: self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity),
             entitled: over(limits.end())..=over(limits.start()),
