@@ -1,6 +1,7 @@
 //! Shares: the budgets of processes, the promises to devices, and which devices are active.
 
 use crate::{
+    adapter::Adapter,
     budget::{
         AccountShares,
         account::{Account, Accounts, PerAccount},
@@ -140,6 +141,7 @@ impl Shares {
     /// other alone; or if they fit into the area that holds nothing else (D9, D19).
     pub(crate) fn promise_to_tables(
         &mut self,
+        adapter: &Adapter,
         objects: &Objects,
         memory: &mut Memory,
         account: Account,
@@ -155,7 +157,8 @@ impl Shares {
             let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
             let free = capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity);
             if bytes > free {
-                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
+                let account = adapter.memory_account(account);
+                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free, account });
             }
         }
         self.add_table_bytes(memory, account, bytes);
