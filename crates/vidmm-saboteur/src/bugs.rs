@@ -194,10 +194,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::Pressure,
         what: "A refusal asks for half of what must be trimmed.",
         file: "calls/admission.rs",
-        edit: Edit::Expression {
-            right: "admission.num_bytes_to_trim.saturating_add(missing)",
-            wrong: "admission.num_bytes_to_trim.saturating_add(missing / 2)",
-        },
+        edit: Edit::Expression { right: "missing.max(misplaced)", wrong: "missing.max(misplaced) / 2" },
     },
     Bug {
         name: "trim-too-much",
@@ -205,10 +202,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::Pressure,
         what: "A refusal asks for more than what must be trimmed.",
         file: "calls/admission.rs",
-        edit: Edit::Expression {
-            right: "admission.num_bytes_to_trim.saturating_add(missing)",
-            wrong: "admission.num_bytes_to_trim.saturating_add(missing + size)",
-        },
+        edit: Edit::Expression { right: "missing.max(misplaced)", wrong: "missing.max(misplaced) + i128::from(size)" },
     },
     Bug {
         name: "skip-notice",

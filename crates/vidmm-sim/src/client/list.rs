@@ -88,7 +88,7 @@ impl From<Option<u64>> for Listed {
 }
 
 /// The reason why the keeper of a list cannot go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ListError {
     /// MakeResident was refused at the end of a ladder.
     #[error("{bytes} bytes found no memory, and nothing is left that such a client would do; give the machine more")]

@@ -244,6 +244,8 @@ impl Player<'_, '_> {
                 device: device_name.clone(),
                 flags: flags.clone(),
                 num_bytes_to_trim: None,
+                trim_local: None,
+                trim_non_local: None,
             };
             match self.call(step) {
                 answer if answer.is_done() => {

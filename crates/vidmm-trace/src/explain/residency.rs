@@ -68,16 +68,20 @@ impl Subject {
                     capitalised(&world.device(device))
                 ));
             }
-            Event::MakeResidentRefused { device, ref allocations, num_bytes_to_trim, reason, .. } => {
+            Event::MakeResidentRefused { device, ref allocations, ref shortages, reason, .. } => {
                 if self.named(allocations).is_none() {
                     return;
                 }
                 tale.sums.refused += 1;
+                let to_trim = shortages.iter().map(|shortage| {
+                    let memory = world.segments.name(shortage.account.segment);
+                    format!("{} of {memory}", ByteSize(shortage.num_bytes_to_trim))
+                });
                 tale.tell(format!(
                     "{} asked for it to be resident ({}{} to trim) and was refused: {}.",
                     capitalised(&world.device(device)),
                     with_others(allocations),
-                    ByteSize(num_bytes_to_trim),
+                    to_trim.collect::<Vec<_>>().join(" and "),
                     refusal(reason)
                 ));
             }

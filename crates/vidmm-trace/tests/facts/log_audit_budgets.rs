@@ -120,7 +120,8 @@ impl Run {
             _ => MakeResidentFlags::empty(),
         };
         let num_bytes_to_trim = to_trim * PAGE_SIZE;
-        self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+        let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+        self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages })
     }
 
     /// The first allocation that a process listed leaves its list.
@@ -222,7 +223,8 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
         paging_fence_value,
     });
     let (device, num_bytes_to_trim, reason) = (device_of(1), 20 * PAGE_SIZE, NoMemoryReason::OverBudget);
-    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+    let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages });
     shared.breaks_nothing();
 }
 
@@ -302,6 +304,24 @@ fn i16_more_than_half_is_reserved() {
 }
 
 #[test]
+fn i08_a_refusal_names_the_memory_that_is_short() {
+    let refused = || run().lists(0, 60).lists(1, 30).refused(1, 20, NoMemoryReason::OverBudget, 10);
+    refused().breaks_nothing();
+    let changed = |change: &dyn Fn(&mut Vec<Shortage>)| {
+        let mut run = refused();
+        let Some(Event::MakeResidentRefused { shortages, .. }) = run.events.last_mut().map(|last| &mut last.event)
+        else {
+            panic!("it is refused last")
+        };
+        change(shortages);
+        run
+    };
+    changed(&|shortages| shortages[0].account.segment = SegmentId(1)).breaks_only(I08);
+    changed(&|shortages| shortages.clear()).breaks_only(I08);
+    changed(&|shortages| shortages.push(shortages[0])).breaks_only(I08);
+}
+
+#[test]
 fn i08_evict_answers_with_the_bytes_left_to_trim() {
     let pressed = || run().lists(0, 20).lists(0, 60).lists(1, 50);
     pressed().evicts(0, 0, 10).breaks_nothing();
@@ -317,7 +337,8 @@ fn res15_a_device_whose_last_try_fails_is_put_in_error() {
         let allocations = vec![run.created(1, 80)];
         let (device, flags) = (device_of(1), MakeResidentFlags::all());
         let (reason, num_bytes_to_trim) = (NoMemoryReason::OverMaximumBudget, 10 * PAGE_SIZE);
-        run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+        let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+        run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages })
     };
     let refused = || failed(run().reserves(0, 30).lists(0, 60));
     let error = Event::DeviceInError { device: device_of(1), reason: DeviceErrorReason::OutOfMemory };

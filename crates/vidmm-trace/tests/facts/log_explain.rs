@@ -77,12 +77,13 @@ fn a_refusal_says_why_and_how_much() {
         flags: MakeResidentFlags::empty(),
         num_bytes_to_trim: 0x3000,
         reason: NoMemoryReason::OverBudget,
+        shortages: short_of(SegmentId(1), 0x3000, NoMemoryReason::OverBudget),
     };
     let text = told(story_and(vec![refused]), A.id());
     tells(
         &text,
         &[
-            "asked for it to be resident (with another allocation, 12 KiB to trim) and was refused: memory was short and the \
+            "asked for it to be resident (with another allocation, 12 KiB of local memory to trim) and was refused: memory was short and the \
              process would have been above its budget.",
             "refused once",
         ],

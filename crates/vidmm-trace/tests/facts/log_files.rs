@@ -192,7 +192,8 @@ fn list_events() -> Vec<Event> {
         NoMemoryReason::Fragmented,
     ] {
         let (allocations, flags) = (allocations.clone(), MakeResidentFlags::CANT_TRIM_FURTHER);
-        events.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+        let shortages = short_of(SegmentId(1), num_bytes_to_trim, reason);
+        events.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages });
     }
     for flags in [EvictFlags::empty(), EvictFlags::NOT_WRITTEN_TO, EvictFlags::all()] {
         let allocations = allocations.clone();

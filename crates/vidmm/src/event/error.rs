@@ -1,10 +1,11 @@
 //! The errors: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
 //! the adapter in error; a program's puts its device in error.
 
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec::Vec};
 
 use crate::{
     adapter::patching::PatchListRule,
+    budget::MemoryAccount,
     contract::{
         AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdAllocationHandle,
         KmdError, PagingOperationKind,
@@ -430,6 +431,8 @@ pub enum CreateError {
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room for the root page table in the area that holds nothing but tables (D19).
     #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
@@ -488,7 +491,7 @@ pub enum DestroyError {
 }
 
 /// The reason why MakeResident was refused. Nothing changed (RES-11).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MakeResidentError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -511,10 +514,13 @@ pub enum MakeResidentError {
         "there is no room ({reason}): evict at least {num_bytes_to_trim} bytes of the device's list and try again; when nothing is left to trim, try with CantTrimFurther"
     )]
     NoMemory {
-        /// Evicting this many bytes of the list makes room, unless the budget shrinks meanwhile.
+        /// The sum of what is missing: the bytes to trim before a retry.
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
+        /// The memory that is missing. Evicting so much of each, of what the list counts there
+        /// ([`query_account`](crate::VidMm::query_account)), makes room, unless the budget shrinks meanwhile.
+        shortages: Vec<Shortage>,
     },
     /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
     #[error("MustSucceed is legal only together with CantTrimFurther")]
@@ -537,6 +543,19 @@ pub enum MakeResidentError {
         /// The limit.
         pending: usize,
     },
+}
+
+/// Memory that a device's list does not get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Shortage {
+    /// The memory. An allocation that may be in several has a shortage in each: the end of one of them is enough for it.
+    pub account: MemoryAccount,
+    /// The bytes to evict of what the list counts there; where an allocation that is wanted must be one range, first of those that are
+    /// one range too.
+    pub num_bytes_to_trim: u64,
+    /// The reason.
+    pub reason: NoMemoryReason,
 }
 
 /// The reason why there is no memory for a MakeResident.
@@ -613,7 +632,7 @@ pub enum OfferError {
 }
 
 /// The reason why Reclaim was refused. Nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -640,8 +659,10 @@ pub enum ReclaimError {
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
     NoMemory {
-        /// Evicting this many bytes of the list makes room.
+        /// The sum of what is missing.
         num_bytes_to_trim: u64,
+        /// The memory that is missing. Evicting so much of each, of what the list counts there, makes room.
+        shortages: Vec<Shortage>,
     },
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
@@ -827,6 +848,8 @@ pub enum MapError {
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room in the area that holds nothing but page tables (D19).
     #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
@@ -900,6 +923,8 @@ pub enum GpuVaError {
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room for these tables in the area that holds nothing but page tables (D19).
     #[error(
@@ -916,7 +941,7 @@ pub enum GpuVaError {
 
 /// The reason why page tables cannot be set aside.
 pub(crate) enum PageTableError {
-    NoMemory { num_bytes_to_trim: u64 },
+    NoMemory { num_bytes_to_trim: u64, account: MemoryAccount },
     AreaFull { missing: u64 },
     BackingStore(BackingStoreError),
 }
@@ -924,7 +949,7 @@ pub(crate) enum PageTableError {
 impl From<PageTableError> for MapError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
@@ -934,7 +959,7 @@ impl From<PageTableError> for MapError {
 impl From<PageTableError> for GpuVaError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
@@ -944,7 +969,7 @@ impl From<PageTableError> for GpuVaError {
 impl From<PageTableError> for CreateError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }

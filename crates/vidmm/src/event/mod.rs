@@ -23,7 +23,7 @@ use crate::{
     event::{
         destroy_flags::DestroyFlags,
         device_residency::DeviceResidency,
-        error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
+        error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Shortage, Violation},
         list_flags::{EvictFlags, MakeResidentFlags},
         offer::{OfferFlags, OfferPriority, ReclaimResult},
         trim::TrimFlags,
@@ -331,6 +331,9 @@ pub enum Event {
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
+        /// The memory that is missing, of which these bytes are the sum.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+        shortages: Vec<Shortage>,
     },
     /// Evict was accepted.
     Evict {

@@ -140,7 +140,7 @@ impl Plans {
         for mapping in Vec::from_iter(objects[index].mappings()) {
             mappings::show_mapping(adapter, objects, draft, index, mapping);
         }
-        views::plan_view(adapter, objects, draft, index);
+        views::plan_view(adapter, objects, draft, index, place);
     }
 
     /// Writes into `draft` that a table of a process is placed, initialised and linked.
@@ -239,7 +239,7 @@ impl Plans {
                 self.plan_out_of_aperture(state, draft, index, offset.bytes());
             }
         }
-        views::plan_view(&state.adapter, &mut state.objects, draft, index);
+        views::plan_view(&state.adapter, &mut state.objects, draft, index, place);
         if discarded {
             self.plan_discard(&mut state.objects, draft, index);
         }

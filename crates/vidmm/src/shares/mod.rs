@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
+    adapter::Adapter,
     budget::{
         AccountShares,
         account::{Account, Accounts, PerAccount},
@@ -160,6 +161,7 @@ impl Shares {
     /// other alone; or if they fit into the area that holds nothing else (D9, D19).
     pub(crate) fn promise_to_tables(
         &mut self,
+        adapter: &Adapter,
         objects: &Objects,
         memory: &mut Memory,
         account: Account,
@@ -175,7 +177,8 @@ impl Shares {
             let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
             let free = capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity);
             if bytes > free {
-                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
+                let account = adapter.memory_account(account);
+                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free, account });
             }
         }
         self.add_table_bytes(memory, account, bytes);

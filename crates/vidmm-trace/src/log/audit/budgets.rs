@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::{
-    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, TrimFlags,
-    TrimNotificationId,
+    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, Shortage,
+    TrimFlags, TrimNotificationId,
 };
 
 use super::Audit;
@@ -59,8 +59,12 @@ impl Audit {
             Event::BudgetChanged { process, group, budget, requested } => {
                 self.published(process, group, budget, requested);
             }
-            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason } => {
-                self.refused(device, allocations, flags, (reason, num_bytes_to_trim));
+            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason, ref shortages } => {
+                let named = shortages.iter().map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+                self.findings.check(named == num_bytes_to_trim, Invariant::I08, || {
+                    format!("{device} is to trim {num_bytes_to_trim} bytes, but {named} of all memory by name")
+                });
+                self.refused(device, allocations, flags, reason, shortages);
             }
             Event::TrimNotificationRegistered { notification, device } => {
                 self.born(notification, None);
@@ -157,8 +161,14 @@ impl Audit {
     }
 
     /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03).
-    fn refused(&mut self, id: DeviceId, named: &[AllocationId], flags: MakeResidentFlags, said: (NoMemoryReason, u64)) {
-        let (reason, to_trim) = said;
+    fn refused(
+        &mut self,
+        id: DeviceId,
+        named: &[AllocationId],
+        flags: MakeResidentFlags,
+        reason: NoMemoryReason,
+        shortages: &[Shortage],
+    ) {
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
             self.must_fail = Some(id);
         }
@@ -171,24 +181,27 @@ impl Audit {
             Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
             None => Excess::default(),
         });
-        let excess: Vec<Excess> = excess.collect();
-        let is_so = excess.iter().any(|excess| match reason {
+        let excess: Vec<(Pool, Excess)> = self.places.pools().into_iter().zip(excess).collect();
+        let is_so = excess.iter().any(|(_, excess)| match reason {
             NoMemoryReason::DoesNotFit => excess.alone > 0,
             _ => *excess.entitled.end() > 0,
         });
         self.findings.check(is_so, Invariant::I16, || {
             format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
         });
-        let least = excess.iter().map(|excess| excess.alone.max(*excess.entitled.start())).fold(0, u64::saturating_add);
-        let most = excess.iter().map(|excess| excess.alone.max(*excess.entitled.end())).fold(0, u64::saturating_add);
-        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
-        let most = if self.adapter.is_physical() { u64::MAX } else { most };
-        let enough = least.max(1)..=most.saturating_add(self.fragmented(named));
-        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
-        let is_more = self.adapter.is_physical() && to_trim > *enough.end();
-        self.findings.check(!is_so || enough.contains(&to_trim) || is_more, Invariant::I08, || {
-            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but {enough:?} are too much")
-        });
+        for (pool, excess) in excess.into_iter().filter(|_| is_so) {
+            let here = shortages.iter().filter(|shortage| Pool(shortage.account.segment) == pool);
+            let to_trim = here.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+            let least = excess.alone.max(*excess.entitled.start());
+            let most = excess.alone.max(*excess.entitled.end()).saturating_add(self.fragmented(named, pool));
+            // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+            let is_enough = to_trim >= least && (to_trim <= most || self.adapter.is_physical());
+            self.findings.check(is_enough, Invariant::I08, || {
+                format!(
+                    "{id} is refused as {reason:?} and is to trim {to_trim} bytes of {pool:?}, but {least} to {most} are too much"
+                )
+            });
+        }
     }
 
     /// How much too much a list would be in a pool: of what there is, and of what its process may have.
@@ -216,11 +229,11 @@ impl Audit {
 
     /// The bytes that a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges
     /// can be in, for each allocation that needs one.
-    fn fragmented(&self, named: &[AllocationId]) -> u64 {
+    fn fragmented(&self, named: &[AllocationId], pool: Pool) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let needing = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|of| of.accessed_physically);
-        let pools = needing.filter_map(|allocation| self.pool_of(allocation));
-        pools.map(|pool| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
+        let there = needing.filter(|allocation| self.pool_of(allocation) == Some(pool));
+        there.map(|_| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
     }
 
     /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.

@@ -84,6 +84,12 @@ pub fn local(offset: u64) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId(1), offset }
 }
 
+/// One memory alone is short, which is of the local group.
+pub fn short_of(segment: SegmentId, num_bytes_to_trim: u64, reason: NoMemoryReason) -> Vec<Shortage> {
+    let account = MemoryAccount { segment, group: Some(MemorySegmentGroup::Local) };
+    vec![Shortage { account, num_bytes_to_trim, reason }]
+}
+
 pub fn system(offset: u64) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId::SYSTEM, offset }
 }
