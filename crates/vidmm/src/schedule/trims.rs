@@ -41,7 +41,7 @@ impl Schedule {
             let moved = publish_budget(state, process, account);
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let record = &state.objects[device];
-                if record.notifications.is_empty() || record.error.is_some() {
+                if record.notifications.is_empty() || record.is_over() {
                     continue;
                 }
                 let again_at = record.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));

@@ -66,5 +66,6 @@ mod submission;
 mod suspension;
 mod sysmem;
 mod table_area;
+mod termination;
 mod trims;
 mod turns;
