@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = vidmm.create_device(process)?;
     let queue = vidmm.create_paging_queue(device, 0)?;
     let context = vidmm.create_context(kmd, device, RENDER_ENGINE)?;
-    let fence = vidmm.create_monitored_fence(0);
+    let fence = vidmm.create_monitored_fence(0)?;
 
     let mut buffers = Vec::new();
     for _ in 0..2 {

@@ -196,9 +196,12 @@ pub struct InvalidHandle {
     pub index: u32,
 }
 
+/// Set beside the generation of an object that lives and that no call can name any more.
+const WITHDRAWN: u32 = 1 << 31;
+
 /// Objects of one kind by name. Indices are reused, last freed first; generations are not.
 pub(crate) struct Slots<K, T> {
-    /// Apart from the values, so that neither pads the other.
+    /// Apart from the values, so that neither pads the other. The bit [`WITHDRAWN`] is no part of a name.
     generations: Vec<u32>,
     values: Vec<Option<T>>,
     free: Vec<Ix<K>>,
@@ -228,15 +231,21 @@ impl<K: Kind, T> Slots<K, T> {
     /// Destroys the object; its name dies with it.
     pub fn remove(&mut self, index: Ix<K>) -> T {
         let value = self.values[index.at()].take().expect("only living objects are removed");
-        self.generations[index.at()] = self.generations[index.at()].wrapping_add(1);
+        self.generations[index.at()] = ((self.generations[index.at()] & !WITHDRAWN) + 1) & !WITHDRAWN;
         self.free.push(index);
         value
+    }
+
+    /// The name of an object means nothing in calls any more; the object lives on until it is removed, and events name it.
+    pub fn withdraw(&mut self, index: Ix<K>) {
+        self.generations[index.at()] |= WITHDRAWN;
     }
 
     /// The index of a caller's handle, if it names a living object.
     pub fn lookup(&self, id: Id<K>) -> Result<Ix<K>, InvalidHandle> {
         let index = id.ix();
-        if self.contains(index) && self.generations[index.at()] == id.generation {
+        let is_name = id.generation & WITHDRAWN == 0;
+        if is_name && self.contains(index) && self.generations[index.at()] == id.generation {
             return Ok(index);
         }
         Err(InvalidHandle { kind: K::NAME, index: id.index })
@@ -247,7 +256,7 @@ impl<K: Kind, T> Slots<K, T> {
     }
 
     pub fn id(&self, index: Ix<K>) -> Id<K> {
-        Id { index: index.index, generation: self.generations[index.at()], kind: PhantomData }
+        Id { index: index.index, generation: self.generations[index.at()] & !WITHDRAWN, kind: PhantomData }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Ix<K>, &T)> {

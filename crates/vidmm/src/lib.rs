@@ -45,7 +45,7 @@ pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc,
-    MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
+    CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use engines::recovering::TdrOptions;

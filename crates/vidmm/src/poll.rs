@@ -37,7 +37,7 @@ impl VidMm {
     #[inline(never)]
     fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         if !self.state.engines.recovery.is_working() {
-            adapter_reset::clean_up(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, kmd, host);
+            adapter_reset::clean_up(&mut self.state, &mut self.plans, kmd, host);
             return watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
         }
         if self.has_news() {
@@ -68,6 +68,7 @@ impl VidMm {
             || !self.state.objects.dead.is_empty()
             || !self.state.objects.closed.is_empty()
             || self.requests.has_granted()
+            || !self.state.objects.ending.is_over()
     }
 
     /// Takes note of what has retired and what has been built.
@@ -76,6 +77,7 @@ impl VidMm {
         self.plans.retire_plans(&mut self.state, host);
         self.requests.reap(&mut self.state, kmd, host);
         self.requests.settle_requests(&mut self.state, &self.plans);
+        self.bury(kmd, host);
     }
 
     fn has_put_off(&self) -> bool {

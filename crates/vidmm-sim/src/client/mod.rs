@@ -187,7 +187,6 @@ impl<'a> Client<'a> {
     ) -> Result<Option<Nanoseconds>, ClientError> {
         let mut next_arrival: Option<Nanoseconds> = None;
         for index in 0..self.processes.len() {
-            self.processes[index].bury(runtime);
             let start = self.processes[index].desc.start;
             if self.processes[index].has_exited {
                 continue;
@@ -274,11 +273,13 @@ impl<'a> Client<'a> {
         for process in 0..self.processes.len() {
             self.destroy_buffers(runtime, process);
         }
-        while !runtime.vidmm().is_idle() && runtime.advance(None) {}
-        for process in &mut self.processes {
-            process.bury(runtime);
+        for process in &self.processes {
             process.destroy(runtime).map_err(|error| refused(last, "destroy", error))?;
         }
-        Ok(())
+        while !runtime.vidmm().is_idle() && runtime.advance(None) {}
+        match runtime.vidmm().is_idle() {
+            true => Ok(()),
+            false => Err(refused(last, "destroy", "something of it never ends")),
+        }
     }
 }

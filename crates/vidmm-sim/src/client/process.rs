@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::{EngineKind, Kmd};
 use vidmm::{
-    AllocationId, ContextId, CreateError, DestroyError, DeviceId, EvictFlags, MonitoredFenceId, Nanoseconds,
-    PagingQueueId, PriorityBand, ProcessId, SubmissionNo, VidMm, Visibility,
+    AllocationId, ContextId, CreateError, CreateMonitoredFenceDesc, DeviceId, EvictFlags, InvalidHandle,
+    MonitoredFenceId, Nanoseconds, PagingQueueId, PriorityBand, ProcessId, SubmissionNo, VidMm, Visibility,
 };
 use vidmm_runtime::{PageRange, Runtime};
 use vidmm_trace::Engine;
@@ -27,8 +27,6 @@ pub(super) struct Process {
     pub engines: [EngineQueue; 2],
     /// The engines that run its kernels.
     ordinals: [u32; 2],
-    /// The objects of its devices in error, as far as they are not destroyed.
-    pub past: Vec<DeviceObjects>,
     pub list: Box<dyn ListKeeper>,
     /// Its kernels, and the numbers of those that are submitted and ended.
     pub kernels: Vec<u32>,
@@ -141,7 +139,6 @@ impl Process {
             queue,
             engines,
             ordinals,
-            past: Vec::new(),
             list,
             kernels: Vec::new(),
             submitted: 0,
@@ -229,31 +226,19 @@ impl Process {
 
     /// Gives up its device for another one.
     pub fn replace_device(&mut self, runtime: &mut Runtime) -> Result<(), CreateError> {
-        let (vidmm, kmd, _) = runtime.borrow();
+        let (vidmm, kmd, host) = runtime.borrow();
         let DeviceObjects { device, queue, engines } = DeviceObjects::new(vidmm, kmd, self.id, self.ordinals)?;
         self.list = keeper(self.desc.residency);
         if self.list.wants_trim_notifications() {
             vidmm.register_trim_notification(device)?;
         }
-        let past = DeviceObjects {
-            device: std::mem::replace(&mut self.device, device),
-            queue: std::mem::replace(&mut self.queue, queue),
-            engines: std::mem::replace(&mut self.engines, engines),
-        };
-        self.past.push(past);
+        vidmm.destroy_device(kmd, host, self.device)?;
+        (self.device, self.queue, self.engines) = (device, queue, engines);
         Ok(())
     }
 
-    /// Destroys the objects of its devices in error, as far as nothing uses them any more.
-    pub fn bury(&mut self, runtime: &mut Runtime) {
-        self.past.retain(|past| past.destroy(runtime).is_err());
-    }
-
-    pub fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
-        for past in &self.past {
-            past.destroy(runtime)?;
-        }
-        destroy_device(runtime, self.device, self.queue, &self.engines)?;
+    /// Ends it.
+    pub fn destroy(&self, runtime: &mut Runtime) -> Result<(), InvalidHandle> {
         let (vidmm, kmd, host) = runtime.borrow();
         vidmm.destroy_process(kmd, host, self.id)
     }
@@ -265,40 +250,13 @@ impl DeviceObjects {
         let queue = vidmm.create_paging_queue(device, 0)?;
         let mut engine_queue = |ordinal| {
             let context = vidmm.create_context(kmd, device, ordinal)?;
-            Ok::<_, CreateError>(EngineQueue {
-                context,
-                fence: vidmm.create_monitored_fence(0),
-                submitted: 0,
-                ended: 0,
-            })
+            let fence = CreateMonitoredFenceDesc { device: Some(device), initial_fence_value: 0 };
+            let fence = vidmm.create_monitored_fence(fence)?;
+            Ok::<_, CreateError>(EngineQueue { context, fence, submitted: 0, ended: 0 })
         };
         let engines = [engine_queue(ordinals[0])?, engine_queue(ordinals[1])?];
         Ok(Self { device, queue, engines })
     }
-
-    fn destroy(&self, runtime: &mut Runtime) -> Result<(), DestroyError> {
-        destroy_device(runtime, self.device, self.queue, &self.engines)
-    }
-}
-
-/// Destroys a device with all its objects, but for those that an earlier attempt destroyed.
-fn destroy_device(
-    runtime: &mut Runtime,
-    device: DeviceId,
-    queue: PagingQueueId,
-    engines: &[EngineQueue; 2],
-) -> Result<(), DestroyError> {
-    let (vidmm, kmd, _) = runtime.borrow();
-    let unless_gone = |result: Result<(), DestroyError>| match result {
-        Err(DestroyError::InvalidHandle(_)) => Ok(()),
-        other => other,
-    };
-    for engine in engines {
-        unless_gone(vidmm.destroy_context(kmd, engine.context))?;
-        unless_gone(vidmm.destroy_monitored_fence(engine.fence))?;
-    }
-    unless_gone(vidmm.destroy_paging_queue(queue))?;
-    unless_gone(vidmm.destroy_device(device))
 }
 
 /// The keeper for a policy.

@@ -2,8 +2,9 @@
 
 use vidmm::contract::{Direction, SegmentBankPreference};
 use vidmm::{
-    CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, DestroyFlags, DeviceResidency,
-    FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
+    CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, CreateMonitoredFenceDesc, DestroyFlags,
+    DeviceResidency, FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId,
+    SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface};
 
@@ -34,7 +35,7 @@ impl Session<'_> {
     fn make_device(&mut self, process: ProcessId, create: &CreateDevice) -> Result<Device, CreateError> {
         let (engines, is_physical) = (self.engines, self.is_physical);
         let residency = create.residency.map(DeviceResidency::from);
-        let (vidmm, kmd, _) = self.runtime.borrow();
+        let (vidmm, kmd, host) = self.runtime.borrow();
         let device = vidmm.create_device(CreateDeviceDesc { process, residency })?;
         let has_queue = !is_physical || residency == Some(DeviceResidency::DeviceList);
         let (mut queue, mut contexts, mut fences) = (None, Vec::new(), Vec::new());
@@ -44,23 +45,14 @@ impl Session<'_> {
             }
             for ordinal in engines {
                 contexts.push(vidmm.create_context(kmd, device, ordinal)?);
-                fences.push(vidmm.create_monitored_fence(0));
+                let fence = CreateMonitoredFenceDesc { device: Some(device), initial_fence_value: 0 };
+                fences.push(vidmm.create_monitored_fence(fence)?);
             }
             Ok::<_, CreateError>(())
         };
         if let Err(error) = furnish() {
-            // A program that is refused a part of a device keeps nothing of it. An object that cannot be destroyed
-            // shows at the end, when it is left.
-            for context in contexts {
-                let _ = vidmm.destroy_context(kmd, context);
-            }
-            for fence in fences {
-                let _ = vidmm.destroy_monitored_fence(fence);
-            }
-            if let Some(queue) = queue {
-                let _ = vidmm.destroy_paging_queue(queue);
-            }
-            let _ = vidmm.destroy_device(device);
+            // A program that is refused a part of a device keeps nothing of it.
+            let _ = vidmm.destroy_device(kmd, host, device);
             return Err(error);
         }
         let engine = |at| EngineQueue { context: contexts[at], fence: fences[at], submitted: 0 };
@@ -394,7 +386,8 @@ impl Make<Session<'_>> for Signal {
 
 impl Make<Session<'_>> for CreateFence {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let fence = session.runtime.vidmm().create_monitored_fence(0);
+        let created = session.runtime.vidmm().create_monitored_fence(0);
+        let fence = created.expect("no handle is named");
         session.narrator.names.fences.insert(fence, self.fence.clone());
         session.objects.fences.insert(self.fence.clone(), fence);
         Ok(Answered::ok())

@@ -70,7 +70,6 @@ pub(crate) struct Session<'a> {
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
     pub suspended: BTreeSet<ProcessId>,
     pub doomed: Vec<Doomed>,
-    pub dying: BTreeSet<ProcessId>,
     /// Steps have said that power goes, and everything has been saved.
     pub is_down: bool,
     pub has_powered_down: bool,
@@ -118,7 +117,6 @@ impl<'a> Session<'a> {
             driver_findings: Vec::new(),
             suspended: BTreeSet::new(),
             doomed: Vec::new(),
-            dying: BTreeSet::new(),
             is_down: false,
             has_powered_down: false,
             rules: None,
@@ -165,12 +163,6 @@ impl<'a> Session<'a> {
     pub fn settle(&mut self) {
         self.runtime.pump();
         self.take_note();
-        if !self.dying.is_empty() {
-            self.bury();
-            // A process that is gone leaves others more, which are told.
-            self.runtime.pump();
-            self.take_note();
-        }
     }
 
     /// Lets time pass until something happens, or until `limit`; `false` if nothing is to come.
@@ -200,7 +192,7 @@ impl<'a> Session<'a> {
 
     /// Lets time pass until everything has ended; `false` if something never does.
     pub fn run_until_idle(&mut self) -> bool {
-        self.run_until(self.patience, |session| session.runtime.vidmm().is_idle() && session.dying.is_empty())
+        self.run_until(self.patience, |session| session.runtime.vidmm().is_idle())
     }
 
     /// Lets time pass until a kernel has ended; `false` if it never does.

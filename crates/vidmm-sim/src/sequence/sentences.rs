@@ -68,6 +68,9 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         }
         Event::PoweredDown => ("power", "everything is in system memory; the adapter loses its power".to_owned()),
         Event::PoweredUp => ("power", "the adapter has power again; its memory holds nothing".to_owned()),
+        Event::ProcessTerminated { process } => {
+            ("end", format!("process {}: its queued work is dropped", names.process(*process)))
+        }
         Event::ProcessDestroyed { process } => ("gone", format!("process {}", names.process(*process))),
         _ => return None,
     })

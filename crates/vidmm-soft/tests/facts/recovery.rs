@@ -76,7 +76,7 @@ impl World {
         let allocation = vidmm.create_allocation(kmd, host, device, &data).unwrap();
         let mapped = vidmm.map_gpu_virtual_address(host, queue, &MapGpuVirtualAddress::whole(allocation)).unwrap();
         let _ = vidmm.make_resident(queue, &[allocation], MakeResidentFlags::CANT_TRIM_FURTHER).unwrap();
-        let fence = vidmm.create_monitored_fence(0);
+        let fence = vidmm.create_monitored_fence(0).unwrap();
         let pages = PageRange::plain(mapped.virtual_address, PAGES);
         self.programs.push(Program {
             device,
@@ -328,9 +328,8 @@ fn a_process_that_faults_again_and_again_harms_nobody_else() {
         world.run();
         assert_eq!(world.others_in_error, round);
         assert_eq!(world.outcome(), [WELL]);
-        let (vidmm, kmd, _) = world.runtime.borrow();
-        vidmm.destroy_context(kmd, context).unwrap();
-        vidmm.destroy_device(device).unwrap();
+        let (vidmm, kmd, host) = world.runtime.borrow();
+        vidmm.destroy_device(kmd, host, device).unwrap();
     }
     assert_eq!(world.runtime.statistics().engine_resets, 1_000);
     assert_eq!(world.runtime.statistics().adapter_resets, 0);

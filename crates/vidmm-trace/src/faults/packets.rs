@@ -52,7 +52,9 @@ impl Packets {
                 }
             }
             // The device's submissions are dropped.
-            Event::DeviceInError { device, .. } => self.submitted.retain(|&(of, _), _| of != device),
+            Event::DeviceInError { device, .. } | Event::DeviceTerminated { device } => {
+                self.submitted.retain(|&(of, _), _| of != device)
+            }
             _ => {}
         }
     }

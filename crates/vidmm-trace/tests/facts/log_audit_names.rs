@@ -97,7 +97,7 @@ fn log_an_object_that_never_was_is_named() {
 
 #[test]
 fn log_a_name_is_used_again() {
-    broken().append(Event::MonitoredFenceCreated { fence: monitored(), value: 0 }).breaks_only(Log);
+    broken().append(Event::MonitoredFenceCreated { fence: monitored(), value: 0, device: None }).breaks_only(Log);
     all_is_destroyed()
         .append(Event::ProcessCreated { process: process(), handle: KmdProcessHandle(9) })
         .breaks_only(Log);
@@ -147,4 +147,58 @@ fn i28_a_monitored_fence_is_gone_while_work_names_it() {
     let end = running.position(dispatched(1)) + 1;
     running.0.truncate(end);
     running.append(gone()).breaks_only(I28);
+}
+
+/// The work that is made after the story, and its way to the engine.
+fn third() -> [Event; 2] {
+    let signal = fence(RENDER, 3);
+    [submitted(3, &[], &[9]), Event::Dispatched { device: device(), submission: 3, signal, waits: Vec::new() }]
+}
+
+fn terminated(device: DeviceId) -> Event {
+    Event::DeviceTerminated { device }
+}
+
+#[test]
+fn i12_work_of_a_device_that_was_destroyed_is_dispatched() {
+    let [made, dispatched] = third();
+    let ends =
+        |story: Broken| story.append(made.clone()).append(terminated(device())).append(monitored_reaches(u64::MAX));
+    ends(broken()).breaks_nothing();
+    ends(broken()).append(dispatched).breaks_only(I12);
+}
+
+#[test]
+fn i13_dropped_work_of_a_device_that_was_destroyed_signals_nothing() {
+    let [made, _] = third();
+    broken().append(made).append(terminated(device())).append(terminated(device())).breaks(I13);
+}
+
+#[test]
+fn i27_a_call_names_a_device_or_a_process_that_was_destroyed() {
+    let [made, _] = third();
+    broken().append(terminated(device())).append(made).breaks_only(I27);
+    broken().append(terminated(device())).append(terminated(device())).breaks_only(I27);
+    let process_ends = || Event::ProcessTerminated { process: process() };
+    let residency = DeviceResidency::DeviceList;
+    let made = Event::DeviceCreated { device: DeviceId::from_bits(1), process: process(), residency };
+    broken().append(process_ends()).append(terminated(device())).append(made).breaks_only(I27);
+}
+
+#[test]
+fn i28_a_process_was_destroyed_and_its_device_goes_on() {
+    let [made, dispatched] = third();
+    broken().append(made.clone()).append(dispatched.clone()).breaks_nothing();
+    let process_ends = Event::ProcessTerminated { process: process() };
+    broken().append(made).append(process_ends).append(dispatched).breaks_only(I28);
+}
+
+#[test]
+fn i28_a_device_was_destroyed_and_nothing_of_it_is_under_way_but_it_is_not_gone() {
+    let [made, dispatched] = third();
+    let (other, residency) = (DeviceId::from_bits(1), DeviceResidency::DeviceList);
+    let created = Event::DeviceCreated { device: other, process: process(), residency };
+    let story = || broken().append(created.clone()).append(terminated(other)).append(made.clone());
+    story().append(Event::DeviceDestroyed { device: other }).append(dispatched.clone()).breaks_nothing();
+    story().append(dispatched.clone()).breaks_only(I28);
 }

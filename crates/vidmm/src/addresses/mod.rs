@@ -102,6 +102,11 @@ impl Addresses {
         self.empty_tables.insert((process, key));
     }
 
+    /// Whether tables of a process are to be freed.
+    pub(crate) fn has_empty_tables(&self, process: ProcessIx) -> bool {
+        self.empty_tables.range((process, TableKey::FIRST)..).next().is_some_and(|&(owner, _)| owner == process)
+    }
+
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.rootless.remove(&process);

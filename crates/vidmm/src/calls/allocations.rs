@@ -154,38 +154,45 @@ impl VidMm {
     #[doc(alias = "D3DKMTDestroyAllocation2")]
     pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
         let index = self.state.objects.lookup_allocation(allocation)?;
-        self.state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
-        self.state.residency.end_offer(&mut self.state.objects, index);
-        let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
-        self.state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
-        if sharing::hand_over(&mut self.state, &mut self.requests, index) {
-            return Ok(());
-        }
-        let device_index = self.state.objects[index].device;
-        // The content need not be saved, unless another device has closed the allocation and is still to read it.
-        let mut leaves = EvictFlags::all();
-        leaves.set(EvictFlags::NOT_WRITTEN_TO, !self.state.objects.is_to_be_used_by_others(index, device_index));
-        // An allocation that a decided portion requires leaves its list when the portion has been handed out.
-        if !self.state.objects[device_index].has_reference_lists() {
-            resident::leave_list(&mut self.state, index, device_index, leaves);
-        }
-        // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
-        // address.
-        if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !self.state.adapter.is_physical() {
-            destroy_at_once(&mut self.state, &mut self.requests, index, device_index);
-            return Ok(());
-        }
-        // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
-        self.state.objects[index].state |= AllocationState::DESTROYED;
-        self.state.residency.unpin(&mut self.state.moment, &mut self.state.objects, &mut self.state.memory, index);
-        if self.state.objects.is_queued(index) {
-            // The last DMA buffer that refers to it purges it.
-            self.state.objects[index].state |= AllocationState::PURGE_DUE;
-            return Ok(());
-        }
-        self.requests.defer(&mut self.state.objects, device_index, DeferredAction::Purge(index));
+        destroy(&mut self.state, &mut self.requests, index, flags);
         Ok(())
     }
+}
+
+/// Destroys an allocation of a device; or hands a shared one over to another device that has it open, and returns `true`.
+pub(crate) fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flags: DestroyFlags) -> bool {
+    let allocation = state.objects.allocation_id(index);
+    state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
+    state.residency.end_offer(&mut state.objects, index);
+    let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
+    state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
+    if sharing::hand_over(state, requests, index) {
+        return true;
+    }
+    let device = state.objects[index].device;
+    // The content need not be saved, unless another device has closed the allocation and is still to read it.
+    let mut leaves = EvictFlags::all();
+    leaves.set(EvictFlags::NOT_WRITTEN_TO, !state.objects.is_to_be_used_by_others(index, device));
+    // An allocation that a decided portion requires leaves its list when the portion has been handed out.
+    if !state.objects[device].has_reference_lists() {
+        resident::leave_list(state, index, device, leaves);
+    }
+    // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
+    // address.
+    if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !state.adapter.is_physical() {
+        destroy_at_once(state, requests, index, device);
+        return false;
+    }
+    // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
+    state.objects[index].state |= AllocationState::DESTROYED;
+    state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
+    if state.objects.is_queued(index) {
+        // The last DMA buffer that refers to it purges it.
+        state.objects[index].state |= AllocationState::PURGE_DUE;
+        return false;
+    }
+    requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
+    false
 }
 
 /// The size of the allocation where it may live, or why it cannot be.

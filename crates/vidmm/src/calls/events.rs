@@ -80,14 +80,7 @@ impl VidMm {
             engine_reset::take_in(&mut self.state.engines, engine, returned);
             return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
-        engine_reset::complete_lost(
-            &mut self.state,
-            &mut self.plans,
-            &mut self.requests,
-            &mut self.work,
-            engine,
-            last_completed_fence_id,
-        );
+        engine_reset::complete_lost(&mut self.state, &mut self.plans, engine, last_completed_fence_id);
         engine_reset::take_in(&mut self.state.engines, engine, returned);
         // An engine that had nothing under way was not waited for; meanwhile it may have got the packets that it gives
         // back now.
@@ -150,14 +143,7 @@ impl VidMm {
         // The engine's earlier requests to yield are over.
         self.state.engines.engines[engine as usize].last_answered =
             self.state.engines.engines[engine as usize].preemption_fence_id;
-        engine_reset::complete_lost(
-            &mut self.state,
-            &mut self.plans,
-            &mut self.requests,
-            &mut self.work,
-            engine,
-            last_aborted.saturating_sub(1),
-        );
+        engine_reset::complete_lost(&mut self.state, &mut self.plans, engine, last_aborted.saturating_sub(1));
         // Only now is the packet that hung known: it may not be the first that was not reported. If it has ended after
         // all, its device is in error none the less (FLT-24).
         let guilty = if last_aborted > last_completed {
@@ -167,7 +153,7 @@ impl VidMm {
         };
         engine_reset::blame(&mut self.state, &mut self.requests, &mut self.work, guilty, reason);
         if let Some(aborted) = self.state.engines.engines[engine as usize].pop_up_to(last_aborted) {
-            retire::ended(&mut self.state, &mut self.requests, &mut self.work, engine, aborted, Some(reason));
+            retire::ended(&mut self.state, engine, aborted, true);
         }
         engine_reset::take_in(&mut self.state.engines, engine, returned);
         engine_reset::expect_nothing_more(&mut self.state.moment, &self.state.engines, engine);
@@ -205,14 +191,7 @@ impl VidMm {
             return self.state.moment.report(DriverFinding::FaultData { engine, fence_id });
         }
         // All packets before this one have ended (FLT-11).
-        retire::complete_up_to(
-            &mut self.state,
-            &mut self.plans,
-            &mut self.requests,
-            &mut self.work,
-            engine,
-            fence_id.saturating_sub(1),
-        );
+        retire::complete_up_to(&mut self.state, &mut self.plans, engine, fence_id.saturating_sub(1));
         let first = self.state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
         let signal = EngineFence { engine, fence_id: first };
         let reason = match interrupt {
@@ -267,13 +246,7 @@ impl VidMm {
         }
         let first = self.state.engines.engines.get(signal.engine as usize).and_then(|engine| engine.in_flight.front());
         if first.is_none_or(|first| first.fence_id != signal.fence_id)
-            && !retire::has_missed_interrupts(
-                &mut self.state,
-                &mut self.plans,
-                &mut self.requests,
-                &mut self.work,
-                signal,
-            )
+            && !retire::has_missed_interrupts(&mut self.state, &mut self.plans, signal)
         {
             return;
         }
@@ -282,6 +255,6 @@ impl VidMm {
         if matches!(packet.work, PacketWork::Paging) {
             self.plans.take_back(&self.state.adapter, buffer);
         }
-        retire::ended(&mut self.state, &mut self.requests, &mut self.work, signal.engine, packet, None);
+        retire::ended(&mut self.state, signal.engine, packet, false);
     }
 }

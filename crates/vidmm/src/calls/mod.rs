@@ -4,7 +4,7 @@ pub(crate) mod events;
 
 pub use address::{MapGpuVirtualAddress, Mapped};
 pub use allocations::{CreateAllocationDesc, CreateAllocationFlags};
-pub use objects::CreateDeviceDesc;
+pub use objects::{CreateDeviceDesc, CreateMonitoredFenceDesc};
 pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};
@@ -27,5 +27,6 @@ pub(crate) mod sharing;
 pub(crate) mod paging_va;
 pub(crate) mod start;
 pub(crate) mod suspension;
+pub(crate) mod termination;
 pub(crate) mod trimming;
 pub(crate) mod work;

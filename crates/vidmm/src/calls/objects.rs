@@ -1,4 +1,5 @@
-//! Processes, devices, contexts, queues, fences: their creation and their end.
+//! Processes, devices, contexts, queues, fences: their creation, and the end of those that are not in use. `termination` ends
+//! processes and devices with all that they have.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -12,7 +13,10 @@ use crate::{
         error::{CreateError, DestroyError},
     },
     gpu_va::{PageTables, Table, TableKey, VaSpace},
-    id::{ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId},
+    id::{
+        ContextId, ContextIx, DeviceId, InvalidHandle, MonitoredFenceId, MonitoredFenceIx, PagingQueueId,
+        PagingQueueIx, ProcessId,
+    },
     manager::VidMm,
     objects::{
         context::Context,
@@ -23,7 +27,6 @@ use crate::{
         turn::{Power, Turn},
     },
     state::State,
-    units::{Extent, PhysicalAddress},
 };
 /// A device to be created. A process alone makes one of the adapter's usual kind.
 #[doc(alias = "D3DKMT_CREATEDEVICE")]
@@ -41,7 +44,23 @@ impl From<ProcessId> for CreateDeviceDesc {
     }
 }
 
-/// # Processes, devices, contexts, queues and fences
+/// A monitored fence to be created. A value alone makes one that no device owns.
+#[doc(alias = "D3DKMT_CREATESYNCHRONIZATIONOBJECT2")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CreateMonitoredFenceDesc {
+    /// The device that it ends with, if there is one: then it is at the maximum, so that others who wait for it go on.
+    pub device: Option<DeviceId>,
+    /// The value that it begins at.
+    pub initial_fence_value: u64,
+}
+
+impl From<u64> for CreateMonitoredFenceDesc {
+    fn from(initial_fence_value: u64) -> Self {
+        Self { device: None, initial_fence_value }
+    }
+}
+
+/// # Processes, devices, contexts, queues and fences: their creation
 impl VidMm {
     /// Creates a process. The memory of its root page table is set aside (D9).
     ///
@@ -81,45 +100,6 @@ impl VidMm {
         Ok(process)
     }
 
-    /// Destroys a process; its page tables are freed.
-    ///
-    /// # Errors
-    ///
-    /// If it still has devices, or tables that are being initialised or freed.
-    #[doc(alias = "DxgkDdiDestroyProcess")]
-    pub fn destroy_process(
-        &mut self,
-        kmd: &mut dyn Kmd,
-        host: &mut dyn Host,
-        process: ProcessId,
-    ) -> Result<(), DestroyError> {
-        let index = self.state.objects.processes.lookup(process)?;
-        let Process { ref devices, ref tables, .. } = self.state.objects[index];
-        let is_under_way = |table: &Table| !self.plans.stream.is_retired(table.plan.max(table.unlinked));
-        let under_way = tables.iter().filter(|(_, table)| is_under_way(table)).count();
-        in_use(devices.len() as u64 + under_way as u64)?;
-        self.state.addresses.forget_process(index);
-        self.state.shares.forget_process(index);
-        let gone = self.state.objects.processes.remove(index);
-        for (key, table) in gone.tables.iter() {
-            let account = self.state.adapter.tables_in;
-            let size = key.bytes_in(&self.state.adapter, account);
-            match table.address {
-                Some(address) if address.segment.is_system() => {
-                    host.decommit_backing_store(address, key.bytes(&self.state.adapter));
-                }
-                Some(PhysicalAddress { offset, .. }) => {
-                    self.state.memory.table_placer(account).release(Extent { offset, size });
-                    self.state.shares.remove_table_bytes(&mut self.state.memory, account, size);
-                }
-                None => self.state.shares.remove_table_bytes(&mut self.state.memory, account, size),
-            }
-        }
-        kmd.destroy_process(gone.handle);
-        self.state.moment.record(|| Event::ProcessDestroyed { process });
-        Ok(())
-    }
-
     /// Creates a device: the unit that has a residency list, and that is put in error. A process alone makes one of the
     /// adapter's usual kind: with reference lists where engines use no GPU virtual addresses, else with a device list.
     ///
@@ -147,8 +127,7 @@ impl VidMm {
             process: process_index,
             residency,
             error: None,
-            contexts: 0,
-            paging_queues: 0,
+            has_ended: false,
             allocations: 0,
             list: accounts.none(),
             turn: Turn::new(self.state.moment.now()),
@@ -179,30 +158,6 @@ impl VidMm {
         Ok(device)
     }
 
-    /// Destroys a device.
-    ///
-    /// # Errors
-    ///
-    /// If contexts, paging queues or allocations of it still live: an allocation lives until its last use has ended.
-    #[doc(alias = "DxgkDdiDestroyDevice")]
-    pub fn destroy_device(&mut self, device: DeviceId) -> Result<(), DestroyError> {
-        let index = self.state.objects.devices.lookup(device)?;
-        let Device { contexts, paging_queues, allocations, .. } = self.state.objects[index];
-        in_use(u64::from(contexts) + u64::from(paging_queues) + u64::from(allocations))?;
-        self.state.shares.forget_device(&mut self.state.objects, index);
-        let gone = self.state.objects.devices.remove(index);
-        self.state.objects[gone.process].devices.remove(&index);
-        self.schedule.forget_device(index);
-        self.plans.stream.forget_device(index);
-        for registration in gone.notifications {
-            let notification = self.schedule.trim_notifications.id(registration);
-            self.schedule.trim_notifications.remove(registration);
-            self.state.moment.record(|| Event::TrimNotificationUnregistered { notification });
-        }
-        self.state.moment.record(|| Event::DeviceDestroyed { device });
-        Ok(())
-    }
-
     /// Creates a context: a queue of work for engine `engine`.
     ///
     /// # Errors
@@ -223,7 +178,6 @@ impl VidMm {
         }
         let process = self.state.objects[self.state.objects[device_index].process].handle;
         let handle = kmd.create_context(process, engine, false)?;
-        self.state.objects[device_index].contexts += 1;
         let context = self.state.objects.contexts.insert(Context {
             device: device_index,
             engine,
@@ -248,11 +202,15 @@ impl VidMm {
     pub fn destroy_context(&mut self, kmd: &mut dyn Kmd, context: ContextId) -> Result<(), DestroyError> {
         let index = self.state.objects.contexts.lookup(context)?;
         in_use((self.state.objects[index].queue.len() + self.state.objects[index].in_flight) as u64)?;
+        self.remove_context(kmd, index);
+        Ok(())
+    }
+
+    pub(crate) fn remove_context(&mut self, kmd: &mut dyn Kmd, index: ContextIx) {
+        let context = self.state.objects.contexts.id(index);
         let gone = self.state.objects.contexts.remove(index);
-        self.state.objects[gone.device].contexts -= 1;
         kmd.destroy_context(gone.handle);
         self.state.moment.record(|| Event::ContextDestroyed { context });
-        Ok(())
     }
 
     /// Creates a paging queue with its fence, which begins at 0 (RES-30). Between devices, requests of a queue with higher
@@ -268,10 +226,8 @@ impl VidMm {
         if self.state.objects[device_index].has_reference_lists() {
             return Err(CreateError::ReferenceLists);
         }
-        self.state.objects[device_index].paging_queues += 1;
-        let device_number = device_index;
         let queue = self.state.objects.paging_queues.insert(PagingQueue {
-            device: device_number,
+            device: device_index,
             priority,
             pending: 0,
             last_value: 0,
@@ -290,22 +246,33 @@ impl VidMm {
     pub fn destroy_paging_queue(&mut self, queue: PagingQueueId) -> Result<(), DestroyError> {
         let index = self.state.objects.paging_queues.lookup(queue)?;
         in_use(self.state.objects[index].pending.into())?;
-        let gone = self.state.objects.paging_queues.remove(index);
-        self.state.objects[gone.device].paging_queues -= 1;
-        self.state.moment.record(|| Event::PagingQueueDestroyed { queue });
+        self.remove_queue(index);
         Ok(())
     }
 
-    /// Creates a monitored fence that begins at `value` (SYN-01).
+    pub(crate) fn remove_queue(&mut self, index: PagingQueueIx) {
+        let queue = self.state.objects.paging_queues.id(index);
+        self.state.objects.paging_queues.remove(index);
+        self.state.moment.record(|| Event::PagingQueueDestroyed { queue });
+    }
+
+    /// Creates a monitored fence (SYN-01). A value alone makes one that ends only when it is destroyed.
+    ///
+    /// # Errors
+    ///
+    /// If the device does not exist.
     #[doc(alias = "D3DDDI_MONITORED_FENCE")]
-    pub fn create_monitored_fence(&mut self, value: u64) -> MonitoredFenceId {
-        let fence = self.state.objects.monitored_fences.insert(MonitoredFence {
-            value,
-            dispatched: VecDeque::new(),
-            references: 0,
-        });
-        self.state.moment.record(|| Event::MonitoredFenceCreated { fence, value });
-        fence
+    #[doc(alias = "D3DKMTCreateSynchronizationObject2")]
+    pub fn create_monitored_fence(
+        &mut self,
+        desc: impl Into<CreateMonitoredFenceDesc>,
+    ) -> Result<MonitoredFenceId, InvalidHandle> {
+        let CreateMonitoredFenceDesc { device, initial_fence_value: value } = desc.into();
+        let owner = device.map(|device| self.state.objects.devices.lookup(device)).transpose()?;
+        let fence = MonitoredFence { device: owner, value, dispatched: VecDeque::new(), references: 0 };
+        let fence = self.state.objects.monitored_fences.insert(fence);
+        self.state.moment.record(|| Event::MonitoredFenceCreated { fence, value, device });
+        Ok(fence)
     }
 
     /// Destroys a monitored fence.
@@ -316,9 +283,14 @@ impl VidMm {
     pub fn destroy_monitored_fence(&mut self, fence: MonitoredFenceId) -> Result<(), DestroyError> {
         let index = self.state.objects.monitored_fences.lookup(fence)?;
         in_use(self.state.objects[index].references.into())?;
+        self.remove_fence(index);
+        Ok(())
+    }
+
+    pub(crate) fn remove_fence(&mut self, index: MonitoredFenceIx) {
+        let fence = self.state.objects.monitored_fences.id(index);
         self.state.objects.monitored_fences.remove(index);
         self.state.moment.record(|| Event::MonitoredFenceDestroyed { fence });
-        Ok(())
     }
 }
 

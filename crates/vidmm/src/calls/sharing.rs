@@ -68,15 +68,21 @@ impl VidMm {
     pub fn close_allocation(&mut self, device: DeviceId, allocation: AllocationId) -> Result<(), OpenError> {
         let device_index = self.state.objects.devices.lookup(device)?;
         let index = self.state.objects.lookup_allocation(allocation)?;
-        let record = &mut self.state.objects[index];
+        let record = &self.state.objects[index];
         if record.device == device_index || !record.is_open_on(device_index) {
             return Err(OpenError::NotOpen);
         }
-        record.close(device_index);
-        self.state.moment.record(|| Event::AllocationClosed { allocation, device });
-        end_opening(&mut self.state, &mut self.requests, index, device_index);
+        close(&mut self.state, &mut self.requests, index, device_index);
         Ok(())
     }
+}
+
+/// Closes an allocation on a device that has opened it.
+pub(crate) fn close(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
+    state.objects[index].close(device);
+    let (allocation, closed_on) = (state.objects.allocation_id(index), state.objects.device_id(device));
+    state.moment.record(|| Event::AllocationClosed { allocation, device: closed_on });
+    end_opening(state, requests, index, device);
 }
 
 /// Ends the use of an allocation by a device that has closed it, once the device's work has ended.

@@ -150,7 +150,12 @@ pub enum Event {
         /// The driver's handle.
         handle: KmdProcessHandle,
     },
-    /// A process was destroyed; its tables are free.
+    /// A process ends: its owner has destroyed it. Its devices end next.
+    ProcessTerminated {
+        /// Its name.
+        process: ProcessId,
+    },
+    /// A process is gone; its tables are free.
     ProcessDestroyed {
         /// Its name.
         process: ProcessId,
@@ -165,7 +170,12 @@ pub enum Event {
         #[cfg_attr(feature = "serde", serde(default))]
         residency: DeviceResidency,
     },
-    /// A device was destroyed.
+    /// A device ends: its owner has destroyed it, or its process ends. Its queued work is dropped.
+    DeviceTerminated {
+        /// Its name.
+        device: DeviceId,
+    },
+    /// A device is gone, with all that it had.
     DeviceDestroyed {
         /// Its name.
         device: DeviceId,
@@ -204,6 +214,9 @@ pub enum Event {
         fence: MonitoredFenceId,
         /// Its value.
         value: u64,
+        /// The device that it ends with, if there is one.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        device: Option<DeviceId>,
     },
     /// A monitored fence was destroyed.
     MonitoredFenceDestroyed {

@@ -21,8 +21,8 @@ pub(crate) struct Device {
     /// The lists that drive its residency.
     pub residency: DeviceResidency,
     pub error: Option<DeviceErrorReason>,
-    pub contexts: u32,
-    pub paging_queues: u32,
+    /// Whether its owner has destroyed it: it lives on until nothing of it is under way.
+    pub has_ended: bool,
     pub allocations: u32,
     pub list: PerAccount<ListBytes>,
     /// Whether its work runs.
@@ -103,6 +103,11 @@ impl Device {
     /// Whether the references of its DMA buffers drive its residency.
     pub fn has_reference_lists(&self) -> bool {
         self.residency == DeviceResidency::ReferenceLists
+    }
+
+    /// Whether no work of it is handed out any more.
+    pub fn is_over(&self) -> bool {
+        self.has_ended || self.error.is_some()
     }
 
     /// The last submission up to which all have been dispatched.

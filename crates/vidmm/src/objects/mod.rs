@@ -53,6 +53,23 @@ pub(crate) struct Objects {
     pub dead: Vec<AllocationIx>,
     /// Allocations and devices that have closed them and no longer use them; the driver is still to be told.
     pub closed: Vec<(AllocationIx, DeviceIx)>,
+    /// What was destroyed and is still in use.
+    pub ending: Ending,
+}
+
+/// Objects that their owners have destroyed and that are still in use: no call names them any more.
+#[derive(Default)]
+pub(crate) struct Ending {
+    pub processes: Vec<ProcessIx>,
+    pub devices: Vec<DeviceIx>,
+    pub monitored_fences: Vec<MonitoredFenceIx>,
+}
+
+impl Ending {
+    /// Whether nothing that was destroyed is still in use.
+    pub fn is_over(&self) -> bool {
+        self.processes.is_empty() && self.devices.is_empty() && self.monitored_fences.is_empty()
+    }
 }
 
 impl Objects {
@@ -67,6 +84,7 @@ impl Objects {
             patched: BTreeMap::new(),
             dead: Vec::new(),
             closed: Vec::new(),
+            ending: Ending::default(),
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct PagingQueue {
 /// A monitored fence (SYN-01).
 #[derive(Debug)]
 pub(crate) struct MonitoredFence {
+    /// The device that it ends with.
+    pub device: Option<DeviceIx>,
     pub value: u64,
     /// Values that dispatched work will signal, and its own fence.
     pub dispatched: VecDeque<(u64, EngineFence)>,

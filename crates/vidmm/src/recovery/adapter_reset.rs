@@ -75,20 +75,13 @@ fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
 
 /// Cleans up between reset and restart: all packets and plans are over, and nothing is resident (FLT-32).
 #[inline(never)]
-pub(crate) fn clean_up(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    kmd: &mut dyn Kmd,
-    host: &mut dyn Host,
-) {
+pub(crate) fn clean_up(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
     if state.engines.recovery.adapter != AdapterPhase::CleaningUp {
         return;
     }
     // The packets that had ended before the reset have ended.
     plans.retire_plans(state, host);
-    abort_all(state, plans, requests, work);
+    abort_all(state, plans);
     purge::purge(state, plans, kmd, host);
     if state.moment.has_failed() {
         return;
@@ -99,15 +92,14 @@ pub(crate) fn clean_up(
 }
 
 /// No packet is under way any more.
-fn abort_all(state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &mut Work) {
+fn abort_all(state: &mut State, plans: &mut Plans) {
     state.engines.recovery.engines.clear();
-    let reason = Some(DeviceErrorReason::AdapterReset);
     for returned in core::mem::take(&mut state.engines.recovery.returned) {
-        retire::ended(state, requests, work, returned.engine, returned.packet, reason);
+        retire::ended(state, returned.engine, returned.packet, true);
     }
     for engine in 0..state.engines.engines.len() as u32 {
         while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(u64::MAX) {
-            retire::ended(state, requests, work, engine, packet, reason);
+            retire::ended(state, engine, packet, true);
         }
         let record = &mut state.engines.engines[engine as usize];
         record.retired = record.submitted;

@@ -1,4 +1,5 @@
-//! A device in error: its work is dropped, and it requires nothing any more (FLT-04, FLT-33).
+//! A device that is over, for it is in error or was destroyed: its work is dropped, and it requires nothing any more
+//! (FLT-04, FLT-33).
 
 use alloc::vec::Vec;
 
@@ -26,14 +27,19 @@ pub(crate) fn put_device_in_error(
     index: DeviceIx,
     reason: DeviceErrorReason,
 ) {
-    if state.objects[index].error.is_some() {
+    if state.objects[index].is_over() {
         return;
     }
     state.objects[index].error = Some(reason);
-    state.objects[index].turn.takes_all = false;
     let device = state.objects.device_id(index);
     state.moment.record(|| Event::DeviceInError { device, reason });
     state.moment.hand_out(Output::DeviceInError(DeviceInError { device, reason }));
+    end_work(state, requests, work, index);
+}
+
+/// Drops the queued work of a device that is over, signals its fences to the maximum, and empties its list.
+pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
+    state.objects[index].turn.takes_all = false;
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
     state.residency.expire_dispatched(

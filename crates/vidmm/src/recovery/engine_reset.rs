@@ -46,18 +46,11 @@ pub(crate) fn blame(
 }
 
 /// Ends packets up to `fence_id`; those that were not reported have lost their interrupts.
-pub(crate) fn complete_lost(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    engine: u32,
-    fence_id: u64,
-) {
+pub(crate) fn complete_lost(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {
     let first = state.engines.engines[engine as usize].in_flight.front().map(|packet| packet.fence_id);
     if let Some(expected) = first.filter(|&first| first <= fence_id) {
         state.moment.report(DriverFinding::InterruptLost { found: EngineFence { engine, fence_id }, expected });
-        retire::complete_up_to(state, plans, requests, work, engine, fence_id);
+        retire::complete_up_to(state, plans, engine, fence_id);
     }
 }
 
@@ -120,7 +113,7 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
     if state.engines.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
         dispatch::dispatch_before_returned(state, plans, requests, work, kmd);
         state.engines.recovery.engines.clear();
-        resubmit(state, plans, requests, work, kmd);
+        resubmit(state, plans, kmd);
     }
 }
 
@@ -180,7 +173,7 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
 
 /// Hands out again the packets that engines gave back, in their old order: paging buffers with the fences that they
 /// had, others with new ones (FLT-23).
-fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
+fn resubmit(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     let mut returned = core::mem::take(&mut state.engines.recovery.returned);
     let paging_engine = state.adapter.paging_engine;
     returned.sort_by_key(|returned| (returned.engine != paging_engine, returned.engine, returned.packet.fence_id));
@@ -188,8 +181,8 @@ fn resubmit(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mu
     let mut again = Vec::new();
     for Returned { engine, mut packet, buffer } in returned {
         let before = EngineFence { engine, fence_id: packet.fence_id };
-        if let Some(reason) = error_of(&state.objects, &packet) {
-            retire::ended(state, requests, work, engine, packet, Some(reason));
+        if is_dropped(&state.objects, &packet) {
+            retire::ended(state, engine, packet, true);
             continue;
         }
         if let PacketWork::User { .. } = packet.work {
@@ -239,10 +232,9 @@ fn hand_out_again(
     state.moment.hand_out(Output::Submit(Packet { waits, signal, preamble, buffer }));
 }
 
-/// The reason why the work of a packet is dropped, if it is.
-fn error_of(objects: &Objects, packet: &InFlight) -> Option<DeviceErrorReason> {
-    let PacketWork::User { context, .. } = packet.work else { return None };
-    objects[objects[context].device].error
+/// Whether a packet is not handed out again: its device is over.
+fn is_dropped(objects: &Objects, packet: &InFlight) -> bool {
+    matches!(packet.work, PacketWork::User { context, .. } if objects[objects[context].device].is_over())
 }
 
 /// Lets the monitored fences that a packet signals be signalled under its new fence.

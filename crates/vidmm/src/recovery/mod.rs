@@ -1,4 +1,4 @@
-//! Recovery: faults, engines that are asked to stop, resets, devices in error.
+//! Recovery: faults, engines that are asked to stop, resets, devices in error or at their end.
 
 pub(crate) mod adapter_reset;
 pub(crate) mod device_error;

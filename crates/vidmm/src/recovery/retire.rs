@@ -3,26 +3,14 @@
 use crate::{
     contract::EngineFence,
     engines::engine::{InFlight, PacketWork},
-    event::{
-        Event,
-        error::{DeviceErrorReason, DriverFinding},
-    },
+    event::{Event, error::DriverFinding},
     plans::Plans,
-    recovery::device_error,
-    requests::Requests,
     state::State,
-    work::Work,
 };
 
 /// Whether a packet that an engine reports is one under way. If so, the packets before it have ended.
 #[inline(never)]
-pub(crate) fn has_missed_interrupts(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    found: EngineFence,
-) -> bool {
+pub(crate) fn has_missed_interrupts(state: &mut State, plans: &mut Plans, found: EngineFence) -> bool {
     let Some(engine) = state.engines.engines.get(found.engine as usize).filter(|engine| engine.has(found.fence_id))
     else {
         let was_submitted =
@@ -35,39 +23,24 @@ pub(crate) fn has_missed_interrupts(
     };
     let expected = engine.in_flight[0].fence_id;
     state.moment.report(DriverFinding::InterruptLost { found, expected });
-    complete_up_to(state, plans, requests, work, found.engine, found.fence_id - 1);
+    complete_up_to(state, plans, found.engine, found.fence_id - 1);
     true
 }
 
 /// Ends all packets of an engine up to `fence_id`, although their end was not reported: their buffers will not come
 /// back.
-pub(crate) fn complete_up_to(
-    state: &mut State,
-    plans: &mut Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    engine: u32,
-    fence_id: u64,
-) {
+pub(crate) fn complete_up_to(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {
     while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(fence_id) {
         if matches!(packet.work, PacketWork::Paging) {
             plans.builder.buffers -= 1;
         }
-        ended(state, requests, work, engine, packet, None);
+        ended(state, engine, packet, false);
     }
 }
 
-/// A packet has left its engine: it has ended, or was aborted with an error.
-pub(crate) fn ended(
-    state: &mut State,
-    requests: &mut Requests,
-    work: &mut Work,
-    engine: u32,
-    packet: InFlight,
-    error: Option<DeviceErrorReason>,
-) {
+/// A packet has left its engine: it has ended, or was aborted, for which its device is over.
+pub(crate) fn ended(state: &mut State, engine: u32, packet: InFlight, is_aborted: bool) {
     let signal = EngineFence { engine, fence_id: packet.fence_id };
-    let is_aborted = error.is_some();
     state.moment.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
     let PacketWork::User { context, submission, signals, .. } = packet.work else { return };
     let context = &mut state.objects[context];
@@ -81,9 +54,6 @@ pub(crate) fn ended(
         let fence = &mut state.objects[named.fence.ix()];
         fence.references -= 1;
         fence.dispatched.retain(|&(_, by)| by != signal);
-        state.objects.raise_fence(&mut state.moment, named.fence, if error.is_some() { u64::MAX } else { named.value });
-    }
-    if let Some(reason) = error {
-        device_error::put_device_in_error(state, requests, work, device_index, reason);
+        state.objects.raise_fence(&mut state.moment, named.fence, if is_aborted { u64::MAX } else { named.value });
     }
 }

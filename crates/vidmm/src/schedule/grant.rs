@@ -91,7 +91,7 @@ fn grant_next(
 fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<DeviceIx>) -> Option<DeviceIx> {
     let is_candidate = |device: &DeviceIx| {
         let record = &objects[*device];
-        !held_back.contains(device) && (record.is_active() || record.error.is_some())
+        !held_back.contains(device) && (record.is_active() || record.is_over())
     };
     let candidates = requests.requesting().filter(is_candidate);
     candidates.min_by_key(|&device| {
@@ -112,7 +112,7 @@ fn decide(
     match kind {
         RequestKind::MakeResident(items) => {
             // To a device in error nothing is brought in.
-            if state.objects[device].error.is_some() {
+            if state.objects[device].is_over() {
                 bring_in::pin_list(state, device, items);
                 return Ok(Vec::new());
             }

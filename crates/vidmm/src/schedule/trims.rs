@@ -55,7 +55,7 @@ impl Schedule {
             }
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let record = &state.objects[device];
-                if record.notifications.is_empty() || record.error.is_some() {
+                if record.notifications.is_empty() || record.is_over() {
                     continue;
                 }
                 if let Some(&asked) = self.asked_to_trim.get(&(device, group)) {

@@ -280,7 +280,7 @@ impl Schedule {
         let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now());
         let starved_at = waits_since.saturating_add(STARVATION);
         let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
-        if record.error.is_some() {
+        if record.is_over() {
             return Yield::Now(SuspendReason::Idle);
         }
         let at =
@@ -362,7 +362,7 @@ impl Schedule {
         }
         let idle = stopped().filter(|&device| {
             let record = &state.objects[device];
-            record.is_suspended() && !record.turn.is_halted && record.error.is_none() && has_calm_room(state, device)
+            record.is_suspended() && !record.turn.is_halted && !record.is_over() && has_calm_room(state, device)
         });
         let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else { return };
         let calm_at = self.turns.last_yield + CALM;
@@ -396,8 +396,7 @@ pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
 /// Whether a device has something to do that its turn would let it do.
 fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
     let record = &objects[device];
-    record.error.is_none()
-        && (record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device))
+    !record.is_over() && (record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device))
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.

@@ -149,7 +149,7 @@ impl Work {
     /// Whether a device has nothing to run and nothing under way.
     pub(crate) fn has_nothing_to_run(&self, adapter: &Adapter, objects: &Objects, device: DeviceIx) -> bool {
         let record = &objects[device];
-        record.error.is_some()
+        record.is_over()
             || (record.requests.is_empty()
                 && !record.is_in_flight()
                 && !self.has_runnable_work(adapter, objects, device))

@@ -607,7 +607,7 @@ fn destroyed_allocations_live_until_work_rendered_before_has_ended() {
         assert_eq!((world.read.clone(), world.errors()), (vec![3], vec![]));
         world.call(|vidmm, driver, _| vidmm.destroy_context(driver, lister.context)).unwrap();
         world.call(|vidmm, _, _| vidmm.destroy_paging_queue(lister.queue)).unwrap();
-        world.call(|vidmm, _, _| vidmm.destroy_device(lister.device)).unwrap();
+        world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, lister.device)).unwrap();
     }
 }
 

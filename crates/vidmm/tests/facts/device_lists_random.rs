@@ -95,11 +95,11 @@ impl Play {
             allocations: Vec::new(),
             expected: Vec::new(),
             is_suspended: false,
-            fence: world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)),
+            fence: world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap(),
             rendered: 0,
         };
         let actors: Vec<Actor> = actors.into_iter().map(actor).collect();
-        let cpu_fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+        let cpu_fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
         let mut play = Self {
             world,
             random,

@@ -330,7 +330,7 @@ fn a_process_that_ends_leaves_its_domain_empty() {
         world.call(|vidmm, _, _| vidmm.destroy_paging_queue(client.queue)).unwrap();
         world.run_all();
         world.call(|vidmm, driver, _| vidmm.destroy_context(driver, client.context)).unwrap();
-        world.call(|vidmm, _, _| vidmm.destroy_device(client.device)).unwrap();
+        world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, client.device)).unwrap();
         world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, client.process)).unwrap();
         let domain = world.config.domain(keeper.kmd_process);
         assert_eq!(mapped(&world), [(domain, kept, 4 * PAGE_SIZE)]);

@@ -67,5 +67,6 @@ mod submission;
 mod suspension;
 mod sysmem;
 mod table_area;
+mod termination;
 mod trims;
 mod turns;

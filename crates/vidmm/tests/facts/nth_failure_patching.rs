@@ -88,7 +88,7 @@ impl Caller {
             self.attempt(|vidmm, driver, _| vidmm.destroy_context(driver, context)).unwrap();
         }
         if let Some(device) = self.devices[number].take() {
-            self.attempt(|vidmm, _, _| vidmm.destroy_device(device)).unwrap();
+            self.attempt(|vidmm, driver, host| vidmm.destroy_device(driver, host, device)).unwrap();
         }
         if let Some(process) = self.processes[number].take() {
             self.attempt(|vidmm, driver, host| vidmm.destroy_process(driver, host, process)).unwrap();

@@ -21,11 +21,11 @@ fn bad_handles_are_refused_everywhere() {
     let dead = world.allocate(gone, 1);
     world.destroy(dead);
     world.run_all();
-    let dead_fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+    let dead_fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
     world.call(|vidmm, driver, host| {
         vidmm.destroy_context(driver, gone.context).unwrap();
         vidmm.destroy_paging_queue(gone.queue).unwrap();
-        vidmm.destroy_device(gone.device).unwrap();
+        vidmm.destroy_device(driver, host, gone.device).unwrap();
         vidmm.destroy_process(driver, host, gone.process).unwrap();
         vidmm.destroy_monitored_fence(dead_fence).unwrap();
     });
@@ -60,7 +60,9 @@ fn bad_handles_are_refused_everywhere() {
     }
     for device in devices {
         refused!(
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.destroy_device(device).is_err(),
+            |vidmm: &mut VidMm, driver: &mut Driver, host: &mut Ledger| vidmm
+                .destroy_device(driver, host, device)
+                .is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.create_paging_queue(device, 0).is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm.evict(device, &[a], SOON).is_err(),
             |vidmm: &mut VidMm, driver: &mut Driver, _: &mut Ledger| {
@@ -143,16 +145,11 @@ fn objects_in_use_are_not_destroyed() {
     let fence = world.fence();
     let gate = world.fence();
     let a = world.allocate(client, 1);
-    let Client { process, device, queue, context, .. } = client;
-    let destroy_process =
-        |world: &mut World| world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, process));
-    let destroy_device = |world: &mut World| world.call(|vidmm, _, _| vidmm.destroy_device(device));
+    let Client { queue, context, .. } = client;
     let destroy_context = |world: &mut World| world.call(|vidmm, driver, _| vidmm.destroy_context(driver, context));
     let destroy_queue = |world: &mut World| world.call(|vidmm, _, _| vidmm.destroy_paging_queue(queue));
     let destroy_fence = |world: &mut World| world.call(|vidmm, _, _| vidmm.destroy_monitored_fence(fence));
 
-    assert_eq!(destroy_process(&mut world), in_use(1));
-    assert_eq!(destroy_device(&mut world), in_use(3), "a context, a queue, an allocation");
     let _: Residency = world.make_resident(client, &[a]).unwrap();
     world.submit_to(context, &[], &[(gate, 1)], &[(fence, 1)]);
     assert_eq!(destroy_queue(&mut world), in_use(1));
@@ -165,10 +162,7 @@ fn objects_in_use_are_not_destroyed() {
     world.complete(RENDER);
     assert_eq!((destroy_context(&mut world), destroy_fence(&mut world)), (Ok(()), Ok(())));
     world.destroy(a);
-    assert_eq!(destroy_device(&mut world), in_use(1), "until its last trace is gone");
-    world.run_all();
-    assert_eq!(destroy_device(&mut world), Ok(()));
-    assert_eq!(destroy_process(&mut world), Ok(()));
+    world.tear_down();
 }
 
 /// GVA-63: engines that take no contexts.

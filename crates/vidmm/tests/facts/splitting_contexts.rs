@@ -99,7 +99,7 @@ fn a_cut_buffer_waits_before_its_first_portion_and_signals_after_its_last() {
     let mut world = World::new(Config::pages(8));
     let client = world.client();
     let (_, writer) = one_by_one(&mut world, client, 6);
-    let [before, after] = [0, 0].map(|value| world.call(|vidmm, _, _| vidmm.create_monitored_fence(value)));
+    let [before, after] = [0, 0].map(|value| world.call(|vidmm, _, _| vidmm.create_monitored_fence(value)).unwrap());
     let desc = RenderDesc {
         waits: vec![FenceValueDesc { fence: before, value: 1 }],
         signals: vec![FenceValueDesc { fence: after, value: 5 }],
@@ -128,7 +128,7 @@ fn a_buffer_that_waits_for_a_cut_one_runs_after_its_last_portion() {
     let client = world.client();
     let copy = world.context(client.device, COPY);
     let (allocations, writer) = one_by_one(&mut world, client, 4);
-    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
     let named = vec![FenceValueDesc { fence, value: 1 }];
     world.render(client.context, RenderDesc { signals: named.clone(), ..writer.finish() });
     let read = allocations.iter().fold(Writer::new(), |writer, &allocation| writer.split().read(0, allocation, 3));
@@ -244,7 +244,7 @@ fn a_device_in_error_amid_a_split_leaves_nothing_behind() {
         assert!(world.vidmm.is_idle());
         let client = device.unwrap();
         world.call(|vidmm, driver, _| vidmm.destroy_context(driver, client.context)).unwrap();
-        world.call(|vidmm, _, _| vidmm.destroy_device(client.device)).unwrap();
+        world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, client.device)).unwrap();
         world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, client.process)).unwrap();
     }
 }

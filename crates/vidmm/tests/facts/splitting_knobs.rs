@@ -133,7 +133,7 @@ fn patch_is_always_called_where_that_is_asked_for() {
 #[test]
 fn a_buffer_that_cannot_be_brought_in_is_dropped_where_that_is_expected() {
     let (mut world, client, allocations) = world(6, PreparationKnobs { expect_preparation_failure: true, ..PLAIN });
-    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
     let writer = Writer::new().split().read(0, allocations[0], 0).split();
     let all = (0..).zip(&allocations).fold(writer, |writer, (slot, &id)| writer.read(slot, id, 0));
     let failing = RenderDesc { signals: vec![FenceValueDesc { fence, value: 3 }], ..all.finish() };
@@ -154,7 +154,7 @@ fn a_buffer_that_cannot_be_brought_in_is_dropped_where_that_is_expected() {
 #[test]
 fn a_dropped_buffer_signals_after_what_came_before() {
     let (mut world, client, allocations) = world(6, PreparationKnobs { expect_preparation_failure: true, ..PLAIN });
-    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0));
+    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
     let writer = Writer::new().split().read(0, allocations[0], 0).split();
     let all = (0..).zip(&allocations).fold(writer, |writer, (slot, &id)| writer.read(slot, id, 0));
     world.render(client.context, RenderDesc { signals: vec![FenceValueDesc { fence, value: 3 }], ..all.finish() });

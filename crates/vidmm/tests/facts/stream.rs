@@ -136,11 +136,7 @@ fn a_plan_waits_for_its_work_though_another_device_ends() {
     world.submit(client, &[Access::Write(at, 7)]);
     world.evict(client, &[a], SOON).unwrap();
     world.run_paging();
-    world.call(|vidmm, driver, _| {
-        vidmm.destroy_context(driver, other.context).unwrap();
-        vidmm.destroy_paging_queue(other.queue).unwrap();
-        vidmm.destroy_device(other.device).unwrap();
-    });
+    world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, other.device)).unwrap();
     world.client();
     world.run_paging();
     assert!(world.translate(client, at).is_some(), "work that has not ended uses it");

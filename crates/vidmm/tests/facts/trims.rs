@@ -166,7 +166,7 @@ fn a_registration_lasts_until_it_ends_or_its_device() {
     assert!(unregister(&mut world, first).is_err());
     world.call(|vidmm, driver, _| vidmm.destroy_context(driver, sibling.context)).unwrap();
     world.call(|vidmm, _, _| vidmm.destroy_paging_queue(sibling.queue)).unwrap();
-    world.call(|vidmm, _, _| vidmm.destroy_device(sibling.device)).unwrap();
+    world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, sibling.device)).unwrap();
     assert!(unregister(&mut world, of_sibling).is_err(), "it ended with its device");
     world.evict(client, &listed[..1], SOON).unwrap();
     world.wait(10 * MILLISECOND);

@@ -18,7 +18,7 @@ impl Rig<'_> {
             names.devices.push(device);
             names.queues.extend(queue);
             names.contexts.extend(vidmm.create_context(driver, device, engine));
-            names.fences.push(vidmm.create_monitored_fence(0));
+            names.fences.extend(vidmm.create_monitored_fence(0));
             for segments in [1, 2, 3] {
                 driver.next_allocation = Some(allocation(4, segments & ((1 << driver.info.segments.len()) - 1)));
                 let created = vidmm.create_allocation(driver, host, device, &[0]);
@@ -49,7 +49,12 @@ impl Rig<'_> {
                 let engine = choices.pick(&[0, 1, 2, 3, u32::MAX]);
                 names.contexts.extend(vidmm.create_context(driver, device, engine));
             }
-            4 => names.fences.push(vidmm.create_monitored_fence(choices.edge())),
+            4 => {
+                let (device, initial_fence_value) = (choices.one_in(2).then_some(device), choices.edge());
+                names
+                    .fences
+                    .extend(vidmm.create_monitored_fence(CreateMonitoredFenceDesc { device, initial_fence_value }));
+            }
             5 => names.trims.extend(vidmm.register_trim_notification(device)),
             _ => {
                 let flags = CreateAllocationFlags::from_bits_retain(choices.below(4) as u32);
@@ -65,7 +70,7 @@ impl Rig<'_> {
         let Self { vidmm, driver, host, names, choices, .. } = self;
         match choices.below(12) {
             0 => _ = vidmm.destroy_process(driver, host, name(&names.processes, choices)),
-            1 => _ = vidmm.destroy_device(name(&names.devices, choices)),
+            1 => _ = vidmm.destroy_device(driver, host, name(&names.devices, choices)),
             2 => _ = vidmm.destroy_paging_queue(name(&names.queues, choices)),
             3 => _ = vidmm.destroy_context(driver, name(&names.contexts, choices)),
             4 => _ = vidmm.destroy_monitored_fence(name(&names.fences, choices)),

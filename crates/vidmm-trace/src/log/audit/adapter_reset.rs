@@ -62,7 +62,7 @@ impl Audit {
             format!("the adapter is reset as {cause:?} after {remembered} resets, of which {limit} are tolerated")
         });
         self.resets.at.push_back(self.at);
-        let doomed = self.devices.iter().filter(|(_, device)| !device.in_error).map(|(&id, _)| id).collect();
+        let doomed = self.devices.iter().filter(|(_, device)| !device.is_over()).map(|(&id, _)| id).collect();
         let reset = Reset {
             cause,
             doomed,

@@ -42,9 +42,9 @@ impl Audit {
                 self.born(queue, Some(device.into()));
                 self.fences.queues.insert(queue, Queue::new(device, priority));
             }
-            Event::MonitoredFenceCreated { fence, value } => {
+            Event::MonitoredFenceCreated { fence, value, device } => {
                 self.born(fence, None);
-                self.fences.monitored.create(fence, value);
+                self.fences.monitored.create(fence, value, device);
             }
             Event::AllocationCreated { .. } => self.allocation_created(event),
             _ => {}

@@ -29,6 +29,8 @@ pub(super) struct Device {
     pub spans: BTreeSet<(AllocationId, u64)>,
     pub activity: Activity,
     pub in_error: bool,
+    /// Its owner has destroyed it.
+    pub has_ended: bool,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -105,6 +107,7 @@ impl Device {
             spans: BTreeSet::new(),
             activity: Activity::Active,
             in_error: false,
+            has_ended: false,
             resumed_by: Vec::new(),
         }
     }
@@ -161,6 +164,11 @@ impl Device {
     pub fn in_flight_in(&self, span: &Span) -> Option<u64> {
         let is_in_flight = |&s: &u64| span.requires(s) && !self.undispatched.contains_key(&s);
         self.unretired.range(span.submissions()).map(|(&submission, _)| submission).find(is_in_flight)
+    }
+
+    /// Whether no work of it is handed out any more.
+    pub fn is_over(&self) -> bool {
+        self.in_error || self.has_ended
     }
 
     /// The request that is the next to be granted.

@@ -39,6 +39,11 @@ impl Audit {
         self.check_overtakes(id, submission, signal.engine);
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
+        if device.is_over() {
+            let message =
+                format!("submission {submission} of {id} is dispatched, but that is in error or was destroyed");
+            return self.findings.report(Invariant::I12, message);
+        }
         let Some(Submission { context, waits: fences, signals, portion }) = device.undispatched.remove(&submission)
         else {
             let message = format!("submission {submission} of {id} is dispatched, but does not wait for that");

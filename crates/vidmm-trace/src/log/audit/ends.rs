@@ -5,13 +5,16 @@ use vidmm::{
     AllocationId, ContextId, DeviceId, Event, Extent, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, ProcessId,
 };
 
-use super::Audit;
+use super::device::Device;
 use super::finding::Invariant;
 use super::names::Name;
+use super::{Audit, Process};
 
 impl Audit {
     pub(super) fn end(&mut self, event: &Event) {
         match *event {
+            Event::ProcessTerminated { process } => self.process_terminated(process),
+            Event::DeviceTerminated { device } => self.device_terminated(device),
             Event::ProcessDestroyed { process } => self.process_destroyed(process),
             Event::DeviceDestroyed { device } => self.device_destroyed(device),
             Event::ContextDestroyed { context } => self.context_destroyed(context),
@@ -25,6 +28,52 @@ impl Audit {
 
     fn gone(&mut self, name: impl Into<Name>) {
         self.names.remove(name.into(), &mut self.findings);
+    }
+
+    fn process_terminated(&mut self, id: ProcessId) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let had_ended = std::mem::replace(&mut process.has_ended, true);
+        self.findings.check(!had_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
+        let of_process = |(_, device): &(&DeviceId, &Device)| device.process == id && !device.has_ended;
+        self.must_end.extend(self.devices.iter().filter(of_process).map(|(&device, _)| device));
+    }
+
+    /// Its work that was not handed out is dropped, and its fences are at the maximum.
+    fn device_terminated(&mut self, id: DeviceId) {
+        self.must_end.remove(&id);
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let had_ended = std::mem::replace(&mut device.has_ended, true);
+        self.findings.check(!had_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
+        self.drop_work(id);
+        let own = self.fences.monitored.of_device(id);
+        self.fences.monitored.owe(own.into_iter().map(|fence| (fence, u64::MAX)));
+    }
+
+    /// A decision of the manager follows: what has ended, and of which nothing is under way, is gone by then.
+    pub(super) fn check_gone(&mut self, event: &Event) {
+        if !matches!(event, Event::Dispatched { .. } | Event::Granted { .. }) {
+            return;
+        }
+        if let Some(id) = self.must_end.pop_first() {
+            let message = format!("its process was destroyed, but {id} has not ended");
+            self.findings.report(Invariant::I28, message);
+        }
+        let is_used = |id: DeviceId| {
+            self.allocations.values().any(|allocation| allocation.owner == id || allocation.lists.contains_key(&id))
+        };
+        let is_over = |(id, device): &(&DeviceId, &Device)| {
+            device.has_ended && device.unretired.is_empty() && device.requests.is_empty() && !is_used(**id)
+        };
+        let device = self.devices.iter().find(is_over).map(|(id, _)| id.to_string());
+        let has_devices = |id: ProcessId| self.devices.values().any(|device| device.process == id);
+        let is_over = |(id, process): &(&ProcessId, &Process)| {
+            process.has_ended && !has_devices(**id) && self.plans.are_all_retired()
+        };
+        let process = self.processes.iter().find(is_over).map(|(id, _)| id.to_string());
+        for id in device.into_iter().chain(process) {
+            let message = format!("{id} was destroyed, and nothing of it is under way, but it is not gone");
+            self.findings.report(Invariant::I28, message);
+        }
     }
 
     /// Its tables are free at once: nothing of it is left in the stream. But for the root they were freed before, unless the GPU

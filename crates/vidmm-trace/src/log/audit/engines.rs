@@ -5,6 +5,7 @@ use vidmm::event::PreemptReason;
 use vidmm::{DeviceErrorReason, Event};
 
 use super::Audit;
+use super::device::Device;
 use super::finding::Invariant;
 
 /// The step that the manager must take next, and why.
@@ -205,8 +206,8 @@ impl Audit {
         let by_reset = engine.is_some_and(|engine| engine.aborted == Some(signal.fence_id));
         let Some(work) = self.fences.abort(signal, &mut self.findings) else { return };
         self.retire_work(&work);
-        let in_error = self.devices.get(&work.device).is_none_or(|device| device.in_error);
-        self.findings.check(is_reset || by_reset && !came_back || came_back && in_error, Invariant::I12, || {
+        let is_over = self.devices.get(&work.device).is_none_or(Device::is_over);
+        self.findings.check(is_reset || by_reset && !came_back || came_back && is_over, Invariant::I12, || {
             format!("{signal:?} of {} is aborted, but was neither running at a reset nor is that in error", work.device)
         });
         if !came_back && !is_reset {

@@ -3,6 +3,7 @@
 use vidmm::{DeviceErrorReason, DeviceId, Event, EvictFlags, ProcessId};
 
 use super::Audit;
+use super::device::Device;
 use super::finding::Invariant;
 
 impl Audit {
@@ -20,11 +21,18 @@ impl Audit {
         if let Some(reset) = &mut self.reset {
             reset.doomed.remove(&id);
         }
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let was_over = device.is_over();
+        device.in_error = true;
+        self.findings.check(!was_over, Invariant::I12, || format!("{id} is told twice that it is in error"));
+        self.drop_work(id);
+    }
+
+    /// Nothing more of a device is handed out, and nothing is required for it.
+    pub(super) fn drop_work(&mut self, id: DeviceId) {
         self.empty_list(id);
         self.portions.drop_device(id);
         let Some(device) = self.devices.get_mut(&id) else { return };
-        let was_told = std::mem::replace(&mut device.in_error, true);
-        self.findings.check(!was_told, Invariant::I12, || format!("{id} is told twice that it is in error"));
         let dropped = device.drop_undispatched();
         self.settle(id);
         self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
@@ -94,6 +102,9 @@ impl Audit {
                 queue_of(queue)
             }
             Event::DeviceCreated { process, .. } => {
+                let has_ended = self.processes.get(process).is_some_and(|process| process.has_ended);
+                self.findings
+                    .check(!has_ended, Invariant::I27, || format!("a call names {process}, which was destroyed"));
                 let blocked = self.blocked.contains(process);
                 self.findings.check(!blocked, Invariant::I12, || format!("{process} is blocked, but gets a device"));
                 return;
@@ -101,7 +112,9 @@ impl Audit {
             _ => return,
         };
         let Some(id) = device else { return };
-        let in_error = self.devices.get(&id).is_some_and(|device| device.in_error);
-        self.findings.check(!in_error, Invariant::I12, || format!("{id} is in error, but a call of it is answered"));
+        let Some(&Device { in_error, has_ended, .. }) = self.devices.get(&id) else { return };
+        self.findings.check(!has_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
+        let answered = in_error && !has_ended;
+        self.findings.check(!answered, Invariant::I12, || format!("{id} is in error, but a call of it is answered"));
     }
 }

@@ -142,6 +142,8 @@ pub struct Audit {
     rotations: Vec<(AllocationId, PlanNo, (SegmentId, Vec<Extent>))>,
     /// An allocation whose owner destroyed it, and to whom it must go.
     heir: Option<(AllocationId, DeviceId)>,
+    /// Devices of processes that were destroyed: they must end.
+    must_end: BTreeSet<DeviceId>,
     /// A device that must be put in error.
     must_fail: Option<DeviceId>,
     /// Devices whose work stopped an engine, or was aborted.
@@ -176,6 +178,8 @@ pub struct Audit {
 #[derive(Debug)]
 struct Process {
     handle: KmdProcessHandle,
+    /// Its owner has destroyed it.
+    has_ended: bool,
     root: Option<Root>,
     /// Where its page tables lie.
     tables: Vec<(SegmentId, Extent)>,
@@ -189,6 +193,7 @@ impl Process {
     fn new(handle: KmdProcessHandle) -> Self {
         Self {
             handle,
+            has_ended: false,
             root: None,
             tables: Vec::new(),
             weight: Weight::default(),
@@ -252,6 +257,7 @@ impl Audit {
         self.check_resubmission(event);
         self.check_during_reset(event);
         self.check_caller(event);
+        self.check_gone(event);
         // An event is looked at by the subject that it belongs to, and passed over by the others.
         self.start(event);
         self.create(event);

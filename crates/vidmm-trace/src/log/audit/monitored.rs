@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::MonitoredFenceId;
+use vidmm::{DeviceId, MonitoredFenceId};
 
 use super::finding::{Findings, Invariant};
 
@@ -13,17 +13,26 @@ pub(super) type FenceValue = (MonitoredFenceId, u64);
 #[derive(Debug, Default)]
 pub(super) struct Monitored {
     values: BTreeMap<MonitoredFenceId, u64>,
+    /// The devices that they end with, of those that have one.
+    owners: BTreeMap<MonitoredFenceId, DeviceId>,
     /// Signals that the events before owe: they follow at once.
     owed: Vec<FenceValue>,
 }
 
 impl Monitored {
-    pub fn create(&mut self, fence: MonitoredFenceId, value: u64) {
+    pub fn create(&mut self, fence: MonitoredFenceId, value: u64, owner: Option<DeviceId>) {
         self.values.insert(fence, value);
+        owner.map(|owner| self.owners.insert(fence, owner));
     }
 
     pub fn remove(&mut self, fence: MonitoredFenceId) {
         self.values.remove(&fence);
+        self.owners.remove(&fence);
+    }
+
+    /// The fences that end with a device.
+    pub fn of_device(&self, device: DeviceId) -> Vec<MonitoredFenceId> {
+        self.owners.iter().filter(|&(_, &owner)| owner == device).map(|(&fence, _)| fence).collect()
     }
 
     /// Whether a fence has reached a value.

@@ -137,6 +137,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::ProcessPriorityChanged { process, .. }
         | Event::ReservationChanged { process, .. }
         | Event::BudgetChanged { process, .. }
+        | Event::ProcessTerminated { process }
         | Event::ProcessSuspended { process, .. }
         | Event::ProcessBlocked { process }
         | Event::ProcessResumed { process, .. }
@@ -147,6 +148,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Dispatched { device, .. }
         | Event::DeviceYielded { device, .. }
         | Event::DeviceSuspended { device }
+        | Event::DeviceTerminated { device }
         | Event::DeviceResumed { device, .. }
         | Event::TrimNotificationRegistered { device, .. }
         | Event::DeviceInError { device, .. } => look!(device),
@@ -197,6 +199,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look!(device);
             bindings.iter().filter_map(|binding| binding.allocation).for_each(|allocation| look(allocation.into()));
         }
+        Event::MonitoredFenceCreated { device: Some(device), .. } => look!(device),
         Event::PreparationFailed { device, .. } => look!(device),
         Event::Granted { device, queue, .. } => look!(device, queue),
         Event::RootPageTableSet { context, .. } | Event::ContextPriorityChanged { context, .. } => look!(context),

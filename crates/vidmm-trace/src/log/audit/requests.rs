@@ -110,7 +110,7 @@ impl Audit {
         let is_before = |device: &Device| turn(device).is_some_and(|turn| own.is_none_or(|own| turn < own));
         // A device that yielded waits for its turn before it is granted anything.
         let others = self.devices.iter().filter(|&(&other, device)| {
-            other != id && device.is_active() && !device.in_error && is_before(device) && competes(device)
+            other != id && device.is_active() && !device.is_over() && is_before(device) && competes(device)
         });
         let keeps_all_waiting = |other: &DeviceId| {
             !self.runs_ahead(*other)

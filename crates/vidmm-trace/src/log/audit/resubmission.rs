@@ -6,6 +6,7 @@ use vidmm::Event;
 use vidmm::contract::EngineFence;
 
 use super::Audit;
+use super::device::Device;
 use super::finding::Invariant;
 
 /// A packet that is handed out again.
@@ -40,9 +41,9 @@ impl Audit {
         let work = self.fences.work.remove(&before);
         let waited = work.as_ref().map(|work| work.waits.clone()).unwrap_or_default();
         if let Some(mut work) = work {
-            let in_error = self.devices.get(&work.device).is_some_and(|device| device.in_error);
-            self.findings.check(!in_error, Invariant::I12, || {
-                format!("{before:?} is handed out again, but {} is in error", work.device)
+            let is_over = self.devices.get(&work.device).is_some_and(Device::is_over);
+            self.findings.check(!is_over, Invariant::I12, || {
+                format!("{before:?} is handed out again, but {} is in error or was destroyed", work.device)
             });
             work.waits = waits.to_vec();
             self.fences.work.insert(signal, work);

@@ -94,7 +94,7 @@ impl Audit {
             return;
         };
         let process = device.process;
-        if !for_another || device.in_error || other.process == process || !self.is_within_budget(process) {
+        if !for_another || device.is_over() || other.process == process || !self.is_within_budget(process) {
             return;
         }
         let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);

@@ -30,7 +30,7 @@ pub fn with_work_behind() -> Vec<Event> {
     events.extend([
         Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::ContextCreated { context, device, engine: RENDER },
-        Event::MonitoredFenceCreated { fence: innocent_fence(), value: 0 },
+        Event::MonitoredFenceCreated { fence: innocent_fence(), value: 0, device: None },
     ]);
     events.extend(rest.into_iter().take(3));
     events.push(Event::RootPageTableSet { context, address: local(ROOT) });

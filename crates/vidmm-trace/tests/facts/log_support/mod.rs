@@ -299,7 +299,7 @@ fn objects() -> Vec<Event> {
         Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
         Event::ContextCreated { context: context(), device, engine: RENDER },
         Event::PagingQueueCreated { queue, device, priority: 0 },
-        Event::MonitoredFenceCreated { fence: monitored(), value: 0 },
+        Event::MonitoredFenceCreated { fence: monitored(), value: 0, device: None },
         created(A),
         created(B),
     ]

@@ -113,7 +113,7 @@ impl Caller {
                 self.attempt("register trims", |vidmm, _, _| vidmm.register_trim_notification(device));
         }
         if self.fence.is_none() {
-            self.fence = Some(self.world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)));
+            self.fence = Some(self.world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap());
         }
     }
 
@@ -143,7 +143,7 @@ impl Caller {
             self.attempt("destroy queue", |vidmm, _, _| vidmm.destroy_paging_queue(queue)).unwrap();
         }
         let device = device.expect("it was created");
-        self.attempt("destroy device", |vidmm, _, _| vidmm.destroy_device(device)).unwrap();
+        self.attempt("destroy device", |vidmm, driver, host| vidmm.destroy_device(driver, host, device)).unwrap();
     }
 
     /// Every fence that work waits for can come.

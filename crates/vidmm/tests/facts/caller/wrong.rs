@@ -54,7 +54,7 @@ impl Caller {
             |v, _, _| v.notify_budget_changes(process, true),
             |v, _, _| v.suspend_process(process, false),
             |v, _, _| v.resume_process(process),
-            |v, _, _| v.destroy_device(device),
+            |v, k, h| v.destroy_device(k, h, device),
             |v, k, _| v.create_context(k, device, RENDER),
             |v, _, _| v.create_paging_queue(device, 0),
             |v, _, _| v.register_trim_notification(device),
@@ -113,8 +113,6 @@ impl Caller {
             |v, k, _| v.update_allocation_property(k, queue, theirs, &update),
             |v, k, _| v.open_allocation(k, device, theirs),
             |v, _, _| v.close_allocation(device, theirs),
-            |v, k, h| v.destroy_process(k, h, other.process),
-            |v, _, _| v.destroy_device(other.device),
         );
         assert_eq!(self.world.fingerprint(), before, "something followed from a refused call");
         self.destroy_objects(&own);
@@ -132,7 +130,7 @@ impl Caller {
                 queue: vidmm.create_paging_queue(device, 0)?,
                 context: vidmm.create_context(driver, device, RENDER)?,
                 allocation: vidmm.create_allocation(driver, host, device, &data)?,
-                fence: vidmm.create_monitored_fence(0),
+                fence: vidmm.create_monitored_fence(0)?,
                 trims: vidmm.register_trim_notification(device)?,
             })
         });
@@ -148,7 +146,7 @@ impl Caller {
         self.world.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).unwrap();
         self.world.call(|vidmm, _, _| vidmm.destroy_paging_queue(queue)).unwrap();
         self.world.call(|vidmm, _, _| vidmm.destroy_monitored_fence(fence)).unwrap();
-        self.world.call(|vidmm, _, _| vidmm.destroy_device(device)).unwrap();
+        self.world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, device)).unwrap();
         self.world.call(|vidmm, driver, host| vidmm.destroy_process(driver, host, process)).unwrap();
     }
 }

@@ -29,9 +29,7 @@ pub struct Faults {
     pub told: BTreeMap<DeviceId, DeviceErrorReason>,
     /// When resets of the adapter began.
     pub adapter_resets: Vec<Nanoseconds>,
-    /// Clients in error that were left, with their contexts.
-    graves: Vec<(Client, Vec<ContextId>)>,
-    /// Their processes.
+    /// The processes of clients in error that were left.
     pub left_processes: BTreeSet<ProcessId>,
 }
 
@@ -345,24 +343,11 @@ impl World {
         }
     }
 
-    /// Leaves a client whose device is in error: its objects are destroyed as soon as they can be.
+    /// Leaves a client whose device is in error: that is destroyed with all that it has.
     pub fn leave(&mut self, client: Client, contexts: &[ContextId]) {
         self.clients.retain(|other| other.device != client.device);
         self.more_contexts.retain(|context| !contexts.contains(context));
         self.trouble.left_processes.insert(client.process);
-        self.trouble.graves.push((client, contexts.to_vec()));
-        self.bury();
-    }
-
-    /// Destroys what can be destroyed of clients that were left; whether nothing remains.
-    pub fn bury(&mut self) -> bool {
-        for (client, mut contexts) in core::mem::take(&mut self.trouble.graves) {
-            contexts.retain(|&context| self.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).is_err());
-            _ = self.call(|vidmm, _, _| vidmm.destroy_paging_queue(client.queue));
-            if self.call(|vidmm, _, _| vidmm.destroy_device(client.device)).is_err() {
-                self.trouble.graves.push((client, contexts));
-            }
-        }
-        self.trouble.graves.is_empty()
+        self.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, client.device)).unwrap();
     }
 }
