@@ -44,7 +44,7 @@ impl Process {
             // A kernel uses the first page: the rest takes the time of paging, and none of the GPU's.
             buffers.push((allocation, PageRange::plain(mapped.virtual_address, 1)));
         }
-        Ok(Self { device, context, queue, fence: vidmm.create_monitored_fence(0), submitted: 0, buffers })
+        Ok(Self { device, context, queue, fence: vidmm.create_monitored_fence(0)?, submitted: 0, buffers })
     }
 
     fn submit(&mut self, runtime: &mut Runtime, buffer: usize, nanoseconds: Nanoseconds) -> Result<(), Box<dyn Error>> {

@@ -65,7 +65,7 @@ fn seeds() -> Vec<Vec<u8>> {
 fn written(events: Vec<Event>) -> String {
     let mut log = LogWriter::new(Vec::new(), &LogHeader::new("fuzz", 1));
     for (number, event) in (1..).zip(events) {
-        log.event(&NumberedEvent { number, at: 0, event });
+        log.event(&NumberedEvent { number, at: 0, occurred_at: None, event });
     }
     String::from_utf8(log.finish().expect("memory takes it")).expect("a log is text")
 }

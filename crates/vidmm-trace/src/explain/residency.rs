@@ -151,7 +151,9 @@ impl Subject {
             _ if world.segments.is_memory(segment) && reason != EvictReason::Destroyed => "; nothing had to be copied",
             _ => "",
         };
-        let wanted_by = wanted_by.filter(|&device| device != self.owner || reason != EvictReason::Promoted);
+        let wanted_by = wanted_by
+            .map(|wanted| wanted.device)
+            .filter(|&device| device != self.owner || reason != EvictReason::Promoted);
         let for_whom = wanted_by.map_or_else(String::new, |device| format!(", for {}", world.device(device)));
         let position = tale
             .tell_for(format!("It left {place} {}{for_whom}{content} (plan {plan}).", evict_reason(reason)), wanted_by);

@@ -60,7 +60,7 @@ fn run() -> Run {
 impl Run {
     fn push(&mut self, event: Event) {
         let number = self.events.len() as u64 + 1;
-        self.events.push(NumberedEvent { number, at: self.at, event });
+        self.events.push(NumberedEvent { number, at: self.at, occurred_at: None, event });
     }
 
     fn and(mut self, event: Event) -> Self {

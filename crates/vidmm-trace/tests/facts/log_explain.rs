@@ -110,7 +110,7 @@ fn an_offer_its_loss_and_its_reclaim_are_told() {
                 copied: false,
                 reason: EvictReason::Offered,
                 discarded: true,
-                wanted_by: Some(DeviceId::from_bits(1)),
+                wanted_by: Some(for_device(DeviceId::from_bits(1))),
             },
             Event::Decommitted { allocation: A.id() },
             Event::Reclaimed {

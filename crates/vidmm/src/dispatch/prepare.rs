@@ -20,7 +20,7 @@ use crate::{
         turn::Activity,
     },
     placement::{self, Mark, Placement, Target, Transaction},
-    plans::Plans,
+    plans::{Plans, draft::Draft},
     requests::Requests,
     residency::{place, views},
     schedule::turns,
@@ -134,7 +134,7 @@ fn prepare_next(
     let decision = decide(state, work, index, &references);
     match decision {
         Decision::Decided(mut portion, placement) => {
-            portion.plans = plans.carry_out(state, device, &portion.required, placement);
+            portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
             require(state, device, &portion, &references);
             if portion.cut.is_some() {
                 work.patching.splitting = Some(index);

@@ -18,7 +18,7 @@ use crate::{
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Violation {
     /// The driver claims to have written more than the buffer holds.
     #[error(
@@ -47,6 +47,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
     /// An operation takes more buffers than any encoding of it could.
@@ -55,6 +56,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
         /// How often it asked; one for each 4 KiB, and 64, are tolerated.
         passes: u64,
@@ -65,6 +67,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
     /// The packet that a reset is said to have aborted was not under way.
@@ -110,8 +113,11 @@ pub enum Violation {
     #[error("FLT-10: the driver reports a fatal hardware error")]
     FatalHardwareError,
     /// The driver created an allocation with an impossible property.
-    #[error("CRE-03: the driver created an allocation with {0}")]
-    AllocationInfo(AllocationInfoRule),
+    #[error("CRE-03: the driver created an allocation with {rule}")]
+    AllocationInfo {
+        /// The property.
+        rule: AllocationInfoRule,
+    },
 }
 
 fn of_allocation(operation: PagingOperationKind, allocation: Option<KmdAllocationHandle>) -> String {
@@ -130,7 +136,7 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
 /// A finding for the driver's author; nothing is refused for it. Each kind is reported once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DriverFinding {
     /// A patch-location list breaks a rule; the device is in error for it (U-45).
     #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
@@ -293,7 +299,7 @@ impl DriverFinding {
 /// The impossible property of an allocation that a driver created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", content = "value", rename_all = "snake_case"))]
 pub enum AllocationInfoRule {
     /// No bytes, or so many that rounding up overflows.
     #[error("a size of {0} bytes")]
@@ -332,7 +338,7 @@ pub enum AllocationInfoRule {
 /// The reason why a device is in error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DeviceErrorReason {
     /// Its work accessed memory that is not mapped or not resident (FLT-03).
     #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
@@ -561,7 +567,7 @@ pub struct Shortage {
 /// The reason why there is no memory for a MakeResident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum NoMemoryReason {
     /// Memory is short, and the process would be above its budget (RES-53).
     #[error("memory is short and the process would be above its budget")]

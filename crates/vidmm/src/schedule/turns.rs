@@ -27,7 +27,7 @@ use crate::{
         turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION},
     },
     placement::satisfy::{self, Shortfall},
-    plans::{Plans, bring_in},
+    plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
     residency::pins,
     schedule::Schedule,
@@ -501,7 +501,8 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     };
     let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
-    let numbers = plans.carry_out(state, device, &required, placement);
+    let request = state.objects.next_request(device).filter(|_| grants);
+    let numbers = plans.carry_out(state, Draft::wanted_by(device, request), &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
     bring_in::pin_list(state, device, &items);
     if grants {

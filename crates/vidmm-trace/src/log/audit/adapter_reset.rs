@@ -106,6 +106,7 @@ impl Audit {
                 | Event::PagingOperation { .. }
                 | Event::PagingBufferSubmitted { .. }
                 | Event::PlanEntered { .. }
+                | Event::PlanBuilt { .. }
                 | Event::PageFault { .. }
                 | Event::IllegalCommand { .. }
                 | Event::PreemptRequested { .. }

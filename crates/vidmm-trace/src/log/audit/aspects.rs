@@ -50,17 +50,9 @@ pub(super) struct Offer {
     pub class: OfferPriority,
     /// The last submission that uses it.
     pub last: u64,
-    /// A plan threw its content away.
+    /// Its content is lost.
     pub discarded: bool,
     pub decommitted: bool,
-}
-
-impl Offer {
-    /// Whether its content can be lost by now. Where it has no place it is discarded in its backing store, which no plan does.
-    pub fn may_be_lost(&self, has_place: bool) -> bool {
-        let immediately = self.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && !has_place;
-        self.discarded || self.decommitted || immediately
-    }
 }
 
 /// The CPU's view of a locked allocation.

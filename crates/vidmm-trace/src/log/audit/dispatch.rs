@@ -8,7 +8,6 @@ use super::device::{Device, Submission};
 use super::fences::Work;
 use super::finding::Invariant;
 use super::monitored::FenceValue;
-use super::plans::Built;
 
 /// Work that is let go.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +176,9 @@ impl Audit {
 
     /// The host has mapped by now what the work needs of an allocation that is in place since `plan`.
     fn check_seen(&mut self, dispatch: Dispatch, id: AllocationId, plan: PlanNo) {
+        if !self.sees_operations() {
+            return;
+        }
         let unseen = self.unseen_mapping(dispatch, id, plan).map(|mapping| mapping.virtual_address);
         self.findings.check(unseen.is_none(), Invariant::I06, || {
             let Dispatch { device, submission, .. } = dispatch;
@@ -185,28 +187,18 @@ impl Audit {
         });
     }
 
-    /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. A plan without operations
-    /// has none.
+    /// Work that requires `plan` is let go: the plan is built to its end, and the work waits for its last packet.
     pub(super) fn check_gate(&mut self, dispatch: Dispatch, number: PlanNo) {
         if self.plans.is_retired(number) {
             return;
         }
-        let event = self.findings.event;
-        let (built, has_operations) = self.plans.get_mut(number).map_or((Built::Nothing, true), |plan| {
-            // If another operation of it comes, it was not built to its end.
-            plan.relied_on.get_or_insert(event);
-            (plan.built, plan.has_operations)
-        });
-        let done = match built {
-            Built::Nothing => !has_operations,
-            Built::InOpenBuffer => false,
-            Built::InBuffer(fence_id) => fence_id <= dispatch.covered,
-        };
-        self.findings.check(done, Invariant::I06, || {
+        let built = self.plans.get(number).and_then(|plan| plan.built);
+        self.findings.check(built.is_some_and(|fence_id| fence_id <= dispatch.covered), Invariant::I06, || {
             let Dispatch { device, submission, covered } = dispatch;
+            let state = built.map_or("is not built to its end".to_owned(), |packet| format!("needs packet {packet}"));
             format!(
                 "submission {submission} of {device} is dispatched when packet {covered} of the paging engine is done, but \
-                 it requires plan {number}, whose last operation is {built:?}"
+                 it requires plan {number}, which {state}"
             )
         });
     }

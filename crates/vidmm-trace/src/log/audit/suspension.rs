@@ -1,6 +1,6 @@
 //! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
 
-use vidmm::event::{EvictReason, SuspendReason};
+use vidmm::event::{EvictReason, RequestName, SuspendReason, WantedBy};
 use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand};
 
 use super::Audit;
@@ -119,9 +119,19 @@ impl Audit {
     }
 
     /// Room is made for a device that waits for a grant or for its turn, or whose process waits for its root table.
-    pub(super) fn check_wanted(&mut self, id: AllocationId, reason: EvictReason, wanted_by: Option<DeviceId>) {
-        let Some(wanted_by) = wanted_by else { return };
+    pub(super) fn check_wanted(&mut self, id: AllocationId, reason: EvictReason, wanted_by: Option<WantedBy>) {
+        let Some(WantedBy { device: wanted_by, request, allocation }) = wanted_by else { return };
         let Some(device) = self.devices.get(&wanted_by) else { return };
+        let next =
+            device.next_request().map(|next| RequestName { queue: next.queue, paging_fence_value: next.fence_value });
+        self.findings.check(request.is_none() || request == next, Invariant::Res71, || {
+            format!("{id} is taken out for {request:?}, but the next request of {wanted_by} is {next:?}")
+        });
+        let has_place = |of: &AllocationId| self.allocations.get(of).is_some_and(|of| of.decided.is_some());
+        let in_place = allocation.filter(has_place);
+        self.findings.check(in_place.is_none(), Invariant::Res71, || {
+            format!("{id} is taken out for {in_place:?}, which has its place")
+        });
         let rootless = self.processes.get(&device.process).is_some_and(|process| process.root.is_none());
         let waits = device.next_request().is_some() || !device.is_active() || rootless;
         self.findings.check(waits, Invariant::Res71, || {
