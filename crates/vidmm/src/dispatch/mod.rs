@@ -83,7 +83,7 @@ fn overtakes(state: &State, context: ContextIx, paging_fence: u64) -> bool {
 /// How urgent a packet is; none for a paging buffer.
 fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
     match packet.work {
-        PacketWork::Paging => None,
+        PacketWork::Paging { .. } => None,
         PacketWork::User { context, .. } => Some(objects[context].priority),
     }
 }

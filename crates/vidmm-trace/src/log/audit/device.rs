@@ -32,6 +32,10 @@ pub(super) struct Device {
     pub in_error: bool,
     /// Its owner has destroyed it.
     pub has_ended: bool,
+    /// The fences that its dropped work would have signalled, and its own.
+    pub dropped_signals: Vec<MonitoredFenceId>,
+    /// It has closed allocations.
+    pub has_closed: bool,
     /// Engines that were given the first portion of a DMA buffer since it yielded: that was decided before.
     pub begun: BTreeSet<u32>,
     /// Plans of its last resumption that work must wait for.
@@ -111,6 +115,8 @@ impl Device {
             activity: Activity::Active,
             in_error: false,
             has_ended: false,
+            dropped_signals: Vec::new(),
+            has_closed: false,
             begun: BTreeSet::new(),
             resumed_by: Vec::new(),
         }
