@@ -3,7 +3,7 @@
 use vidmm::contract::{
     CpuVirtualAddress, DmaBuffer, EngineFence, Packet, ResetEngineError, RestartError, ReturnedBuffers,
 };
-use vidmm::{Nanoseconds, PhysicalAddress};
+use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 
 use crate::kernel::Content;
 
@@ -157,6 +157,16 @@ pub enum GpuEvent {
         result: Result<(), RestartError>,
         /// The time.
         at: Nanoseconds,
+    },
+    /// A kernel has accessed a page that the host had unmapped from the IOMMU, through what the device had cached: the
+    /// driver has not flushed that when it was notified (NTF-04).
+    LateAccess {
+        /// The kernel's number, as its command gave it.
+        kernel: u64,
+        /// The first such page.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was written.
+        write: bool,
     },
     /// A kernel has read its inputs. Precedes the completion of its packet; an oracle judges the digests.
     KernelRead {

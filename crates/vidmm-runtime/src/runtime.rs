@@ -38,6 +38,16 @@ pub enum Happening {
         /// The digests of the pages of each input.
         inputs: Vec<Vec<u64>>,
     },
+    /// A kernel has accessed a page that the host had unmapped from the IOMMU: its driver keeps what the device cached
+    /// (NTF-04).
+    LateAccess {
+        /// Its number.
+        kernel: u64,
+        /// The first such page.
+        virtual_address: GpuVirtualAddress,
+        /// Whether it was written.
+        write: bool,
+    },
     /// A packet has ended.
     PacketEnded {
         /// The fence that it signalled.
@@ -184,6 +194,9 @@ impl Runtime {
         match event {
             GpuEvent::KernelRead { kernel, inputs } => {
                 self.happenings.push_back(Happening::KernelRead { kernel, inputs });
+            }
+            GpuEvent::LateAccess { kernel, virtual_address, write } => {
+                self.happenings.push_back(Happening::LateAccess { kernel, virtual_address, write });
             }
             GpuEvent::Completed { signal, started_at, ended_at, buffer } => {
                 let paging = matches!(buffer, DmaBuffer::Paging(_));

@@ -321,6 +321,13 @@ impl Run<'_> {
     fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) -> Result<(), RunError> {
         match happening {
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
+            Happening::LateAccess { kernel, virtual_address, .. } => {
+                let rule = format!(
+                    "NTF-04: kernel {kernel} accessed {virtual_address} after the host had unmapped it from the IOMMU: the driver did not flush what its device caches when it was notified"
+                );
+                let event = self.last_event();
+                self.findings.push(Finding::Violation { rule, event });
+            }
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_sign = ended_at;

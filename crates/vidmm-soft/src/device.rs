@@ -130,13 +130,15 @@ pub struct Device {
     residents: BTreeMap<KmdAllocationHandle, GpuVirtualAddress>,
     faults: ModelGpuFaults,
     counters: ModelGpuCounters,
+    /// Where a kernel has found a page only because the device had it cached: the host had unmapped it.
+    late: Option<GpuVirtualAddress>,
 }
 
 impl Device {
     /// A device whose memories have no content yet.
     pub fn new(translation: Translation, memories: Memories, faults: ModelGpuFaults) -> Self {
         let (surfaces, counters) = (Surfaces::default(), ModelGpuCounters::default());
-        Self { translation, memories, surfaces, residents: BTreeMap::new(), faults, counters }
+        Self { translation, memories, surfaces, residents: BTreeMap::new(), faults, counters, late: None }
     }
 
     /// The counters so far.
@@ -208,12 +210,21 @@ impl Device {
     /// # Errors
     ///
     /// If the packet is to be aborted; nothing was written to the range that could not be accessed.
-    pub fn finish(&mut self, space: &mut Option<AddressSpace>, begun: Begun) -> Result<(), Abort> {
+    pub fn finish(
+        &mut self,
+        space: &mut Option<AddressSpace>,
+        begun: Begun,
+        events: &mut Vec<GpuEvent>,
+    ) -> Result<(), Abort> {
         match begun {
             Begun::Transfer(transfer, contents, from_system) => {
                 self.finish_transfer(*space, &transfer, &contents, from_system)
             }
-            Begun::Kernel(kernel, state) => self.finish_kernel(*space, &kernel, state),
+            Begun::Kernel(kernel, state) => {
+                let finished = self.finish_kernel(*space, &kernel, state);
+                self.tell_late(kernel.kernel, true, events);
+                finished
+            }
             Begun::Decompress(decompress, plain) => self.finish_decompress(*space, &decompress, &plain),
             Begun::Other(command) => self.finish_other(space, command),
         }
@@ -223,7 +234,7 @@ impl Device {
     pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun) {
         let counters = self.counters;
         // Pages that cannot be accessed are not written: their engine is being reset anyway.
-        let _ = self.finish(&mut space, begun.first_half());
+        let _ = self.finish(&mut space, begun.first_half(), &mut Vec::new());
         self.counters = counters;
     }
 
@@ -286,7 +297,9 @@ impl Device {
     ) -> Result<Vec<PhysicalRun>, Abort> {
         let access = range_access(range, write)?;
         self.translation.check_kernel(access)?;
-        self.translate(space, access)
+        let runs = self.translate(space, access)?;
+        self.late = self.late.or_else(|| self.translation.first_unmapped(space?, access));
+        Ok(runs)
     }
 
     /// The content of `runs`.
@@ -383,8 +396,16 @@ impl Device {
             inputs.push(digests);
         }
         self.counters.pages_read_by_kernels += inputs.iter().map(|digests| digests.len() as u64).sum::<u64>();
+        self.tell_late(kernel.kernel, false, events);
         events.push(GpuEvent::KernelRead { kernel: kernel.kernel, inputs });
         Ok(Begun::Kernel(kernel, state))
+    }
+
+    /// Tells of pages that a kernel found although the host had unmapped them.
+    fn tell_late(&mut self, kernel: u64, write: bool, events: &mut Vec<GpuEvent>) {
+        if let Some(virtual_address) = self.late.take() {
+            events.push(GpuEvent::LateAccess { kernel, virtual_address, write });
+        }
     }
 
     /// The digests of the pages of `input`, as they are in memory.

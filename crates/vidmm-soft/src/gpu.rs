@@ -160,7 +160,7 @@ impl ModelGpu {
             }
             State::Preparing { running, .. } => self.begin_next(engine, running, now, events),
             State::Executing { running, begun, .. } => {
-                match self.device.finish(&mut self.engines[engine].space, begun) {
+                match self.device.finish(&mut self.engines[engine].space, begun, events) {
                     Ok(()) => self.begin_next(engine, running, now, events),
                     Err(abort) => self.abort(engine, *running, abort, now, events),
                 }

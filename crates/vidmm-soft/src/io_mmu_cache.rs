@@ -66,6 +66,19 @@ impl IoMmuCache {
         cache.translate(memory, access, &mut walk, runs)
     }
 
+    /// The first page of `access` that the IOMMU does not map, whatever is cached.
+    pub fn first_unmapped(&self, process: KmdProcessHandle, access: Access) -> Option<GpuVirtualAddress> {
+        let domain = self.domain(process);
+        let mut page = access.first_page;
+        while page < access.first_page + access.pages {
+            let Some(mapping) = self.io_mmu.mapping_at(domain, page) else {
+                return Some(GpuVirtualAddress(page * PAGE_SIZE));
+            };
+            page = mapping.first_page + mapping.num_pages;
+        }
+        None
+    }
+
     /// Where the page at `virtual_address` of `process` is according to the IOMMU, whatever is cached; `None` if it is not
     /// mapped.
     pub fn walk(&self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<Place> {

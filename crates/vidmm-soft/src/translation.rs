@@ -90,6 +90,14 @@ impl Translation {
         }
     }
 
+    /// The first page of `access` that the host does not map, whatever the device has cached; only the IOMMU's pages are known.
+    pub fn first_unmapped(&self, space: AddressSpace, access: Access) -> Option<GpuVirtualAddress> {
+        match (self, space) {
+            (Self::IoMmu(cache), AddressSpace::IoMmu(process)) => cache.first_unmapped(process, access),
+            _ => None,
+        }
+    }
+
     /// Whether a kernel may try `access`: of physical addresses, system memory is for the driver's own commands.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ impl VidMm {
     fn step(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         if !self.state.engines.recovery.is_working() {
             adapter_reset::clean_up(&mut self.state, &mut self.plans, kmd, host);
-            return watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
+            return watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
         if self.has_news() {
             self.take_news(kmd, host);
@@ -57,7 +57,7 @@ impl VidMm {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
         if !self.state.moment.needs_poll() {
-            watch::watch(&mut self.state, &self.plans, &mut self.requests, &mut self.work);
+            watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
     }
 

@@ -72,6 +72,7 @@ fn an_io_mmu_unmap_before_its_time_is_found() {
 #[test]
 fn translations_that_the_device_kept_are_found() {
     is_found("addresses-used-again", "skip-cache-flush", "kernel check 2 read a wrong page: page 0 of B");
+    is_found("late-access-after-io-mmu-unmap", "skip-cache-flush", "NTF-04: kernel late read 0x200000 after the host");
 }
 
 #[test]

@@ -24,6 +24,13 @@ impl Session<'_> {
         }
     }
 
+    /// The bytes of an allocation are kept as the GPU left them: those of compressed pages mean nothing to anybody.
+    pub(super) fn content_left(&mut self, name: &str) {
+        if self.objects.allocations.get(name).is_some_and(|known| known.surface.is_some()) {
+            self.ledger.forget(name);
+        }
+    }
+
     /// The content of an allocation is gone: its bytes are zero (U-36).
     pub(super) fn content_lost(&mut self, name: &str) {
         let known = self.objects.allocations.get(name);

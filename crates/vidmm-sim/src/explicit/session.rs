@@ -262,9 +262,12 @@ impl<'a> Session<'a> {
                 self.driver_findings.push(finding.to_string());
                 self.fault_misreported();
             }
-            Event::ContentLost { allocation } => {
+            Event::ContentLost { allocation, is_kept } => {
                 if let Some(name) = self.narrator.names.allocations.get(&allocation).cloned() {
-                    self.content_lost(&name);
+                    match is_kept {
+                        true => self.content_left(&name),
+                        false => self.content_lost(&name),
+                    }
                 }
             }
             _ => {}
@@ -274,6 +277,14 @@ impl<'a> Session<'a> {
     fn happened(&mut self, happening: Happening) {
         match happening {
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize - 1, &inputs),
+            Happening::LateAccess { kernel, virtual_address, write } => {
+                let (name, access) =
+                    (&self.objects.kernels[kernel as usize - 1].name, if write { "wrote to" } else { "read" });
+                let problem = format!(
+                    "kernel {name} {access} {virtual_address} after the host had unmapped it from the IOMMU: the driver did not flush what its device caches when it was notified"
+                );
+                self.broke("NTF-04", problem);
+            }
             Happening::PageFault { signal, virtual_address, write } => {
                 let access = if write { "wrote to" } else { "read" };
                 self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));

@@ -48,10 +48,13 @@ pub(super) fn recovery(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         }
         Event::AdapterResetBegun { cause } => ("ResetFromTimeout", format!("{}{}", cause, at())),
         Event::PlanAbandoned { plan } => ("abandon", format!("plan {plan} is not carried out to its end")),
-        Event::ContentLost { allocation } => (
-            "lost",
-            format!("{}: its content was in local memory only; it reads as zero", names.allocation(*allocation)),
-        ),
+        Event::ContentLost { allocation, is_kept } => {
+            let what = match is_kept {
+                false => "the one right copy of its content was in local memory; it reads as zero",
+                true => "its bytes are kept as the GPU left them, and its driver could not put them right",
+            };
+            ("lost", format!("{}: {what}", names.allocation(*allocation)))
+        }
         Event::AdapterRestarted => ("RestartFromTimeout", format!("the GPU runs again; nothing is resident{}", at())),
         _ => return None,
     })

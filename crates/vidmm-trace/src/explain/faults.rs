@@ -47,7 +47,12 @@ impl Subject {
                 let place = self.place.map_or("where it was".into(), |place| world.segments.name(place));
                 tale.tell(format!("The driver was told that it is not in {place} any more."));
             }
-            Event::ContentLost { allocation } if allocation == self.id => {
+            Event::ContentLost { allocation, is_kept: true } if allocation == self.id => {
+                tale.tell(
+                    "Its bytes are kept in system memory as the GPU left them: its driver could not put them right.",
+                );
+            }
+            Event::ContentLost { allocation, is_kept: false } if allocation == self.id => {
                 tale.tell("Its content was lost, because the only right copy of it was in what the reset cleared; it reads as zero.");
             }
             Event::AdapterRestarted if self.place.is_some() => {

@@ -240,7 +240,7 @@ const fn of_one(event: &Event) -> Option<(AllocationId, What)> {
         Event::AllocationDestroyed { allocation, .. } => (allocation, What::Destroyed),
         Event::Evicted { allocation, segment, reason, .. } => (allocation, What::Left(segment, reason)),
         Event::Placed { allocation, segment, content, .. } => (allocation, What::Placed(segment, content)),
-        Event::ContentLost { allocation } => (allocation, What::ContentLost),
+        Event::ContentLost { allocation, .. } => (allocation, What::ContentLost),
         Event::AllocationClosed { allocation, device } => (allocation, What::Closed(device)),
         _ => return None,
     })
@@ -281,7 +281,7 @@ mod tests {
             let virtual_address = GpuVirtualAddress(0x1000 * (generation % 7));
             for _ in 0..3 {
                 happen(mapped(process, virtual_address, allocation));
-                happen(Event::ContentLost { allocation });
+                happen(Event::ContentLost { allocation, is_kept: false });
                 happen(Event::GpuVirtualAddressFreed { process, virtual_address, size: 0x1000 });
                 let reason = ReclaimReason::Freed;
                 happen(Event::GpuVirtualAddressReclaimed { process, virtual_address, size: 0x1000, reason });

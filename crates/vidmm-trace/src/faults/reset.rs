@@ -6,7 +6,7 @@ use super::{FaultReporter, line};
 use crate::explain::words::{list, time};
 
 /// The reset so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ResetStory {
     /// The first lines.
     begin: String,
@@ -16,6 +16,8 @@ pub(super) struct ResetStory {
     aborted: u64,
     abandoned: u64,
     lost: Vec<AllocationId>,
+    /// Those whose bytes are kept, in the form that the GPU left them in.
+    as_left: Vec<AllocationId>,
 }
 
 impl ResetStory {
@@ -28,7 +30,8 @@ impl ResetStory {
             Event::DeviceInError { device, .. } => self.devices.push(device),
             Event::Aborted { .. } => self.aborted += 1,
             Event::PlanAbandoned { .. } => self.abandoned += 1,
-            Event::ContentLost { allocation } => self.lost.push(allocation),
+            Event::ContentLost { allocation, is_kept: false } => self.lost.push(allocation),
+            Event::ContentLost { allocation, is_kept: true } => self.as_left.push(allocation),
             _ => {}
         }
     }
@@ -47,13 +50,14 @@ impl FaultReporter {
                 self.tell_in_flight(&mut begin, &under_way);
             }
         }
-        let (devices, owners, lost) = (Vec::new(), Vec::new(), Vec::new());
-        self.reset = Some(ResetStory { begin, devices, owners, aborted: 0, abandoned: 0, lost });
+        self.reset = Some(ResetStory { begin, ..ResetStory::default() });
     }
 
     /// Tells a reset that is over, well or not.
     pub(super) fn end_of_reset(&mut self) {
-        let Some(ResetStory { begin: mut text, devices, owners, aborted, abandoned, lost }) = self.reset.take() else {
+        let Some(ResetStory { begin: mut text, devices, owners, aborted, abandoned, lost, as_left }) =
+            self.reset.take()
+        else {
             return;
         };
         let named = |devices: &[DeviceId]| {
@@ -69,6 +73,11 @@ impl FaultReporter {
             &format!("{aborted} packets were aborted and {abandoned} plans abandoned; nothing is resident."),
         );
         line(&mut text, &format!("Content that was lost ({}): {}.", lost.len(), list(&lost)));
+        if !as_left.is_empty() {
+            let kept =
+                "Bytes that are kept in system memory as the GPU left them, and that nobody can put right any more";
+            line(&mut text, &format!("{kept} ({}): {}.", as_left.len(), list(&as_left)));
+        }
         self.reports.push(text);
     }
 }

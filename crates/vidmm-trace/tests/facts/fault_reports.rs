@@ -98,7 +98,7 @@ fn the_reset_of_the_adapter_is_told_once_with_all_that_it_cost() {
         Event::AdapterResetBegun { cause },
         Event::DeviceInError { device: device(), reason: cause },
         Event::Aborted { signal },
-        Event::ContentLost { allocation: A.id() },
+        Event::ContentLost { allocation: A.id(), is_kept: false },
         Event::PlanAbandoned { plan: 3 },
     ];
     let mut events = [story_with_work_under_way(), reset].concat();

@@ -45,7 +45,7 @@ fn reset_begun(event: &Event) -> bool {
 }
 
 fn lost(thing: Thing) -> Event {
-    Event::ContentLost { allocation: thing.id() }
+    Event::ContentLost { allocation: thing.id(), is_kept: false }
 }
 
 /// Changes the packet that the driver names as the last to be aborted.

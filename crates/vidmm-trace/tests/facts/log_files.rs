@@ -462,7 +462,7 @@ fn reset_events() -> Vec<Event> {
         Event::Resubmitted { before: signal, signal: fence(u32::MAX, u64::MAX), waits: vec![signal] },
         Event::AdapterResetBegun { cause: DeviceErrorReason::PagingBufferFault },
         Event::PlanAbandoned { plan },
-        Event::ContentLost { allocation },
+        Event::ContentLost { allocation, is_kept: true },
         Event::AdapterRestarted,
     ]);
     let purges = operations().into_iter().filter(|operation| {

@@ -122,7 +122,6 @@ impl VidMm {
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
             return adapter_reset::begin_adapter_reset_for(
                 &mut self.state,
-                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 cause,
@@ -205,9 +204,13 @@ impl VidMm {
             }
         };
         if engine == self.state.adapter.paging_engine {
+            // What waits for the packet finds it undone, whether it begins or not: it writes nothing that is right.
+            if !flags.contains(PageFaultFlags::FENCE_INVALID) {
+                let awaited = &mut self.state.engines.recovery.awaited;
+                *awaited = fence_id.saturating_sub(1).min(*awaited);
+            }
             return adapter_reset::begin_adapter_reset(
                 &mut self.state,
-                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 DeviceErrorReason::PagingBufferFault,
@@ -223,14 +226,11 @@ impl VidMm {
         match resets_adapter {
             true => adapter_reset::begin_adapter_reset(
                 &mut self.state,
-                &self.plans,
                 &mut self.requests,
                 &mut self.work,
                 DeviceErrorReason::AdapterReset,
             ),
-            false => {
-                engine_reset::condemn(&mut self.state, &self.plans, &mut self.requests, &mut self.work, engine, reason)
-            }
+            false => engine_reset::condemn(&mut self.state, &mut self.requests, &mut self.work, engine, reason),
         }
     }
 
@@ -252,7 +252,7 @@ impl VidMm {
         }
         let packet =
             self.state.engines.engines[signal.engine as usize].pop_up_to(signal.fence_id).expect("it is under way");
-        if matches!(packet.work, PacketWork::Paging) {
+        if matches!(packet.work, PacketWork::Paging { .. }) {
             self.plans.take_back(&self.state.adapter, buffer);
         }
         retire::ended(&mut self.state, signal.engine, packet, false);

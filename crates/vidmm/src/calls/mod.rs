@@ -26,6 +26,7 @@ pub(crate) mod resident;
 pub(crate) mod sharing;
 pub(crate) mod paging_va;
 pub(crate) mod start;
+pub(crate) mod stop;
 pub(crate) mod suspension;
 pub(crate) mod termination;
 pub(crate) mod trimming;

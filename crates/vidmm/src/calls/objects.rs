@@ -128,6 +128,7 @@ impl VidMm {
             residency,
             error: None,
             has_ended: false,
+            dropped_signals: Vec::new(),
             allocations: 0,
             list: accounts.none(),
             turn: Turn::new(self.state.moment.now()),

@@ -342,8 +342,8 @@ fn create_system_process(
     Ok((process, context.inspect_err(|_| kmd.destroy_process(process))?))
 }
 
-/// Gives back the memory that a start which fails has committed.
-fn release_system_tables(adapter: &Adapter, tables: &PageTables, host: &mut dyn Host) {
+/// Gives back the tables that lie in system memory.
+pub(crate) fn release_system_tables(adapter: &Adapter, tables: &PageTables, host: &mut dyn Host) {
     for (key, table) in tables.iter() {
         if let Some(address) = table.address.filter(|address| address.segment.is_system()) {
             host.decommit_backing_store(address, key.bytes(adapter));
@@ -357,6 +357,7 @@ impl Builder {
             pool: Vec::new(),
             buffers: 0,
             current: None,
+            named: Vec::new(),
             steps: VecDeque::new(),
             plan: 0,
             multipass_offset: 0,

@@ -8,7 +8,10 @@ use crate::{
     contract::{Host, Kmd},
     event::{Event, destroy_flags::DestroyFlags},
     gpu_va::Table,
-    id::{AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueIx, ProcessId, ProcessIx},
+    id::{
+        AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceIx, PagingQueueIx, ProcessId,
+        ProcessIx,
+    },
     manager::VidMm,
     objects::{
         Objects,
@@ -47,12 +50,12 @@ impl VidMm {
     }
 
     /// Ends a device, whatever it is doing. Its handle, and those of its contexts, paging queues, monitored fences,
-    /// allocations and registrations for trim notifications are invalid at once. Its queued work is dropped: the fences that
-    /// this would have signalled, and the device's own, are at the maximum, so that others who wait for them go on. Its
-    /// allocations are destroyed, and what others share is theirs (U-34); content that nobody needs is not saved.
+    /// allocations and registrations for trim notifications are invalid at once. Its queued work is dropped. Its allocations
+    /// are destroyed, and what others share is theirs (U-34); content that nobody needs is not saved.
     ///
-    /// What the GPU has been given runs to its end. Then all is given back, and the driver is told, in this call or a later
-    /// [`poll`](Self::poll).
+    /// What the GPU has been given runs to its end. Then the fences that the dropped work would have signalled, and the
+    /// device's own, are at the maximum, so that others who wait for them go on; all is given back, and the driver is told, in
+    /// this call or a later [`poll`](Self::poll).
     ///
     /// # Errors
     ///
@@ -85,7 +88,8 @@ impl VidMm {
             self.schedule.trim_notifications.withdraw(registration);
         }
         device_error::end_work(&mut self.state, &mut self.requests, &mut self.work, index);
-        self.end_fences(index);
+        let fences = fences_of(&self.state.objects, index);
+        fences.into_iter().for_each(|fence| self.state.objects.monitored_fences.withdraw(fence));
         for allocation in allocations_of(&self.state.objects, index) {
             self.give_up(host, allocation, index);
         }
@@ -93,14 +97,13 @@ impl VidMm {
         self.state.moment.request_poll();
     }
 
-    /// Ends the monitored fences of a device. Others that wait for them go on.
-    fn end_fences(&mut self, device: DeviceIx) {
+    /// Lets others go on that wait for a device which has ended: nothing of it is dispatched any more.
+    fn release_waiters(&mut self, device: DeviceIx) {
         let objects = &mut self.state.objects;
-        let of_device = objects.monitored_fences.iter().filter(|(_, fence)| fence.device == Some(device));
-        for index in Vec::from_iter(of_device.map(|(index, _)| index)) {
+        objects.signal_dropped(&mut self.state.moment, device);
+        for index in fences_of(objects, device) {
             let fence = objects.monitored_fences.id(index);
             objects.raise_fence(&mut self.state.moment, fence, u64::MAX);
-            objects.monitored_fences.withdraw(index);
             objects[index].device = None;
             objects.ending.monitored_fences.push(index);
         }
@@ -123,20 +126,22 @@ impl VidMm {
 
     /// Removes what was destroyed, as far as nothing uses it any more.
     pub(crate) fn bury(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-        let ending = core::mem::take(&mut self.state.objects.ending);
-        for device in ending.devices {
+        for device in core::mem::take(&mut self.state.objects.ending.devices) {
+            if !self.state.objects[device].is_in_flight() {
+                self.release_waiters(device);
+            }
             match is_over(&self.state.objects, device) {
                 true => self.remove_device(kmd, device),
                 false => self.state.objects.ending.devices.push(device),
             }
         }
-        for fence in ending.monitored_fences {
+        for fence in core::mem::take(&mut self.state.objects.ending.monitored_fences) {
             match self.state.objects[fence].references {
                 0 => self.remove_fence(fence),
                 _ => self.state.objects.ending.monitored_fences.push(fence),
             }
         }
-        for process in ending.processes {
+        for process in core::mem::take(&mut self.state.objects.ending.processes) {
             match self.has_tables_under_way(process) || !self.state.objects[process].devices.is_empty() {
                 false => self.remove_process(kmd, host, process),
                 true => self.state.objects.ending.processes.push(process),
@@ -208,6 +213,11 @@ fn contexts_of(objects: &Objects, device: DeviceIx) -> Vec<ContextIx> {
 
 fn queues_of(objects: &Objects, device: DeviceIx) -> Vec<PagingQueueIx> {
     objects.paging_queues.iter().filter(|(_, queue)| queue.device == device).map(|(index, _)| index).collect()
+}
+
+fn fences_of(objects: &Objects, device: DeviceIx) -> Vec<MonitoredFenceIx> {
+    let of_device = objects.monitored_fences.iter().filter(|(_, fence)| fence.device == Some(device));
+    of_device.map(|(index, _)| index).collect()
 }
 
 /// The allocations that a device may name in calls.

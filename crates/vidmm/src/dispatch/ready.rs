@@ -78,7 +78,7 @@ fn is_of(packet: &InFlight, index: ContextIx) -> bool {
 /// How urgent a packet is; none for a paging buffer.
 fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
     match packet.work {
-        PacketWork::Paging => None,
+        PacketWork::Paging { .. } => None,
         PacketWork::User { context, .. } => Some(objects[context].priority),
     }
 }

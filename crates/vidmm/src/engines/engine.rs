@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    contract::EngineFence,
+    contract::{EngineFence, KmdAllocationHandle},
     id::{ContextIx, SubmissionNo},
     objects::submission::FenceValueDesc,
     units::Nanoseconds,
@@ -38,8 +38,8 @@ pub(crate) struct InFlight {
 /// The work of a packet.
 #[derive(Debug)]
 pub(crate) enum PacketWork {
-    /// A paging buffer.
-    Paging,
+    /// A paging buffer, and the allocations that its operations name.
+    Paging { allocations: Vec<KmdAllocationHandle> },
     /// A submission of a context.
     User {
         context: ContextIx,

@@ -977,10 +977,15 @@ pub enum Event {
         /// The plan.
         plan: PlanNo,
     },
-    /// The only right copy of an allocation's content was lost with a reset; it reads as zero (FLT-34).
+    /// The right content of an allocation was lost with a reset (FLT-34): its one copy was in a memory segment, and it reads as zero;
+    /// or its bytes are kept.
     ContentLost {
         /// The allocation.
         allocation: AllocationId,
+        /// Its bytes are in system memory still, in the form that the GPU left them in: its driver, which was to put them right
+        /// (NTF-02), could not.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        is_kept: bool,
     },
     /// The GPU runs again: nothing is resident, nothing is under way.
     AdapterRestarted,

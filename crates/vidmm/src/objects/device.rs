@@ -7,7 +7,7 @@ use crate::{
     data::progress::Progress,
     event::{device_residency::DeviceResidency, error::DeviceErrorReason},
     gpu_va::Mapping,
-    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
+    id::{AllocationId, AllocationIx, DeviceIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
     objects::{
         list::{Expiries, ListBytes},
         request::Request,
@@ -23,6 +23,8 @@ pub(crate) struct Device {
     pub error: Option<DeviceErrorReason>,
     /// Whether its owner has destroyed it: it lives on until nothing of it is under way.
     pub has_ended: bool,
+    /// The fences that its dropped work would have signalled, and that are not signalled yet.
+    pub dropped_signals: Vec<MonitoredFenceId>,
     pub allocations: u32,
     pub list: PerAccount<ListBytes>,
     /// Whether its work runs.

@@ -129,6 +129,14 @@ impl Objects {
         moment.hand_out(Output::MonitoredFenceSignaled { fence, value });
     }
 
+    /// Raises the fences that a device's dropped work would have signalled to the maximum.
+    pub(crate) fn signal_dropped(&mut self, moment: &mut Moment, device: DeviceIx) {
+        for fence in core::mem::take(&mut self[device].dropped_signals) {
+            self[fence.ix()].references -= 1;
+            self.raise_fence(moment, fence, u64::MAX);
+        }
+    }
+
     /// The fences that a submission waits for on the GPU because of the monitored fences that it names; none for one
     /// whose signal is not dispatched.
     pub(crate) fn fence_waits(&self, waits: &[FenceValueDesc]) -> impl Iterator<Item = Option<EngineFence>> {

@@ -220,6 +220,11 @@ impl Plans {
             bytes: dma_bytes as u32,
             multipass_offset,
         });
+        if let Some(allocation) = operation.allocation().filter(|_| dma_bytes > 0)
+            && !builder.named.contains(&allocation)
+        {
+            builder.named.push(allocation);
+        }
         if buffer.advance(dma_bytes, private_bytes).is_none() {
             let operation = Some(operation.kind());
             return Built::Violation(Violation::BufferOverrun { operation, dma_bytes, private_bytes });
@@ -267,7 +272,9 @@ impl Plans {
     fn submit_paging_buffer(&mut self, state: &mut State, kmd: &mut dyn Kmd) {
         let Some(buffer) = self.builder.current.take_if(|buffer| !buffer.is_empty()) else { return };
         let engine = state.adapter.paging_engine;
-        let fence_id = state.engines.engines[engine as usize].push(alloc::vec::Vec::new(), PacketWork::Paging);
+        let allocations = core::mem::take(&mut self.builder.named);
+        let work = PacketWork::Paging { allocations };
+        let fence_id = state.engines.engines[engine as usize].push(alloc::vec::Vec::new(), work);
         let signal = EngineFence { engine, fence_id };
         let submit = SubmitCommand {
             context: self.builder.system_context,

@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    contract::{KmdContextHandle, PagingBuffer},
+    contract::{KmdAllocationHandle, KmdContextHandle, PagingBuffer},
     id::PlanNo,
     plans::Step,
 };
@@ -15,6 +15,8 @@ pub(crate) struct Builder {
     /// Buffers that exist: in the pool, being built, submitted.
     pub buffers: usize,
     pub current: Option<PagingBuffer>,
+    /// The allocations that the operations in it name.
+    pub named: Vec<KmdAllocationHandle>,
     /// Steps that are not done yet, all of one plan.
     pub steps: VecDeque<Step>,
     /// That plan; 0 is adapter start.
@@ -35,6 +37,7 @@ impl Builder {
     /// All building and running is over, and no buffer comes back.
     pub fn forget_work(&mut self) {
         self.pool.clear();
+        self.named.clear();
         (self.current, self.buffers) = (None, 0);
         self.begin_operation();
         (self.idle_at, self.host_step_at) = (None, None);

@@ -4,14 +4,13 @@ use alloc::vec::Vec;
 
 use crate::{
     contract::{Host, Kmd},
-    engines::recovering::AdapterPhase,
+    engines::{engine::PacketWork, recovering::AdapterPhase},
     event::{
         Event,
         error::{DeviceErrorReason, Violation},
     },
     id::DeviceIx,
     moment::Output,
-    objects::Objects,
     plans::Plans,
     recovery::{device_error, purge, retire},
     requests::Requests,
@@ -22,19 +21,17 @@ use crate::{
 /// Begins a reset of the adapter for which no device is to blame.
 pub(crate) fn begin_adapter_reset(
     state: &mut State,
-    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     cause: DeviceErrorReason,
 ) {
-    begin_adapter_reset_for(state, plans, requests, work, cause, None);
+    begin_adapter_reset_for(state, requests, work, cause, None);
 }
 
 /// Begins a reset of the adapter: the driver is to stop the GPU. All devices are in error, each is told once (U-43);
 /// the suspect is told its own fault. One reset too many within the limit's time stops the adapter for good (FLT-31).
 pub(crate) fn begin_adapter_reset_for(
     state: &mut State,
-    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     cause: DeviceErrorReason,
@@ -53,7 +50,7 @@ pub(crate) fn begin_adapter_reset_for(
     state.engines.recovery.resets.push_back(now);
     state.moment.statistics_mut().adapter_resets += 1;
     state.moment.record(|| Event::AdapterResetBegun { cause });
-    let owners = owners_under_way(&state.objects, plans);
+    let owners = owners_of_first_paging_packet(state);
     for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
         let reason = match (suspect, cause) {
             (Some((suspect, reason)), _) if suspect == device => reason,
@@ -66,11 +63,12 @@ pub(crate) fn begin_adapter_reset_for(
     state.moment.hand_out(Output::ResetFromTimeout);
 }
 
-/// The owners of the allocations in paging buffers under way (FLT-23).
-fn owners_under_way(objects: &Objects, plans: &Plans) -> Vec<DeviceIx> {
-    let is_under_way = |last_plan| !plans.stream.is_retired(last_plan) && !plans.stream.is_parked(last_plan);
-    let named = objects.allocations.iter().filter(|(_, allocation)| is_under_way(allocation.last_plan));
-    named.map(|(_, allocation)| allocation.device).collect()
+/// The owners of the allocations that the paging buffer which runs names (FLT-23).
+fn owners_of_first_paging_packet(state: &State) -> Vec<DeviceIx> {
+    let first = state.engines.paging_engine(&state.adapter).in_flight.front();
+    let Some(PacketWork::Paging { allocations: named }) = first.map(|packet| &packet.work) else { return Vec::new() };
+    let allocations = state.objects.allocations.iter().filter(|(_, allocation)| named.contains(&allocation.handle));
+    allocations.map(|(_, allocation)| allocation.device).collect()
 }
 
 /// Cleans up between reset and restart: all packets and plans are over, and nothing is resident (FLT-32).
@@ -79,9 +77,7 @@ pub(crate) fn clean_up(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, 
     if state.engines.recovery.adapter != AdapterPhase::CleaningUp {
         return;
     }
-    // The packets that had ended before the reset have ended.
-    plans.retire_plans(state, host);
-    abort_all(state, plans);
+    end_all(state, plans, host);
     purge::purge(state, plans, kmd, host);
     if state.moment.has_failed() {
         return;
@@ -91,7 +87,12 @@ pub(crate) fn clean_up(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, 
     state.moment.hand_out(Output::RestartFromTimeout);
 }
 
-/// No packet is under way any more.
+/// No packet is under way any more. Those that had ended before have ended.
+pub(crate) fn end_all(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
+    plans.retire_plans(state, host);
+    abort_all(state, plans);
+}
+
 fn abort_all(state: &mut State, plans: &mut Plans) {
     state.engines.recovery.engines.clear();
     for returned in core::mem::take(&mut state.engines.recovery.returned) {

@@ -35,9 +35,11 @@ pub(crate) fn put_device_in_error(
     state.moment.record(|| Event::DeviceInError { device, reason });
     state.moment.hand_out(Output::DeviceInError(DeviceInError { device, reason }));
     end_work(state, requests, work, index);
+    state.objects.signal_dropped(&mut state.moment, index);
 }
 
-/// Drops the queued work of a device that is over, signals its fences to the maximum, and empties its list.
+/// Drops the queued work of a device that is over, and empties its list. The fences that the work would have signalled are
+/// noted with the device.
 pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
     state.objects[index].turn.takes_all = false;
     drop_queued_work(state, requests, work, index);
@@ -67,10 +69,7 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
             for wait in &dropped.desc.waits {
                 state.objects[wait.fence.ix()].references -= 1;
             }
-            for named in &dropped.desc.signals {
-                state.objects[named.fence.ix()].references -= 1;
-                state.objects.raise_fence(&mut state.moment, named.fence, u64::MAX);
-            }
+            state.objects[index].dropped_signals.extend(dropped.desc.signals.iter().map(|named| named.fence));
         }
     }
 }

@@ -77,20 +77,13 @@ pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &Engines, engine
 /// Schedules the reset of an engine.
 pub(crate) fn condemn(
     state: &mut State,
-    plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     engine: u32,
     reason: DeviceErrorReason,
 ) {
     if engine == state.adapter.paging_engine {
-        return adapter_reset::begin_adapter_reset(
-            state,
-            plans,
-            requests,
-            work,
-            DeviceErrorReason::PagingEngineTimeout,
-        );
+        return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout);
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
     state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
@@ -214,7 +207,7 @@ fn hand_out_again(
     let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
     rename_signals(&mut state.objects, &packet, before, signal);
     let (context, paging, dma_buffer_submission_offsets) = match packet.work {
-        PacketWork::Paging => (plans.builder.system_context, true, None),
+        PacketWork::Paging { .. } => (plans.builder.system_context, true, None),
         PacketWork::User { context, offsets, .. } => (state.objects[context].handle, false, offsets),
     };
     let mut preamble = Vec::new();

@@ -1,4 +1,4 @@
-//! The cleanup after a reset of the adapter: nothing is resident, and content whose only copy was in the memory segment
+//! The cleanup after a reset of the adapter: nothing is resident, and content whose one right copy was in a memory segment
 //! is lost (FLT-32, FLT-34).
 
 use alloc::{
@@ -17,7 +17,6 @@ use crate::{
     id::{AllocationIx, PlanNo},
     moment::Moment,
     objects::{
-        Objects,
         allocation::{Allocation, AllocationState},
         place::Place,
     },
@@ -32,9 +31,10 @@ use crate::{
 
 /// The allocations whose content was under way.
 struct Halfway {
-    /// Allocations whose copy to the backing store was not complete, or whose eviction notification had not put their
-    /// content right in place.
+    /// Allocations whose copy to the backing store was not complete.
     leaving: BTreeSet<KmdAllocationHandle>,
+    /// Allocations whose eviction notification had not put their content right in place.
+    notified: BTreeSet<KmdAllocationHandle>,
     /// Allocations that were being copied to the memory segment, or filled there, and that no work can have written
     /// since; and whether each was promoted as the GPU had left it.
     coming: BTreeMap<KmdAllocationHandle, bool>,
@@ -44,7 +44,7 @@ impl Halfway {
     /// Sorts the allocations of abandoned plans. Dispatched work may have run once the paging engine had reached
     /// `awaited`, whether reported or not.
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
-        let mut halfway = Self { leaving: BTreeSet::new(), coming: BTreeMap::new() };
+        let mut halfway = Self { leaving: BTreeSet::new(), notified: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
             halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.handle));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
@@ -54,7 +54,7 @@ impl Halfway {
             let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
             let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
-            halfway.leaving.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
+            halfway.notified.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
         }
         halfway
     }
@@ -86,6 +86,11 @@ fn domain_addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
 /// Tells the driver of every allocation that was resident, and records that none is.
 pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
     purge_driver(state, plans, kmd);
+    clear(state, plans, host);
+}
+
+/// Records that no plan is under way and nothing is resident.
+pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     let abandoned = plans.stream.abandon();
     let halfway = Halfway::of(&abandoned, plans.builder.plan, state.engines.recovery.awaited);
     purge_io_mmu(state, plans, host, &abandoned);
@@ -212,31 +217,49 @@ fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, aband
     }
 }
 
-/// Takes an allocation out of its place. Its content is that of its backing store, or else zero; then its owner is
-/// told.
+/// The right content of an allocation is lost with a reset.
+enum Loss {
+    /// Its one copy was in a memory segment.
+    Gone,
+    /// It is in system memory, in the form that the GPU left it in: the notified driver would have put it right before the
+    /// eviction, with the GPU's knowledge of it.
+    AsLeft,
+}
+
+/// Whether a reset loses the right content of an allocation that was at `place`.
+fn loss_of(allocation: &Allocation, place: Option<Place>, halfway: &Halfway) -> Option<Loss> {
+    let is_news = allocation.state.contains(AllocationState::DIRTY);
+    let as_left = allocation.state.contains(AllocationState::NOTIFY_EVICTION).then_some(Loss::AsLeft);
+    if halfway.leaving.contains(&allocation.handle) {
+        return Some(Loss::Gone);
+    }
+    if halfway.notified.contains(&allocation.handle) {
+        return Some(Loss::AsLeft);
+    }
+    match place.filter(|_| is_news)? {
+        // Content that no work has written there is right at its source (I03), unless it was promoted as the GPU had
+        // left it.
+        Place::Memory(..) => match halfway.coming.get(&allocation.handle) {
+            Some(&is_as_left) => as_left.filter(|_| is_as_left),
+            None => Some(Loss::Gone),
+        },
+        Place::System | Place::Aperture(_) => as_left,
+    }
+}
+
+/// Takes an allocation out of its place. Its content is that of its backing store, or else zero; if it was lost, its owner
+/// is told.
 fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx, halfway: &Halfway) {
     state.residency.remove_candidate(&mut state.objects, index);
-    let worthless = state.objects.is_worthless(index);
+    let is_dead = state.objects.is_dead(index);
     let allocation = &mut state.objects.allocations[index];
     let (_, extents) = allocation.location(&state.adapter);
     let place = allocation.take_place();
     if let Some(place) = place {
         state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
     }
+    let loss = loss_of(allocation, place, halfway).filter(|_| !is_dead);
     let is_news = allocation.state.contains(AllocationState::DIRTY);
-    // The notified driver would have put the content right before the eviction, with the GPU's knowledge of it.
-    let is_put_right = allocation.state.contains(AllocationState::NOTIFY_EVICTION);
-    let needs_gpu = match place {
-        // Content that no work has written there is right at its source (I03), unless it was promoted as the GPU had
-        // left it.
-        Some(Place::Memory(..)) => match halfway.coming.get(&allocation.handle) {
-            Some(&is_as_left) => is_put_right && is_as_left,
-            None => true,
-        },
-        Some(Place::System | Place::Aperture(_)) => is_put_right,
-        None => false,
-    };
-    let is_lost = halfway.leaving.contains(&allocation.handle) || (is_news && needs_gpu);
     allocation.state -= AllocationState::DIRTY
         | AllocationState::EVICT_SOON
         | AllocationState::SUSPENDED
@@ -245,8 +268,8 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
         allocation.state |= AllocationState::BACKED;
     }
     let size = allocation.size;
-    if is_lost && !worthless {
-        lose_content(&mut state.moment, &mut state.objects, host, index);
+    if let Some(loss) = loss {
+        lose_content(state, host, index, loss);
     }
     if let Some(Place::Memory(account, _)) = place {
         debug_assert_eq!(extents.bytes(), size);
@@ -254,14 +277,17 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     }
 }
 
-/// Makes the content of an allocation zero, and tells its owner.
-fn lose_content(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
-    let allocation = &mut objects[index];
-    allocation.state -= AllocationState::BACKED;
-    if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
-        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
-        host.reset_backing_store(address, allocation.size);
+/// Tells the owner of an allocation that its content is lost. What is gone reads as zero; what is in system memory stays.
+fn lose_content(state: &mut State, host: &mut dyn Host, index: AllocationIx, loss: Loss) {
+    let is_kept = matches!(loss, Loss::AsLeft);
+    let allocation = &mut state.objects[index];
+    if !is_kept {
+        allocation.state -= AllocationState::BACKED;
+        if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+            let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+            host.reset_backing_store(address, allocation.size);
+        }
     }
-    let allocation = objects.allocation_id(index);
-    moment.record(|| Event::ContentLost { allocation });
+    let allocation = state.objects.allocation_id(index);
+    state.moment.record(|| Event::ContentLost { allocation, is_kept });
 }

@@ -31,7 +31,7 @@ pub(crate) fn has_missed_interrupts(state: &mut State, plans: &mut Plans, found:
 /// back.
 pub(crate) fn complete_up_to(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {
     while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(fence_id) {
-        if matches!(packet.work, PacketWork::Paging) {
+        if matches!(packet.work, PacketWork::Paging { .. }) {
             plans.builder.buffers -= 1;
         }
         ended(state, engine, packet, false);

@@ -11,7 +11,6 @@ use crate::{
     },
     id::DeviceIx,
     moment::Moment,
-    plans::Plans,
     recovery::{adapter_reset, device_error, engine_reset},
     requests::Requests,
     state::State,
@@ -20,7 +19,7 @@ use crate::{
 
 /// Acts on the limits that are over, and notes when the next one is.
 #[inline(never)]
-pub(crate) fn watch(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work) {
+pub(crate) fn watch(state: &mut State, requests: &mut Requests, work: &mut Work) {
     state.engines.recovery.due = None;
     if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = state.engines.recovery.adapter {
         return expect_driver(&mut state.moment, &mut state.engines, until);
@@ -33,7 +32,7 @@ pub(crate) fn watch(state: &mut State, plans: &Plans, requests: &mut Requests, w
             None if state.engines.engines[engine as usize].in_flight.is_empty() => {}
             None => watch_packet(&mut state.moment, &mut state.engines, engine),
             Some(Phase::Preempting { until, .. }) if state.moment.now() < until => state.engines.recovery.due_at(until),
-            Some(Phase::Preempting { reason, .. }) => time_out(state, plans, requests, work, engine, reason),
+            Some(Phase::Preempting { reason, .. }) => time_out(state, requests, work, engine, reason),
             Some(Phase::Resetting { until, .. }) => expect_driver(&mut state.moment, &mut state.engines, until),
             Some(Phase::Condemned { .. } | Phase::Answered) => {}
         }
@@ -68,27 +67,19 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
 
 /// Acts on an engine that does not yield: its packet hangs, and its reset shows the guilty device. After a reset it
 /// means that the driver has not told the truth.
-fn time_out(
-    state: &mut State,
-    plans: &Plans,
-    requests: &mut Requests,
-    work: &mut Work,
-    engine: u32,
-    asked_for: PreemptReason,
-) {
+fn time_out(state: &mut State, requests: &mut Requests, work: &mut Work, engine: u32, asked_for: PreemptReason) {
     let preemption_fence_id = state.engines.engines[engine as usize].preemption_fence_id;
     state.moment.record(|| Event::PreemptTimedOut { engine, preemption_fence_id });
     match asked_for {
         PreemptReason::AfterReset => {
             adapter_reset::begin_adapter_reset(
                 state,
-                plans,
                 requests,
                 work,
                 DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
             );
         }
-        _ => engine_reset::condemn(state, plans, requests, work, engine, DeviceErrorReason::EngineTimeout),
+        _ => engine_reset::condemn(state, requests, work, engine, DeviceErrorReason::EngineTimeout),
     }
 }
 

@@ -10,7 +10,7 @@ const SECOND: Nanoseconds = 1000 * MILLISECOND;
 
 fn lost(world: &World) -> Vec<AllocationId> {
     let lost = |event: &Event| match event {
-        Event::ContentLost { allocation } => Some(*allocation),
+        Event::ContentLost { allocation, is_kept: false } => Some(*allocation),
         _ => None,
     };
     world.events.iter().filter_map(lost).collect()
@@ -204,10 +204,9 @@ fn answers_to_no_reset_are_named_and_harmless() {
     world.tear_down();
 }
 
-/// NTF-02, FLT-34: content that its driver had not put right yet is lost, although it lies in system memory: only the
-/// GPU could read it.
+/// NTF-02, FLT-34: content that its driver had not put right yet can be read by nobody: it is named, and its bytes stay.
 #[test]
-fn content_that_waits_for_its_notification_is_lost() {
+fn content_that_waits_for_its_notification_is_kept_as_the_gpu_left_it() {
     let mut world = World::new(Config::integrated(AddressingModel::GpuMmu, 64));
     let client = world.client();
     let (told_late, at) = world.create_resident(client, Place::System, 2, EVICTION);
@@ -223,8 +222,8 @@ fn content_that_waits_for_its_notification_is_lost() {
     world.evict(client, &[told_late], SOON).unwrap();
     world.poll();
     world.fault(PAGING, 0xBAD_0000);
-    assert!(lost(&world).contains(&told_late));
-    assert!(!lost(&world).contains(&others[0]));
+    assert!(world.events.contains(&Event::ContentLost { allocation: told_late, is_kept: true }));
+    assert_eq!(lost(&world), [], "nothing was in a memory segment");
     world.run_all();
     world.tear_down();
 }
@@ -347,6 +346,60 @@ fn a_fault_of_a_gpu_that_is_being_stopped_is_no_further_reset() {
     world.reset_adapter();
     world.poll();
     world.restart_adapter();
+    world.run_all();
+    world.tear_down();
+}
+
+/// FLT-23: a device is to blame for a paging buffer's fault only if that names something of its own.
+#[test]
+fn who_has_nothing_in_the_faulting_paging_buffer_is_not_blamed_for_it() {
+    let (mut world, first) = World::with_pages(16);
+    let second = world.client();
+    let allocations = [first, second].map(|client| (client, world.allocate(client, 2)));
+    for (client, allocation) in allocations {
+        world.map(client, allocation);
+    }
+    world.run_all();
+    for (client, allocation) in allocations {
+        let _: Residency = world.make_resident(client, &[allocation]).unwrap();
+        world.poll();
+    }
+    assert_eq!(world.engines[PAGING as usize].len(), 2, "each is in a buffer of its own");
+    world.fault(PAGING, 0xBAD_0000);
+    let expected =
+        [(first.device, DeviceErrorReason::PagingBufferFault), (second.device, DeviceErrorReason::AdapterReset)];
+    assert_eq!(world.devices_in_error(), expected);
+    world.run_all();
+    world.tear_down();
+}
+
+/// FLT-34, I03: a page-in that faulted has not ended, and nothing that waited for it has written: its source is right.
+#[test]
+fn the_source_of_a_page_in_that_faults_is_kept() {
+    let (mut world, client) = World::with_pages(16);
+    let (a, at) = world.resident(client, 2);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.run_all();
+    let _: Residency = world.make_resident(client, &[a]).unwrap();
+    world.submit(client, &[Access::Read(at)]);
+    world.poll();
+    world.fault(PAGING, 0xBAD_0000);
+    assert_eq!(lost(&world), []);
+    world.run_all();
+    world.tear_down();
+}
+
+/// FLT-34, RES-61: content that was offered and is lost with a reset is named.
+#[test]
+fn offered_content_that_is_lost_is_named() {
+    let (mut world, client) = World::with_pages(16);
+    let (a, at) = world.resident(client, 2);
+    write(&mut world, client, at, 7);
+    world.offer(client, &[a], OfferPriority::Normal).unwrap();
+    world.run_all();
+    reset(&mut world);
+    assert_eq!(lost(&world), [a]);
     world.run_all();
     world.tear_down();
 }

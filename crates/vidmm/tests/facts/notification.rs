@@ -547,7 +547,7 @@ fn a_fault_in_a_notification_resets_the_adapter() {
         let expected =
             [(client.device, DeviceErrorReason::PagingBufferFault), (other.device, DeviceErrorReason::AdapterReset)];
         assert_eq!(world.devices_in_error(), expected, "{model:?}");
-        assert!(world.events.contains(&Event::ContentLost { allocation: a }), "{model:?}");
+        assert!(world.events.contains(&Event::ContentLost { allocation: a, is_kept: true }), "{model:?}");
         world.run_all();
         world.tear_down();
     }

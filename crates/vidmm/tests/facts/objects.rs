@@ -162,7 +162,9 @@ fn objects_in_use_are_not_destroyed() {
     world.complete(RENDER);
     assert_eq!((destroy_context(&mut world), destroy_fence(&mut world)), (Ok(()), Ok(())));
     world.destroy(a);
-    world.tear_down();
+    world.run_all();
+    world.leave(client, &[context]);
+    world.check();
 }
 
 /// GVA-63: engines that take no contexts.

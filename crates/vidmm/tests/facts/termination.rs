@@ -1,7 +1,7 @@
 //! The end of processes and devices, whatever they are doing (I12, I28).
 
 use crate::world::*;
-use vidmm::contract::CpuVirtualAddress;
+use vidmm::contract::{AddressingModel, CpuVirtualAddress, DmaPageFaulted, NotifyInterrupt, PageFaultFlags};
 use vidmm::*;
 
 fn is_gone(world: &World, client: Client) -> bool {
@@ -176,4 +176,44 @@ fn packets_that_come_back_after_the_end_are_dropped() {
     world.run_all();
     assert!(matches!(value(&world, signal), Ok(4 | u64::MAX)));
     world.tear_down();
+}
+
+/// An adapter in error is stopped with all that is on it, whatever was under way, and started again: the driver and the host have
+/// nothing left of what was there.
+#[test]
+fn an_adapter_in_error_is_stopped_and_started_again() {
+    let models = [AddressingModel::GpuMmu, AddressingModel::GpuVaIoMmu];
+    let configs = models.map(|model| Config::integrated(model, 64)).into_iter().chain([Config::discrete(16, 16)]);
+    for config in configs {
+        let mut world = World::new(config);
+        let (client, other) = (world.client(), world.client());
+        let shared = world.create_shared(client, 2);
+        world.open(other, shared).unwrap();
+        world.map(other, shared);
+        let a = world.allocate(client, 2);
+        let at = world.map(client, a);
+        world.run_all();
+        let _: CpuVirtualAddress = world.lock(client, shared).unwrap();
+        world.bring_in(client, &[a]);
+        let fence = world.fence();
+        world.submit(client, &[Access::Write(at, 7)]);
+        world.submit_to(other.context, &[], &[(fence, 1)], &[]);
+        let late = world.allocate(client, 2);
+        world.map(client, late);
+        let _: Residency = world.make_resident(client, &[late]).unwrap();
+        world.evict(client, &[a], SOON).unwrap();
+        world.poll();
+        let fault = DmaPageFaulted { page_fault_flags: PageFaultFlags::FATAL_HARDWARE_ERROR, ..page_fault(0) };
+        world.call(|vidmm, _, _| vidmm.handle_interrupt(&NotifyInterrupt::DmaPageFaulted(fault)));
+        assert!(world.call(|vidmm, _, _| vidmm.create_paging_queue(client.device, 0)).is_err());
+
+        let World { vidmm, mut driver, mut host, config, .. } = world;
+        vidmm.stop_adapter(&mut driver, &mut host);
+        assert!(driver.live.is_empty() && host.live.is_empty(), "the driver or the host has objects left");
+        assert!(host.views.is_empty() && host.io_mmu.is_empty(), "the CPU or a device sees what is gone");
+        let mut again = VidMm::start_adapter(config.options(), &mut driver, &mut host).unwrap();
+        again.create_process(&mut driver, &mut host).unwrap();
+        again.stop_adapter(&mut driver, &mut host);
+        assert!(driver.live.is_empty() && host.live.is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! The reset of the adapter: begun, cleaned up, and the GPU restarted (FLT-32, FLT-33, I30, I31).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, PlanNo, Violation};
 
@@ -16,8 +16,8 @@ pub(super) struct Reset {
     pub doomed: BTreeSet<DeviceId>,
     /// Allocations of which the driver was told that they are not resident any more.
     pub purged: BTreeSet<AllocationId>,
-    /// Allocations whose content was lost.
-    pub lost: BTreeSet<AllocationId>,
+    /// Allocations whose content was lost, and whether its bytes are kept.
+    pub lost: BTreeMap<AllocationId, bool>,
     /// The driver refused to be told: the adapter stops, and nobody is told of the rest.
     pub is_refused: bool,
     /// Nothing is resident any more.
@@ -46,7 +46,7 @@ impl Audit {
         match *event {
             Event::AdapterResetBegun { cause } => self.reset_begun(cause),
             Event::PurgeOperation { allocation, ref operation, status } => self.purged(allocation, operation, status),
-            Event::ContentLost { allocation } => self.content_lost(allocation),
+            Event::ContentLost { allocation, is_kept } => self.content_lost(allocation, is_kept),
             Event::PlanAbandoned { plan } => self.plan_abandoned(plan),
             Event::AdapterRestarted => self.restarted(),
             Event::AdapterInError { ref violation } => self.adapter_failed(violation),
@@ -67,7 +67,7 @@ impl Audit {
             cause,
             doomed,
             purged: BTreeSet::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             is_refused: false,
             is_cleared: false,
         };

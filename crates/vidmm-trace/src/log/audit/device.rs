@@ -31,6 +31,10 @@ pub(super) struct Device {
     pub in_error: bool,
     /// Its owner has destroyed it.
     pub has_ended: bool,
+    /// The fences that its dropped work would have signalled, and its own.
+    pub dropped_signals: Vec<MonitoredFenceId>,
+    /// It has closed allocations.
+    pub has_closed: bool,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -108,6 +112,8 @@ impl Device {
             activity: Activity::Active,
             in_error: false,
             has_ended: false,
+            dropped_signals: Vec::new(),
+            has_closed: false,
             resumed_by: Vec::new(),
         }
     }

@@ -38,15 +38,27 @@ impl Audit {
         self.must_end.extend(self.devices.iter().filter(of_process).map(|(&device, _)| device));
     }
 
-    /// Its work that was not handed out is dropped, and its fences are at the maximum.
+    /// Its work that was not handed out is dropped. Once the rest has ended, nobody waits for its fences any more.
     fn device_terminated(&mut self, id: DeviceId) {
         self.must_end.remove(&id);
         let Some(device) = self.devices.get_mut(&id) else { return };
         let had_ended = std::mem::replace(&mut device.has_ended, true);
         self.findings.check(!had_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
-        self.drop_work(id);
-        let own = self.fences.monitored.of_device(id);
-        self.fences.monitored.owe(own.into_iter().map(|fence| (fence, u64::MAX)));
+        let mut signals = self.drop_work(id);
+        signals.extend(self.fences.monitored.of_device(id));
+        self.devices.entry(id).and_modify(|device| device.dropped_signals = signals);
+    }
+
+    /// Nothing of a device that ended runs any more: the fences that it would have signalled, and its own, are at the maximum.
+    fn check_waiters_released(&mut self, id: DeviceId) {
+        let Some(device) = self.devices.get(&id).filter(|device| device.unretired.is_empty()) else { return };
+        let is_waited_for = |fence: &&MonitoredFenceId| !self.fences.monitored.has_reached((**fence, u64::MAX));
+        let left =
+            device.dropped_signals.iter().filter(|fence| self.fences.monitored.lives(**fence)).find(is_waited_for);
+        self.findings.check(left.is_none(), Invariant::I13, || {
+            let left = left.map(MonitoredFenceId::to_string).unwrap_or_default();
+            format!("{id} was destroyed and nothing of it runs, but {left} is not at the maximum")
+        });
     }
 
     /// A decision of the manager follows: what has ended, and of which nothing is under way, is gone by then.
@@ -58,11 +70,14 @@ impl Audit {
             let message = format!("its process was destroyed, but {id} has not ended");
             self.findings.report(Invariant::I28, message);
         }
-        let is_used = |id: DeviceId| {
-            self.allocations.values().any(|allocation| allocation.owner == id || allocation.lists.contains_key(&id))
-        };
+        for id in Vec::from_iter(self.devices.iter().filter(|(_, device)| device.has_ended).map(|(&id, _)| id)) {
+            self.check_waiters_released(id);
+        }
+        let is_used = |id: DeviceId| self.allocations.values().any(|allocation| allocation.owner == id);
         let is_over = |(id, device): &(&DeviceId, &Device)| {
-            device.has_ended && device.unretired.is_empty() && device.requests.is_empty() && !is_used(**id)
+            let is_over = device.has_ended && device.unretired.is_empty() && device.requests.is_empty();
+            // The log does not say when a device is done with what it has closed.
+            is_over && !device.has_closed && !is_used(**id)
         };
         let device = self.devices.iter().find(is_over).map(|(id, _)| id.to_string());
         let has_devices = |id: ProcessId| self.devices.values().any(|device| device.process == id);
@@ -113,6 +128,7 @@ impl Audit {
     }
 
     fn device_destroyed(&mut self, id: DeviceId) {
+        self.check_waiters_released(id);
         self.gone(id);
         self.check_nothing_open(id);
         self.devices.remove(&id);

@@ -1,6 +1,7 @@
 //! Devices in error: for what they did, told once, with nothing left that is required (I12, FLT-33).
 
-use vidmm::{DeviceErrorReason, DeviceId, Event, EvictFlags, ProcessId};
+use vidmm::contract::KmdAllocationHandle;
+use vidmm::{DeviceErrorReason, DeviceId, Event, EvictFlags, MonitoredFenceId, ProcessId};
 
 use super::Audit;
 use super::device::Device;
@@ -25,17 +26,18 @@ impl Audit {
         let was_over = device.is_over();
         device.in_error = true;
         self.findings.check(!was_over, Invariant::I12, || format!("{id} is told twice that it is in error"));
-        self.drop_work(id);
+        let dropped = self.drop_work(id);
+        self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
     }
 
-    /// Nothing more of a device is handed out, and nothing is required for it.
-    pub(super) fn drop_work(&mut self, id: DeviceId) {
+    /// Nothing more of a device is handed out, and nothing is required for it. Returns the fences that the work which is dropped
+    /// would have signalled.
+    pub(super) fn drop_work(&mut self, id: DeviceId) -> Vec<MonitoredFenceId> {
         self.empty_list(id);
         self.portions.drop_device(id);
-        let Some(device) = self.devices.get_mut(&id) else { return };
-        let dropped = device.drop_undispatched();
+        let dropped = self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default();
         self.settle(id);
-        self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
+        dropped
     }
 
     /// Whether the reason is a fact that the log has.
@@ -47,7 +49,7 @@ impl Audit {
             | DeviceErrorReason::IllegalCommand
             | DeviceErrorReason::EngineTimeout => self.blamed.contains(&id),
             DeviceErrorReason::AdapterReset => cause.is_some(),
-            DeviceErrorReason::PagingBufferFault => cause == Some(reason),
+            DeviceErrorReason::PagingBufferFault => cause == Some(reason) && self.owns_paged(id),
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
@@ -59,6 +61,14 @@ impl Audit {
             _ => true,
         };
         self.findings.check(is_right, Invariant::I12, || format!("{id} is in error, but did not do this: {reason}"));
+    }
+
+    /// Whether the paging buffer that runs names an allocation of a device (FLT-23).
+    fn owns_paged(&self, id: DeviceId) -> bool {
+        let paging = self.fences.engines.get(self.fences.paging_engine as usize);
+        let named = paging.and_then(|paging| self.paged.get(paging.in_flight.front()?));
+        let owner = |handle: &KmdAllocationHandle| Some(self.allocations.get(self.by_handle.get(handle)?)?.owner);
+        named.is_some_and(|named| named.iter().any(|handle| owner(handle) == Some(id)))
     }
 
     /// All that it made resident is given back, as if it had been evicted as often as it is on the list.

@@ -132,6 +132,8 @@ pub struct Audit {
     building: Option<Building>,
     /// The packet of the paging engine with the last notification in a window.
     notified_in: u64,
+    /// The allocations that the operations of each packet of the paging engine name.
+    paged: BTreeMap<u64, BTreeSet<KmdAllocationHandle>>,
     /// An operation that the driver has not ended.
     unfinished: Option<Unfinished>,
     names: Names,

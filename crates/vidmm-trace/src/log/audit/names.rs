@@ -179,7 +179,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::Refreshed { allocation, .. }
         | Event::IoMmuMapped { allocation, .. }
         | Event::PurgeOperation { allocation, .. }
-        | Event::ContentLost { allocation }
+        | Event::ContentLost { allocation, .. }
         | Event::PageFault { allocation: Some(allocation), .. } => look!(allocation),
         Event::GpuVirtualAddressMapped { process, allocation, queue, .. } => look!(process, allocation, queue),
         Event::MakeResident { device, queue, allocations, .. }

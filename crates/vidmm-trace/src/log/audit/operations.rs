@@ -16,6 +16,7 @@ impl Audit {
                 self.check_goes_on(operation);
                 self.open_buffer.write(offset, bytes, &mut self.findings);
                 let in_open_buffer = offset > 0 || bytes > 0;
+                self.note_paged(operation, bytes);
                 self.operation(plan, operation, status, in_open_buffer);
             }
             Event::PagingBufferSubmitted { signal, bytes } => {
@@ -26,6 +27,14 @@ impl Audit {
             }
             _ => {}
         }
+    }
+
+    /// Notes the allocation that the driver has encoded something for, with the packet that has it.
+    fn note_paged(&mut self, operation: &PagingOperation, bytes: u32) {
+        let Some(allocation) = operation.allocation().filter(|_| bytes > 0) else { return };
+        let paging = self.fences.paging_engine;
+        self.paged = self.paged.split_off(&self.fences.completed(paging));
+        self.paged.entry(self.fences.submitted(paging).saturating_add(1)).or_default().insert(allocation);
     }
 
     fn buffer_submitted(&mut self, signal: EngineFence) {

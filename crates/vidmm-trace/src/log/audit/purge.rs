@@ -18,6 +18,8 @@ enum Content {
     Unknown,
     /// Its one right copy is lost.
     Lost,
+    /// It is in system memory as the GPU left it, and its driver could not put it right.
+    AsLeft,
 }
 
 impl Audit {
@@ -82,9 +84,9 @@ impl Audit {
         }
     }
 
-    pub(super) fn content_lost(&mut self, id: AllocationId) {
+    pub(super) fn content_lost(&mut self, id: AllocationId, is_kept: bool) {
         let Some(reset) = &mut self.reset else { return };
-        let is_new = reset.lost.insert(id);
+        let is_new = reset.lost.insert(id, is_kept).is_none();
         self.findings.check(is_new, Invariant::I03, || format!("the content of {id} is lost twice"));
     }
 
@@ -93,19 +95,23 @@ impl Audit {
         let Some(lost) = self.reset.as_ref().map(|reset| reset.lost.clone()) else { return };
         let ids: Vec<AllocationId> = self.allocations.keys().copied().collect();
         for id in ids {
-            let (right, is_lost) = (self.content_of(id), lost.contains(&id));
-            let agrees = match right {
-                Content::Kept => !is_lost,
-                Content::Unknown => true,
-                Content::Lost => is_lost,
-            };
-            self.findings.check(agrees, Invariant::I03, || {
-                format!("after the reset the content of {id} is {right:?}, but said to be lost: {is_lost}")
-            });
+            let right = self.content_of(id);
+            let (is_lost, is_kept) = (lost.contains_key(&id), lost.get(&id) == Some(&true));
             let Some(allocation) = self.allocations.get_mut(&id) else { continue };
             let in_place = allocation.decided.as_ref().is_some_and(|place| self.places.in_system_memory(place.segment));
-            allocation.backed = !is_lost && (allocation.backed || in_place && allocation.written);
-            allocation.was_in_place = !is_lost && (allocation.was_in_place || in_place);
+            let agrees = match right {
+                Content::Kept => !is_lost,
+                // What a reset finds in system memory it leaves there.
+                Content::Unknown => !is_lost || is_kept || !in_place,
+                Content::Lost => is_lost && !is_kept,
+                Content::AsLeft => is_lost && is_kept,
+            };
+            self.findings.check(agrees, Invariant::I03, || {
+                format!("after the reset the content of {id} is {right:?}, but said to be lost: {is_lost}, and kept: {is_kept}")
+            });
+            let is_zero = is_lost && !is_kept;
+            allocation.backed = !is_zero && (allocation.backed || in_place && allocation.written);
+            allocation.was_in_place = !is_zero && (allocation.was_in_place || in_place);
             allocation.written = false;
         }
     }
@@ -122,8 +128,7 @@ impl Audit {
         let by_work = spans.any(|(device, span)| wrote(device, span));
         let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
         allocation.written |= by_work || by_cpu;
-        let is_wanted = !allocation.destroyed && allocation.offer.is_none();
-        let lost = if is_wanted { Content::Lost } else { Content::Unknown };
+        let lost = if allocation.destroyed { Content::Unknown } else { Content::Lost };
         if halfway.is_copied {
             return lost;
         }
@@ -147,6 +152,7 @@ impl Audit {
                     false => Content::Kept,
                 }
             }
+            (true, true) if !allocation.destroyed => Content::AsLeft,
             (_, true) => lost,
             (_, false) => Content::Unknown,
         }

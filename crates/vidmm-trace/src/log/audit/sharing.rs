@@ -29,6 +29,7 @@ impl Audit {
 
     /// It leaves the device's list after what was submitted so far, and its mappings end with that work.
     fn closed(&mut self, id: AllocationId, device: DeviceId) {
+        self.devices.entry(device).and_modify(|device| device.has_closed = true);
         let submitted = self.devices.get(&device).map_or(0, |device| device.submitted);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         // An owner that has destroyed it while others have it open closes it so, before it is theirs.

@@ -119,7 +119,7 @@ pub fn adapter_reset() -> Broken {
         Event::MonitoredFenceSignaled { fence: innocent_fence(), value: u64::MAX },
         Event::Aborted { signal: fence(RENDER, 3) },
         purge_of_a(),
-        Event::ContentLost { allocation: A.id() },
+        Event::ContentLost { allocation: A.id(), is_kept: false },
         Event::AdapterRestarted,
     ]);
     Broken(events)
@@ -152,7 +152,7 @@ pub fn adapter_reset_halfway_out() -> Broken {
         monitored_reaches(u64::MAX),
         Event::Aborted { signal: fence(PAGING, 3) },
         purge,
-        Event::ContentLost { allocation: A.id() },
+        Event::ContentLost { allocation: A.id(), is_kept: false },
         Event::PlanAbandoned { plan: 3 },
         Event::PlanAbandoned { plan: 4 },
         Event::AdapterRestarted,

@@ -238,10 +238,19 @@ impl Model {
                         "I12: the adapter is reset for {cause:?}, but nothing happened"
                     );
                 }
-                Event::ContentLost { allocation } => {
+                Event::ContentLost { allocation, is_kept: false } => {
                     // FLT-34: it reads as zero from now on.
                     let alloc = self.allocs.iter().rev().find(|alloc| alloc.id == allocation).expect("it was created");
                     self.contents[alloc.content].fill(0);
+                }
+                Event::ContentLost { allocation, is_kept: true } => {
+                    // FLT-34: it is what the GPU left there.
+                    let alloc = self.allocs.iter().rev().find(|alloc| alloc.id == allocation).expect("it was created");
+                    let store = self.world.machine.known[&self.world.handle(allocation)].backing_store;
+                    let content = self.contents[alloc.content].iter_mut();
+                    (0..).zip(content).for_each(|(page, token)| {
+                        *token = self.world.machine.read(store.offset_by(page * PAGE_SIZE), &self.world.host);
+                    });
                 }
                 Event::AdapterRestarted => self.survivors_are_whole(),
                 _ => {}

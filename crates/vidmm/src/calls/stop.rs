@@ -1,0 +1,49 @@
+//! Adapter stop: the way on after an adapter error.
+
+use crate::{
+    calls::start,
+    contract::{Host, Kmd},
+    manager::VidMm,
+    objects::allocation::{Allocation, AllocationState},
+    recovery::{adapter_reset, purge},
+    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+};
+
+/// # Stop of an adapter
+impl VidMm {
+    /// Stops the adapter, in error or not, with all that is on it. The driver is told that each object is gone; the host
+    /// gets back what it committed, and shows nothing of it any more. [`start_adapter`](Self::start_adapter) begins anew.
+    ///
+    /// The caller has stopped the GPU before: nothing that was handed out runs any more. Content is lost, but for that of
+    /// memory of the caller's. Outputs and events that were not taken before are dropped.
+    #[doc(alias = "DxgkDdiStopDevice")]
+    pub fn stop_adapter(mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+        adapter_reset::end_all(&mut self.state, &mut self.plans, host);
+        purge::clear(&mut self.state, &mut self.plans, host);
+        for lock in self.state.residency.locks.values() {
+            host.unmap_cpu_virtual_address(lock.address);
+        }
+        let objects = &self.state.objects;
+        for (_, allocation) in objects.allocations.iter() {
+            destroy_allocation(allocation, kmd, host);
+        }
+        objects.contexts.iter().for_each(|(_, context)| kmd.destroy_context(context.handle));
+        for (_, process) in objects.processes.iter() {
+            start::release_system_tables(&self.state.adapter, &process.tables, host);
+            kmd.destroy_process(process.handle);
+        }
+        start::release_system_tables(&self.state.adapter, &self.plans.windows.tables, host);
+        kmd.destroy_context(self.plans.builder.system_context);
+        kmd.destroy_process(self.plans.windows.process);
+        host.decommit_backing_store(self.state.memory.dummy_page(), PAGE_SIZE);
+    }
+}
+
+fn destroy_allocation(allocation: &Allocation, kmd: &mut dyn Kmd, host: &mut dyn Host) {
+    allocation.openings().filter_map(|opening| opening.handle).for_each(|handle| kmd.close_allocation(handle));
+    if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+        let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
+        host.decommit_backing_store(backing_store, allocation.size);
+    }
+    kmd.destroy_allocation(allocation.handle);
+}
