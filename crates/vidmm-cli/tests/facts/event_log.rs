@@ -8,6 +8,7 @@ use crate::common::{
 use vidmm_trace::{Audit, EventsLevel, LogHeader, LogReader, LogWriter};
 
 #[path = "../../../vidmm-trace/tests/facts/log_support/schema.rs"]
+#[expect(dead_code, reason = "its tests in vidmm-trace need more of it")]
 mod schema;
 use schema::Schema;
 
