@@ -70,5 +70,5 @@ pub use manager::VidMm;
 pub use moment::{Output, Statistics};
 pub use objects::submission::{FenceValueDesc, SubmitDesc};
 pub use units::{
-    Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
+    Bytes, Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
 };

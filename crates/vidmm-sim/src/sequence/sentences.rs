@@ -55,6 +55,9 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         Event::Locked { allocation, address, segment, .. } => {
             ("host", format!("shows the CPU {}", seen(names, *address, *segment, &names.allocation(*allocation))))
         }
+        Event::Rotated { allocation, address, extents, .. } if extents.is_empty() => {
+            ("host", format!("shows the CPU nothing at {address}: {} is on its way", names.allocation(*allocation)))
+        }
         Event::Rotated { allocation, address, segment, .. } => {
             let seen = seen(names, *address, *segment, &names.allocation(*allocation));
             ("host", format!("still shows the CPU {seen}"))

@@ -70,6 +70,21 @@ fn an_allocation_that_was_not_written_to_need_not_be_copied() {
 }
 
 #[test]
+fn notifications_are_told() {
+    let text = told(notified::IMPLICIT.story().0, notified::T.id());
+    tells(
+        &text,
+        &[
+            "The driver was told that it is to be evicted, of 4 MiB from 0 B on (at 0x400000, plan 3).",
+            "The driver was told that it is to be evicted, of 4 MiB from 4 MiB on",
+            "The driver was told that it is to be evicted, of 1 MiB from 8 MiB on",
+        ],
+    );
+    let text = told(notified::BY_PROCESS.story().0, notified::T.id());
+    tells(&text, &["The driver was told that it is to be unmapped from the IOMMU"]);
+}
+
+#[test]
 fn a_refusal_says_why_and_how_much() {
     let refused = Event::MakeResidentRefused {
         device: device(),

@@ -481,6 +481,8 @@ fn driver_findings() -> Vec<DriverFinding> {
     let mut findings = vec![
         DriverFinding::PatchLocationList { position: 7, rule: PatchListRule::SlotId },
         DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib },
+        DriverFinding::PagingVaWithPhysicalAddresses { physical_adapter_index, asked_mib },
+        DriverFinding::PagingVaRounded { physical_adapter_index, asked_mib, paging_va_size },
         DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size },
         DriverFinding::PagingVaNeedlesslyLarge {
             physical_adapter_index,

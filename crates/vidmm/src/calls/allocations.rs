@@ -305,7 +305,7 @@ pub(crate) fn notifications(adapter: &Adapter, info: &AllocationInfo) -> Result<
     allocation_state
         .set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
     if is_shown_in_window(adapter, info) && adapter.paging_va_size == 0 {
-        return Err(CreateError::NoPagingVa);
+        return Err(CreateError::NoPagingVa { model: adapter.model });
     }
     Ok(allocation_state)
 }

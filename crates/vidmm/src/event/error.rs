@@ -7,12 +7,12 @@ use crate::{
     adapter::patching::PatchListRule,
     budget::MemoryAccount,
     contract::{
-        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdAllocationHandle,
-        KmdError, PagingOperationKind,
+        AddressingModel, AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence,
+        KmdAllocationHandle, KmdError, PagingOperationKind,
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
-    units::{GpuVirtualAddress, PhysicalAddress},
+    units::{Bytes, GpuVirtualAddress, PhysicalAddress},
 };
 
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
@@ -129,6 +129,16 @@ fn of_allocation(operation: PagingOperationKind, allocation: Option<KmdAllocatio
     }
 }
 
+/// The reason why the paging process of an adapter has no GPU virtual addresses.
+const fn no_paging_va(model: AddressingModel) -> &'static str {
+    match model {
+        AddressingModel::Physical => "the engines of the adapter use physical addresses",
+        AddressingModel::GpuMmu | AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => {
+            "the adapter has neither a local memory segment nor hardware scheduling"
+        }
+    }
+}
+
 fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
     operation.map_or("a command buffer", PagingOperationKind::name)
 }
@@ -159,6 +169,29 @@ pub enum DriverFinding {
         /// The driver's answer in MiB.
         asked_mib: u32,
     },
+    /// The driver gave the paging process an address space where engines use physical addresses.
+    #[error(
+        "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: its engines use physical addresses, and so does the paging process"
+    )]
+    PagingVaWithPhysicalAddresses {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// The driver's answer in MiB.
+        asked_mib: u32,
+    },
+    /// The driver's size was rounded up.
+    #[error(
+        "U-16: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {}: it is made of whole page tables, and is not below 4 MiB",
+        Bytes(*.paging_va_size)
+    )]
+    PagingVaRounded {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// The driver's answer in MiB.
+        asked_mib: u32,
+        /// The size that it gets, in bytes.
+        paging_va_size: u64,
+    },
     /// The driver's size was cut down to the largest possible one.
     #[error(
         "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
@@ -174,8 +207,9 @@ pub enum DriverFinding {
     },
     /// The driver's size is larger than the default although the adapter has local memory.
     #[error(
-        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {} MiB: its page tables take {table_bytes} bytes that stay resident for ever; answer 0 to leave the size to the system",
-        .default_size >> 20
+        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {}: its page tables take {} that stay resident for ever; answer 0 to leave the size to the system",
+        Bytes(*.default_size),
+        Bytes(*.table_bytes)
     )]
     PagingVaNeedlesslyLarge {
         /// The physical adapter.
@@ -189,7 +223,9 @@ pub enum DriverFinding {
     },
     /// An allocation that is notified in windows of the paging process is larger than one: it is notified in chunks.
     #[error(
-        "PGV-05: an allocation of {size} bytes that asks for notifications does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        "PGV-05: an allocation of {} that asks for notifications does not fit into the paging process's address space of {}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        Bytes(*.size),
+        Bytes(*.paging_va_size),
         .size.div_ceil(*.paging_va_size)
     )]
     AllocationBeyondPagingVa {
@@ -287,6 +323,8 @@ impl DriverFinding {
             ) => one == two,
             (
                 DriverFinding::PagingVaIgnored { .. }
+                | DriverFinding::PagingVaWithPhysicalAddresses { .. }
+                | DriverFinding::PagingVaRounded { .. }
                 | DriverFinding::PagingVaClamped { .. }
                 | DriverFinding::PagingVaNeedlesslyLarge { .. },
                 _,
@@ -302,10 +340,10 @@ impl DriverFinding {
 #[cfg_attr(feature = "serde", serde(tag = "kind", content = "value", rename_all = "snake_case"))]
 pub enum AllocationInfoRule {
     /// No bytes, or so many that rounding up overflows.
-    #[error("a size of {0} bytes")]
+    #[error("a size of {}", Bytes(*.0))]
     Size(u64),
     /// Not a power of two, or finer than the pool's pages (SEG-46).
-    #[error("an alignment of {0} bytes; it must be 0 or a power of two that the segment's pages divide")]
+    #[error("an alignment of {}; it must be 0 or a power of two that the segment's pages divide", Bytes(u64::from(*.0)))]
     Alignment(u32),
     /// An empty set, or one that names a segment that was not reported (SEG-40).
     #[error("a supported segment set of {0:#x}")]
@@ -387,7 +425,8 @@ pub enum DeviceErrorReason {
     /// The needs of a DMA buffer at one split point do not fit, whatever is evicted and moved (SPL-10, U-46).
     #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
     #[error(
-        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, and there is no place for all of them (SPL-10)"
+        "DMA buffer {dma_buffer} requires {} at once where it cannot be split, and there is no place for all of it (SPL-10)",
+        Bytes(*.bytes)
     )]
     PreparationFailed {
         /// Its number.
@@ -433,7 +472,7 @@ pub enum CreateError {
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
     /// There is no room for the root page table (D9).
-    #[error("the root page table would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    #[error("the root page table would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
@@ -441,7 +480,7 @@ pub enum CreateError {
         account: MemoryAccount,
     },
     /// There is no room for the root page table in the area that holds nothing but tables (D19).
-    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
         /// Bytes that are missing.
         missing: u64,
@@ -472,9 +511,13 @@ pub enum CreateError {
     /// The driver asks for eviction notifications, which need a window of the paging process, and it has no addresses (NTF-02,
     /// PGV-03).
     #[error(
-        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: the adapter has neither a local memory segment nor hardware scheduling"
+        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: {}",
+        no_paging_va(*.model)
     )]
-    NoPagingVa,
+    NoPagingVa {
+        /// How the adapter's engines find memory.
+        model: AddressingModel,
+    },
     /// This version cannot place such an allocation.
     #[error("the allocation needs what this version does not have yet: {0}")]
     NotSupported(&'static str),
@@ -517,7 +560,8 @@ pub enum MakeResidentError {
     /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error(
-        "there is no room ({reason}): evict at least {num_bytes_to_trim} bytes of the device's list and try again; when nothing is left to trim, try with CantTrimFurther"
+        "there is no room ({reason}): evict at least {} of the device's list and try again; when nothing is left to trim, try with CantTrimFurther",
+        Bytes(*.num_bytes_to_trim)
     )]
     NoMemory {
         /// The sum of what is missing: the bytes to trim before a retry.
@@ -663,7 +707,7 @@ pub enum ReclaimError {
     },
     /// The device's list would not fit into memory with the allocations that come back to it, even alone.
     #[doc(alias = "STATUS_NO_MEMORY")]
-    #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    #[error("the device's list would not fit even alone: evict at least {} of it and try again", Bytes(*.num_bytes_to_trim))]
     NoMemory {
         /// The sum of what is missing.
         num_bytes_to_trim: u64,
@@ -790,7 +834,7 @@ pub enum ReservationError {
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
     /// The process cannot reserve so much.
-    #[error("only {available_for_reservation} bytes can be reserved")]
+    #[error("only {} can be reserved", Bytes(*.available_for_reservation))]
     TooMuch {
         /// The most that the process can reserve now, in bytes.
         available_for_reservation: u64,
@@ -841,7 +885,9 @@ pub enum MapError {
     WrongDevice,
     /// The part of the allocation is empty, not made of its pages, or not inside it.
     #[error(
-        "the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes"
+        "the part of the allocation is empty, not a multiple of its pages of {}, or not inside its {}",
+        Bytes(*.page_size),
+        Bytes(*.size)
     )]
     Part {
         /// The page size of the allocation, in bytes.
@@ -850,7 +896,7 @@ pub enum MapError {
         size: u64,
     },
     /// There is no room for the page tables (D9).
-    #[error("the page tables would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    #[error("the page tables would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
@@ -858,7 +904,7 @@ pub enum MapError {
         account: MemoryAccount,
     },
     /// There is no room in the area that holds nothing but page tables (D19).
-    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
         /// Bytes that are missing.
         missing: u64,
@@ -924,7 +970,9 @@ pub enum GpuVaError {
     Range(#[from] VaRangeError),
     /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42).
     #[error(
-        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {num_bytes_to_trim} bytes and try again"
+        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {} of segment {} and try again",
+        Bytes(*.num_bytes_to_trim),
+        .account.segment.0
     )]
     NoMemory {
         /// Evicting this many bytes makes room.
@@ -934,7 +982,8 @@ pub enum GpuVaError {
     },
     /// There is no room for these tables in the area that holds nothing but page tables (D19).
     #[error(
-        "a page of 64 KiB is cut, and the area for page tables lacks {missing} bytes for its rest: free the whole page, or start the adapter with a larger area"
+        "a page of 64 KiB is cut, and the area for page tables lacks {} for its rest: free the whole page, or start the adapter with a larger area",
+        Bytes(*.missing)
     )]
     PageTableAreaFull {
         /// Bytes that are missing.
