@@ -88,7 +88,11 @@ impl FromStr for ByteSize {
     /// quote the text and say what is accepted.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         if text.contains('+') {
-            let mut parts = text.split('+').map(|part| part.trim().parse::<Self>());
+            let whole = |error| match error {
+                SizeError::NotASize(_) => SizeError::NotASize(text.to_owned()),
+                of_part => of_part,
+            };
+            let mut parts = text.split('+').map(|part| part.trim().parse::<Self>().map_err(whole));
             return parts.try_fold(Self(0), |Self(sum), part| {
                 sum.checked_add(part?.0).map(Self).ok_or_else(|| SizeError::TooLarge(text.to_owned()))
             });

@@ -305,7 +305,7 @@ fn i16_more_than_half_is_reserved() {
 
 #[test]
 fn i08_a_refusal_names_the_memory_that_is_short() {
-    let refused = || run().lists(0, 60).lists(1, 30).refused(1, 20, NoMemoryReason::OverBudget, 10);
+    let refused = || pressed().refused(1, 10, NoMemoryReason::OverBudget, 10);
     refused().breaks_nothing();
     let changed = |change: &dyn Fn(&mut Vec<Shortage>)| {
         let mut run = refused();
