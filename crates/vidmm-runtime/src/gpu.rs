@@ -187,7 +187,7 @@ impl GpuEvent {
             | Self::EngineReset { at, .. }
             | Self::ResetFromTimeout { at, .. }
             | Self::RestartedFromTimeout { at, .. } => Some(at),
-            Self::KernelRead { .. } => None,
+            Self::KernelRead { .. } | Self::LateAccess { .. } => None,
         }
     }
 }
