@@ -5,8 +5,8 @@
 use std::error::Error;
 
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, DeviceId, EvictFlags, FenceValueDesc, MakeResidentFlags, MapGpuVirtualAddress,
-    MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, SubmitDesc,
+    AdapterOptions, AllocationId, ContextId, DeviceId, EvictFlags, FenceValueDesc, MakeResidentFlags,
+    MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, KernelCommand, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
@@ -30,8 +30,9 @@ struct Process {
 
 impl Process {
     fn new(runtime: &mut Runtime, sizes: &[u64]) -> Result<Self, Box<dyn Error>> {
-        let private_driver_data =
-            Vec::from_iter(sizes.iter().map(|&size| runtime.umd().allocation_private_data(&AllocationDesc::local(size))));
+        let private_driver_data = Vec::from_iter(
+            sizes.iter().map(|&size| runtime.umd().allocation_private_data(&AllocationDesc::local(size))),
+        );
         let (vidmm, kmd, host) = runtime.borrow();
         let process = vidmm.create_process(kmd, host)?;
         let device = vidmm.create_device(process)?;

@@ -149,7 +149,7 @@ impl VidMm {
             &mut self.state,
             &mut self.work,
             index,
-            Submission { number: submission, desc, references: Some(Box::new(references)) },
+            Submission::new(submission, desc, Some(Box::new(references))),
         );
         Ok(number)
     }

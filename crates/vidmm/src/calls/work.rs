@@ -47,7 +47,7 @@ impl VidMm {
         }
         let number =
             work::number_submission(&mut self.state.moment, &mut self.state.objects, context, device_index, &desc);
-        self.schedule.queue(&mut self.state, &mut self.work, index, Submission { number, desc, references: None });
+        self.schedule.queue(&mut self.state, &mut self.work, index, Submission::new(number, desc, None));
         Ok(number)
     }
 

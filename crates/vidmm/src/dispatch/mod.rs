@@ -4,7 +4,11 @@ pub(crate) mod portions;
 pub(crate) mod prepare;
 mod ready;
 
+pub(crate) use ready::waits_for_long;
+
 use alloc::vec::Vec;
+
+use ready::Overtakes;
 
 use crate::{
     adapter::Adapter,
@@ -67,9 +71,15 @@ fn hand_out_ready(
                 state.moment.wake_at(state.moment.now() + MOMENT);
                 continue;
             }
-            if let Some(reason) = ready::reason_to_yield(state, plans, work, index) {
-                state.engines.preempt(&mut state.moment, state.objects[index].engine, reason);
-                continue;
+            match ready::overtakes(state, plans, work, index) {
+                Overtakes::Nothing => {}
+                Overtakes::AfterItsOwn => continue,
+                Overtakes::Others(reason) => {
+                    let front = state.objects[index].queue.front_mut().expect("it was found dispatchable");
+                    front.num_yields += 1;
+                    state.engines.preempt(&mut state.moment, state.objects[index].engine, reason);
+                    continue;
+                }
             }
             hand_out(state, requests, work, kmd, index, paging_fence);
             has_handed_out = true;

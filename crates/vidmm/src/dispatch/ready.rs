@@ -17,6 +17,9 @@ use crate::{
 /// A packet waits for long if more bytes are to be paged before it: what a bus of 16 GB/s moves in a millisecond.
 const LONG_WAIT_BYTES: u64 = 16 << 20;
 
+/// How often an engine is asked to yield for one submission at most.
+const YIELDS_MAX: u8 = 2;
+
 /// Whether nothing is unfinished that the context's next submission waits for: paging up to `paging_fence`, another engine, or
 /// earlier packets of the context that wait themselves.
 pub(super) fn is_ready(state: &State, index: ContextIx, paging_fence: u64) -> bool {
@@ -39,19 +42,38 @@ pub(super) fn held_back(state: &State, plans: &Plans, work: &Work) -> Vec<(u32, 
     contexts.filter(is_held_back).map(|index| (state.objects[index].engine, index)).collect()
 }
 
-/// Why the engine of a context with ready work is to give back packets that it has not begun, if it is.
-pub(super) fn reason_to_yield(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Option<PreemptReason> {
+/// Whether a context's ready work overtakes packets that its engine has been given and has not begun.
+pub(super) enum Overtakes {
+    Nothing,
+    /// It does once the engine has begun the last of the context's own packets, whose order never changes.
+    AfterItsOwn,
+    /// The engine is to give them back.
+    Others(PreemptReason),
+}
+
+/// What a context's ready work overtakes. An engine is asked to yield for a submission twice at most: for the context's own packets
+/// behind one that waits, and then for it.
+pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Overtakes {
+    let Context { engine, priority, ref queue, .. } = state.objects[index];
+    let has_asked = queue.front().is_some_and(|next| next.num_yields >= YIELDS_MAX);
     // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
-    if state.adapter.is_physical() && !state.adapter.preemption_aware {
-        return None;
+    if has_asked || state.adapter.is_physical() && !state.adapter.preemption_aware {
+        return Overtakes::Nothing;
     }
-    let Context { engine, priority, .. } = state.objects[index];
-    let mut not_begun = state.engines.engines[engine as usize].in_flight.iter().skip(1);
+    let in_flight = &state.engines.engines[engine as usize].in_flight;
     let is_less_urgent = |packet: &InFlight| priority_of(&state.objects, packet).is_some_and(|given| given < priority);
-    if work.has_priorities && not_begun.any(is_less_urgent) {
-        return Some(PreemptReason::Priority);
+    if work.has_priorities && in_flight.iter().skip(1).any(is_less_urgent) {
+        return Overtakes::Others(PreemptReason::Priority);
     }
-    is_behind_long_wait(state, plans, index).then_some(PreemptReason::ReadyWork)
+    if !is_behind_long_wait(state, plans, index) {
+        return Overtakes::Nothing;
+    }
+    let waits = |packet: &InFlight| !is_of(packet, index) && waits_for_long(state, plans, packet);
+    let first = in_flight.iter().position(waits).unwrap_or(in_flight.len());
+    match in_flight.iter().take(first).skip(1).any(|packet| is_of(packet, index)) {
+        true => Overtakes::AfterItsOwn,
+        false => Overtakes::Others(PreemptReason::ReadyWork),
+    }
 }
 
 /// Whether the engine of a context has been given another context's packet that waits for long.
@@ -91,7 +113,8 @@ fn waits_for_anything(state: &State, packet: &InFlight) -> bool {
     unfinished(state, packet).next().is_some()
 }
 
-fn waits_for_long(state: &State, plans: &Plans, packet: &InFlight) -> bool {
+/// Whether a packet waits for more paging than takes a moment.
+pub(crate) fn waits_for_long(state: &State, plans: &Plans, packet: &InFlight) -> bool {
     let mut paging = unfinished(state, packet).filter(|wait| wait.engine == state.adapter.paging_engine);
     paging.any(|wait| plans.stream.has_to_move(wait.fence_id, LONG_WAIT_BYTES))
 }

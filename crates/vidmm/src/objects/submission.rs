@@ -47,6 +47,15 @@ pub(crate) struct Submission {
     pub desc: SubmitDesc,
     /// Its references, without GPU virtual addresses.
     pub references: Option<Box<References>>,
+    /// How often its engine was asked to yield for it.
+    pub num_yields: u8,
+}
+
+impl Submission {
+    /// Work that nothing was done for yet.
+    pub fn new(number: SubmissionNo, desc: SubmitDesc, references: Option<Box<References>>) -> Self {
+        Self { number, desc, references, num_yields: 0 }
+    }
 }
 
 impl Submission {

@@ -164,12 +164,20 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     }
 }
 
-/// Hands out again the packets that engines gave back, in their old order: paging buffers with the fences that they
-/// had, others with new ones (FLT-23).
+/// Hands out again the packets that engines gave back: paging buffers with the fences that they had, others with new ones
+/// (FLT-23). Their order is the old one, but that contexts whose packets wait for much paging come after the others (D23).
 fn resubmit(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     let mut returned = core::mem::take(&mut state.engines.recovery.returned);
     let paging_engine = state.adapter.paging_engine;
     returned.sort_by_key(|returned| (returned.engine != paging_engine, returned.engine, returned.packet.fence_id));
+    let mut held_up = BTreeSet::new();
+    returned.sort_by_cached_key(|Returned { engine, packet, .. }| {
+        let PacketWork::User { context, .. } = packet.work else { return (0, false) };
+        if dispatch::waits_for_long(state, plans, packet) {
+            held_up.insert(context);
+        }
+        (engine + 1, held_up.contains(&context))
+    });
     let mut renewed = BTreeMap::new();
     let mut again = Vec::new();
     for Returned { engine, mut packet, buffer } in returned {

@@ -7,6 +7,7 @@ use vidmm::contract::EngineFence;
 
 use super::Audit;
 use super::device::Device;
+use super::fences::Work;
 use super::finding::Invariant;
 
 /// A packet that is handed out again.
@@ -51,9 +52,26 @@ impl Audit {
         self.resubmission.push(Resubmission { before, signal, waited, waits: waits.to_vec() });
     }
 
-    /// Paging buffers come first, and the packets of an engine in their order.
+    /// Paging buffers come first, and the packets of an engine in their order; but a context may come after others from its first
+    /// packet on that waits for paging (D23).
     fn check_order(&mut self, before: EngineFence, is_paging: bool) {
         let paging = self.fences.paging_engine;
+        let is_held_up = |work: &Work| {
+            let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
+            waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
+        };
+        let own = self.fences.work.get(&before);
+        let mut earlier = self
+            .resubmission
+            .iter()
+            .filter(|other| other.before.engine == before.engine && other.before.fence_id < before.fence_id);
+        let is_behind_own = |own: &Work| {
+            let earlier = earlier.by_ref().filter_map(|other| self.fences.work.get(&other.signal));
+            earlier.filter(|other| other.context == own.context).any(is_held_up)
+        };
+        if own.is_some_and(is_held_up) || own.is_some_and(is_behind_own) {
+            return;
+        }
         let passed =
             self.resubmission.iter().map(|other| other.before).find(|other| match other.engine == before.engine {
                 true => other.fence_id > before.fence_id,
