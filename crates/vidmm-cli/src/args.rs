@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathB
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm_sim::{Fault, Profile};
-use vidmm_trace::{ByteSize, LocalMemory};
+use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
 
 /// The colours that users of cargo are used to.
 const STYLES: styling::Styles = styling::Styles::styled()
@@ -113,9 +113,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub block_bytes: Option<ByteSize>,
 
-    /// Write every event to this file, as JSON lines
-    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    /// Write every event to this file, as JSON lines; compressed by gzip if its name ends with `.gz`
+    #[arg(long, value_name = "FILE.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
+
+    /// Which events the log has: `decisions` leaves out how they are carried out, which is most of a log
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Full, requires = "events")]
+    pub events_level: LevelArg,
 
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
@@ -130,7 +134,7 @@ impl RunArgs {
 }
 
 /// The arguments that change a run, or write its results to files.
-const OF_ONE_RUN: [&str; 13] = [
+const OF_ONE_RUN: [&str; 14] = [
     "trace",
     "compress_arrivals",
     "local_memory",
@@ -143,6 +147,7 @@ const OF_ONE_RUN: [&str; 13] = [
     "scale",
     "block_bytes",
     "events",
+    "events_level",
     "summary",
 ];
 
@@ -200,9 +205,13 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     pub shrink: Option<PathBuf>,
 
-    /// Write every event of one seed to this file, as JSON lines
-    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    /// Write every event of one seed to this file, as JSON lines; compressed by gzip if its name ends with `.gz`
+    #[arg(long, value_name = "FILE.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
+
+    /// Which events the log has: `decisions` leaves out how they are carried out, which is most of a log
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Full, requires = "events")]
+    pub events_level: LevelArg,
 
     /// How many findings are enough
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
@@ -241,7 +250,7 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 #[command(after_help = "Example:\n  vidmm run --events run.jsonl && vidmm explain run.jsonl 7")]
 pub struct ExplainArgs {
     /// The event log of a run
-    #[arg(value_name = "EVENTS.jsonl", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: PathBuf,
 
     /// The allocation by its name in the log: `7`, `allocation 7`, or `7.1` for the second that has that number
@@ -251,6 +260,21 @@ pub struct ExplainArgs {
     /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
     #[arg(long)]
     pub damaged: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelArg {
+    Decisions,
+    Full,
+}
+
+impl From<LevelArg> for EventsLevel {
+    fn from(level: LevelArg) -> Self {
+        match level {
+            LevelArg::Decisions => Self::Decisions,
+            LevelArg::Full => Self::Full,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -286,7 +310,11 @@ pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
 
 /// The command line for a shell by which the run is repeated, without the files that it writes.
 fn repeat_command(seed: u64, faults: &[Fault]) -> String {
-    with_seed(words_without(&["--seed", "--faults", "--events", "--summary", "--shrink"]), seed, faults)
+    with_seed(
+        words_without(&["--seed", "--faults", "--events", "--events-level", "--summary", "--shrink"]),
+        seed,
+        faults,
+    )
 }
 
 /// The settings of a run that its files name: with these, the version and the inputs it is repeated.

@@ -1,12 +1,8 @@
 //! `vidmm explain`.
 
-use std::{
-    error::Error,
-    fs::File,
-    io::{BufReader, Write},
-};
+use std::{error::Error, io::Write};
 
-use vidmm_trace::{Explanation, LogReader, allocation_name};
+use vidmm_trace::{Explanation, LogReader, allocation_name, log};
 
 use crate::{args::ExplainArgs, report::unless_closed, style::printable};
 
@@ -14,8 +10,8 @@ use crate::{args::ExplainArgs, report::unless_closed, style::printable};
 pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
     let allocation = allocation_name(&args.allocation)?;
     let path = args.events.display();
-    let log = File::open(&args.events).map_err(|error| format!("{path}: cannot read: {error}"))?;
-    let mut log = LogReader::new(BufReader::new(log)).map_err(|error| format!("{path}: {error}"))?;
+    let log = log::open(&args.events).map_err(|error| format!("{path}: cannot read: {error}"))?;
+    let mut log = LogReader::new(log).map_err(|error| format!("{path}: {error}"))?;
     if args.damaged {
         log = log.damaged();
     }

@@ -23,6 +23,7 @@ const VERB_WIDTH: usize = 12;
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
+    header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
     header.settings.insert("local memory".to_owned(), ByteSize(scenario.local_memory_bytes).to_string());
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;

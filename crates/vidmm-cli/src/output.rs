@@ -9,13 +9,13 @@ use std::{
 
 use serde::Serialize;
 use vidmm::NumberedEvent;
-use vidmm_trace::{LogHeader, LogWriter};
+use vidmm_trace::{LogFile, LogHeader, LogWriter};
 
 /// The files that the arguments ask for. They are created before the run, so that a path that cannot be written is an
 /// error at once.
 pub struct Files {
     header: LogHeader,
-    log: Option<(PathBuf, LogWriter<File>)>,
+    log: Option<(PathBuf, LogWriter<LogFile>)>,
     summary: Option<(PathBuf, File)>,
 }
 
@@ -33,7 +33,10 @@ impl Files {
             header.settings.extend(inputs.iter().map(|path| (format!("input {}", path.display()), digest(path))));
         }
         let summary = summary.map(|path| Ok::<_, String>((path.to_owned(), create(path)?))).transpose()?;
-        let log = events.map(|path| Ok::<_, String>((path.to_owned(), LogWriter::new(create(path)?, &header))));
+        let log = events.map(|path| {
+            let file = LogFile::create(path).map_err(|error| cannot_write(path, &error))?;
+            Ok::<_, String>((path.to_owned(), LogWriter::new(file, &header)))
+        });
         Ok(Self { log: log.transpose()?, summary, header })
     }
 
@@ -47,7 +50,7 @@ impl Files {
     /// Ends the log.
     pub fn finish_log(&mut self) -> Result<(), String> {
         match self.log.take() {
-            Some((path, log)) => log.finish().map(drop).map_err(|error| cannot_write(&path, &error)),
+            Some((path, log)) => log.finish().and_then(LogFile::finish).map_err(|error| cannot_write(&path, &error)),
             None => Ok(()),
         }
     }
@@ -125,5 +128,9 @@ fn create(path: &Path) -> Result<File, String> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> String {
-    format!("cannot write {}: {error}; check that the folder exists and can be written to", path.display())
+    let remedy = match error.kind() {
+        io::ErrorKind::Unsupported => "give another name",
+        _ => "check that the folder exists and can be written to",
+    };
+    format!("cannot write {}: {error}; {remedy}", path.display())
 }

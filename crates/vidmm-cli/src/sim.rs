@@ -75,6 +75,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
 /// Runs a seed once more, and writes its events.
 fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn Error>> {
     let mut header = LogHeader::new(format!("seed-{seed}"), seed);
+    header.level = args.events_level.into();
     header.settings = settings(&[], seed, None);
     let mut log = Log(Files::create(Some(events), None, &[], header)?);
     simulate(SimDesc { seed, steps: args.steps, profile: args.profile, digest: false }, &soft::machine, &mut log)?;

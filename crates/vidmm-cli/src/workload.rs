@@ -34,6 +34,7 @@ pub fn run(
     let traces = scenario.traces().map(|trace| base.join(trace));
     let inputs = Vec::from_iter(args.inputs().into_iter().chain(traces));
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
+    header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
     let of_client = [
         ("scale", scenario.client.scale.to_string()),

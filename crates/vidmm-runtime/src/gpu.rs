@@ -176,3 +176,18 @@ pub enum GpuEvent {
         inputs: Vec<Vec<u64>>,
     },
 }
+
+impl GpuEvent {
+    /// The time at which it happened, by the GPU's clock; none of what no engine reports.
+    pub fn occurred_at(&self) -> Option<Nanoseconds> {
+        match *self {
+            Self::Completed { ended_at: at, .. }
+            | Self::Interrupt { at, .. }
+            | Self::Preempted { at, .. }
+            | Self::EngineReset { at, .. }
+            | Self::ResetFromTimeout { at, .. }
+            | Self::RestartedFromTimeout { at, .. } => Some(at),
+            Self::KernelRead { .. } | Self::LateAccess { .. } => None,
+        }
+    }
+}

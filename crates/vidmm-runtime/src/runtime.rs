@@ -182,8 +182,10 @@ impl Runtime {
         self.now = self.now.max(until);
         self.machine.gpu.advance(self.now, &mut self.gpu_events);
         for event in std::mem::take(&mut self.gpu_events) {
+            self.vidmm.events().set_occurred_at(event.occurred_at());
             self.handle(event);
         }
+        self.vidmm.events().set_occurred_at(None);
         self.pump();
         true
     }

@@ -9,6 +9,7 @@ use vidmm_runtime::Runtime;
 use crate::{
     accounts::Accounts,
     client::{Answer, Client, ClientError},
+    exact::exact,
     scenario::{Change, Check, Script},
     timeline::Shares,
 };
@@ -225,8 +226,9 @@ fn standing(process: usize, runtime: &mut Runtime, client: &Client<'_>, accounts
 
 fn foreground_keeps(accounts: &Accounts) -> CheckReport {
     let evicted: u64 = accounts.all_figures().map(|figures| figures.foreground_bytes_evicted).sum();
+    let evicted_bytes = if evicted == 0 { "0 bytes".to_owned() } else { exact(evicted) };
     let text =
-        format!("{evicted} bytes on the lists of processes in focus were evicted within their budgets, 0 are allowed");
+        format!("{evicted_bytes} on the lists of processes in focus were evicted within their budgets, 0 are allowed");
     CheckReport { text, held: evicted == 0 }
 }
 
@@ -251,8 +253,10 @@ fn brought_back(process: &str, away: Nanoseconds, back: Nanoseconds, missing: [O
         return CheckReport { text: format!("the run ended before {:.1} s", seconds(back)), held: false };
     };
     let text = format!(
-        "{process} had lost {gone} bytes of its list by {:.1} s, and {left} were missing at {:.1} s",
+        "{process} had lost {} of its list by {:.1} s, and {} were missing at {:.1} s",
+        exact(gone),
         seconds(away),
+        exact(left),
         seconds(back)
     );
     CheckReport { text, held: gone > 0 && left == 0 }

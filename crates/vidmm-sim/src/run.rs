@@ -77,7 +77,8 @@ pub enum RunError {
     Start(#[from] StartAdapterError),
     /// The largest kernel does not fit.
     #[error(
-        "there are {} for the workload's buffers, but its largest kernel works on {} at once; give them more than that",
+        "there are {} for the workload's buffers, but its largest kernel works on {} at once; give them more than that with `--local-memory`, \
+         or with `local-memory` or `aperture-commit-limit` in `[adapter]`",
         ByteSize(*.memory), ByteSize(*.kernel)
     )]
     KernelDoesNotFit {

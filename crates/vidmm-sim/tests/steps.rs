@@ -153,7 +153,8 @@ fn every_key_of_a_look_is_read() {
 fn a_step_without_one_verb_is_refused() {
     refused("seed = 1\n[[step]]\nexpect = \"ok\"", &["line 2", "does nothing", "`make-resident`", "`check-system`"]);
     refused("[[step]]\nmap = \"A\"\nevict = \"A\"", &["line 1", "`map` and a `evict`", "two steps"]);
-    refused("[[step]]\nmake_resident = \"A\"", &["line 1", "does nothing", "`make-resident`"]);
+    refused("[[step]]\nmake_resident = \"A\"", &["line 1", "`make_resident` is no step; write `make-resident`"]);
+    refused("[[step]]\nnonsense = \"A\"\nsize = 1", &["`nonsense` is no step; write one of `create-process`, "]);
     refused("step = 3", &["line 1", "`[[step]]`"]);
     refused("step = [3]", &["line 1", "`[[step]]`"]);
     refused("[step]\nwait = \"idle\"", &["line 1", "`[[step]]`"]);
@@ -300,4 +301,52 @@ fn results_are_one_for_each_allocation_or_one_for_all() {
     refused(&format!("{group}results = [\"ok\", \"ok\"]"), &["line 5", "2 results for 3 allocations"]);
     last_call(&format!("{group}results = [\"ok\"]"));
     last_call(&format!("{group}results = [\"ok\", \"discarded\", \"ok\"]"));
+}
+
+#[test]
+fn a_result_of_all_needs_no_list() {
+    let group = "[[step]]\ncreate-allocation = \"A\"\nsize = \"4 KiB\"\ncount = 2\n[[step]]\nreclaim = \"A\"\n";
+    let Call::Reclaim(call) = last_call(&format!("{group}results = \"discarded\"")) else { panic!("it is a reclaim") };
+    assert_eq!(call.results, [ReclaimResult::Discarded]);
+    refused(&format!("{group}results = \"lost\""), &["`ok`, `discarded` or `not-committed`, or a list of them"]);
+}
+
+#[test]
+fn the_first_address_of_a_mapping_may_be_given() {
+    let created = "[[step]]\ncreate-allocation = \"A\"\nsize = \"4 KiB\"\ncount = 2\n";
+    let map = |rest: &str| format!("{created}[[step]]\nmap = {rest}\nbase-address = 0x1000_0000\n");
+    let Call::Map(call) = last_call(&map("\"A1\"")) else { panic!("it is a map") };
+    assert_eq!(call.base_address, Some(0x1000_0000));
+    refused(&map("\"A\""), &["`base-address` is that of one mapping"]);
+    refused(&map("\"A1\"").replace("0x", "-0x").replace("-0x1000_0000", "-1"), &["base-address", "out of range"]);
+}
+
+#[test]
+fn groups_of_mapped_allocations_are_groups_of_mappings() {
+    let group = |name: &str| format!("[[step]]\ncreate-allocation = \"{name}\"\nsize = \"4 KiB\"\ncount = 2\n");
+    let created = group("A") + &group("B");
+    let kernel = "[[step]]\nkernel = \"k\"\nwrites = [\"A\", \"B\"]\n";
+    for maps in ["[[step]]\nmap = [\"A\", \"B\"]\n", "[[step]]\nmap = [\"B2\", \"A\"]\n[[step]]\nmap = \"B1\"\n"] {
+        let Call::Kernel(call) = last_call(&format!("{created}{maps}{kernel}")) else { panic!("it is a kernel") };
+        assert_eq!(call.writes, names(&["A1", "A2", "B1", "B2"]));
+    }
+    let one = "[[step]]\nmap = [\"A\", \"B1\"]\n";
+    refused(&format!("{created}{one}{kernel}"), &["`B` is not mapped; write a step with `map = \"B\"`"]);
+}
+
+#[test]
+fn a_name_of_another_kind_is_said_to_be_one() {
+    let process = "[[step]]\ncreate-process = \"Q\"\n[[step]]\ncreate-device = \"E\"\nprocess = \"Q\"\n";
+    let query = |of: &str| format!("{process}[[step]]\nquery-video-memory = \"{of}\"");
+    refused(&query("E"), &["there is no process `E`", "`E` is a device; its process is `Q`"]);
+    refused(&query("D"), &["there is no process `D`", "`D` is a device; its process is `P`"]);
+    refused(&format!("{MAPPED}[[step]]\nwait = \"A\""), &["there is no kernel `A`", "is the name of a"]);
+    refused(
+        "[[step]]\ncreate-device = \"D\"",
+        &["there is already the device `D`", "made when the first step needs it"],
+    );
+    refused(
+        "[[step]]\ncreate-process = \"P\"",
+        &["there is already the process `P`", "made when the first step needs it"],
+    );
 }

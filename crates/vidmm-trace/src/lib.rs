@@ -28,7 +28,7 @@ pub use explain::{ExplainError, Explanation, allocation_name};
 pub use faults::FaultReporter;
 pub use generate::{Generator, SplitMix64};
 pub use import::{ImportError, ImportOptions};
-pub use log::{Audit, AuditFinding, Invariant, LogError, LogHeader, LogReader, LogWriter};
+pub use log::{Audit, AuditFinding, EventsLevel, Invariant, LogError, LogFile, LogHeader, LogReader, LogWriter};
 pub use segments::Segments;
 pub use size::{ByteSize, LocalMemory, SizeError};
 pub use workload::{Buffer, Cost, Engine, Footprint, Kernel, Lifetime, Workload, WorkloadError};

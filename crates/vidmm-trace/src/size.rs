@@ -80,13 +80,23 @@ impl ByteSize {
 impl FromStr for ByteSize {
     type Err = SizeError;
 
-    /// Reads a size.
+    /// Reads a size, or a sum of sizes, such as `1 GiB + 4 KiB`.
     ///
     /// # Errors
     ///
     /// Returns [`SizeError::NotASize`], [`SizeError::DecimalUnit`] or [`SizeError::TooLarge`], which
     /// quote the text and say what is accepted.
     fn from_str(text: &str) -> Result<Self, SizeError> {
+        if text.contains('+') {
+            let whole = |error| match error {
+                SizeError::NotASize(_) => SizeError::NotASize(text.to_owned()),
+                of_part => of_part,
+            };
+            let mut parts = text.split('+').map(|part| part.trim().parse::<Self>().map_err(whole));
+            return parts.try_fold(Self(0), |Self(sum), part| {
+                sum.checked_add(part?.0).map(Self).ok_or_else(|| SizeError::TooLarge(text.to_owned()))
+            });
+        }
         let not_a_size = || SizeError::NotASize(text.to_owned());
         let (number, unit) = Number::split(text).ok_or_else(not_a_size)?;
         let unit = match unit.to_ascii_lowercase().as_str() {

@@ -279,8 +279,12 @@ fn check_devices(state: &State, audit: &mut Audit) {
             let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, account));
             let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
             audit.equal("I16: usage of a process", process.standing.usage[account], usage);
-            let lists = process.devices.iter().map(|&device| state.objects[device].list[account].now());
-            audit.equal("RES-53: demand of a process", state.shares.by_account[account].get(index).demand, lists.sum());
+            let devices = || process.devices.iter().map(|&device| &state.objects[device]);
+            let shares = &state.shares.by_account[account];
+            let requested = devices().map(|device| device.list[account].now()).sum();
+            audit.equal("RES-53: bytes that a process requests", shares.requested(index), requested);
+            let demand = devices().map(|device| device.demand(account)).sum();
+            audit.equal("RES-53: demand of a process", shares.get(index).demand, demand);
         }
     }
     for account in state.memory.accounts().iter() {

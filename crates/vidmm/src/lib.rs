@@ -42,7 +42,7 @@ pub mod client;
 
 pub use adapter::patching::{PatchListRule, PreparationKnobs};
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
-pub use budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
+pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc,
     CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
@@ -54,7 +54,7 @@ pub use event::device_residency::DeviceResidency;
 pub use event::error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
     GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
-    ReclaimError, ReservationError, SubmitError, UnlockError, UpdateError, Violation,
+    ReclaimError, ReservationError, Shortage, SubmitError, UnlockError, UpdateError, Violation,
 };
 pub use event::list_flags::{EvictFlags, MakeResidentFlags};
 pub use event::offer::{OfferFlags, OfferPriority, ReclaimResult};
@@ -70,5 +70,5 @@ pub use manager::VidMm;
 pub use moment::{Output, Statistics};
 pub use objects::submission::{FenceValueDesc, SubmitDesc};
 pub use units::{
-    Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
+    Bytes, Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
 };

@@ -55,8 +55,8 @@ pub enum Output {
     DeviceInError(DeviceInError),
     /// The driver or the GPU broke a rule; the adapter takes no more calls.
     AdapterInError(Violation),
-    /// A device that asked for it is to trim (RES-40). A process that evicts `num_bytes_to_trim` bytes of its lists
-    /// meets the budget; [`VidMm::register_trim_notification`](crate::VidMm::register_trim_notification) tells what
+    /// A device that asked for it is to trim (RES-40). A process that evicts `num_bytes_to_trim` bytes of what its lists have in the
+    /// group meets the budget; [`VidMm::register_trim_notification`](crate::VidMm::register_trim_notification) tells what
     /// follows otherwise.
     #[doc(alias = "D3DKMT_TRIMNOTIFICATION")]
     TrimNotification {
@@ -66,7 +66,9 @@ pub enum Output {
         device: DeviceId,
         /// The reasons.
         flags: TrimFlags,
-        /// The bytes by which its process is above its budget; 0 without TRIM_TO_BUDGET.
+        /// The group whose budget its process is above; none without TRIM_TO_BUDGET, and of a segment that counts toward no group.
+        group: Option<MemorySegmentGroup>,
+        /// The bytes by which its process is above that budget; 0 without TRIM_TO_BUDGET.
         num_bytes_to_trim: u64,
     },
     /// The budget of a process that listens has changed (RES-53).

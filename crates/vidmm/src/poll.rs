@@ -119,7 +119,7 @@ impl VidMm {
         if self.schedule.turns.power != Power::Down {
             grant::grant(&mut self.state, &mut self.plans, &mut self.requests);
             if self.state.adapter.is_physical() {
-                let mut round = prepare::begin_round(&self.state, &self.work);
+                let mut round = prepare::begin_round(&mut self.state, &mut self.work);
                 while let Some((device, reason)) =
                     prepare::prepare(&mut self.state, &mut self.plans, &mut self.requests, &mut self.work, &mut round)
                 {

@@ -13,6 +13,35 @@ pub const PAGE_SIZE_64K: u64 = 64 << 10;
 /// The core reads no clock: virtual time and wall time look the same to it.
 pub type Nanoseconds = u64;
 
+/// A number of bytes for people, exact: in the largest unit without a fraction, or, where that would be a long number, as a sum of
+/// units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
+        const LONG: u64 = 1_000_000;
+        let Bytes(mut rest) = *self;
+        let whole = UNITS.into_iter().find(|&(unit, _)| rest.is_multiple_of(unit) && rest / unit < LONG);
+        match whole {
+            _ if rest == 0 => f.write_str("0"),
+            Some((unit, name)) => write!(f, "{} {name}", rest / unit),
+            None => {
+                let mut plus = "";
+                for (unit, name) in UNITS {
+                    if rest >= unit {
+                        write!(f, "{plus}{} {name}", rest / unit)?;
+                        plus = " + ";
+                    }
+                    rest %= unit;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// The size of the pages that a segment hands out (GVA-40).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -1,12 +1,16 @@
 //! The log of a right run holds together: the audit, which knows it alone, has no finding.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::fs;
 
 use crate::common::{
     Scratch, fault_scenarios, notification_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run,
 };
-use vidmm_trace::{Audit, LogReader};
+use vidmm_trace::{Audit, EventsLevel, LogHeader, LogReader, LogWriter};
+
+#[path = "../../../vidmm-trace/tests/facts/log_support/schema.rs"]
+#[expect(dead_code, reason = "its tests in vidmm-trace need more of it")]
+mod schema;
+use schema::Schema;
 
 /// Other machines: the keys of `[adapter]` in place of a scenario's own.
 const MACHINES: [(&str, &str); 9] = [
@@ -72,17 +76,35 @@ fn findings_in_log(what: &str, arguments: &[&str]) -> Vec<String> {
     let scratch = Scratch::new();
     let (log, figures) = (scratch.path("log.jsonl"), scratch.path("figures.json"));
     let run = vidmm_run(&[arguments, &["--events", &log, "--summary", &figures]].concat()).expect(0);
-    let log = LogReader::new(BufReader::new(File::open(log).expect("there is a log"))).expect("it is a log");
+    let text = fs::read_to_string(log).expect("there is a log");
+    let log = LogReader::new(text.as_bytes()).expect("it is a log");
     let figures = summary(&figures);
     assert_eq!(figures["scenario"], *log.header().scenario);
     assert_eq!(figures["seed"], log.header().seed);
+    let header = LogHeader { level: EventsLevel::Decisions, ..log.header().clone() };
     let (mut audit, mut events) = (Audit::new(), 0_u64);
+    let mut decisions = LogWriter::new(Vec::new(), &header);
     for event in log {
-        audit.event(&event.unwrap_or_else(|error| panic!("{what}: {}: {error}", run.command)));
+        let event = event.unwrap_or_else(|error| panic!("{what}: {}: {error}", run.command));
+        audit.event(&event);
+        decisions.event(&event);
         events += 1;
     }
     assert_eq!(figures["events"], events);
+    decisions_hold(what, &decisions.finish().expect("memory can be written"));
+    // What comes later is of the same kinds.
+    let schema = Schema::read();
+    text.lines().take(3000).for_each(|line| schema.check_line(line));
     audit.finish().iter().map(ToString::to_string).collect()
+}
+
+/// Reads a log of decisions alone: the audit finds nothing wrong in it.
+#[track_caller]
+fn decisions_hold(what: &str, log: &[u8]) {
+    let log = LogReader::new(log).expect("it is a log");
+    let mut audit = Audit::of(log.header().level);
+    log.for_each(|event| audit.event(&event.expect("it is whole")));
+    assert_eq!(audit.finish(), [], "{what}, without operations");
 }
 
 #[test]

@@ -198,3 +198,15 @@ fn many_steps_are_read_in_time() {
     let run = vidmm_run(&[&scratch.file("many.toml", text)]).expect(0);
     assert!(run.stdout.contains("40,001 of 40,001 steps"), "{run}");
 }
+
+#[test]
+fn an_error_names_the_file_and_the_option_to_give_more_with() {
+    let scratch = Scratch::new();
+    let trace = scratch.file("large.txt", "10 | 0:0:64 | 0:0:64\n".replace(":64", ":100000000"));
+    let run = vidmm_run(&["--trace", &trace, "--local-memory", "1MiB"]).expect(2);
+    assert!(run.stderr.contains("--local-memory"), "{run}");
+    let missing = scratch.path("missing.toml");
+    is_refused(vidmm_run(&[&missing]), &missing);
+    is_refused(vidmm(&["explain", &missing, "0"], None), &missing);
+    is_refused(vidmm_run(&["--trace", &missing]), &missing);
+}

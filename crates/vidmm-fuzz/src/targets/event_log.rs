@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use vidmm::{AllocationId, Event, NumberedEvent};
-use vidmm_trace::{Audit, Explanation, FaultReporter, LogHeader, LogReader, LogWriter};
+use vidmm_trace::{Audit, EventsLevel, Explanation, FaultReporter, LogHeader, LogReader, LogWriter};
 
 use super::{Target, calls, patch_lists};
 use crate::random::Random;
@@ -65,7 +65,7 @@ fn seeds() -> Vec<Vec<u8>> {
 fn written(events: Vec<Event>) -> String {
     let mut log = LogWriter::new(Vec::new(), &LogHeader::new("fuzz", 1));
     for (number, event) in (1..).zip(events) {
-        log.event(&NumberedEvent { number, at: 0, event });
+        log.event(&NumberedEvent { number, at: 0, occurred_at: None, event });
     }
     String::from_utf8(log.finish().expect("memory takes it")).expect("a log is text")
 }
@@ -108,14 +108,15 @@ fn read_whole(data: &[u8]) {
 }
 
 fn tell(events: impl Iterator<Item = NumberedEvent>) {
-    let (mut audit, mut reporter) = (Audit::new(), FaultReporter::new());
+    let mut audits = [EventsLevel::Full, EventsLevel::Decisions].map(Audit::of);
+    let mut reporter = FaultReporter::new();
     let mut explanations = [0, 1, 1 << 32].map(|bits| Explanation::new(AllocationId::from_bits(bits)));
     for event in events {
-        audit.event(&event);
+        audits.iter_mut().for_each(|audit| audit.event(&event));
         reporter.see(&event);
         explanations.iter_mut().for_each(|explanation| explanation.event(&event));
     }
-    _ = audit.finish();
+    audits.into_iter().for_each(|audit| _ = audit.finish());
     _ = reporter.take_reports();
     for explanation in explanations {
         _ = explanation.finish();

@@ -91,7 +91,7 @@ impl Client<'_> {
                 self.created(runtime, process, kernel, buffer)?;
                 Ok(None)
             }
-            Err(MapError::NoMemory { num_bytes_to_trim }) => Ok(Some(num_bytes_to_trim)),
+            Err(MapError::NoMemory { num_bytes_to_trim, .. }) => Ok(Some(num_bytes_to_trim)),
             Err(error) => Err(refused(kernel, "MapGpuVirtualAddress", error)),
         }
     }

@@ -9,7 +9,8 @@ pub enum ClientError {
     /// The memory is too small for a kernel and the page tables of the workload.
     #[error(
         "kernel {kernel} does not fit in local memory beside the page tables, or under the commit limit of system memory, even \
-         with nothing else there: {} are missing; give it more", ByteSize(*.num_bytes_to_trim)
+         with nothing else there: {} are missing; give it more with `--local-memory`, or with `local-memory` or `aperture-commit-limit` in `[adapter]`",
+        ByteSize(*.num_bytes_to_trim)
     )]
     DoesNotFit {
         /// The kernel.

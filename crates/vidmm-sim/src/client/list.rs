@@ -6,6 +6,8 @@ use vidmm::{
     MemorySegmentGroup, Nanoseconds, PagingQueueId, ProcessId, TrimFlags, VidMm,
 };
 
+use crate::exact::exact;
+
 /// A buffer that a kernel names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
@@ -88,10 +90,13 @@ impl From<Option<u64>> for Listed {
 }
 
 /// The reason why the keeper of a list cannot go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ListError {
     /// MakeResident was refused at the end of a ladder.
-    #[error("{bytes} bytes found no memory, and nothing is left that such a client would do; give the machine more")]
+    #[error(
+        "{} found no memory, and nothing is left that such a client would do; give the machine more with `--local-memory`, \
+         or with `local-memory` or `aperture-commit-limit` in `[adapter]`", exact(*.bytes)
+    )]
     NothingLeft {
         /// The bytes to be made resident, or to be trimmed for that.
         bytes: u64,

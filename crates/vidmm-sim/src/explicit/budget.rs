@@ -6,9 +6,24 @@ use vidmm_trace::ByteSize;
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
-    Answered, ExpectTrim, Make, NotifyBudget, ProcessPriority, QueryVideoMemory, RegisterTrim, ReserveVideoMemory, See,
-    TrimFlag, TrimIntervals, Undone, UnregisterTrim,
+    Answered, CheckAccount, ExpectTrim, Make, NotifyBudget, ProcessPriority, QueryVideoMemory, RegisterTrim,
+    ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim,
 };
+
+/// Compares the group in which the manager counts allocations with the one in which it must.
+impl See<Session<'_>> for CheckAccount {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        for name in &self.allocations {
+            let found = session.runtime.vidmm().query_account(session.objects.allocation(name)?.id)?;
+            let memory = session.narrator.names.segments.name(found.segment);
+            if found.group != Some(self.group.into()) {
+                let problem = format!("{name} counts in {memory}, which is not of the {} group", self.group);
+                session.found(problem);
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Make<Session<'_>> for ReserveVideoMemory {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {

@@ -309,7 +309,9 @@ impl Make<Session<'_>> for Map {
             let Device { process, queue, .. } = *session.objects.device(&device)?;
             let queue = queue.ok_or_else(Undone::no_paging_queue)?;
             let (offset, size) = (self.offset.bytes(), self.size.bytes());
-            let desc = MapGpuVirtualAddress { offset, size, write: !self.read_only, ..MapGpuVirtualAddress::whole(id) };
+            let base_address = self.base_address.map(GpuVirtualAddress);
+            let write = !self.read_only;
+            let desc = MapGpuVirtualAddress { base_address, offset, size, write, ..MapGpuVirtualAddress::whole(id) };
             let (vidmm, _, host) = session.runtime.borrow();
             let mapped = vidmm.map_gpu_virtual_address(host, queue, &desc)?;
             let virtual_address = mapped.virtual_address;

@@ -11,16 +11,16 @@ use vidmm_trace::ByteSize;
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
-    Answer, Answered, Evict, EvictFlag, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
+    Answer, Answered, Evict, EvictFlag, Group, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
     OfferPriority as Priority, Reclaim, ReclaimResult, SetPriority, Undone, UpdateProperty,
 };
 
 impl Session<'_> {
     /// Compares what an answer asks to trim with what it must.
-    fn judge_trim(&mut self, expected: Option<ByteSize>, found: u64) {
+    fn judge_trim(&mut self, expected: Option<ByteSize>, found: u64, of: &str) {
         if let Some(expected) = expected.filter(|expected| expected.bytes() != found) {
             let [expected, found] = [expected.bytes(), found].map(exact);
-            self.found(format!("the answer asks to trim {found}, but {expected} was expected"));
+            self.found(format!("the answer asks to trim {found}{of}, but {expected} was expected"));
         }
     }
 
@@ -53,19 +53,31 @@ impl Make<Session<'_>> for MakeResident {
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
         });
         let answer = session.runtime.vidmm().make_resident(queue, &allocations, flags.collect());
-        let trim = match &answer {
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => *num_bytes_to_trim,
-            _ => 0,
+        let (trim, shortages) = match &answer {
+            Err(MakeResidentError::NoMemory { num_bytes_to_trim, shortages, .. }) => {
+                (*num_bytes_to_trim, &shortages[..])
+            }
+            _ => (0, &[][..]),
         };
-        session.judge_trim(self.num_bytes_to_trim, trim);
+        session.judge_trim(self.num_bytes_to_trim, trim, "");
+        for (expected, group) in [(self.trim_local, Group::Local), (self.trim_non_local, Group::NonLocal)] {
+            let of_group = shortages.iter().filter(|shortage| shortage.account.group == Some(group.into()));
+            let trim = of_group.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+            session.judge_trim(expected, trim, &format!(" of the {group} group"));
+        }
         let paging_fence_value = match answer {
             Ok(Residency::Resident) => 0,
             Ok(Residency::Pending { paging_fence_value }) => paging_fence_value,
-            Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) => {
+            Err(MakeResidentError::NoMemory { reason, shortages, .. }) => {
                 if self.flags.contains(&MakeResidentFlag::MustSucceed) {
                     session.failed.insert(device);
                 }
-                let detail = format!("{reason}; trim {}", exact(num_bytes_to_trim));
+                let names = &session.narrator.names.segments;
+                let trims = shortages.iter().map(|shortage| {
+                    let why = if shortage.reason == reason { String::new() } else { format!(" ({})", shortage.reason) };
+                    format!("{} of {}{why}", exact(shortage.num_bytes_to_trim), names.name(shortage.account.segment))
+                });
+                let detail = format!("{reason}; trim {}", trims.collect::<Vec<_>>().join(", "));
                 return Err(Undone::refused(Answer::NoMemory, detail));
             }
             Err(error) => return Err(error.into()),
@@ -84,7 +96,7 @@ impl Make<Session<'_>> for Evict {
             EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
         });
         let evicted = session.runtime.vidmm().evict(device, &allocations, flags.collect());
-        session.judge_trim(self.num_bytes_to_trim, *evicted.as_ref().unwrap_or(&0));
+        session.judge_trim(self.num_bytes_to_trim, *evicted.as_ref().unwrap_or(&0), "");
         let trim = evicted?;
         session.book_list(device, &self.allocations, false);
         let more = if trim > 0 { format!("trim {}", exact(trim)) } else { String::new() };

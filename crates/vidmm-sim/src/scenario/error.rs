@@ -82,7 +82,7 @@ pub enum ScenarioError {
     Import(#[from] ImportError),
     /// A kernel alone uses more than the local memory.
     #[error(
-        "local memory of {} cannot run the workload: one of its kernels uses {} at once; raise `local-memory` above \
+        "local memory of {} cannot run the workload: one of its kernels uses {} at once; raise `local-memory`, or `--local-memory`, above \
          that, or `scale` in `[client]`",
         ByteSize(*.bytes),
         ByteSize(*.needed)

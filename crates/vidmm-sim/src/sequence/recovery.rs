@@ -19,6 +19,9 @@ pub(super) fn recovery(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
             };
             ("yield", format!("{} runs nothing; {returned}{}", names.engine(*engine), at()))
         }
+        Event::PreemptTimedOut { engine, .. } => {
+            ("time limit", format!("{} has not yielded in time{}", names.engine(*engine), at()))
+        }
         Event::EngineResetBegun { engine, reason } => {
             ("ResetEngine", format!("{}: {}{}", names.engine(*engine), reason, at()))
         }
@@ -63,6 +66,7 @@ fn why_preempted(reason: PreemptReason) -> &'static str {
         PreemptReason::Dependent => "it depends on an engine that is to be reset",
         PreemptReason::WaitsForReset => "its packets wait for an engine that gives its own back",
         PreemptReason::Priority => "something more urgent is to run",
+        PreemptReason::ReadyWork => "other work could run, and its packet waits for much paging",
         PreemptReason::AfterReset => "it was reset, and must show that it runs",
     }
 }

@@ -31,8 +31,10 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         Event::ProcessResumed { process, by_submission: true } => {
             ("wake", format!("{}: it has submitted work", names.process(*process)))
         }
-        Event::TrimNotified { device, flags, num_bytes_to_trim, .. } => {
+        Event::TrimNotified { device, flags, group, num_bytes_to_trim, .. } => {
             let bytes = if *num_bytes_to_trim > 0 { format!(", {}", exact(*num_bytes_to_trim)) } else { String::new() };
+            let of = group.map(|group| format!(" of the {} group", group_name(group)));
+            let bytes = bytes + &of.unwrap_or_default();
             ("trim", format!("{} is notified: {}{bytes}{}", names.device(*device), trim_flags(*flags), at()))
         }
         Event::BudgetChanged { process, group, budget, requested } => {
@@ -52,6 +54,9 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         }
         Event::Locked { allocation, address, segment, .. } => {
             ("host", format!("shows the CPU {}", seen(names, *address, *segment, &names.allocation(*allocation))))
+        }
+        Event::Rotated { allocation, address, extents, .. } if extents.is_empty() => {
+            ("host", format!("shows the CPU nothing at {address}: {} is on its way", names.allocation(*allocation)))
         }
         Event::Rotated { allocation, address, segment, .. } => {
             let seen = seen(names, *address, *segment, &names.allocation(*allocation));

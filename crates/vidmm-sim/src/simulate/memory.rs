@@ -166,6 +166,7 @@ impl Player<'_, '_> {
             offset: ByteSize(offset * vidmm::PAGE_SIZE),
             size: ByteSize(0),
             read_only: is_read_only,
+            base_address: None,
         };
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: pages - offset });
@@ -244,6 +245,8 @@ impl Player<'_, '_> {
                 device: device_name.clone(),
                 flags: flags.clone(),
                 num_bytes_to_trim: None,
+                trim_local: None,
+                trim_non_local: None,
             };
             match self.call(step) {
                 answer if answer.is_done() => {

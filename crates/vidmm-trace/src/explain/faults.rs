@@ -43,6 +43,9 @@ impl Subject {
                 };
                 tale.tell(format!("The adapter was to be reset: {why}."));
             }
+            Event::EngineResetBegun { engine, ref reason } if self.counts.values().any(|&count| count > 0) => {
+                tale.tell(format!("Engine {engine} was to be reset: {reason}."));
+            }
             Event::PurgeOperation { allocation, .. } if allocation == self.id => {
                 let place = self.place.map_or("where it was".into(), |place| world.segments.name(place));
                 tale.tell(format!("The driver was told that it is not in {place} any more."));

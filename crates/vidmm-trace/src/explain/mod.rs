@@ -12,6 +12,7 @@ mod subject;
 mod residency;
 mod device;
 mod faults;
+mod notifications;
 mod portions;
 mod whole;
 
@@ -94,6 +95,7 @@ impl Explanation {
         let Some(subject) = self.subject.as_mut().filter(|subject| !subject.gone) else { return };
         subject.of_itself(event, &self.world, &mut self.tale);
         subject.of_residency(event, &self.world, &mut self.tale, &mut self.waits, &mut self.rooms);
+        subject.of_notifications(event, &self.world, &mut self.tale);
         subject.of_portions(event, &self.world, &mut self.tale);
         subject.of_faults(event, &self.world, &mut self.tale);
         subject.of_devices(event, &self.world, &mut self.tale);

@@ -68,16 +68,20 @@ impl Subject {
                     capitalised(&world.device(device))
                 ));
             }
-            Event::MakeResidentRefused { device, ref allocations, num_bytes_to_trim, reason, .. } => {
+            Event::MakeResidentRefused { device, ref allocations, ref shortages, reason, .. } => {
                 if self.named(allocations).is_none() {
                     return;
                 }
                 tale.sums.refused += 1;
+                let to_trim = shortages.iter().map(|shortage| {
+                    let memory = world.segments.name(shortage.account.segment);
+                    format!("{} of {memory}", ByteSize(shortage.num_bytes_to_trim))
+                });
                 tale.tell(format!(
                     "{} asked for it to be resident ({}{} to trim) and was refused: {}.",
                     capitalised(&world.device(device)),
                     with_others(allocations),
-                    ByteSize(num_bytes_to_trim),
+                    to_trim.collect::<Vec<_>>().join(" and "),
                     refusal(reason)
                 ));
             }
@@ -147,7 +151,9 @@ impl Subject {
             _ if world.segments.is_memory(segment) && reason != EvictReason::Destroyed => "; nothing had to be copied",
             _ => "",
         };
-        let wanted_by = wanted_by.filter(|&device| device != self.owner || reason != EvictReason::Promoted);
+        let wanted_by = wanted_by
+            .map(|wanted| wanted.device)
+            .filter(|&device| device != self.owner || reason != EvictReason::Promoted);
         let for_whom = wanted_by.map_or_else(String::new, |device| format!(", for {}", world.device(device)));
         let position = tale
             .tell_for(format!("It left {place} {}{for_whom}{content} (plan {plan}).", evict_reason(reason)), wanted_by);

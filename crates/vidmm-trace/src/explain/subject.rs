@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::contract::SegmentSet;
+use vidmm::contract::{KmdAllocationHandle, SegmentSet};
 use vidmm::{AllocationId, DestroyFlags, DeviceId, Event, PlanNo, ProcessId, SegmentId};
 
 use super::tale::Tale;
@@ -14,6 +14,8 @@ use crate::ByteSize;
 #[derive(Debug)]
 pub(super) struct Subject {
     pub id: AllocationId,
+    /// The driver's handle, by which operations name it.
+    pub handle: KmdAllocationHandle,
     pub size: u64,
     pub owner: DeviceId,
     /// The number of entries on the list of each device that has it open.
@@ -37,6 +39,7 @@ impl Subject {
     pub fn new(event: &Event, world: &World, tale: &mut Tale) -> Self {
         let &Event::AllocationCreated {
             allocation,
+            handle,
             device,
             size,
             priority,
@@ -65,6 +68,7 @@ impl Subject {
         tale.tell(text);
         Self {
             id: allocation,
+            handle,
             size,
             owner: device,
             counts: BTreeMap::from([(device, 0)]),
@@ -201,6 +205,9 @@ impl Subject {
                 self.locks += 1;
                 let place = world.segments.name(segment);
                 tale.tell(format!("The CPU saw it from now on (at {address}), in {place}."));
+            }
+            Event::Rotated { allocation, ref extents, plan, .. } if allocation == self.id && extents.is_empty() => {
+                tale.tell(format!("It moved (plan {plan}), and the CPU saw nothing of it meanwhile."));
             }
             Event::Rotated { allocation, address, segment, plan, .. } if allocation == self.id => {
                 let place = world.segments.name(segment);

@@ -93,7 +93,7 @@ impl History {
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(when, process, virtual_address, size);
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address, size } => {
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, size, .. } => {
                 self.unmap(process, virtual_address.0, virtual_address.0.saturating_add(size));
             }
             Event::AllocationReclaimed { allocation } => self.end(when, allocation),
@@ -248,6 +248,8 @@ const fn of_one(event: &Event) -> Option<(AllocationId, What)> {
 
 #[cfg(test)]
 mod tests {
+    use vidmm::event::ReclaimReason;
+
     use super::*;
 
     fn mapped(process: ProcessId, virtual_address: GpuVirtualAddress, allocation: AllocationId) -> Event {
@@ -281,7 +283,8 @@ mod tests {
                 happen(mapped(process, virtual_address, allocation));
                 happen(Event::ContentLost { allocation, is_kept: false });
                 happen(Event::GpuVirtualAddressFreed { process, virtual_address, size: 0x1000 });
-                happen(Event::GpuVirtualAddressReclaimed { process, virtual_address, size: 0x1000 });
+                let reason = ReclaimReason::Freed;
+                happen(Event::GpuVirtualAddressReclaimed { process, virtual_address, size: 0x1000, reason });
             }
             happen(Event::AllocationReclaimed { allocation });
         }

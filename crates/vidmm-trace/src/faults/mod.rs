@@ -27,7 +27,7 @@ use reset::ResetStory;
 ///
 /// let mut reporter = FaultReporter::new();
 /// let event = Event::AdapterInError { violation: Violation::RestartFailed };
-/// reporter.see(&NumberedEvent { number: 1, at: 0, event });
+/// reporter.see(&NumberedEvent { number: 1, at: 0, occurred_at: None, event });
 /// let reports = reporter.take_reports();
 /// assert!(reports[0].starts_with("The adapter has stopped for good"));
 /// ```
@@ -64,7 +64,7 @@ impl FaultReporter {
 
     /// Reads the next event of the run.
     pub fn see(&mut self, event: &NumberedEvent) {
-        let NumberedEvent { number, at, event } = event;
+        let NumberedEvent { number, at, event, .. } = event;
         match event {
             Event::AdapterStarted { engines, .. } => self.engines.clone_from(engines),
             Event::PageFault { signal, .. } | Event::IllegalCommand { signal } => {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use vidmm::NumberedEvent;
 
 use super::{
-    EVENTS_VERSION, LogError, LogHeader,
+    EVENTS_VERSION, EventsLevel, LogError, LogHeader,
     trailer::{TRAILER_MARK, Trailer},
 };
 
@@ -26,6 +26,8 @@ pub struct LogReader<R> {
     line: Vec<u8>,
     /// Lines read so far; the header is one of them.
     lines: u64,
+    /// The number of the last event.
+    last: u64,
     /// Of the bytes of all these lines.
     hash: Hasher,
     is_over: bool,
@@ -64,6 +66,7 @@ impl<R: BufRead> LogReader<R> {
             header,
             line,
             lines: 1,
+            last: 0,
             hash: Hasher::new(),
             is_over: false,
             may_be_damaged: false,
@@ -99,11 +102,17 @@ impl<R: BufRead> LogReader<R> {
         }
         let event: NumberedEvent =
             serde_json::from_slice(&self.line).map_err(|error| LogError::Line { line, problem: problem(&error) })?;
-        // The events stand on the lines after the header, and are numbered from 1.
-        if event.number != self.lines {
-            return Err(LogError::Gap { line, found: event.number, expected: self.lines });
+        // Events are numbered from 1. A log of decisions leaves numbers out.
+        let expected = self.last.saturating_add(1);
+        let has_gaps = self.header.level == EventsLevel::Decisions;
+        if event.number != expected && !(has_gaps && event.number > expected) {
+            return Err(LogError::Gap { line, found: event.number, expected });
         }
-        self.lines = line;
+        if !self.header.level.has(&event.event) {
+            let problem = format!("the log's level, {:?}, has no such event", self.header.level);
+            return Err(LogError::Line { line, problem });
+        }
+        (self.last, self.lines) = (event.number, line);
         self.hash_line();
         Ok(Some(event))
     }

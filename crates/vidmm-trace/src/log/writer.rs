@@ -6,7 +6,7 @@ use crc32fast::Hasher;
 use serde::Serialize;
 use vidmm::NumberedEvent;
 
-use super::{LogHeader, trailer::Trailer};
+use super::{EventsLevel, LogHeader, trailer::Trailer};
 
 /// Writes a log: a header, one line an event, and a trailer with the number of events and a hash. Equal events give equal bytes.
 ///
@@ -16,6 +16,7 @@ use super::{LogHeader, trailer::Trailer};
 pub struct LogWriter<W: Write> {
     out: BufWriter<W>,
     line: Vec<u8>,
+    level: EventsLevel,
     /// Events written so far.
     events: u64,
     /// Of all bytes written so far.
@@ -27,13 +28,16 @@ impl<W: Write> LogWriter<W> {
     /// Begins a log with its header. `out` need not be buffered.
     pub fn new(out: W, header: &LogHeader) -> Self {
         let (out, hash) = (BufWriter::new(out), Hasher::new());
-        let mut writer = Self { out, line: Vec::new(), events: 0, hash, error: None };
+        let mut writer = Self { out, line: Vec::new(), level: header.level, events: 0, hash, error: None };
         writer.write(header);
         writer
     }
 
-    /// Appends an event.
+    /// Appends an event, if the log's level has it.
     pub fn event(&mut self, event: &NumberedEvent) {
+        if !self.level.has(&event.event) {
+            return;
+        }
         self.write(event);
         self.events += 1;
     }

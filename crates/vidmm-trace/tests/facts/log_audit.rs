@@ -248,6 +248,7 @@ fn i07_a_refused_call_does_not_count() {
         flags: MakeResidentFlags::empty(),
         num_bytes_to_trim: 4096,
         reason: NoMemoryReason::Fragmented,
+        shortages: short_of(SegmentId(1), 4096, NoMemoryReason::Fragmented),
     };
     let evicted = evict(A, EvictFlags::empty(), 1);
     broken().insert_before(is(evicted.clone()), refused).insert_after(is(evicted.clone()), evicted).breaks_only(I07);

@@ -60,7 +60,7 @@ fn run() -> Run {
 impl Run {
     fn push(&mut self, event: Event) {
         let number = self.events.len() as u64 + 1;
-        self.events.push(NumberedEvent { number, at: self.at, event });
+        self.events.push(NumberedEvent { number, at: self.at, occurred_at: None, event });
     }
 
     fn and(mut self, event: Event) -> Self {
@@ -120,7 +120,8 @@ impl Run {
             _ => MakeResidentFlags::empty(),
         };
         let num_bytes_to_trim = to_trim * PAGE_SIZE;
-        self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+        let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+        self.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages })
     }
 
     /// The first allocation that a process listed leaves its list.
@@ -151,7 +152,8 @@ impl Run {
 
     fn told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
         let (notification, device) = (TrimNotificationId::from_bits(process), device_of(process));
-        self.and(Event::TrimNotified { notification, device, flags, num_bytes_to_trim: to_trim * PAGE_SIZE })
+        let group = flags.contains(TrimFlags::TRIM_TO_BUDGET).then_some(MemorySegmentGroup::Local);
+        self.and(Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim: to_trim * PAGE_SIZE })
     }
 
     #[track_caller]
@@ -221,7 +223,8 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
         paging_fence_value,
     });
     let (device, num_bytes_to_trim, reason) = (device_of(1), 20 * PAGE_SIZE, NoMemoryReason::OverBudget);
-    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason });
+    let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages });
     shared.breaks_nothing();
 }
 
@@ -301,6 +304,24 @@ fn i16_more_than_half_is_reserved() {
 }
 
 #[test]
+fn i08_a_refusal_names_the_memory_that_is_short() {
+    let refused = || pressed().refused(1, 10, NoMemoryReason::OverBudget, 10);
+    refused().breaks_nothing();
+    let changed = |change: &dyn Fn(&mut Vec<Shortage>)| {
+        let mut run = refused();
+        let Some(Event::MakeResidentRefused { shortages, .. }) = run.events.last_mut().map(|last| &mut last.event)
+        else {
+            panic!("it is refused last")
+        };
+        change(shortages);
+        run
+    };
+    changed(&|shortages| shortages[0].account.segment = SegmentId(1)).breaks_only(I08);
+    changed(&|shortages| shortages.clear()).breaks_only(I08);
+    changed(&|shortages| shortages.push(shortages[0])).breaks_only(I08);
+}
+
+#[test]
 fn i08_evict_answers_with_the_bytes_left_to_trim() {
     let pressed = || run().lists(0, 20).lists(0, 60).lists(1, 50);
     pressed().evicts(0, 0, 10).breaks_nothing();
@@ -316,7 +337,8 @@ fn res15_a_device_whose_last_try_fails_is_put_in_error() {
         let allocations = vec![run.created(1, 80)];
         let (device, flags) = (device_of(1), MakeResidentFlags::all());
         let (reason, num_bytes_to_trim) = (NoMemoryReason::OverMaximumBudget, 10 * PAGE_SIZE);
-        run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason })
+        let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+        run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages })
     };
     let refused = || failed(run().reserves(0, 30).lists(0, 60));
     let error = Event::DeviceInError { device: device_of(1), reason: DeviceErrorReason::OutOfMemory };
@@ -346,8 +368,20 @@ fn res41_notifications_are_for_registered_devices_and_have_one_meaning() {
     pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 0).breaks(&[Res41, I08]);
     let mut swapped = pressed().listens(0).listens(1);
     let (notification, device) = (TrimNotificationId::from_bits(0), device_of(1));
-    swapped.push(Event::TrimNotified { notification, device, flags: TrimFlags::PERIODIC_TRIM, num_bytes_to_trim: 0 });
+    let flags = TrimFlags::PERIODIC_TRIM;
+    swapped.push(Event::TrimNotified { notification, device, flags, group: None, num_bytes_to_trim: 0 });
     swapped.breaks_only(Res41);
+}
+
+#[test]
+fn res41_a_device_has_a_moment_for_each_request_to_trim() {
+    let asked = || pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+    asked().later(10).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(Res41);
+    let grown = |ms| {
+        asked().later(ms).lists_with(0, 1, MakeResidentFlags::CANT_TRIM_FURTHER).told(0, TrimFlags::TRIM_TO_BUDGET, 11)
+    };
+    grown(9).breaks_only(Res41);
+    grown(10).breaks_nothing();
 }
 
 #[test]

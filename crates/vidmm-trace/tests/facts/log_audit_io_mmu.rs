@@ -4,7 +4,7 @@ use crate::log_support::broken::*;
 use crate::log_support::notified::*;
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::Event;
+use vidmm::event::{Event, ReclaimReason};
 use vidmm::*;
 use vidmm_trace::Invariant::*;
 
@@ -46,7 +46,12 @@ fn freed(run: Run) -> Broken {
     events.extend([
         run.io_mmu_unmapped(3, SEEN[1]),
         Event::PlanRetired { plan: 3 },
-        Event::GpuVirtualAddressReclaimed { process: process(), virtual_address, size: SEEN[1].size },
+        Event::GpuVirtualAddressReclaimed {
+            process: process(),
+            virtual_address,
+            size: SEEN[1].size,
+            reason: ReclaimReason::Freed,
+        },
     ]);
     renumbered(Broken(events))
 }

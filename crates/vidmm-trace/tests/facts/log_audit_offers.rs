@@ -132,7 +132,14 @@ fn an_allocation_without_a_place_is_discarded_at_once() {
     let mut back = reclaimed(ReclaimResult::Discarded, B.backing_store, 2, 0);
     let Event::Reclaimed { allocations, .. } = &mut back else { unreachable!() };
     *allocations = vec![B.id()];
-    story_and([offered, back]).breaks_nothing();
+    let discarded = Event::ContentDiscarded { allocation: B.id(), plan: Some(6) };
+    story_and([offered.clone(), discarded.clone(), back.clone()]).breaks_nothing();
+    // I25: each discard is told, once, and of what is offered.
+    story_and([offered.clone(), back.clone()]).breaks_only(I25);
+    story_and([offered.clone(), discarded.clone(), discarded.clone(), back]).breaks_only(I25);
+    story_and([discarded]).breaks_only(I25);
+    // Without a plan content goes only when the host has no memory.
+    story_and([offered, Event::ContentDiscarded { allocation: B.id(), plan: None }]).breaks_only(I25);
 }
 
 #[test]
@@ -185,7 +192,7 @@ fn u37_an_allocation_of_a_suspended_device_goes_for_another_device_before_an_off
     let goes_for = |wanted: Option<DeviceId>| {
         let mut leaves = leaves(6, B, &B_AT, false, EvictReason::DeviceSuspended);
         if let Event::Evicted { wanted_by, .. } = &mut leaves {
-            *wanted_by = wanted;
+            *wanted_by = wanted.map(for_device);
         }
         let events = discarded_and_reclaimed().insert_before(of_plan(6), leaves).0;
         let is_out_of_order = |finding: &vidmm_trace::AuditFinding| finding.invariant == U37;
@@ -231,7 +238,9 @@ fn offered_in_its_backing_store(more: &[Event]) -> Broken {
 fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
     let refused = Event::BackingStoreRefused { size: 4096 };
     let decommitted = Event::Decommitted { allocation: A.id() };
-    offered_in_its_backing_store(&[refused.clone(), decommitted.clone()]).breaks_nothing();
+    let discarded = Event::ContentDiscarded { allocation: A.id(), plan: None };
+    offered_in_its_backing_store(&[refused.clone(), discarded, decommitted.clone()]).breaks_nothing();
+    offered_in_its_backing_store(&[refused.clone(), decommitted.clone()]).breaks_only(I25);
     offered_in_its_backing_store(std::slice::from_ref(&decommitted)).breaks_only(I25);
     offered_in_its_backing_store(&[refused, evict(B, EvictFlags::NOT_WRITTEN_TO, 2), decommitted]).breaks_only(I25);
 }

@@ -72,8 +72,13 @@ fn the_size_follows_from_local_memory_the_log_and_the_answer() {
 #[test]
 fn right_sizes_have_no_findings() {
     // A quarter of 64 MiB, or the log buffers, which the log does not tell.
-    for (answer, size) in [(None, 16), (Some(0), 16), (Some(0), 64), (Some(8), 8), (Some(3), 4), (Some(7), 8)] {
+    for (answer, size) in [(None, 16), (Some(0), 16), (Some(0), 64), (Some(8), 8)] {
         answered(LOCAL, answer, size * MIB).breaks_nothing();
+    }
+    for (asked_mib, size) in [(3, 4), (7, 8)] {
+        let (physical_adapter_index, paging_va_size) = (0, size * MIB);
+        let rounded = DriverFinding::PagingVaRounded { physical_adapter_index, asked_mib, paging_va_size };
+        told(answered(LOCAL, Some(asked_mib), size * MIB), rounded).breaks_nothing();
     }
     for (answer, size) in [(None, 0), (Some(0), 0), (Some(0), 4), (Some(8), 8)] {
         answered(NONE, answer, size * MIB).breaks_nothing();
@@ -92,7 +97,16 @@ fn u16_the_size_does_not_follow_from_the_answer() {
 fn u16_the_size_is_not_made_of_whole_leaf_tables() {
     // A leaf table of the story covers 4 MiB.
     answered(LOCAL, Some(6), 6 * MIB).breaks_only(U16);
-    answered(LOCAL, Some(6), 8 * MIB).breaks_nothing();
+}
+
+#[test]
+fn u16_an_answer_is_rounded_and_the_author_is_not_told() {
+    let finding =
+        |paging_va_size| DriverFinding::PagingVaRounded { physical_adapter_index: 0, asked_mib: 6, paging_va_size };
+    answered(LOCAL, Some(6), 8 * MIB).breaks_only(U16);
+    told(answered(LOCAL, Some(6), 8 * MIB), finding(8 * MIB)).breaks_nothing();
+    told(answered(LOCAL, Some(6), 8 * MIB), finding(12 * MIB)).breaks_only(U16);
+    told(answered(LOCAL, Some(8), 8 * MIB), finding(8 * MIB)).breaks_only(U16);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The audit of adapters without GPU virtual addresses: DMA buffers name allocations until they are handed out to their
 //! end.
 
-use crate::log_support::{MAPPED_AT, PAGING, RENDER, audit, context, device, extent, fence, process, story};
+use crate::log_support::{MAPPED_AT, PAGING, RENDER, audit, context, device, extent, fence, process, say_built, story};
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event, PortionBinding, PortionEnd, SuspendReason};
 use vidmm::*;
@@ -183,7 +183,12 @@ impl Run {
     }
 
     fn findings(self) -> Vec<vidmm_trace::AuditFinding> {
-        let numbered = (1..).zip(self.0).map(|(number, event)| NumberedEvent { number, at: number * 1000, event });
+        let numbered = (1..).zip(say_built(self.0)).map(|(number, event)| NumberedEvent {
+            number,
+            at: number * 1000,
+            occurred_at: None,
+            event,
+        });
         audit(&Vec::from_iter(numbered))
     }
 

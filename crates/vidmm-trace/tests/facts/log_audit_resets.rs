@@ -259,6 +259,21 @@ fn i30_an_engine_answers_a_request_that_was_not_made() {
     engine_reset().append(answer).breaks_only(I30);
 }
 
+/// FLT-22: also an engine that has nothing under way gets nothing before its request to yield has ended.
+#[test]
+fn i30_an_engine_that_is_to_yield_gets_a_packet() {
+    let (device, context) = (innocent(), ContextId::from_bits(1));
+    let asked = Event::PreemptRequested { engine: RENDER, preemption_fence_id: 2, reason: PreemptReason::Quantum };
+    let timed_out = Event::PreemptTimedOut { engine: RENDER, preemption_fence_id: 2 };
+    let work = Event::Submitted { device, context, submission: 3, waits: vec![], signals: vec![] };
+    let dispatched = Event::Dispatched { device, submission: 3, signal: fence(RENDER, 6), waits: vec![] };
+    let story = || engine_reset().append(asked.clone());
+    story().append(timed_out.clone()).append(work.clone()).append(dispatched.clone()).breaks_nothing();
+    story().append(work).append(dispatched).breaks_only(I30);
+    story().append(timed_out.clone()).append(timed_out.clone()).breaks_only(I30);
+    engine_reset().append(timed_out).breaks_only(I30);
+}
+
 #[test]
 fn log_requests_to_yield_are_numbered() {
     let reason = PreemptReason::Quantum;

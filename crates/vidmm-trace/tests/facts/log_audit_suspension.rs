@@ -112,7 +112,7 @@ fn res71_room_is_made_for_a_device_that_waits_for_nothing() {
     let other = other_device();
     let wanted = |event: &mut Event| {
         let Event::Evicted { wanted_by, .. } = event else { unreachable!() };
-        *wanted_by = Some(other);
+        *wanted_by = Some(for_device(other));
     };
     let created =
         Event::DeviceCreated { device: other, process: process(), residency: vidmm::DeviceResidency::DeviceList };

@@ -3,7 +3,7 @@
 use crate::log_support::broken::*;
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::Event;
+use vidmm::event::{Event, ReclaimReason};
 use vidmm::*;
 use vidmm_trace::Invariant::*;
 
@@ -270,7 +270,12 @@ fn freed() -> Event {
 
 fn reclaimed() -> Event {
     let virtual_address = GpuVirtualAddress(MAPPED_AT);
-    Event::GpuVirtualAddressReclaimed { process: process(), virtual_address, size: A.size }
+    Event::GpuVirtualAddressReclaimed {
+        process: process(),
+        virtual_address,
+        size: A.size,
+        reason: ReclaimReason::Freed,
+    }
 }
 
 /// `B` is mapped at some of the former addresses of `A`.
@@ -379,7 +384,7 @@ fn part(first: u64, pages: u64) -> [Event; 2] {
         (process(), GpuVirtualAddress(MAPPED_AT + first * PAGE_SIZE), pages * PAGE_SIZE);
     [
         Event::GpuVirtualAddressFreed { process, virtual_address, size },
-        Event::GpuVirtualAddressReclaimed { process, virtual_address, size },
+        Event::GpuVirtualAddressReclaimed { process, virtual_address, size, reason: ReclaimReason::Freed },
     ]
 }
 

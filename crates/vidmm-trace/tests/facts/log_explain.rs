@@ -70,6 +70,21 @@ fn an_allocation_that_was_not_written_to_need_not_be_copied() {
 }
 
 #[test]
+fn notifications_are_told() {
+    let text = told(notified::IMPLICIT.story().0, notified::T.id());
+    tells(
+        &text,
+        &[
+            "The driver was told that it is to be evicted, of 4 MiB from 0 B on (at 0x400000, plan 3).",
+            "The driver was told that it is to be evicted, of 4 MiB from 4 MiB on",
+            "The driver was told that it is to be evicted, of 1 MiB from 8 MiB on",
+        ],
+    );
+    let text = told(notified::BY_PROCESS.story().0, notified::T.id());
+    tells(&text, &["The driver was told that it is to be unmapped from the IOMMU"]);
+}
+
+#[test]
 fn a_refusal_says_why_and_how_much() {
     let refused = Event::MakeResidentRefused {
         device: device(),
@@ -77,12 +92,13 @@ fn a_refusal_says_why_and_how_much() {
         flags: MakeResidentFlags::empty(),
         num_bytes_to_trim: 0x3000,
         reason: NoMemoryReason::OverBudget,
+        shortages: short_of(SegmentId(1), 0x3000, NoMemoryReason::OverBudget),
     };
     let text = told(story_and(vec![refused]), A.id());
     tells(
         &text,
         &[
-            "asked for it to be resident (with another allocation, 12 KiB to trim) and was refused: memory was short and the \
+            "asked for it to be resident (with another allocation, 12 KiB of local memory to trim) and was refused: memory was short and the \
              process would have been above its budget.",
             "refused once",
         ],
@@ -109,7 +125,7 @@ fn an_offer_its_loss_and_its_reclaim_are_told() {
                 copied: false,
                 reason: EvictReason::Offered,
                 discarded: true,
-                wanted_by: Some(DeviceId::from_bits(1)),
+                wanted_by: Some(for_device(DeviceId::from_bits(1))),
             },
             Event::Decommitted { allocation: A.id() },
             Event::Reclaimed {
@@ -165,8 +181,13 @@ fn turns_of_the_device_that_lists_it_are_told() {
 #[test]
 fn requests_to_its_process_are_told() {
     let notification = TrimNotificationId::from_bits(0);
-    let trimmed =
-        |flags, num_bytes_to_trim| Event::TrimNotified { notification, device: device(), flags, num_bytes_to_trim };
+    let trimmed = |flags, num_bytes_to_trim| Event::TrimNotified {
+        notification,
+        device: device(),
+        flags,
+        group: None,
+        num_bytes_to_trim,
+    };
     let text = told(
         story_and(vec![
             trimmed(TrimFlags::TRIM_TO_BUDGET, 4096),

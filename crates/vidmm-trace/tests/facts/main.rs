@@ -26,6 +26,8 @@ mod log_audit_tables;
 mod log_explain;
 mod log_extremes;
 mod log_files;
+mod log_levels;
+mod log_schema;
 mod real_traces;
 mod sizes;
 mod uploads;

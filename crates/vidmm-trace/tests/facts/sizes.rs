@@ -25,6 +25,8 @@ fn sizes_are_read_with_binary_units() {
         ("2T", 2 << 40),
         ("0", 0),
         ("18446744073709551615", u64::MAX),
+        ("1 GiB + 1 B", (1 << 30) + 1),
+        ("15MiB+1020KiB", (16 << 20) - 4096),
     ];
     for (text, bytes) in good {
         assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
@@ -33,7 +35,7 @@ fn sizes_are_read_with_binary_units() {
 
 #[test]
 fn other_text_is_refused_and_the_message_says_what_is_accepted() {
-    let bad = ["", " ", "GiB", "-1", "+1", "1.5", "1.", ".5G", "1.2.3G", "1e3", "5 XiB", "5%", "٣", "1 0"];
+    let bad = ["", " ", "GiB", "-1", "+1", "1.5", "1.", ".5G", "1.2.3G", "1e3", "5 XiB", "5%", "٣", "1 0", "1 GiB +", "1 + 5%"];
     for text in bad {
         let error = text.parse::<ByteSize>().expect_err(text);
         assert_eq!(error, SizeError::NotASize(text.to_owned()));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::{
     budget::{
-        MemorySegmentGroup,
+        MemoryAccount, MemorySegmentGroup,
         account::{Account, Accounts, Choices, Home, Homes},
     },
     contract::{
@@ -174,6 +174,13 @@ impl Adapter {
             Account::SYSTEM => Some(self.system_group),
             _ => self.memory_segment(account)?.group,
         }
+    }
+
+    /// The account, as callers know it. One of a memory segment that the adapter does not have counts nothing, and is never asked
+    /// for.
+    pub fn memory_account(&self, account: Account) -> MemoryAccount {
+        let segment = self.memory_segment(account).map_or(SegmentId::SYSTEM, |memory| memory.id);
+        MemoryAccount { segment, group: self.group_of(account) }
     }
 
     /// The accounts whose budgets are together a group's.

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use crate::{
     budget::account::{Accounts, PerAccount},
-    units::Nanoseconds,
+    units::{Nanoseconds, SegmentId},
 };
 pub(crate) use shares::{AccountShares, ProcessShare};
 
@@ -26,6 +26,16 @@ pub enum MemorySegmentGroup {
     Local = 0,
     /// System memory: the aperture segment and the implicit system memory segment.
     NonLocal = 1,
+}
+
+/// The memory in which lists count an allocation: a memory segment, or system memory (D19).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MemoryAccount {
+    /// The memory segment, or [`SegmentId::SYSTEM`] for system memory, through whichever aperture.
+    pub segment: SegmentId,
+    /// The group whose budget it is part of; none if it counts toward no budget.
+    pub group: Option<MemorySegmentGroup>,
 }
 
 /// How important a process is to the user (RES-53).

@@ -1,7 +1,7 @@
 //! The level at which processes share an account (RES-53, U-31, U-32).
 //!
-//! Each process has a *weight*, a *reservation* and a *demand*: what the lists of its devices name. Its column is as wide as its
-//! weight and stands on its reservation; the account's capacity is poured over all columns like water, up to one level `L`. Who
+//! Each process has a *weight*, a *reservation* and a *demand*: what the lists of its devices name, and named while its oldest
+//! outstanding work was submitted. Its column is as wide as its weight and stands on its reservation; the account's capacity is poured over all columns like water, up to one level `L`. Who
 //! asks for less than the level leaves the rest to the others.
 //!
 //! ```text
@@ -46,7 +46,8 @@ pub(crate) struct ProcessShare {
     pub weight: u32,
     /// The minimum that it cannot go without, in bytes.
     pub reservation: u64,
-    /// Bytes that the lists of its devices name.
+    /// Bytes that its devices require at most: for each, the largest that its list has been since its oldest outstanding
+    /// submission or request was made.
     pub demand: u64,
 }
 
@@ -72,6 +73,8 @@ struct Published {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     share: ProcessShare,
+    /// Bytes that the lists of its devices name now: those that it can trim (U-33).
+    requested: u64,
     published: Option<Published>,
 }
 
@@ -89,14 +92,16 @@ pub(crate) struct AccountShares {
     demanded: u128,
     reserved: u128,
     covered: u128,
+    requested: u128,
 }
 
 impl AccountShares {
     /// An account of `capacity` bytes that nobody uses.
     pub fn new(capacity: u64) -> Self {
         let ranking = Ranking::default();
+        let members = Vec::new();
         let mut shares =
-            Self { capacity, level: None, members: Vec::new(), ranking, demanded: 0, reserved: 0, covered: 0 };
+            Self { capacity, level: None, members, ranking, demanded: 0, reserved: 0, covered: 0, requested: 0 };
         shares.find_level();
         shares
     }
@@ -118,7 +123,7 @@ impl AccountShares {
         if self.members.len() <= index {
             self.members.resize(index + 1, None);
         }
-        let before = self.members[index].replace(Member { share, published: None });
+        let before = self.members[index].replace(Member { share, requested: 0, published: None });
         assert!(before.is_none(), "a process shares an account once");
         self.add(share);
         self.ranking.insert(process, share.rank());
@@ -131,9 +136,10 @@ impl AccountShares {
     ///
     /// If it is not there, as everything else that names a process.
     pub fn remove(&mut self, process: ProcessIx) {
-        let share = self.get(process);
+        let Member { share, requested, .. } = *self.member(process);
         self.ranking.remove(process);
         self.subtract(share);
+        self.requested -= u128::from(requested);
         self.members[process.at()] = None;
         self.find_level();
     }
@@ -154,14 +160,26 @@ impl AccountShares {
         self.change(process, |share| share.demand = demand);
     }
 
+    /// Changes what the lists of a process's devices name, in bytes.
+    pub fn set_requested(&mut self, process: ProcessIx, requested: u64) {
+        let member = self.members[process.at()].as_mut().expect("a process that has a list shares the account");
+        let before = core::mem::replace(&mut member.requested, requested);
+        self.requested = self.requested - u128::from(before) + u128::from(requested);
+    }
+
+    /// Bytes that the lists of a process's devices name.
+    pub fn requested(&self, process: ProcessIx) -> u64 {
+        self.member(process).requested
+    }
+
     /// The part of a process.
     pub fn get(&self, process: ProcessIx) -> ProcessShare {
         self.member(process).share
     }
 
-    /// Bytes that all processes demand.
-    pub fn demand_total(&self) -> u64 {
-        self.demanded.try_into().unwrap_or(u64::MAX)
+    /// Bytes that all lists name.
+    pub fn requested_total(&self) -> u64 {
+        self.requested.try_into().unwrap_or(u64::MAX)
     }
 
     /// Bytes that all processes have reserved.
@@ -226,7 +244,7 @@ impl AccountShares {
 
     /// The published budget, while it stands.
     fn stands(&self, process: ProcessIx) -> Option<u64> {
-        let Member { share, published } = *self.member(process);
+        let Member { share, published, .. } = *self.member(process);
         let Published { budget, weight, reservation } = published?;
         let moved = u128::from(self.budget(process).abs_diff(budget)) * HYSTERESIS;
         (weight == share.weight && reservation == share.reservation && moved <= budget.into()).then_some(budget)

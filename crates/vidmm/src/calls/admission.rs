@@ -13,8 +13,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, Choices, Home, PerAccount, PerHome},
-    event::{error::NoMemoryReason, list_flags::MakeResidentFlags},
+    adapter::Adapter,
+    budget::account::{Account, Accounts, Choices, Home, PerAccount, PerHome},
+    event::{
+        error::{NoMemoryReason, Shortage},
+        list_flags::MakeResidentFlags,
+    },
     id::{AllocationIx, DeviceIx},
     placement::homes,
     residency::{
@@ -42,6 +46,8 @@ pub(crate) struct Admission {
     device: DeviceIx,
     /// Whether others of the list may move their homes for it.
     rehomes: bool,
+    /// The reason for a refusal of what would fit alone.
+    over_budget: NoMemoryReason,
     /// Bytes that are left for the device's list, and would be with no other list; below 0 is the amount to be trimmed
     /// first.
     left: PerAccount<i128>,
@@ -59,8 +65,43 @@ pub(crate) struct Admission {
     pub rehomed: Vec<AllocationIx>,
     /// The reason why an allocation did not fit.
     pub refused: Option<NoMemoryReason>,
-    /// The amount that is missing.
-    pub num_bytes_to_trim: u64,
+    /// What is missing, and why.
+    pub shortages: Shortages,
+}
+
+/// What the accounts miss of what a list was to have.
+#[derive(Clone)]
+pub(crate) struct Shortages(PerAccount<Option<(u64, NoMemoryReason)>>);
+
+impl Shortages {
+    /// Nothing is missing.
+    pub(crate) fn none(accounts: Accounts) -> Self {
+        Self(accounts.none())
+    }
+
+    /// An account misses so much more, for a reason; the first one stands. Nothing is missing below 0.
+    pub(crate) fn add(&mut self, account: Account, missing: i128, reason: NoMemoryReason) {
+        let bytes = u64::try_from(missing.max(0)).unwrap_or(u64::MAX);
+        if bytes > 0 {
+            let shortage = self.0[account].get_or_insert((0, reason));
+            shortage.0 = shortage.0.saturating_add(bytes);
+        }
+    }
+
+    /// What all accounts miss.
+    pub(crate) fn num_bytes_to_trim(&self) -> u64 {
+        let bytes = |account| self.0[account].map_or(0, |(bytes, _)| bytes);
+        self.0.accounts().iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The shortages, as callers are told of them.
+    pub(crate) fn told(&self, adapter: &Adapter) -> Vec<Shortage> {
+        let of = |account| {
+            let (num_bytes_to_trim, reason) = self.0[account]?;
+            Some(Shortage { account: adapter.memory_account(account), num_bytes_to_trim, reason })
+        };
+        self.0.accounts().iter().filter_map(of).collect()
+    }
 }
 
 /// Begins an admission to a device's list on these terms.
@@ -73,7 +114,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
     };
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
-        let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.demand_total());
+        let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.requested_total());
         let entitlement = match terms {
             Terms::BesideAll => 0,
             Terms::Entitled(flags) | Terms::Rehoming(flags) => {
@@ -84,11 +125,16 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
                 }
             }
         };
-        beside_all.max(i128::from(entitlement) - i128::from(account_shares.get(process).demand)).min(alone(account))
+        beside_all.max(i128::from(entitlement) - i128::from(account_shares.requested(process))).min(alone(account))
+    };
+    let cannot_trim = match terms {
+        Terms::BesideAll => false,
+        Terms::Entitled(flags) | Terms::Rehoming(flags) => flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER),
     };
     Admission {
         device,
         rehomes: matches!(terms, Terms::Rehoming(_)),
+        over_budget: if cannot_trim { NoMemoryReason::OverMaximumBudget } else { NoMemoryReason::OverBudget },
         left: accounts.per(left),
         alone: accounts.per(alone),
         packing: weight::packing_room_for(
@@ -104,7 +150,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
         moved: Vec::new(),
         rehomed: Vec::new(),
         refused: None,
-        num_bytes_to_trim: 0,
+        shortages: Shortages::none(accounts),
     }
 }
 
@@ -159,19 +205,24 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
         }
         return;
     }
-    let fits_alone = choices.accounts().any(|account| i128::from(size) <= admission.alone[account]);
-    let mut reason = if fits_alone { NoMemoryReason::OverBudget } else { NoMemoryReason::DoesNotFit };
-    // Once the caller has trimmed the sum, one of the homes has enough room, wherever the trimmed bytes were.
+    // Once the caller has trimmed what an account misses, one of its homes has enough room, wherever the trimmed bytes were.
+    let mut reason = NoMemoryReason::DoesNotFit;
     for home in choices {
-        let missing = i128::from(size) - core::mem::take(&mut admission.left[home.account()]);
+        let account = home.account();
+        let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
         let footprint = weight::footprint(&state.objects, index, home);
-        let misplaced = core::mem::take(&mut admission.packing[home]).missing_for(footprint);
-        if missing <= 0 && misplaced > 0 {
-            reason = NoMemoryReason::Fragmented;
+        let misplaced = admission.packing[home].missing_for(footprint);
+        admission.packing[home] = admission.packing[home].with_after_trimming(footprint);
+        let here = match i128::from(size) <= admission.alone[account] {
+            _ if missing <= 0 && misplaced > 0 => NoMemoryReason::Fragmented,
+            true => admission.over_budget,
+            false => NoMemoryReason::DoesNotFit,
+        };
+        if reason == NoMemoryReason::DoesNotFit || here == NoMemoryReason::Fragmented {
+            reason = here;
         }
         // An allocation that leaves weighs no less than its size.
-        let missing = u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
-        admission.num_bytes_to_trim = admission.num_bytes_to_trim.saturating_add(missing);
+        admission.shortages.add(account, missing.max(misplaced), here);
     }
     admission.refused.get_or_insert(reason);
 }

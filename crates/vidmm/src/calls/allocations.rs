@@ -197,7 +197,7 @@ pub(crate) fn destroy(state: &mut State, requests: &mut Requests, index: Allocat
 
 /// The size of the allocation where it may live, or why it cannot be.
 fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, CreateError> {
-    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo { rule }));
     let SegmentSet(set) = info.supported_segment_set;
     if set == 0 || set & !adapter.segments_mask != 0 {
         return broken(AllocationInfoRule::SegmentSet(set));
@@ -305,7 +305,7 @@ pub(crate) fn notifications(adapter: &Adapter, info: &AllocationInfo) -> Result<
     allocation_state
         .set(AllocationState::NOTIFY_IO_MMU_UNMAP, unmapped && wants(AllocationFlags2::NOTIFY_IO_MMU_UNMAP));
     if is_shown_in_window(adapter, info) && adapter.paging_va_size == 0 {
-        return Err(CreateError::NoPagingVa);
+        return Err(CreateError::NoPagingVa { model: adapter.model });
     }
     Ok(allocation_state)
 }
@@ -363,7 +363,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
 
 /// The state of an allocation whose content in system memory is the caller's, or is kept (2.2).
 fn check_sys_mem(info: &AllocationInfo, existing: Option<PhysicalAddress>) -> Result<AllocationState, CreateError> {
-    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+    let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo { rule }));
     let has = |flag| info.flags.contains(flag);
     let excluded = has(AllocationFlags::EXISTING_SYS_MEM) || !has(AllocationFlags::CPU_VISIBLE);
     if has(AllocationFlags::PERMANENT_SYS_MEM) && excluded {

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::{MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, account::Account},
+    budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility, account::Account},
     event::{Event, error::ReservationError},
-    id::{InvalidHandle, ProcessId, ProcessIx},
+    id::{AllocationId, InvalidHandle, ProcessId, ProcessIx},
     manager::VidMm,
     memory::Memory,
     objects::{Objects, allocation::Allocation},
@@ -36,9 +36,21 @@ impl VidMm {
             info.current_reservation += share.reservation;
             let available = available_for_reservation(&self.state.memory, &self.state.shares, index, account);
             info.available_for_reservation = info.available_for_reservation.saturating_add(available);
-            info.requested += share.demand;
+            info.requested += shares.requested(index);
         }
         Ok(info)
+    }
+
+    /// The memory in which its device's list counts an allocation, or counts it again when it is reclaimed; for one that is on no list,
+    /// the memory in which it was counted last, or is tried first. What a refusal misses of a memory is trimmed of what counts
+    /// there ([`Shortage`](crate::Shortage)).
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    pub fn query_account(&self, allocation: AllocationId) -> Result<MemoryAccount, InvalidHandle> {
+        let index = self.state.objects.lookup_allocation(allocation)?;
+        Ok(self.state.adapter.memory_account(self.state.residency.counted_in(&self.state.objects, index)))
     }
 
     /// Sets the minimum that the process cannot go without (RES-52): its budget is never below it, and others' lists do not

@@ -304,7 +304,7 @@ fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, Creat
         return Ok(table);
     }
     let bytes = root.bytes_in(&state.adapter, account);
-    state.shares.promise_to_tables(&state.objects, &mut state.memory, account, bytes)?;
+    state.shares.promise_to_tables(&state.adapter, &state.objects, &mut state.memory, account, bytes)?;
     Ok(table)
 }
 

@@ -3,11 +3,11 @@
 use super::resident::REQUESTS_MAX;
 use crate::{
     budget::account::PerAccount,
-    calls::resident,
+    calls::{admission::Shortages, resident},
     contract::Host,
     event::{
         Event,
-        error::{OfferError, ReclaimError},
+        error::{NoMemoryReason, OfferError, ReclaimError},
         list_flags::EvictFlags,
         offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
     },
@@ -205,7 +205,7 @@ pub(crate) fn offer(
 
 /// Checks that the device's list fits alone with the allocations that come back to it: then its turn comes (D3).
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
-    let mut num_bytes_to_trim = 0;
+    let mut shortages = Shortages::none(state.memory.accounts());
     let joining = indices.iter().copied();
     let mut packing = weight::packing_room_for(&state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {
@@ -222,9 +222,15 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
             list += state.objects[index].size;
         }
         let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));
-        num_bytes_to_trim += u64::try_from(missing.max(misplaced).max(0)).unwrap_or(u64::MAX);
+        let reason = if missing > 0 { NoMemoryReason::DoesNotFit } else { NoMemoryReason::Fragmented };
+        shortages.add(account, missing.max(misplaced), reason);
     }
-    if num_bytes_to_trim > 0 { Err(ReclaimError::NoMemory { num_bytes_to_trim }) } else { Ok(()) }
+    match shortages.num_bytes_to_trim() {
+        0 => Ok(()),
+        num_bytes_to_trim => {
+            Err(ReclaimError::NoMemory { num_bytes_to_trim, shortages: shortages.told(&state.adapter) })
+        }
+    }
 }
 
 /// Ends an offer. Returns the state of the content, and the allocation's count on its device's list from now on.

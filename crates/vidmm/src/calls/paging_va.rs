@@ -31,14 +31,15 @@ pub(crate) struct PagingVaQuery {
 }
 
 impl PagingVaQuery {
-    /// The size of a window in bytes, 0 if the paging process has no addresses, and the findings for the driver's
+    /// The size of a window in bytes, 0 if the paging process has no addresses, and the finding for the driver's
     /// author.
     pub fn size(self, adapter: &Adapter) -> (u64, Option<DriverFinding>) {
         let Self { physical_adapter_index, memory_size, .. } = self;
         let asked_mib = self.answer_mib.unwrap_or(0);
         let asked = u64::from(asked_mib) * MIB;
         if adapter.is_physical() {
-            return (0, None);
+            let ignored = DriverFinding::PagingVaWithPhysicalAddresses { physical_adapter_index, asked_mib };
+            return (0, (asked > 0).then_some(ignored));
         }
         let has_addresses = memory_size > 0 || self.scheduling_log.is_some_and(|log| log > 0);
         let is_honoured = self.without_local_memory && asked > 0;
@@ -58,6 +59,8 @@ impl PagingVaQuery {
             let needlessly =
                 DriverFinding::PagingVaNeedlesslyLarge { physical_adapter_index, asked_mib, default_size, table_bytes };
             Some(needlessly)
+        } else if paging_va_size > asked {
+            Some(DriverFinding::PagingVaRounded { physical_adapter_index, asked_mib, paging_va_size })
         } else {
             None
         };

@@ -1,6 +1,6 @@
 //! MakeResident and Evict (RES-10..RES-24).
 
-use super::admission::{Admission, Terms};
+use super::admission::{Admission, Shortages, Terms};
 use crate::{
     budget::account::PerAccount,
     calls::{admission, offering},
@@ -199,21 +199,23 @@ impl VidMm {
         device: DeviceIx,
         allocations: &[AllocationId],
         flags: MakeResidentFlags,
-        Refusal { num_bytes_to_trim, reason }: Refusal,
+        Refusal { shortages, reason }: Refusal,
     ) -> MakeResidentError {
         let device_id = self.state.objects.device_id(device);
+        let (num_bytes_to_trim, shortages) = (shortages.num_bytes_to_trim(), shortages.told(&self.state.adapter));
         self.state.moment.record(|| Event::MakeResidentRefused {
             device: device_id,
             allocations: allocations.to_vec(),
             flags,
             num_bytes_to_trim,
             reason,
+            shortages: shortages.clone(),
         });
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
             let reason = DeviceErrorReason::OutOfMemory;
             device_error::put_device_in_error(&mut self.state, &mut self.requests, &mut self.work, device, reason);
         }
-        MakeResidentError::NoMemory { num_bytes_to_trim, reason }
+        MakeResidentError::NoMemory { num_bytes_to_trim, reason, shortages }
     }
 }
 
@@ -243,7 +245,7 @@ pub(crate) fn joining(
 
 /// A MakeResident for which there is no memory.
 struct Refusal {
-    num_bytes_to_trim: u64,
+    shortages: Shortages,
     reason: NoMemoryReason,
 }
 
@@ -274,14 +276,10 @@ fn count_in(
         admission::undo_admission(state, &admission, indices);
         // The amount to trim counts the list as it stands: once so much is gone, no allocation need move its home.
         if !matches!(terms, Terms::Rehoming(_)) {
-            refusal = Some(Refusal { num_bytes_to_trim: admission.num_bytes_to_trim, reason });
+            refusal = Some(Refusal { shortages: admission.shortages, reason });
         }
     }
-    let mut refusal = refusal.expect("the call was refused on other terms before");
-    if refusal.reason == NoMemoryReason::OverBudget && flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
-        refusal.reason = NoMemoryReason::OverMaximumBudget;
-    }
-    Err(refusal)
+    Err(refusal.expect("the call was refused on other terms before"))
 }
 
 /// Whether allocations join the device's list without a request: the device has its turn, nothing is ahead of them, and

@@ -2,7 +2,7 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     vec,
     vec::Vec,
 };
@@ -24,7 +24,6 @@ use crate::{
     engines::{Engines, recovering::TdrOptions},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, error::DriverFinding, trim::TrimIntervals},
     gpu_va::{PageTables, Table},
-    id::Slots,
     manager::VidMm,
     memory::{
         Memory,
@@ -34,7 +33,7 @@ use crate::{
         placer::{PagePlacer, Placer},
     },
     moment::Moment,
-    objects::{Objects, turn::Turns},
+    objects::Objects,
     plans::{Plans, Stream, Windows, builder::Builder},
     requests::Requests,
     residency::Residents,
@@ -147,12 +146,7 @@ impl VidMm {
                 has_priorities: false,
                 patching: Patching { knobs: options.preparation, ..Patching::default() },
             },
-            schedule: Schedule {
-                turns: Turns::default(),
-                trim_notifications: Slots::new(),
-                trim_intervals: TrimIntervals::default(),
-                periods: BTreeSet::new(),
-            },
+            schedule: Schedule::new(TrimIntervals::default()),
         };
         record_start(&mut manager.state, &manager.plans, process, extents);
         if manager.state.adapter.apertures.is_empty() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {

@@ -156,11 +156,11 @@ impl VidMm {
         for queue in queues_of(&self.state.objects, index) {
             self.remove_queue(queue);
         }
-        self.state.shares.forget_device(&self.state.objects, index);
+        self.state.shares.forget_device(&mut self.state.objects, index);
         let device = self.state.objects.devices.id(index);
         let gone = self.state.objects.devices.remove(index);
         self.state.objects[gone.process].devices.remove(&index);
-        self.schedule.turns.forget(index);
+        self.schedule.forget_device(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {
             let notification = self.schedule.trim_notifications.id(registration);

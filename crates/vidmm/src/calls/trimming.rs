@@ -13,7 +13,8 @@ impl VidMm {
     ///
     /// A process that is above its budget while memory is short meets these steps (U-30):
     ///
-    /// 1. Its devices are asked to trim to the budget, again after each minimum interval, and whenever the budget falls.
+    /// 1. Its devices are asked to trim to the budget: of each group when it comes to that, and again when the amount changes, or
+    ///    when a device has trimmed and it was not enough; at most once in 10 ms.
     /// 2. Its MakeResidents are refused with the same figure, unless they say CantTrimFurther.
     /// 3. Its devices yield, when others need the memory, after a short grace: idle ones first, busy ones when their time
     ///    slice is over. They run in turn (RES-71).

@@ -8,7 +8,7 @@ use super::{
     set::ResidencySet,
     uses::{UNLISTED, UseNo},
 };
-use crate::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency, VidMm};
+use crate::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency, Shortage, VidMm};
 
 /// How many allocations one MakeResident names at most. A request is granted as a whole: so what the first batch brings in is
 /// on its way while room is made for the second.
@@ -23,7 +23,7 @@ pub struct Ready {
 }
 
 /// Why a submission cannot be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeginSubmissionError {
     /// A member of the set is not managed.
     #[error(transparent)]
@@ -46,7 +46,7 @@ impl ResidencyManager {
     /// # Errors
     ///
     /// [`MakeResidentError::NoMemory`] if there is no room for the set. By [`Ladder::Trim`] all else was evicted by then. By
-    /// [`Ladder::PassUp`] the list is as it was, and `num_bytes_to_trim` is what to evict for the whole set.
+    /// [`Ladder::PassUp`] the list is as it was, and its shortages are what to evict for the whole set ([`make_room`](Self::make_room)).
     pub fn begin_submission(
         &mut self,
         vidmm: &mut VidMm,
@@ -103,7 +103,7 @@ impl ResidencyManager {
                 Ladder::PassUp => {
                     let (before, after) = missing.split_at(batch_no * BATCH);
                     self.undo(vidmm, before)?;
-                    Err(self.with_the_rest(error, after.get(BATCH..).unwrap_or_default()))
+                    Err(self.with_the_rest(vidmm, error, after.get(BATCH..).unwrap_or_default()))
                 }
             };
         }
@@ -126,13 +126,11 @@ impl ResidencyManager {
                 Err(error) => error,
             };
             let last_step = self.ladder == Ladder::PassUp || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
-            let MakeResidentError::NoMemory { num_bytes_to_trim, .. } = error else { return Err(error.into()) };
-            if last_step {
-                return Err(error.into());
-            }
-            let last = self.uses.last_evictable();
-            let trimmed =
-                self.evict_oldest(vidmm, last, num_bytes_to_trim.max(1), EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+            let shortages = match &error {
+                MakeResidentError::NoMemory { shortages, .. } if !last_step => shortages,
+                _ => return Err(error.into()),
+            };
+            let trimmed = self.evict_counted(vidmm, shortages, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
             if trimmed == 0 {
                 flags = MakeResidentFlags::CANT_TRIM_FURTHER;
             }
@@ -156,12 +154,24 @@ impl ResidencyManager {
     }
 
     /// The error of one batch, as an error of all: the batches after it would lack all that they need.
-    fn with_the_rest(&self, error: BeginSubmissionError, rest: &[Managed]) -> BeginSubmissionError {
-        let BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, reason }) = error
+    fn with_the_rest(&self, vidmm: &VidMm, mut error: BeginSubmissionError, rest: &[Managed]) -> BeginSubmissionError {
+        let BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, reason, shortages }) =
+            &mut error
         else {
             return error;
         };
-        let rest: u64 = rest.iter().map(|managed| self.table.at(managed.index() as u32).size).sum();
-        MakeResidentError::NoMemory { num_bytes_to_trim: num_bytes_to_trim.saturating_add(rest), reason }.into()
+        for managed in rest {
+            let record = self.table.at(managed.index() as u32);
+            let account = match vidmm.query_account(record.allocation) {
+                Ok(account) => account,
+                Err(gone) => return MakeResidentError::from(gone).into(),
+            };
+            *num_bytes_to_trim = num_bytes_to_trim.saturating_add(record.size);
+            match shortages.iter_mut().find(|shortage| shortage.account == account) {
+                Some(shortage) => shortage.num_bytes_to_trim = shortage.num_bytes_to_trim.saturating_add(record.size),
+                None => shortages.push(Shortage { account, num_bytes_to_trim: record.size, reason: *reason }),
+            }
+        }
+        error
     }
 }

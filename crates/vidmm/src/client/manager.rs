@@ -3,17 +3,17 @@
 use alloc::vec::Vec;
 
 use super::{
-    managed::{Forgotten, ManageFlags, Managed, Table},
+    managed::{Forgotten, ManageFlags, Managed, Record, Table},
     order::EvictionOrder,
     set::Begun,
     uses::{UNLISTED, UseNo, Uses},
 };
-use crate::{AllocationId, DeviceId, EvictError, EvictFlags, PagingQueueId, VidMm};
+use crate::{AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, PagingQueueId, Shortage, VidMm};
 
 /// The step that a refused MakeResident leads to (RES-14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ladder {
-    /// As drivers before Direct3D 12: trim `num_bytes_to_trim`, try again, and so on; when nothing is left to trim, try with
+    /// As drivers before Direct3D 12: trim what is missing of each memory, try again, and so on; when nothing is left to trim, try with
     /// CANT_TRIM_FURTHER; if that fails, pass the error up.
     Trim,
     /// As Direct3D 12: never trim by oneself; undo what the submission has made resident so far, and pass the error up, with
@@ -134,6 +134,41 @@ impl ResidencyManager {
             evicted += self.table.at(index).size;
             victims.push(index);
         }
+        self.evict(vidmm, &victims, flags)?;
+        Ok(evicted)
+    }
+
+    /// Evicts the oldest of what the list counts in each memory that is missing; returns how many bytes that were. What lies in between in
+    /// the order and counts elsewhere is looked at, and stays.
+    pub(super) fn evict_counted(
+        &mut self,
+        vidmm: &mut VidMm,
+        shortages: &[Shortage],
+        flags: EvictFlags,
+    ) -> Result<u64, EvictError> {
+        let last = self.uses.last_evictable();
+        let mut missing: Vec<(MemoryAccount, u64)> =
+            shortages.iter().map(|shortage| (shortage.account, shortage.num_bytes_to_trim)).collect();
+        let (mut victims, mut others) = (Vec::new(), Vec::new());
+        let mut evicted = 0;
+        while !missing.is_empty() {
+            let Some(index) = self.order.pop(&self.table.stamps, last) else { break };
+            let Record { allocation, size, .. } = *self.table.at(index);
+            // Evict finds out what is gone.
+            let account = vidmm.query_account(allocation).ok();
+            match missing.iter().position(|&(of, _)| account.is_none_or(|account| account == of)) {
+                Some(position) => {
+                    victims.push(index);
+                    evicted += size;
+                    missing[position].1 = missing[position].1.saturating_sub(size);
+                    if missing[position].1 == 0 {
+                        missing.remove(position);
+                    }
+                }
+                None => others.push(index),
+            }
+        }
+        self.order.put_back(&self.table.stamps, &others);
         self.evict(vidmm, &victims, flags)?;
         Ok(evicted)
     }

@@ -46,6 +46,11 @@ impl EvictionOrder {
         }
     }
 
+    /// Puts back those that were taken out and stay, the one that was used longest ago first.
+    pub fn put_back(&mut self, stamps: &[UseNo], indices: &[u32]) {
+        self.sorted.extend(indices.iter().rev().map(|&index| (stamps[index as usize], index)));
+    }
+
     /// Stamps have been renumbered.
     pub fn forget_stamps(&mut self) {
         self.later.extend(self.sorted.drain(..).map(|(_, index)| index));

@@ -7,7 +7,7 @@ use super::{
     manager::ResidencyManager,
     uses::UNLISTED,
 };
-use crate::{DestroyFlags, EvictError, EvictFlags, TrimFlags, VidMm};
+use crate::{DestroyFlags, EvictError, EvictFlags, Shortage, TrimFlags, VidMm};
 
 impl ResidencyManager {
     /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
@@ -41,8 +41,18 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
+    /// Evicts what was used longest ago of the memory that a refusal misses, until so much is evicted there, at the earliest opportunity.
+    /// Returns how many bytes that were. It is what a caller of [`Ladder::PassUp`](super::Ladder::PassUp) does after a failure.
+    ///
+    /// # Errors
+    ///
+    /// If something that the manager had made resident was evicted by somebody else.
+    pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<u64, EvictError> {
+        self.evict_counted(vidmm, shortages, EvictFlags::empty())
+    }
+
     /// Evicts what was used longest ago, until `bytes` are reached, at the earliest opportunity. Returns how many bytes that
-    /// were. It is what a caller of [`Ladder::PassUp`](super::Ladder::PassUp) does after a failure.
+    /// were.
     ///
     /// # Errors
     ///

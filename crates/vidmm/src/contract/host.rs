@@ -105,6 +105,7 @@ pub struct CpuAddressError {
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum IoMmuDomain {
     /// One process's addresses: GpuVaIoMmu.
+    #[cfg_attr(feature = "serde", serde(rename = "process_handle"))]
     Process(KmdProcessHandle),
     /// The addresses of all processes: GpuVaIoMmuGlobal.
     Global,

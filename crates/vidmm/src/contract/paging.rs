@@ -273,6 +273,7 @@ impl PagingOperation {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransferVirtual {
     /// The allocation that moves.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The offset of the part in the allocation, in bytes. It is *not* to be added to the addresses.
     pub allocation_offset_in_bytes: u64,
@@ -321,6 +322,7 @@ bitflags! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FillVirtual {
     /// The allocation that is filled.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The offset of the part in the allocation, in bytes.
     pub allocation_offset_in_bytes: u64,
@@ -340,6 +342,7 @@ pub struct UpdatePageTable {
     /// The level of the table; 0 is the leaf.
     pub page_table_level: u32,
     /// The allocation that the entries map; none for entries that point to tables (GVA-31).
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: Option<KmdAllocationHandle>,
     /// The table.
     pub page_table_address: PhysicalAddress,
@@ -355,6 +358,7 @@ pub struct UpdatePageTable {
     pub allocation_offset_in_bytes: u64,
     /// The process whose table it is.
     #[doc(alias = "hProcess")]
+    #[cfg_attr(feature = "serde", serde(rename = "process_handle"))]
     pub process: KmdProcessHandle,
     /// The address that the first entry maps.
     pub first_pte_virtual_address: GpuVirtualAddress,
@@ -384,6 +388,7 @@ pub struct FlushTlb {
     pub root_page_table_address: PhysicalAddress,
     /// The process.
     #[doc(alias = "hProcess")]
+    #[cfg_attr(feature = "serde", serde(rename = "process_handle"))]
     pub process: KmdProcessHandle,
     /// First address to forget.
     pub start_virtual_address: GpuVirtualAddress,
@@ -397,6 +402,7 @@ pub struct FlushTlb {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MapApertureSegment {
     /// The allocation that is mapped.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The aperture segment.
     pub segment_id: SegmentId,
@@ -432,6 +438,7 @@ bitflags! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MapApertureSegment2 {
     /// The allocation that is mapped.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The aperture segment.
     pub segment_id: SegmentId,
@@ -480,6 +487,7 @@ impl From<MapApertureSegment2> for MapApertureSegment {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnmapApertureSegment {
     /// The allocation that was mapped.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The aperture segment.
     pub segment_id: SegmentId,
@@ -498,6 +506,7 @@ pub struct UnmapApertureSegment {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Transfer {
     /// The allocation.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// Bytes from the start of the allocation: to be added on the side of a segment, and not on that of system memory (BPB-21).
     pub transfer_offset: u64,
@@ -551,6 +560,7 @@ bitflags! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fill {
     /// The allocation.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The number of bytes: all of it, a multiple of 4 KiB.
     pub fill_size: u64,
@@ -566,6 +576,7 @@ pub struct Fill {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DiscardContent {
     /// The allocation.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The flags.
     pub flags: DiscardContentFlags,
@@ -590,10 +601,12 @@ bitflags! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NotifyAlloc {
     /// The allocation.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// The process whose address space the address is of: none is the paging process, as in every eviction
     /// notification.
     #[doc(alias = "hKmdProcessHandle")]
+    #[cfg_attr(feature = "serde", serde(rename = "process_handle"))]
     pub process: Option<KmdProcessHandle>,
     /// The reason: exactly one flag.
     pub flags: NotifyAllocFlags,
@@ -626,6 +639,7 @@ bitflags! {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NotifyResidency {
     /// The allocation.
+    #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: KmdAllocationHandle,
     /// Its place from now on; segment 0, offset 0 if it leaves.
     pub physical_address: PhysicalAddress,

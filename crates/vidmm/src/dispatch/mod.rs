@@ -2,6 +2,7 @@
 
 pub(crate) mod portions;
 pub(crate) mod prepare;
+mod ready;
 
 use alloc::vec::Vec;
 
@@ -9,17 +10,14 @@ use crate::{
     adapter::Adapter,
     buggify::{MOMENT, Unlikely},
     contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
-    engines::{
-        engine::{InFlight, PacketWork},
-        recovering::Returned,
-    },
-    event::{Event, PreemptReason},
+    engines::engine::PacketWork,
+    event::Event,
     gpu_va::TableKey,
     id::{ContextIx, ProcessIx, SubmissionNo},
     moment::Output,
     objects::{
         Objects,
-        context::{Context, Queued},
+        context::Queued,
         submission::{FenceValueDesc, Submission, SubmitDesc},
     },
     plans::{Plans, root_page_table},
@@ -41,77 +39,91 @@ pub(super) struct Job {
     pub offsets: Option<(u32, u32)>,
 }
 
-/// Hands queued work to engines, context by context.
+/// Hands queued work to engines: first what is ready, then what waits (D23).
 pub(crate) fn dispatch(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
+    while hand_out_ready(state, plans, requests, work, kmd) {}
+    if !work.queued.is_empty() {
+        hand_out_waiting(state, plans, requests, work, kmd);
+    }
+}
+
+/// Hands out one packet of each context whose next submission is ready, those of higher priority first. Returns whether there
+/// was any.
+fn hand_out_ready(
+    state: &mut State,
+    plans: &Plans,
+    requests: &mut Requests,
+    work: &mut Work,
+    kmd: &mut dyn Kmd,
+) -> bool {
+    let mut has_handed_out = false;
     let mut next = Queued::FIRST;
     while let Some(queued) = work.queued.next_from(next) {
         next = queued.next();
-        while let Some(paging_fence) = dispatchable(state, plans, work, queued.context) {
+        let index = queued.context;
+        let paging_fence = dispatchable(state, plans, work, index);
+        if let Some(paging_fence) = paging_fence.filter(|&fence| ready::is_ready(state, index, fence)) {
+            if state.moment.makes(Unlikely::HoldPacket) {
+                state.moment.wake_at(state.moment.now() + MOMENT);
+                continue;
+            }
+            if let Some(reason) = ready::reason_to_yield(state, plans, work, index) {
+                state.engines.preempt(&mut state.moment, state.objects[index].engine, reason);
+                continue;
+            }
+            hand_out(state, requests, work, kmd, index, paging_fence);
+            has_handed_out = true;
+        }
+        if state.objects[index].queue.is_empty() {
+            work.queued.remove(&queued);
+        }
+    }
+    has_handed_out
+}
+
+/// Hands out work that waits where it keeps no other context from running: so it begins without a round trip to the host.
+fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, work: &mut Work, kmd: &mut dyn Kmd) {
+    let held_back = ready::held_back(state, plans, work);
+    let mut next = Queued::FIRST;
+    while let Some(queued) = work.queued.next_from(next) {
+        next = queued.next();
+        let index = queued.context;
+        while let Some(paging_fence) = dispatchable(state, plans, work, index) {
+            let is_ready = ready::is_ready(state, index, paging_fence);
+            let engine = state.objects[index].engine;
+            let is_in_the_way = held_back.iter().any(|&(of, other)| of == engine && other != index);
+            if is_ready || is_in_the_way || ready::is_behind_long_wait(state, plans, index) {
+                break;
+            }
             if state.moment.makes(Unlikely::HoldPacket) {
                 state.moment.wake_at(state.moment.now() + MOMENT);
                 break;
             }
-            if work.has_priorities && overtakes(state, queued.context, paging_fence) {
-                state.engines.preempt(&mut state.moment, state.objects[queued.context].engine, PreemptReason::Priority);
-                break;
-            }
-            hand_out(state, requests, work, kmd, queued.context, paging_fence);
+            hand_out(state, requests, work, kmd, index, paging_fence);
         }
-        if state.objects[queued.context].queue.is_empty() {
+        if state.objects[index].queue.is_empty() {
             work.queued.remove(&queued);
         }
     }
 }
 
-/// Whether the context's next submission could run now, and its engine has been given less urgent work that it has not begun.
-/// One that still waits for something does not overtake what it may wait for.
-fn overtakes(state: &State, context: ContextIx, paging_fence: u64) -> bool {
-    let Context { engine, priority, ref queue, .. } = state.objects[context];
-    let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
-    // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
-    let may_come_between = !state.adapter.is_physical() || state.adapter.preemption_aware;
-    if !may_come_between
-        || paging_fence > state.engines.paging_engine(&state.adapter).retired
-        || state.objects.fence_waits(waits).next().is_some()
-    {
-        return false;
-    }
-    let not_begun = state.engines.engines[engine as usize].in_flight.iter().skip(1);
-    not_begun.into_iter().any(|packet| priority_of(&state.objects, packet).is_some_and(|given| given < priority))
-}
-
-/// How urgent a packet is; none for a paging buffer.
-fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
-    match packet.work {
-        PacketWork::Paging { .. } => None,
-        PacketWork::User { context, .. } => Some(objects[context].priority),
-    }
-}
-
-/// Hands out what overtakes packets that engines have given back, before these are handed out again.
-pub(crate) fn dispatch_urgent(
+/// Hands out what goes before packets that engines have given back.
+pub(crate) fn dispatch_before_returned(
     state: &mut State,
     plans: &Plans,
     requests: &mut Requests,
     work: &mut Work,
     kmd: &mut dyn Kmd,
 ) {
-    if !work.has_priorities {
-        return;
-    }
     let mut next = Queued::FIRST;
     while let Some(queued) = work.queued.next_from(next) {
         next = queued.next();
-        let Context { engine, priority, .. } = state.objects[queued.context];
-        let is_less_urgent = |returned: &Returned| {
-            returned.engine == engine
-                && priority_of(&state.objects, &returned.packet).is_some_and(|given| given < priority)
-        };
-        if !state.engines.recovery.returned.iter().any(is_less_urgent) {
-            continue;
-        }
-        while let Some(paging_fence) = dispatchable_on(state, plans, work, queued.context, |_| true) {
-            hand_out(state, requests, work, kmd, queued.context, paging_fence);
+        let index = queued.context;
+        while ready::goes_before_returned(state, plans, index)
+            && let Some(paging_fence) = dispatchable_on(state, plans, work, index, |_| true)
+            && ready::is_ready(state, index, paging_fence)
+        {
+            hand_out(state, requests, work, kmd, index, paging_fence);
         }
     }
 }
@@ -129,21 +141,23 @@ fn dispatchable_on(
     index: ContextIx,
     takes: impl Fn(u32) -> bool,
 ) -> Option<u64> {
+    let has_room = state.objects[index].in_flight < IN_FLIGHT_MAX && takes(state.objects[index].engine);
+    if has_room { awaited(state, plans, work, index) } else { None }
+}
+
+/// The same, whatever the engine has been given already.
+fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Option<u64> {
     let context = &state.objects[index];
     let next = context.queue.front()?;
     let device = &state.objects[context.device];
-    if context.in_flight >= IN_FLIGHT_MAX
-        || !takes(context.engine)
-        || !work.is_engine_open(&state.adapter, &state.objects, index)
-    {
+    if !work.is_engine_open(&state.adapter, &state.objects, index) {
         return None;
     }
     if state.objects[device.process].is_paused {
         return None;
     }
     // A device that yields ends the DMA buffers that it has begun.
-    let is_begun = next.is_prepared() && context.portion.is_some();
-    if !device.is_active() && (device.is_suspended() || !is_begun) {
+    if !device.is_active() && (device.is_suspended() || !next.is_begun()) {
         return None;
     }
     // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.

@@ -14,12 +14,13 @@ use crate::{
     id::{AllocationIx, ContextIx, DeviceIx},
     objects::{
         Objects,
-        context::Queued,
+        context::{Context, Queued},
         split::{Cut, Portion, References},
+        submission::Submission,
         turn::Activity,
     },
     placement::{self, Mark, Placement, Target, Transaction},
-    plans::Plans,
+    plans::{Plans, draft::Draft},
     requests::Requests,
     residency::{place, views},
     schedule::turns,
@@ -48,7 +49,8 @@ pub(crate) struct Round {
 }
 
 /// The contexts whose next portion can be decided: those with more urgent work first, then those that were served longest ago.
-pub(crate) fn begin_round(state: &State, work: &Work) -> Round {
+pub(crate) fn begin_round(state: &mut State, work: &mut Work) -> Round {
+    give_up_unbegun(state, work);
     let mut contexts: Vec<ContextIx> = Vec::new();
     let mut next = Queued::FIRST;
     while let Some(queued) = work.queued.next_from(next) {
@@ -60,6 +62,20 @@ pub(crate) fn begin_round(state: &State, work: &Work) -> Round {
         (Reverse(record.priority), record.served, context)
     });
     Round { contexts: contexts.into_iter(), is_waited_for: false }
+}
+
+/// A device that yields hands out nothing but the rest of DMA buffers that it has begun: what was decided for another is decided
+/// anew in its turn.
+fn give_up_unbegun(state: &mut State, work: &mut Work) {
+    let is_unbegun = |context: &ContextIx| {
+        let Context { device, ref portion, ref queue, .. } = state.objects[*context];
+        let is_begun = queue.front().is_some_and(Submission::is_begun);
+        portion.is_some() && !is_begun && !state.objects[device].is_active()
+    };
+    for context in Vec::from_iter(work.queued.iter().map(|queued| queued.context).filter(is_unbegun)) {
+        work.give_up_portion(state, context);
+        state.moment.request_poll();
+    }
 }
 
 /// Decides portions until one cannot be brought in at all: its device is to be put in error, and the round goes on. The first
@@ -88,11 +104,12 @@ pub(crate) fn prepare(
 fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool {
     let context = &state.objects[index];
     let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
-    let Some(references) = front.references.as_deref() else { return false };
-    let begun = references.progress.portions > 0;
+    if front.references.is_none() {
+        return false;
+    }
     let runs = match state.objects[context.device].turn.activity {
         Activity::Active => true,
-        Activity::Yielding => begun,
+        Activity::Yielding => front.is_begun(),
         Activity::Suspended => false,
     };
     // One portion is decided for each engine at a time: it will be handed out before another.
@@ -117,7 +134,7 @@ fn prepare_next(
     let decision = decide(state, work, index, &references);
     match decision {
         Decision::Decided(mut portion, placement) => {
-            portion.plans = plans.carry_out(state, device, &portion.required, placement);
+            portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
             require(state, device, &portion, &references);
             if portion.cut.is_some() {
                 work.patching.splitting = Some(index);

@@ -1,23 +1,24 @@
 //! The errors: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
 //! the adapter in error; a program's puts its device in error.
 
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec::Vec};
 
 use crate::{
     adapter::patching::PatchListRule,
+    budget::MemoryAccount,
     contract::{
-        AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence, KmdAllocationHandle,
-        KmdError, PagingOperationKind,
+        AddressingModel, AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence,
+        KmdAllocationHandle, KmdError, PagingOperationKind,
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
-    units::{GpuVirtualAddress, PhysicalAddress},
+    units::{Bytes, GpuVirtualAddress, PhysicalAddress},
 };
 
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Violation {
     /// The driver claims to have written more than the buffer holds.
     #[error(
@@ -46,6 +47,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
     /// An operation takes more buffers than any encoding of it could.
@@ -54,6 +56,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
         /// How often it asked; one for each 4 KiB, and 64, are tolerated.
         passes: u64,
@@ -64,6 +67,7 @@ pub enum Violation {
         /// The operation that the driver was asked to encode.
         operation: PagingOperationKind,
         /// The allocation that it is about.
+        #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
     /// The packet that a reset is said to have aborted was not under way.
@@ -109,8 +113,11 @@ pub enum Violation {
     #[error("FLT-10: the driver reports a fatal hardware error")]
     FatalHardwareError,
     /// The driver created an allocation with an impossible property.
-    #[error("CRE-03: the driver created an allocation with {0}")]
-    AllocationInfo(AllocationInfoRule),
+    #[error("CRE-03: the driver created an allocation with {rule}")]
+    AllocationInfo {
+        /// The property.
+        rule: AllocationInfoRule,
+    },
 }
 
 fn of_allocation(operation: PagingOperationKind, allocation: Option<KmdAllocationHandle>) -> String {
@@ -122,6 +129,16 @@ fn of_allocation(operation: PagingOperationKind, allocation: Option<KmdAllocatio
     }
 }
 
+/// The reason why the paging process of an adapter has no GPU virtual addresses.
+const fn no_paging_va(model: AddressingModel) -> &'static str {
+    match model {
+        AddressingModel::Physical => "the engines of the adapter use physical addresses",
+        AddressingModel::GpuMmu | AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => {
+            "the adapter has neither a local memory segment nor hardware scheduling"
+        }
+    }
+}
+
 fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
     operation.map_or("a command buffer", PagingOperationKind::name)
 }
@@ -129,7 +146,7 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
 /// A finding for the driver's author; nothing is refused for it. Each kind is reported once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DriverFinding {
     /// A patch-location list breaks a rule; the device is in error for it (U-45).
     #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
@@ -152,6 +169,29 @@ pub enum DriverFinding {
         /// The driver's answer in MiB.
         asked_mib: u32,
     },
+    /// The driver gave the paging process an address space where engines use physical addresses.
+    #[error(
+        "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: its engines use physical addresses, and so does the paging process"
+    )]
+    PagingVaWithPhysicalAddresses {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// The driver's answer in MiB.
+        asked_mib: u32,
+    },
+    /// The driver's size was rounded up.
+    #[error(
+        "U-16: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {}: it is made of whole page tables, and is not below 4 MiB",
+        Bytes(*.paging_va_size)
+    )]
+    PagingVaRounded {
+        /// The physical adapter.
+        physical_adapter_index: u32,
+        /// The driver's answer in MiB.
+        asked_mib: u32,
+        /// The size that it gets, in bytes.
+        paging_va_size: u64,
+    },
     /// The driver's size was cut down to the largest possible one.
     #[error(
         "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
@@ -167,8 +207,9 @@ pub enum DriverFinding {
     },
     /// The driver's size is larger than the default although the adapter has local memory.
     #[error(
-        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {} MiB: its page tables take {table_bytes} bytes that stay resident for ever; answer 0 to leave the size to the system",
-        .default_size >> 20
+        "PGV-04: physical adapter {physical_adapter_index} has local memory and asks for a paging process address space of {asked_mib} MiB, more than the default of {}: its page tables take {} that stay resident for ever; answer 0 to leave the size to the system",
+        Bytes(*.default_size),
+        Bytes(*.table_bytes)
     )]
     PagingVaNeedlesslyLarge {
         /// The physical adapter.
@@ -182,7 +223,9 @@ pub enum DriverFinding {
     },
     /// An allocation that is notified in windows of the paging process is larger than one: it is notified in chunks.
     #[error(
-        "PGV-05: an allocation of {size} bytes that asks for notifications does not fit into the paging process's address space of {paging_va_size}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        "PGV-05: an allocation of {} that asks for notifications does not fit into the paging process's address space of {}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
+        Bytes(*.size),
+        Bytes(*.paging_va_size),
         .size.div_ceil(*.paging_va_size)
     )]
     AllocationBeyondPagingVa {
@@ -280,6 +323,8 @@ impl DriverFinding {
             ) => one == two,
             (
                 DriverFinding::PagingVaIgnored { .. }
+                | DriverFinding::PagingVaWithPhysicalAddresses { .. }
+                | DriverFinding::PagingVaRounded { .. }
                 | DriverFinding::PagingVaClamped { .. }
                 | DriverFinding::PagingVaNeedlesslyLarge { .. },
                 _,
@@ -292,13 +337,13 @@ impl DriverFinding {
 /// The impossible property of an allocation that a driver created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", content = "value", rename_all = "snake_case"))]
 pub enum AllocationInfoRule {
     /// No bytes, or so many that rounding up overflows.
-    #[error("a size of {0} bytes")]
+    #[error("a size of {}", Bytes(*.0))]
     Size(u64),
     /// Not a power of two, or finer than the pool's pages (SEG-46).
-    #[error("an alignment of {0} bytes; it must be 0 or a power of two that the segment's pages divide")]
+    #[error("an alignment of {}; it must be 0 or a power of two that the segment's pages divide", Bytes(u64::from(*.0)))]
     Alignment(u32),
     /// An empty set, or one that names a segment that was not reported (SEG-40).
     #[error("a supported segment set of {0:#x}")]
@@ -331,7 +376,7 @@ pub enum AllocationInfoRule {
 /// The reason why a device is in error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DeviceErrorReason {
     /// Its work accessed memory that is not mapped or not resident (FLT-03).
     #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
@@ -380,7 +425,8 @@ pub enum DeviceErrorReason {
     /// The needs of a DMA buffer at one split point do not fit, whatever is evicted and moved (SPL-10, U-46).
     #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
     #[error(
-        "DMA buffer {dma_buffer} requires {bytes} bytes at once where it cannot be split, and there is no place for all of them (SPL-10)"
+        "DMA buffer {dma_buffer} requires {} at once where it cannot be split, and there is no place for all of it (SPL-10)",
+        Bytes(*.bytes)
     )]
     PreparationFailed {
         /// Its number.
@@ -426,13 +472,15 @@ pub enum CreateError {
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
     /// There is no room for the root page table (D9).
-    #[error("the root page table would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    #[error("the root page table would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room for the root page table in the area that holds nothing but tables (D19).
-    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
         /// Bytes that are missing.
         missing: u64,
@@ -463,9 +511,13 @@ pub enum CreateError {
     /// The driver asks for eviction notifications, which need a window of the paging process, and it has no addresses (NTF-02,
     /// PGV-03).
     #[error(
-        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: the adapter has neither a local memory segment nor hardware scheduling"
+        "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: {}",
+        no_paging_va(*.model)
     )]
-    NoPagingVa,
+    NoPagingVa {
+        /// How the adapter's engines find memory.
+        model: AddressingModel,
+    },
     /// This version cannot place such an allocation.
     #[error("the allocation needs what this version does not have yet: {0}")]
     NotSupported(&'static str),
@@ -488,7 +540,7 @@ pub enum DestroyError {
 }
 
 /// The reason why MakeResident was refused. Nothing changed (RES-11).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MakeResidentError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -508,13 +560,17 @@ pub enum MakeResidentError {
     /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error(
-        "there is no room ({reason}): evict at least {num_bytes_to_trim} bytes of the device's list and try again; when nothing is left to trim, try with CantTrimFurther"
+        "there is no room ({reason}): evict at least {} of the device's list and try again; when nothing is left to trim, try with CantTrimFurther",
+        Bytes(*.num_bytes_to_trim)
     )]
     NoMemory {
-        /// Evicting this many bytes of the list makes room, unless the budget shrinks meanwhile.
+        /// The sum of what is missing: the bytes to trim before a retry.
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
+        /// The memory that is missing. Evicting so much of each, of what the list counts there
+        /// ([`query_account`](crate::VidMm::query_account)), makes room, unless the budget shrinks meanwhile.
+        shortages: Vec<Shortage>,
     },
     /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
     #[error("MustSucceed is legal only together with CantTrimFurther")]
@@ -539,10 +595,23 @@ pub enum MakeResidentError {
     },
 }
 
+/// Memory that a device's list does not get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Shortage {
+    /// The memory. An allocation that may be in several has a shortage in each: the end of one of them is enough for it.
+    pub account: MemoryAccount,
+    /// The bytes to evict of what the list counts there; where an allocation that is wanted must be one range, first of those that are
+    /// one range too.
+    pub num_bytes_to_trim: u64,
+    /// The reason.
+    pub reason: NoMemoryReason,
+}
+
 /// The reason why there is no memory for a MakeResident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum NoMemoryReason {
     /// Memory is short, and the process would be above its budget (RES-53).
     #[error("memory is short and the process would be above its budget")]
@@ -613,7 +682,7 @@ pub enum OfferError {
 }
 
 /// The reason why Reclaim was refused. Nothing changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// A handle names nothing.
     #[error(transparent)]
@@ -638,10 +707,12 @@ pub enum ReclaimError {
     },
     /// The device's list would not fit into memory with the allocations that come back to it, even alone.
     #[doc(alias = "STATUS_NO_MEMORY")]
-    #[error("the device's list would not fit even alone: evict at least {num_bytes_to_trim} bytes of it and try again")]
+    #[error("the device's list would not fit even alone: evict at least {} of it and try again", Bytes(*.num_bytes_to_trim))]
     NoMemory {
-        /// Evicting this many bytes of the list makes room.
+        /// The sum of what is missing.
         num_bytes_to_trim: u64,
+        /// The memory that is missing. Evicting so much of each, of what the list counts there, makes room.
+        shortages: Vec<Shortage>,
     },
     /// Too many requests of the device wait for their grant (D14).
     #[error("{pending} requests of the device are pending; poll and complete work before the next")]
@@ -763,7 +834,7 @@ pub enum ReservationError {
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
     /// The process cannot reserve so much.
-    #[error("only {available_for_reservation} bytes can be reserved")]
+    #[error("only {} can be reserved", Bytes(*.available_for_reservation))]
     TooMuch {
         /// The most that the process can reserve now, in bytes.
         available_for_reservation: u64,
@@ -814,7 +885,9 @@ pub enum MapError {
     WrongDevice,
     /// The part of the allocation is empty, not made of its pages, or not inside it.
     #[error(
-        "the part of the allocation is empty, not a multiple of its pages of {page_size} bytes, or not inside its {size} bytes"
+        "the part of the allocation is empty, not a multiple of its pages of {}, or not inside its {}",
+        Bytes(*.page_size),
+        Bytes(*.size)
     )]
     Part {
         /// The page size of the allocation, in bytes.
@@ -823,13 +896,15 @@ pub enum MapError {
         size: u64,
     },
     /// There is no room for the page tables (D9).
-    #[error("the page tables would not fit: evict at least {num_bytes_to_trim} bytes and try again")]
+    #[error("the page tables would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room in the area that holds nothing but page tables (D19).
-    #[error("the area for page tables lacks {missing} bytes: unmap something, or start the adapter with a larger area")]
+    #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
         /// Bytes that are missing.
         missing: u64,
@@ -895,15 +970,20 @@ pub enum GpuVaError {
     Range(#[from] VaRangeError),
     /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42).
     #[error(
-        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {num_bytes_to_trim} bytes and try again"
+        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {} of segment {} and try again",
+        Bytes(*.num_bytes_to_trim),
+        .account.segment.0
     )]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
+        /// The memory segment of the page tables: what is counted there must go.
+        account: MemoryAccount,
     },
     /// There is no room for these tables in the area that holds nothing but page tables (D19).
     #[error(
-        "a page of 64 KiB is cut, and the area for page tables lacks {missing} bytes for its rest: free the whole page, or start the adapter with a larger area"
+        "a page of 64 KiB is cut, and the area for page tables lacks {} for its rest: free the whole page, or start the adapter with a larger area",
+        Bytes(*.missing)
     )]
     PageTableAreaFull {
         /// Bytes that are missing.
@@ -916,7 +996,7 @@ pub enum GpuVaError {
 
 /// The reason why page tables cannot be set aside.
 pub(crate) enum PageTableError {
-    NoMemory { num_bytes_to_trim: u64 },
+    NoMemory { num_bytes_to_trim: u64, account: MemoryAccount },
     AreaFull { missing: u64 },
     BackingStore(BackingStoreError),
 }
@@ -924,7 +1004,7 @@ pub(crate) enum PageTableError {
 impl From<PageTableError> for MapError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
@@ -934,7 +1014,7 @@ impl From<PageTableError> for MapError {
 impl From<PageTableError> for GpuVaError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }
@@ -944,7 +1024,7 @@ impl From<PageTableError> for GpuVaError {
 impl From<PageTableError> for CreateError {
     fn from(error: PageTableError) -> Self {
         match error {
-            PageTableError::NoMemory { num_bytes_to_trim } => Self::NoMemory { num_bytes_to_trim },
+            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
             PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
             PageTableError::BackingStore(error) => Self::BackingStore(error),
         }

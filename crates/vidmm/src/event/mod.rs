@@ -7,11 +7,14 @@ pub(crate) mod destroy_flags;
 pub(crate) mod device_residency;
 pub(crate) mod error;
 pub(crate) mod list_flags;
+mod numbered;
 pub(crate) mod offer;
 pub(crate) mod render_error;
 pub(crate) mod trim;
 
 use alloc::vec::Vec;
+
+pub use numbered::NumberedEvent;
 
 use crate::{
     adapter::NotificationRevision,
@@ -23,7 +26,7 @@ use crate::{
     event::{
         destroy_flags::DestroyFlags,
         device_residency::DeviceResidency,
-        error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Violation},
+        error::{DeviceErrorReason, DriverFinding, NoMemoryReason, Shortage, Violation},
         list_flags::{EvictFlags, MakeResidentFlags},
         offer::{OfferFlags, OfferPriority, ReclaimResult},
         trim::TrimFlags,
@@ -47,7 +50,7 @@ pub struct Neighbour {
 /// The reason why an engine is asked to yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum PreemptReason {
     /// Its packet has run for a quantum.
     Quantum,
@@ -59,12 +62,14 @@ pub enum PreemptReason {
     AfterReset,
     /// Work of higher priority is ready, and packets of lower priority are before it.
     Priority,
+    /// Work is ready, and a packet of another context that waits for much paging is before it (D23).
+    ReadyWork,
 }
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(tag = "event", rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Event {
     /// The adapter started.
     AdapterStarted {
@@ -314,6 +319,8 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Size in bytes.
         size: u64,
+        /// The reason why it had to go.
+        reason: ReclaimReason,
     },
     /// MakeResident was admitted.
     MakeResident {
@@ -342,6 +349,9 @@ pub enum Event {
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
+        /// The memory that is missing, of which these bytes are the sum.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+        shortages: Vec<Shortage>,
     },
     /// Evict was accepted.
     Evict {
@@ -393,6 +403,14 @@ pub enum Event {
     BackingStoreRefused {
         /// Bytes that were asked for.
         size: u64,
+    },
+    /// The content of an offered allocation is lost from now on (RES-63). Each discard has one such event.
+    ContentDiscarded {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The plan with which it goes; none if it was in its backing store alone, and goes at once.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        plan: Option<PlanNo>,
     },
     /// The backing store of an offered allocation was returned: its content is discarded, or the host has refused another (RES-66).
     Decommitted {
@@ -524,7 +542,11 @@ pub enum Event {
         device: DeviceId,
         /// The reasons.
         flags: TrimFlags,
-        /// The bytes by which its process is above its budget.
+        /// The group whose budget its process is above; none if it is not asked to trim to a budget, or if the segment counts
+        /// toward no group.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        group: Option<MemorySegmentGroup>,
+        /// The bytes by which it is above that.
         num_bytes_to_trim: u64,
     },
     /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Its list
@@ -689,8 +711,8 @@ pub enum Event {
         reason: EvictReason,
         /// Whether its content is lost: it was offered (RES-61).
         discarded: bool,
-        /// The device for which room is made, if it is made for one.
-        wanted_by: Option<DeviceId>,
+        /// The device for which room is made, if it is made for one, and what it wants the room for.
+        wanted_by: Option<WantedBy>,
     },
     /// A place was chosen.
     Placed {
@@ -760,6 +782,13 @@ pub enum Event {
     PlanEntered {
         /// Its number.
         plan: PlanNo,
+    },
+    /// A plan is built to its end: it is carried out once a packet of the paging engine has ended.
+    PlanBuilt {
+        /// Its number.
+        plan: PlanNo,
+        /// The packet, which may not have been handed out yet; its number is 0 if nothing was ever built before the plan's end.
+        signal: EngineFence,
     },
     /// A plan's last operation has completed.
     PlanRetired {
@@ -889,6 +918,13 @@ pub enum Event {
         last_completed_fence_id: u64,
         /// The packets that came back.
         returned: Vec<u64>,
+    },
+    /// An engine has not answered in time: the request is over, and the engine is reset if its packet has not ended (FLT-22).
+    PreemptTimedOut {
+        /// The engine.
+        engine: u32,
+        /// The number of the request.
+        preemption_fence_id: u64,
     },
     /// The driver is to reset an engine (FLT-22).
     EngineResetBegun {
@@ -1020,7 +1056,7 @@ pub struct ApertureSegmentFacts {
 /// The reason why an allocation is taken out of its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum EvictReason {
     /// Its room is wanted, and it was next in the documented order (CRE-31a).
     RoomWanted,
@@ -1058,6 +1094,46 @@ impl EvictReason {
     }
 }
 
+/// What room is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WantedBy {
+    /// The device that needs the room.
+    pub device: DeviceId,
+    /// Its request that is granted with it; none if the device comes back or is to run.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub request: Option<RequestName>,
+    /// The allocation that comes into the room; none if the room is for several.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub allocation: Option<AllocationId>,
+}
+
+/// A request, as its answer named it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RequestName {
+    /// The queue that it was made on.
+    pub queue: PagingQueueId,
+    /// The value of the queue's fence that it was answered with.
+    pub paging_fence_value: u64,
+}
+
+/// The reason why addresses that were mapped are free again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
+pub enum ReclaimReason {
+    /// A call freed them (GVA-53).
+    Freed,
+    /// A device closed the allocation that they showed: its mappings end with that.
+    Closed {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The device.
+        device: DeviceId,
+    },
+}
+
 /// A slot of a portion's resource table (SPL-02).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -1075,7 +1151,7 @@ pub struct PortionBinding {
 /// The reason why a portion ends where it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum PortionEnd {
     /// The DMA buffer ends there.
     EndOfDmaBuffer,
@@ -1091,7 +1167,7 @@ pub enum PortionEnd {
 /// The reason why a device yields (RES-71, U-39).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum SuspendReason {
     /// Its process is above its budget, it has nothing to run, and its memory is wanted.
     IdleOverBudget,
@@ -1114,7 +1190,7 @@ pub enum SuspendReason {
 /// The reason why a device is resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum ResumeReason {
     /// It has work, and there is room.
     HasWork,
@@ -1135,25 +1211,13 @@ pub enum ContentSource {
     InPlace,
 }
 
-/// An event with its number and its time.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct NumberedEvent {
-    /// Counted from 1.
-    pub number: u64,
-    /// The time of the last `poll`.
-    pub at: Nanoseconds,
-    /// The event.
-    #[cfg_attr(feature = "serde", serde(flatten))]
-    pub event: Event,
-}
-
 /// Collects events until they are drained. When off, an event costs nothing but its count.
 #[derive(Debug, Default)]
 pub struct EventLog {
     enabled: bool,
     number: u64,
     at: Nanoseconds,
+    occurred_at: Option<Nanoseconds>,
     pending: Vec<NumberedEvent>,
 }
 
@@ -1181,7 +1245,8 @@ impl EventLog {
     // Events are large: one that is only counted takes no room on the stack.
     #[inline(never)]
     fn keep(&mut self, event: impl FnOnce() -> Event) {
-        self.pending.push(NumberedEvent { number: self.number, at: self.at, event: event() });
+        let Self { number, at, occurred_at, .. } = *self;
+        self.pending.push(NumberedEvent { number, at, occurred_at, event: event() });
     }
 
     /// Takes the events that came since the last call.
@@ -1192,6 +1257,12 @@ impl EventLog {
     /// The number of the last event.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The events that are recorded until the next call belong to a report of the GPU, of what it did at this time by its
+    /// clock; with `None` they belong to none.
+    pub fn set_occurred_at(&mut self, occurred_at: Option<Nanoseconds>) {
+        self.occurred_at = occurred_at;
     }
 
     pub(crate) fn set_time(&mut self, at: Nanoseconds) {

@@ -133,6 +133,13 @@ impl Device {
         (self.pinned[account] + self.to_restore[account]).max(self.list[account].peak())
     }
 
+    /// Bytes that count as the device's demand: what its list names, and what it named for outstanding work and requests. The
+    /// portions of DMA buffers are listed one by one, and not before they are decided.
+    pub fn demand(&self, account: Account) -> u64 {
+        let list = &self.list[account];
+        if self.has_reference_lists() { list.now() } else { list.peak() }
+    }
+
     /// Bytes that must be there for the device now.
     pub fn promised(&self, account: Account) -> u64 {
         match self.turn.activity {

@@ -230,6 +230,8 @@ impl ListEntry {
 pub(crate) struct ListBytes {
     /// Bytes of allocations with a count above 0.
     now: u64,
+    /// Whether anything has left the list since its device was last asked to trim.
+    has_shrunk: bool,
     /// Earlier weights that outweigh all later ones, oldest first.
     earlier: VecDeque<Weight>,
 }
@@ -260,8 +262,19 @@ impl ListBytes {
         }
         if self.now > bytes {
             self.earlier.push_back(Weight { bytes: self.now, last_submission, last_request });
+            self.has_shrunk = true;
         }
         self.now = bytes;
+    }
+
+    /// Its device is asked to trim.
+    pub fn expect_to_shrink(&mut self) {
+        self.has_shrunk = false;
+    }
+
+    /// Whether the list has shrunk since its device was last asked to trim.
+    pub fn has_shrunk(&self) -> bool {
+        self.has_shrunk
     }
 
     /// Takes off a portion that has been handed out, without a memory of its weight. The plan that takes its room waits

@@ -21,7 +21,7 @@ use crate::{
     adapter::patching::Patched,
     contract::EngineFence,
     event::{
-        Event,
+        Event, RequestName,
         error::{DeviceErrorReason, DeviceInError},
     },
     id::{
@@ -172,5 +172,13 @@ impl Objects {
 
     pub(crate) fn device_id(&self, index: DeviceIx) -> DeviceId {
         self.devices.id(index)
+    }
+
+    /// The request of a device that is granted next, as its answer named it.
+    pub(crate) fn next_request(&self, index: DeviceIx) -> Option<RequestName> {
+        let device = &self[index];
+        let request = device.requests.get(device.granted)?;
+        let queue = self.paging_queues.id(request.queue);
+        Some(RequestName { queue, paging_fence_value: request.fence_value })
     }
 }

@@ -54,4 +54,9 @@ impl Submission {
     pub fn is_prepared(&self) -> bool {
         self.number == 0
     }
+
+    /// Whether a portion of it has been handed out, and not the last one.
+    pub fn is_begun(&self) -> bool {
+        self.references.as_ref().is_some_and(|references| references.progress.portions > 0)
+    }
 }

@@ -67,8 +67,6 @@ pub(crate) struct Turn {
     pub slice: Nanoseconds,
     /// The time at which it last submitted or ended work.
     pub last_busy: Nanoseconds,
-    /// The time at which it was last asked to trim to its budget.
-    pub asked_to_trim_at: Option<Nanoseconds>,
 }
 
 impl Turn {

@@ -28,13 +28,15 @@ impl Plans {
         placement: Placement,
     ) -> Vec<PlanNo> {
         let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
-        let numbers = self.carry_out(state, device, &required, placement);
+        let draft = Draft::wanted_by(device, state.objects.next_request(device));
+        let numbers = self.carry_out(state, draft, &required, placement);
         pin_list(state, device, items);
         numbers
     }
 
     pub(crate) fn make_mapping(&mut self, state: &mut State, index: AllocationIx, mapping: Mapping) -> Vec<PlanNo> {
-        let mut draft = Draft::default();
+        let device = mapping.device;
+        let mut draft = Draft::wanted_by(device, state.objects.next_request(device));
         let mut numbers = self.plan_tables(state, &mut draft, &mapping);
         numbers.push(state.objects[index].last_plan);
         state.objects[index].add_mapping(mapping);
@@ -64,17 +66,16 @@ pub(crate) fn pin_list(state: &mut State, device: DeviceIx, items: &Items) {
 }
 
 impl Plans {
-    /// Plans what a placement asks for: which allocations go, move and come. Those of `required` that it does not name are pages.
+    /// Plans in `draft` what a placement asks for: which allocations go, move and come. Those of `required` that it does not name are pages.
     /// Returns the plans that the required ones wait for.
     pub(crate) fn carry_out(
         &mut self,
         state: &mut State,
-        device: DeviceIx,
+        mut draft: Draft,
         required: &[AllocationIx],
         placement: Placement,
     ) -> Vec<PlanNo> {
         let Placement { victims, members } = placement;
-        let mut draft = Draft { wanted_by: Some(device), ..Draft::default() };
         // No allocation that is required is a victim.
         state.residency.keep_all(&mut state.objects, required.iter().chain(members.keys()).copied());
         for index in victims {

@@ -168,8 +168,10 @@ impl Plans {
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
                 let moves_bytes = plan.bytes() > 0;
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
-                self.stream.head_built(state.engines.paging_engine(&state.adapter).submitted + u64::from(pending));
-                state.moment.request_poll();
+                let fence_id = state.engines.paging_engine(&state.adapter).submitted + u64::from(pending);
+                let signal = EngineFence { engine: state.adapter.paging_engine, fence_id };
+                self.stream.head_built(fence_id);
+                state.moment.record(|| Event::PlanBuilt { plan: number, signal });
                 // Content that has arrived should not wait for what comes after it in the buffer.
                 if moves_bytes {
                     self.submit_paging_buffer(state, kmd);

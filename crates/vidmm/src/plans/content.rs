@@ -67,7 +67,7 @@ fn decommit_offered(
         if freed >= size {
             break;
         }
-        discard::note_discarded(objects, index);
+        discard::note_discarded(moment, objects, index, None);
         decommit(moment, objects, host, index);
         freed += objects[index].size;
     }

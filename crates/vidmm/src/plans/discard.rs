@@ -3,10 +3,11 @@
 use crate::{
     contract::Host,
     event::{
-        EvictReason,
+        Event, EvictReason,
         offer::{Offer, OfferFlags},
     },
     id::{AllocationIx, PlanNo},
+    moment::Moment,
     objects::{Objects, allocation::AllocationState},
     plans::{
         Plans, Retire, content,
@@ -30,21 +31,29 @@ impl Plans {
         if allocation.place.is_some() {
             return self.plan_out(state, draft, index, EvictReason::Offered);
         }
-        if self.discards.get(&index) == Some(&allocation.last_plan) {
+        let last_plan = allocation.last_plan;
+        if self.discards.get(&index) == Some(&last_plan) {
             // It was nowhere else since: what is under way does for this time too.
-            return note_discarded(&mut state.objects, index);
+            return note_discarded(&mut state.moment, &mut state.objects, index, Some(last_plan));
         }
         let number = self.stream.next_number();
         let last_plan = core::mem::replace(&mut state.objects[index].last_plan, number);
         self.plan_after(draft, last_plan);
-        self.plan_discard(&mut state.objects, draft, index);
+        self.plan_discard(&mut state.moment, &mut state.objects, draft, index);
     }
 
     /// Writes into `draft` that the content of an allocation is lost: its backing store is reset when the plan has retired, for
     /// until then something may write there. It comes in again only after that.
-    pub(crate) fn plan_discard(&mut self, objects: &mut Objects, draft: &mut Draft, index: AllocationIx) {
-        note_discarded(objects, index);
-        self.discards.insert(index, self.stream.next_number());
+    pub(crate) fn plan_discard(
+        &mut self,
+        moment: &mut Moment,
+        objects: &mut Objects,
+        draft: &mut Draft,
+        index: AllocationIx,
+    ) {
+        let number = self.stream.next_number();
+        note_discarded(moment, objects, index, Some(number));
+        self.discards.insert(index, number);
         draft::plan_retire(draft, Retire::Discard(index));
     }
 
@@ -69,8 +78,12 @@ impl Plans {
     }
 }
 
-/// Notes that the content of an offered allocation is lost (RES-63).
-pub(crate) fn note_discarded(objects: &mut Objects, index: AllocationIx) {
+/// Notes that the content of an offered allocation is lost (RES-63), with a plan or at once.
+pub(crate) fn note_discarded(moment: &mut Moment, objects: &mut Objects, index: AllocationIx, plan: Option<PlanNo>) {
+    if !objects[index].state.contains(AllocationState::DISCARDED) {
+        let allocation = objects.allocation_id(index);
+        moment.record(|| Event::ContentDiscarded { allocation, plan });
+    }
     let allocation = &mut objects[index];
     allocation.state |= AllocationState::DISCARDED;
     allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    event::Event,
+    event::{Event, RequestName},
     id::{AllocationIx, DeviceIx, PlanNo},
     moment::Moment,
     objects::Objects,
@@ -20,9 +20,33 @@ pub(crate) struct Draft {
     pub(super) plan: Plan,
     /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
     pub(super) decided: bool,
-    /// The device for which it makes room.
-    pub(super) wanted_by: Option<DeviceIx>,
+    /// What it makes room for.
+    pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
+}
+
+/// What a decision makes room for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub device: DeviceIx,
+    /// The request that is granted with it.
+    pub request: Option<RequestName>,
+    /// The allocation that comes next, while room is made for it alone.
+    pub allocation: Option<AllocationIx>,
+}
+
+impl Draft {
+    /// A decision for a device, and for a request of it.
+    pub(crate) fn wanted_by(device: DeviceIx, request: Option<RequestName>) -> Self {
+        Self { wanted_by: Some(Wanted { device, request, allocation: None }), ..Self::default() }
+    }
+
+    /// From now on room is made for one allocation, or for all that the decision brings in.
+    pub(super) fn make_room_for(&mut self, allocation: Option<AllocationIx>) {
+        if let Some(wanted) = &mut self.wanted_by {
+            wanted.allocation = allocation;
+        }
+    }
 }
 
 impl Plans {

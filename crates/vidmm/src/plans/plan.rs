@@ -36,6 +36,7 @@ use crate::{
     budget::account::Account,
     contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency},
     data::extents::Extents,
+    event::ReclaimReason,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
     units::{PhysicalAddress, SegmentId},
@@ -212,7 +213,7 @@ pub(crate) enum Retire {
     /// The content of an allocation that was offered is lost, and nothing writes to its backing store any more.
     Discard(AllocationIx),
     /// A mapping is invalid everywhere: its addresses are free.
-    Mapping(Mapping),
+    Mapping { mapping: Mapping, reason: ReclaimReason },
     /// Nothing points to a table any more, which lay in system memory.
     Table { address: PhysicalAddress, bytes: u64 },
 }

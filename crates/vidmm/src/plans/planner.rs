@@ -7,7 +7,7 @@ use crate::{
     budget::account::Account,
     contract::{NotifyAllocFlags, NotifyResidency},
     data::extents::Extents,
-    event::{ContentSource, Event, EvictReason},
+    event::{ContentSource, Event, EvictReason, WantedBy},
     gpu_va::TableKey,
     id::{AllocationIx, ProcessIx},
     memory::Memory,
@@ -29,6 +29,7 @@ impl Plans {
     /// evictable there goes.
     pub(crate) fn plan_in(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
         self.cut_before(state, draft, index);
+        draft.make_room_for(Some(index));
         let content = match state.objects[index].account() {
             Account::SYSTEM => {
                 self.make_commit_room(state, draft, index);
@@ -36,6 +37,7 @@ impl Plans {
             }
             account => self.plan_into_memory(state, draft, account, index),
         };
+        draft.make_room_for(None);
         record_placed(state, index, content);
         self.park_if_full(&mut state.moment, &state.objects, draft);
     }
@@ -140,7 +142,7 @@ impl Plans {
         for mapping in Vec::from_iter(objects[index].mappings()) {
             mappings::show_mapping(adapter, objects, draft, index, mapping);
         }
-        views::plan_view(adapter, objects, draft, index);
+        views::plan_view(adapter, objects, draft, index, place);
     }
 
     /// Writes into `draft` that a table of a process is placed, initialised and linked.
@@ -239,9 +241,9 @@ impl Plans {
                 self.plan_out_of_aperture(state, draft, index, offset.bytes());
             }
         }
-        views::plan_view(&state.adapter, &mut state.objects, draft, index);
+        views::plan_view(&state.adapter, &mut state.objects, draft, index, place);
         if discarded {
-            self.plan_discard(&mut state.objects, draft, index);
+            self.plan_discard(&mut state.moment, &mut state.objects, draft, index);
         }
         match reason {
             EvictReason::Destroyed => {}
@@ -249,7 +251,12 @@ impl Plans {
             _ => state.moment.statistics_mut().evictions += 1,
         }
         let allocation = state.objects.allocations.id(index);
-        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|device| state.objects.device_id(device));
+        let objects = &state.objects;
+        let wanted_by = draft.wanted_by.filter(|_| reason.is_for_room()).map(|wanted| WantedBy {
+            device: objects.device_id(wanted.device),
+            request: wanted.request,
+            allocation: wanted.allocation.map(|index| objects.allocation_id(index)),
+        });
         state.moment.record(|| Event::Evicted {
             plan: number,
             allocation,

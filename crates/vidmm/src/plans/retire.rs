@@ -45,11 +45,16 @@ impl Plans {
                 Retire::Allocation(index) => state.objects.dead.push(index),
                 Retire::Opening { allocation, device } => state.objects.closed.push((allocation, device)),
                 Retire::Discard(index) => self.settle_discard(state, host, index, number),
-                Retire::Mapping(mapping) => {
+                Retire::Mapping { mapping, reason } => {
                     end_mapping(state, &mapping);
                     let process = state.objects.processes.id(mapping.process);
                     let (virtual_address, size) = (GpuVirtualAddress(mapping.virtual_address), mapping.size);
-                    state.moment.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size });
+                    state.moment.record(|| Event::GpuVirtualAddressReclaimed {
+                        process,
+                        virtual_address,
+                        size,
+                        reason,
+                    });
                 }
                 Retire::Table { address, bytes } => host.decommit_backing_store(address, bytes),
             }

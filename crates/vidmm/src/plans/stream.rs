@@ -125,6 +125,16 @@ impl Stream {
         plans.iter().try_fold(0, |fence, &plan| Some(self.fence_of(plan)?.max(fence)))
     }
 
+    /// Whether more than so many bytes are to be moved before the paging engine reaches a fence.
+    pub fn has_to_move(&self, fence_id: u64, bytes: u64) -> bool {
+        let before = self.built.iter().take_while(|&&(fence, _)| fence <= fence_id);
+        let mut moved = before.scan(0, |moved, (_, number)| {
+            *moved += self.plans[number].plan.bytes();
+            Some(*moved)
+        });
+        moved.any(|moved| moved > bytes)
+    }
+
     /// Those of `plans` that have not retired, in their order and each once.
     pub fn unretired(&self, mut plans: Vec<PlanNo>) -> Vec<PlanNo> {
         plans.sort_unstable();

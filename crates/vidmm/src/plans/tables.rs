@@ -56,7 +56,7 @@ pub(crate) fn set_tables_aside(
         commit_system_tables(&state.adapter, &mut state.objects, host, process, &missing)?;
     } else {
         let bytes: u64 = missing.iter().map(|key| key.bytes_in(&state.adapter, account)).sum();
-        state.shares.promise_to_tables(&state.objects, &mut state.memory, account, bytes)?;
+        state.shares.promise_to_tables(&state.adapter, &state.objects, &mut state.memory, account, bytes)?;
         for key in missing {
             state.objects[process].tables.insert(key, Table::new(None));
         }

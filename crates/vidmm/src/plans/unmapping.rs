@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use crate::{
     adapter::Adapter,
     addresses,
+    event::ReclaimReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo, ProcessIx},
     objects::{
@@ -60,7 +61,15 @@ impl Plans {
             }
             addresses::hold_tables(&state.adapter, &mut state.objects, &cut.freed);
             state.addresses.release_tables(&state.adapter, &mut state.objects, whole);
-            self.plan_freed(&state.adapter, &mut state.objects, draft, index, cut.hidden, cut.freed);
+            self.plan_freed(
+                &state.adapter,
+                &mut state.objects,
+                draft,
+                index,
+                cut.hidden,
+                cut.freed,
+                ReclaimReason::Freed,
+            );
         }
         for &rest in &rests_now {
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true);
@@ -73,7 +82,8 @@ impl Plans {
         }
     }
 
-    /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer.
+    /// Writes into `draft` that a mapping, which is on no list any more, shows its allocation no longer: its device has closed
+    /// that.
     pub(crate) fn plan_mapping_away(
         &self,
         adapter: &Adapter,
@@ -82,7 +92,9 @@ impl Plans {
         index: AllocationIx,
         mapping: Mapping,
     ) {
-        self.plan_freed(adapter, objects, draft, index, mapping, mapping);
+        let (allocation, device) = (objects.allocation_id(index), objects.device_id(mapping.device));
+        let reason = ReclaimReason::Closed { allocation, device };
+        self.plan_freed(adapter, objects, draft, index, mapping, mapping, reason);
     }
 
     /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
@@ -94,9 +106,10 @@ impl Plans {
         index: AllocationIx,
         hidden: Mapping,
         freed: Mapping,
+        reason: ReclaimReason,
     ) {
         // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
-        draft::plan_retire(draft, Retire::Mapping(freed));
+        draft::plan_retire(draft, Retire::Mapping { mapping: freed, reason });
         self.plan_entries(adapter, objects, draft, index, hidden, false);
     }
 

@@ -22,8 +22,18 @@ use crate::{
     units::{Extent, SegmentId},
 };
 
-/// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and what is seen moves.
-pub(crate) fn plan_view(adapter: &Adapter, objects: &mut Objects, draft: &mut Draft, index: AllocationIx) {
+/// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and its bytes move: it leaves `place`, or comes there.
+/// In system memory, resident or not, its bytes stay in the backing store, and so does what the CPU sees (RES-81).
+pub(crate) fn plan_view(
+    adapter: &Adapter,
+    objects: &mut Objects,
+    draft: &mut Draft,
+    index: AllocationIx,
+    place: Place,
+) {
+    if !matches!(place, Place::Memory(..)) {
+        return;
+    }
     let allocation = &mut objects[index];
     // Of what is destroyed the CPU sees nothing new.
     let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;

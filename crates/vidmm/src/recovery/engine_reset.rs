@@ -104,7 +104,7 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
     }
     reset_condemned(&mut state.moment, &mut state.engines);
     if state.engines.recovery.engines.values().all(|&phase| phase == Phase::Answered) {
-        dispatch::dispatch_urgent(state, plans, requests, work, kmd);
+        dispatch::dispatch_before_returned(state, plans, requests, work, kmd);
         state.engines.recovery.engines.clear();
         resubmit(state, plans, kmd);
     }

@@ -6,7 +6,7 @@ use crate::{
         recovering::{AdapterPhase, Phase},
     },
     event::{
-        PreemptReason,
+        Event, PreemptReason,
         error::{DeviceErrorReason, Violation},
     },
     id::DeviceIx,
@@ -68,6 +68,8 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
 /// Acts on an engine that does not yield: its packet hangs, and its reset shows the guilty device. After a reset it
 /// means that the driver has not told the truth.
 fn time_out(state: &mut State, requests: &mut Requests, work: &mut Work, engine: u32, asked_for: PreemptReason) {
+    let preemption_fence_id = state.engines.engines[engine as usize].preemption_fence_id;
+    state.moment.record(|| Event::PreemptTimedOut { engine, preemption_fence_id });
     match asked_for {
         PreemptReason::AfterReset => {
             adapter_reset::begin_adapter_reset(
@@ -93,7 +95,7 @@ pub(crate) fn note_timeout(state: &mut State, requests: &mut Requests, work: &mu
     }
     standing.is_blocked = true;
     let process = state.objects.processes.id(index);
-    state.moment.record(|| crate::event::Event::ProcessBlocked { process });
+    state.moment.record(|| Event::ProcessBlocked { process });
     for device in alloc::vec::Vec::from_iter(state.objects[index].devices.iter().copied()) {
         device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::ProcessBlocked);
     }

@@ -50,7 +50,7 @@ fn range_capacity(memory: &Memory, home: Home) -> u64 {
 }
 
 /// The room that the ranges of a device's list leave in a home, with nobody else there.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct PackingRoom {
     /// The bytes that no range weighs; below 0 where they weigh more than there is.
     left: i128,
@@ -75,6 +75,13 @@ impl PackingRoom {
     /// The bytes that another range leaves.
     pub(crate) fn with(self, Footprint { weight, tail }: Footprint) -> Self {
         Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
+    }
+
+    /// As [`with`](Self::with), once the bytes that are missing for it have left: the range that lies last is counted as such once.
+    pub(crate) fn with_after_trimming(self, footprint: Footprint) -> Self {
+        let missing = self.missing_for(footprint).max(0);
+        let with = self.with(footprint);
+        Self { left: with.left + missing, ..with }
     }
 
     fn is_enough(self) -> bool {

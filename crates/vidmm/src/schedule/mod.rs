@@ -8,12 +8,14 @@ pub(crate) mod suspension;
 pub(crate) mod trims;
 pub(crate) mod turns;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, kind},
     objects::{device::TrimRegistration, turn::Turns},
+    schedule::trims::AskedToTrim,
     units::Nanoseconds,
 };
 
@@ -24,4 +26,20 @@ pub(crate) struct Schedule {
     pub trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
     pub periods: BTreeSet<(Nanoseconds, DeviceIx)>,
+    /// The last request to each device to trim to a budget of a group.
+    asked_to_trim: BTreeMap<(DeviceIx, Option<MemorySegmentGroup>), AskedToTrim>,
+}
+
+impl Schedule {
+    /// Nothing is scheduled yet.
+    pub(crate) fn new(trim_intervals: TrimIntervals) -> Self {
+        let (turns, trim_notifications) = (Turns::default(), Slots::new());
+        Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim: BTreeMap::new() }
+    }
+
+    /// Forgets a device that is gone.
+    pub(crate) fn forget_device(&mut self, device: DeviceIx) {
+        self.turns.forget(device);
+        self.asked_to_trim.retain(|&(of, _), _| of != device);
+    }
 }

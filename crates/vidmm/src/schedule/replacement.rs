@@ -88,9 +88,7 @@ impl Schedule {
             ] {
                 state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
                 // Work that is queued finds it in its new place too, so no earlier weight counts.
-                state
-                    .shares
-                    .change_promise(&mut state.objects, device, account, |record| record.list[account].recount());
+                state.shares.recount_list(&mut state.objects, device, account);
             }
         }
         if is_demoted {

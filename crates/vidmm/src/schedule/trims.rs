@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::Account,
+    budget::{MemorySegmentGroup, account::Account},
     event::{Event, trim::TrimFlags},
     id::{DeviceIx, ProcessIx},
     memory::Memory,
     moment::Output,
+    objects::turn::TRIM_GRACE,
     schedule::Schedule,
     shares::Shares,
     state::State,
@@ -16,56 +17,95 @@ use crate::{
 /// Above this share of an account on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
 
+/// The last request to a device to trim to a budget.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedToTrim {
+    at: Nanoseconds,
+    num_bytes_to_trim: u64,
+    /// Whether its process has been within the budget since.
+    was_within: bool,
+}
+
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
-        shares.is_pressed() || shares.has_listeners() || !self.periods.is_empty()
+        shares.is_pressed() || shares.has_listeners() || !self.periods.is_empty() || !self.asked_to_trim.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
     pub(crate) fn ask_to_trim(&mut self, state: &mut State) {
-        for account in state.memory.accounts().iter() {
-            self.trim_to_budget(state, account);
-            tell_budgets(state, account);
+        for group in [Some(MemorySegmentGroup::Local), Some(MemorySegmentGroup::NonLocal), None] {
+            self.trim_to_budget(state, group);
         }
+        tell_all_budgets(state);
+        self.note_trimmed(state);
         self.end_periods(state);
     }
 
-    /// A process above its budget is asked when it comes to that, when its budget has moved by more than 5 %, and again after
-    /// each minimum interval (RES-44).
-    fn trim_to_budget(&self, state: &mut State, account: Account) {
-        if !state.shares.by_account[account].is_pressed() {
-            return;
-        }
-        for process in Vec::from_iter(state.shares.by_account[account].over_budget()) {
-            let moved = publish_budget(state, process, account);
+    /// Asks processes above their budget of a group to trim: when it comes to that, and again when the amount is another, or when
+    /// a device has trimmed and it was not enough. A device has a moment for it each time (RES-41, U-30).
+    fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
+        for process in state.shares.over_budget(&accounts_in(state, group)) {
+            for &account in &accounts_in(state, group) {
+                publish_budget(state, process, account);
+            }
+            let num_bytes_to_trim = num_bytes_to_trim(state, process, group);
+            if num_bytes_to_trim == 0 {
+                continue;
+            }
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let record = &state.objects[device];
                 if record.notifications.is_empty() || record.is_over() {
                     continue;
                 }
-                let again_at = record.turn.asked_to_trim_at.map(|asked| asked.saturating_add(self.trim_intervals.min));
-                match again_at {
-                    Some(again_at) if !moved && state.moment.now() < again_at => state.moment.wake_at(again_at),
-                    _ => {
-                        state.objects[device].turn.asked_to_trim_at = Some(state.moment.now());
-                        self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET);
-                        state.moment.wake_at(state.moment.now().saturating_add(self.trim_intervals.min));
+                if let Some(&asked) = self.asked_to_trim.get(&(device, group)) {
+                    let has_trimmed = accounts_in(state, group).iter().any(|&of| record.list[of].has_shrunk());
+                    if !has_trimmed && !asked.was_within && asked.num_bytes_to_trim == num_bytes_to_trim {
+                        continue;
+                    }
+                    let again_at = asked.at.saturating_add(TRIM_GRACE);
+                    if state.moment.now() < again_at {
+                        state.moment.wake_at(again_at);
+                        continue;
                     }
                 }
+                let at = state.moment.now();
+                self.asked_to_trim.insert((device, group), AskedToTrim { at, num_bytes_to_trim, was_within: false });
+                for account in accounts_in(state, group) {
+                    state.objects[device].list[account].expect_to_shrink();
+                }
+                self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET, group, num_bytes_to_trim);
             }
         }
     }
 
-    fn notify_to_trim(&self, state: &mut State, device: DeviceIx, flags: TrimFlags) {
-        let process = state.objects[device].process;
-        let is_to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
-        let num_bytes_to_trim = if is_to_budget { state.shares.num_bytes_to_trim(process) } else { 0 };
+    /// Notes the processes that are within their budget again, and forgets requests to them after a while.
+    fn note_trimmed(&mut self, state: &State) {
+        self.asked_to_trim.retain(|&(device, group), asked| {
+            asked.was_within |= num_bytes_to_trim(state, state.objects[device].process, group) == 0;
+            !asked.was_within || state.moment.now() < asked.at.saturating_add(TRIM_GRACE)
+        });
+    }
+
+    /// The time until which a device has a moment to trim.
+    pub(crate) fn trims_until(&self, device: DeviceIx) -> Nanoseconds {
+        let asked = self.asked_to_trim.range((device, None)..=(device, Some(MemorySegmentGroup::NonLocal)));
+        asked.map(|(_, asked)| asked.at.saturating_add(TRIM_GRACE)).max().unwrap_or(0)
+    }
+
+    fn notify_to_trim(
+        &self,
+        state: &mut State,
+        device: DeviceIx,
+        flags: TrimFlags,
+        group: Option<MemorySegmentGroup>,
+        num_bytes_to_trim: u64,
+    ) {
         let id = state.objects.device_id(device);
         for registration in state.objects[device].notifications.clone() {
             let notification = self.trim_notifications.id(registration);
-            state.moment.record(|| Event::TrimNotified { notification, device: id, flags, num_bytes_to_trim });
-            let output = Output::TrimNotification { notification, device: id, flags, num_bytes_to_trim };
+            state.moment.record(|| Event::TrimNotified { notification, device: id, flags, group, num_bytes_to_trim });
+            let output = Output::TrimNotification { notification, device: id, flags, group, num_bytes_to_trim };
             state.moment.hand_out(output);
         }
     }
@@ -83,7 +123,7 @@ impl Schedule {
 
     fn period(&self, memory: &Memory, shares: &Shares) -> Nanoseconds {
         let is_busy = shares.accounts().iter().any(|account| {
-            let listed = u128::from(shares.by_account[account].demand_total());
+            let listed = u128::from(shares.by_account[account].requested_total());
             listed * 100 > u128::from(memory.list_capacity(account)) * u128::from(BUSY_PERCENT)
         });
         match (shares.is_pressed(), is_busy) {
@@ -110,7 +150,7 @@ impl Schedule {
                 true => TrimFlags::RESTART_PERIODIC_TRIM,
                 false => TrimFlags::PERIODIC_TRIM,
             };
-            self.notify_to_trim(state, device, flags);
+            self.notify_to_trim(state, device, flags, None, 0);
         }
     }
 }
@@ -125,13 +165,24 @@ fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bo
     }
     let shares = |&account: &Account| &state.shares.by_account[account];
     let budget = in_group.iter().map(|account| shares(account).published_budget(process)).fold(0, u64::saturating_add);
-    let requested = in_group.iter().map(|account| shares(account).get(process).demand).sum();
+    let requested = in_group.iter().map(|account| shares(account).requested(process)).sum();
     let id = state.objects.processes.id(process);
     state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });
     if state.objects[process].standing.listens {
         state.moment.hand_out(Output::BudgetChanged { process: id, group, budget });
     }
     true
+}
+
+/// The accounts of a group; of none, those that count toward no budget.
+fn accounts_in(state: &State, group: Option<MemorySegmentGroup>) -> Vec<Account> {
+    state.memory.accounts().iter().filter(|&account| state.adapter.group_of(account) == group).collect()
+}
+
+/// Bytes that the process's lists name above its budgets of a group.
+fn num_bytes_to_trim(state: &State, process: ProcessIx, group: Option<MemorySegmentGroup>) -> u64 {
+    let over = |account| state.shares.num_bytes_to_trim_in(process, account);
+    accounts_in(state, group).into_iter().map(over).fold(0, u64::saturating_add)
 }
 
 /// Tells those their budgets who listen.

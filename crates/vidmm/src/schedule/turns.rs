@@ -24,10 +24,10 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION, TRIM_GRACE},
+        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION},
     },
     placement::satisfy::{self, Shortfall},
-    plans::{Plans, bring_in},
+    plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
     residency::pins,
     schedule::Schedule,
@@ -287,8 +287,7 @@ impl Schedule {
             |time: Nanoseconds, reason| if time <= state.moment.now() { Yield::Now(reason) } else { Yield::At(time) };
         if state.shares.is_over_budget(record.process) {
             // A device that is asked again and again has its moment each time, but starves no other.
-            let grace =
-                record.turn.asked_to_trim_at.map_or(0, |asked| asked.saturating_add(TRIM_GRACE)).min(starved_at);
+            let grace = self.trims_until(other).min(starved_at);
             return match is_idle {
                 true => at(grace, SuspendReason::IdleOverBudget),
                 false => at(grace.max(slice_over), SuspendReason::SliceOver),
@@ -502,7 +501,8 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     };
     let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
-    let numbers = plans.carry_out(state, device, &required, placement);
+    let request = state.objects.next_request(device).filter(|_| grants);
+    let numbers = plans.carry_out(state, Draft::wanted_by(device, request), &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
     bring_in::pin_list(state, device, &items);
     if grants {

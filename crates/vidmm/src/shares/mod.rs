@@ -1,6 +1,9 @@
 //! Shares: the budgets of processes, the promises to devices, and which devices are active.
 
+use alloc::vec::Vec;
+
 use crate::{
+    adapter::Adapter,
     budget::{
         AccountShares,
         account::{Account, Accounts, PerAccount},
@@ -50,12 +53,26 @@ impl Shares {
 
     /// Bytes that the process's lists name above its budgets; 0 without pressure (RES-23).
     pub(crate) fn num_bytes_to_trim(&self, process: ProcessIx) -> u64 {
-        let over = |account| {
-            let account_shares = &self.by_account[account];
-            let over = || account_shares.get(process).demand.saturating_sub(account_shares.budget(process));
-            if account_shares.is_pressed() { over() } else { 0 }
-        };
-        self.accounts().iter().map(over).fold(0, u64::saturating_add)
+        self.accounts().iter().map(|account| self.num_bytes_to_trim_in(process, account)).fold(0, u64::saturating_add)
+    }
+
+    /// The same of one account.
+    pub(crate) fn num_bytes_to_trim_in(&self, process: ProcessIx, account: Account) -> u64 {
+        let account_shares = &self.by_account[account];
+        let over = || account_shares.requested(process).saturating_sub(account_shares.budget(process));
+        if account_shares.is_pressed() { over() } else { 0 }
+    }
+
+    /// The processes that demand more than a budget which is imposed in one of the accounts; those that are above it by most come
+    /// first.
+    pub(crate) fn over_budget(&self, accounts: &[Account]) -> Vec<ProcessIx> {
+        let mut over = Vec::new();
+        for process in accounts.iter().flat_map(|&account| self.by_account[account].over_budget()) {
+            if !over.contains(&process) {
+                over.push(process);
+            }
+        }
+        over
     }
 
     /// Whether memory is short anywhere, so that budgets are imposed there.
@@ -63,9 +80,12 @@ impl Shares {
         self.accounts().iter().any(|account| self.by_account[account].is_pressed())
     }
 
-    /// Whether the process is above a budget that is imposed.
+    /// Whether the process demands more than a budget that is imposed.
     pub(crate) fn is_over_budget(&self, process: ProcessIx) -> bool {
-        self.num_bytes_to_trim(process) > 0
+        self.accounts().iter().any(|account| {
+            let account_shares = &self.by_account[account];
+            account_shares.is_pressed() && account_shares.get(process).demand > account_shares.budget(process)
+        })
     }
 
     /// Changes whether a device's work runs, and with it what it is promised.
@@ -90,7 +110,8 @@ impl Shares {
     }
 
     /// A device goes that has no work and no list.
-    pub(crate) fn forget_device(&mut self, objects: &Objects, device: DeviceIx) {
+    pub(crate) fn forget_device(&mut self, objects: &mut Objects, device: DeviceIx) {
+        self.accounts().iter().for_each(|account| self.recount_list(objects, device, account));
         self.withdraw_promise(objects, device);
         self.stopped.remove(&device);
     }
@@ -140,6 +161,7 @@ impl Shares {
     /// other alone; or if they fit into the area that holds nothing else (D9, D19).
     pub(crate) fn promise_to_tables(
         &mut self,
+        adapter: &Adapter,
         objects: &Objects,
         memory: &mut Memory,
         account: Account,
@@ -155,7 +177,8 @@ impl Shares {
             let stopped = self.stopped.iter().map(|&device| objects[device].needed(account));
             let free = capacity - stopped.max().unwrap_or(0).max(self.promised_bytes[account]).min(capacity);
             if bytes > free {
-                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free });
+                let account = adapter.memory_account(account);
+                return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free, account });
             }
         }
         self.add_table_bytes(memory, account, bytes);
@@ -198,26 +221,11 @@ impl Shares {
         self.change_list(objects, device, account, |record| record.list[account].lighten(bytes));
     }
 
-    fn change_list(
-        &mut self,
-        objects: &mut Objects,
-        device: DeviceIx,
-        account: Account,
-        change: impl FnOnce(&mut Device),
-    ) {
-        let before = objects[device].list[account].now();
-        self.change_promise(objects, device, account, change);
-        let bytes = objects[device].list[account].now();
-        let process = objects[device].process;
-        let demand = self.by_account[account].get(process).demand;
-        self.by_account[account].set_demand(process, demand - before + bytes);
-    }
-
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
         for account in self.accounts().iter() {
             if objects[device].list[account].remembers() {
-                self.change_promise(objects, device, account, |record| {
+                self.change_list(objects, device, account, |record| {
                     let (retired, granted) = (record.retired(), record.granted_request());
                     record.list[account].forget(retired, granted);
                 });
@@ -225,8 +233,14 @@ impl Shares {
         }
     }
 
-    /// Changes what a device is promised in an account.
-    pub(crate) fn change_promise(
+    /// Outstanding work and requests of the device weigh as much as its list does now: part of it is counted elsewhere.
+    pub(crate) fn recount_list(&mut self, objects: &mut Objects, device: DeviceIx, account: Account) {
+        self.change_list(objects, device, account, |record| record.list[account].recount());
+    }
+
+    /// Changes what a device's list weighs in an account, and with it what is promised to the device, and what its process
+    /// requests and demands.
+    fn change_list(
         &mut self,
         objects: &mut Objects,
         device: DeviceIx,
@@ -234,9 +248,19 @@ impl Shares {
         change: impl FnOnce(&mut Device),
     ) {
         let record = &mut objects[device];
+        let weights = |record: &Device| (record.list[account].now(), record.demand(account));
+        let (requested_before, demand_before) = weights(record);
         self.promised_bytes[account] -= record.promised(account);
         change(record);
         self.promised_bytes[account] += record.promised(account);
+        let (requested, demand) = weights(record);
+        let (process, account_shares) = (record.process, &mut self.by_account[account]);
+        if requested != requested_before {
+            account_shares.set_requested(process, account_shares.requested(process) - requested_before + requested);
+        }
+        if demand != demand_before {
+            account_shares.set_demand(process, account_shares.get(process).demand - demand_before + demand);
+        }
     }
 
     /// Whether a device may pin so much more: a device that runs ahead never pins what another one was admitted with.

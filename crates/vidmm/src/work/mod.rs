@@ -108,7 +108,8 @@ impl Work {
         let fixed = front.map(|references| core::mem::take(&mut references.progress.fixed)).unwrap_or_default();
         let listed: BTreeSet<AllocationIx> =
             portion.into_iter().flat_map(|portion| portion.required).chain(fixed).collect();
-        let number = state.objects[device].submitted;
+        // Only work that is not dispatched keeps an allocation in place, and nothing that is given up will be.
+        let number = state.objects[device].dispatched();
         for allocation in listed {
             leave_required(state, device, number, allocation);
         }

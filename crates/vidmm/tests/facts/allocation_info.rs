@@ -20,7 +20,7 @@ fn broken_in(config: Config, info: AllocationInfo) -> AllocationInfoRule {
     let before = world.fingerprint();
     let error = create(&mut world, client, info).unwrap_err();
     assert_eq!(world.fingerprint(), before);
-    let CreateError::Violation(Violation::AllocationInfo(rule)) = error else { panic!("{error}") };
+    let CreateError::Violation(Violation::AllocationInfo { rule }) = error else { panic!("{error}") };
     rule
 }
 

@@ -149,14 +149,8 @@ fn the_commit_limit_counts_both_places() {
             world.map(client, second);
             let before = world.fingerprint();
             let answer = world.make_resident(client, &[second]);
-            assert_eq!(
-                answer,
-                Err(MakeResidentError::NoMemory {
-                    num_bytes_to_trim: 16 * PAGE_SIZE,
-                    reason: NoMemoryReason::DoesNotFit
-                }),
-                "{model:?}"
-            );
+            let system = MemoryAccount { segment: SegmentId::SYSTEM, group: Some(MemorySegmentGroup::Local) };
+            assert_eq!(answer, Err(refused_in(system, 16 * PAGE_SIZE, NoMemoryReason::DoesNotFit)), "{model:?}");
             assert_eq!(world.fingerprint(), before, "RES-11");
             world.evict(client, &[first], SOON).unwrap();
             world.bring_in(client, &[second]);
@@ -512,8 +506,8 @@ fn ranges_that_do_not_fit_alone_are_refused() {
     let listed = [UNIT + 1, UNIT, UNIT + 1].map(|pages| physical(&mut world, client, pages));
     world.bring_in(client, &listed);
     let one_more = physical(&mut world, client, 1);
-    let num_bytes_to_trim = UNIT * PAGE_SIZE;
-    let refused = Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::Fragmented });
+    let system = MemoryAccount { segment: SegmentId::SYSTEM, group: Some(MemorySegmentGroup::Local) };
+    let refused = Err(refused_in(system, UNIT * PAGE_SIZE, NoMemoryReason::Fragmented));
     assert_eq!(world.make_resident(client, &[one_more]), refused);
     world.evict(client, &listed[1..2], SOON).unwrap();
     world.bring_in(client, &[one_more]);

@@ -7,7 +7,7 @@ use vidmm::*;
 const GROUPS: [MemorySegmentGroup; 2] = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];
 
 fn no_memory(pages: u64, reason: NoMemoryReason) -> Result<Residency, MakeResidentError> {
-    Err(MakeResidentError::NoMemory { num_bytes_to_trim: pages * PAGE_SIZE, reason })
+    Err(refused_in(LOCAL_MEMORY, pages * PAGE_SIZE, reason))
 }
 
 /// The pages that the client's process may have of local memory.

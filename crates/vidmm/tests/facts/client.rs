@@ -20,7 +20,12 @@ struct App {
 
 impl App {
     fn new(pages: u64, ladder: Ladder) -> Self {
-        let (mut world, client) = World::with_pages(pages);
+        Self::on(Config::pages(pages), ladder)
+    }
+
+    fn on(config: Config, ladder: Ladder) -> Self {
+        let mut world = World::new(config);
+        let client = world.client();
         let fence = world.fence();
         let manager = ResidencyManager::new(client.device, client.queue, ladder);
         Self { world, client, manager, fence, submitted: 0, heard: 0 }
@@ -415,4 +420,38 @@ fn a_failure_to_create_a_renamed_allocation_changes_nothing() {
     assert_eq!(renamer.next(0, || Err("no memory")), Err(RenameError::Create("no memory")));
     assert!(renamer.is_empty());
     assert_eq!(renamer.next(0, || Ok::<_, ()>(7)), Ok(7));
+}
+
+/// RES-13: what is counted in system memory makes no room in local memory, however long it was not used.
+#[test]
+fn room_is_made_in_the_memory_that_is_short() {
+    for ladder in [Ladder::Trim, Ladder::PassUp] {
+        let mut app = App::on(Config::discrete(16, 64), ladder);
+        let manage = |app: &mut App, place| {
+            let allocation = app.world.create(app.client, place, 8, SILENT);
+            app.manager.manage(allocation, 8 * PAGE_SIZE, ManageFlags::empty())
+        };
+        let places = [Place::System, Place::Local, Place::System, Place::Local, Place::Local];
+        let [oldest, a, later, b, c] = places.map(|place| manage(&mut app, place));
+        for managed in [oldest, a, later, b] {
+            app.submit(&[managed]);
+        }
+        app.run_all();
+        if ladder == Ladder::PassUp {
+            let refused = app.begin(&mut set_of(&[c]));
+            let Err(BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { shortages, .. })) = refused else {
+                panic!("local memory is full: {refused:?}")
+            };
+            assert_eq!(shortages, short(LOCAL_MEMORY, 8 * PAGE_SIZE, NoMemoryReason::DoesNotFit));
+            let evicted = app.world.call(|vidmm, _, _| app.manager.make_room(vidmm, &shortages));
+            assert_eq!(evicted, Ok(8 * PAGE_SIZE));
+        }
+        app.submit(&[c]);
+        assert_eq!(app.listed(&[oldest, a, later, b, c]), [true, false, true, true, true], "{ladder:?}");
+        // What was passed over is still the oldest.
+        let evicted = app.world.call(|vidmm, _, _| app.manager.give_up(vidmm, 1));
+        assert_eq!((evicted, app.listed(&[oldest, later])), (Ok(8 * PAGE_SIZE), vec![false, true]));
+        app.run_all();
+        app.world.tear_down();
+    }
 }

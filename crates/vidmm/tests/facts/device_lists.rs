@@ -1,6 +1,7 @@
 //! Devices whose list drives residency on adapters without GPU virtual addresses (PAT-17, RES-04, FLT-02, P41).
 
 use crate::patching::{lister::Lister, random::Random, *};
+use crate::world::{LOCAL_MEMORY, refused_in};
 use vidmm::{contract::*, event::*, *};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -195,8 +196,7 @@ fn a_list_that_cannot_be_packed_is_refused_with_what_to_trim() {
     let lister = world.lister();
     let all: Vec<AllocationId> = (0..5).map(|_| aligned(&mut world, lister, 3, 4)).collect();
     assert_eq!(world.make_resident(lister, &all[..4]), pending(1));
-    let num_bytes_to_trim = 4 * PAGE_SIZE;
-    let refused = Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::Fragmented });
+    let refused = Err(refused_in(LOCAL_MEMORY, 4 * PAGE_SIZE, NoMemoryReason::Fragmented));
     assert_eq!(world.make_resident(lister, &all[4..]), refused);
     world.run_all();
     assert_eq!((world.errors(), world.paged(lister)), (vec![], 1), "nothing has changed");
@@ -577,8 +577,8 @@ fn allocations_that_stay_in_the_aperture_are_found_there() {
     world.touch(lister, &[(a, 0, 1), (b, 0, 2)]).unwrap();
     world.run_all();
     // The third begins where the aperture ends.
-    let num_bytes_to_trim = PAGE_SIZE;
-    let refused = Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::Fragmented });
+    let system = MemoryAccount { segment: SegmentId::SYSTEM, group: Some(MemorySegmentGroup::NonLocal) };
+    let refused = Err(refused_in(system, PAGE_SIZE, NoMemoryReason::Fragmented));
     assert_eq!(world.make_resident(lister, &[c]), refused);
     world.evict(lister, &[a]).unwrap();
     assert_eq!(world.make_resident(lister, &[a]), Ok(Residency::Resident));

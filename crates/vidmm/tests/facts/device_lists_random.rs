@@ -249,7 +249,7 @@ impl Play {
                     }
                 }
             }
-            Err(ReclaimError::NoMemory { num_bytes_to_trim }) => assert!(num_bytes_to_trim > 0),
+            Err(ReclaimError::NoMemory { num_bytes_to_trim, .. }) => assert!(num_bytes_to_trim > 0),
             Err(error) => panic!("{error}"),
         }
     }

@@ -466,6 +466,8 @@ fn an_answer_that_nobody_waits_for_any_more_still_counts() {
     world.submit(client, &[Access::Tag(2)]);
     world.wait(2 * SECOND);
     assert_eq!(world.engines[RENDER as usize].len(), 1, "the time to answer is over");
+    let over = Event::PreemptTimedOut { engine: RENDER, preemption_fence_id: 1 };
+    assert!(world.events.contains(&over), "the log says that the engine gets packets again");
     world.wait(100 * MILLISECOND);
     assert_eq!(world.preempting, [(RENDER, 1), (RENDER, 2)]);
     world.yield_engine(RENDER);

@@ -208,7 +208,7 @@ fn may_swap(first: &Event, second: &Event) -> bool {
 fn is_found<'a>(events: impl Iterator<Item = &'a Event>) -> bool {
     let mut audit = Audit::new();
     for (number, event) in (1..).zip(events) {
-        audit.event(&NumberedEvent { number, at: 0, event: event.clone() });
+        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
     }
     audit.findings().iter().any(|finding| !matches!(finding.invariant, Invariant::I21 | Invariant::Log))
 }

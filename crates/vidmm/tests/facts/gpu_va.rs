@@ -727,7 +727,7 @@ fn a_mapping_whose_tables_do_not_fit_is_refused() {
     let a = world.allocate(client, 300);
     let before = world.fingerprint();
     let answer = world.try_map(client, &MapGpuVirtualAddress::whole(a));
-    let Err(MapError::NoMemory { num_bytes_to_trim }) = answer else { panic!("{answer:?}") };
+    let Err(MapError::NoMemory { num_bytes_to_trim, account: LOCAL_MEMORY }) = answer else { panic!("{answer:?}") };
     assert_eq!(world.fingerprint(), before);
     // P03 for tables: what is said is enough.
     assert!(num_bytes_to_trim <= 20 * PAGE_SIZE, "{num_bytes_to_trim}");

@@ -158,8 +158,7 @@ fn a_call_that_moving_does_not_help_is_refused() {
     let (a, a_at) = listed(&mut world, client, Place::LocalOrSystem, 6, 7);
     let (_, kept_at) = listed(&mut world, client, Place::Local, 8, 8);
     let b = world.create(client, Place::Local, 9, SILENT);
-    let num_bytes_to_trim = 7 * PAGE_SIZE;
-    let refused = Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::DoesNotFit });
+    let refused = Err(refused_in(LOCAL_MEMORY, 7 * PAGE_SIZE, NoMemoryReason::DoesNotFit));
     assert_eq!(world.make_resident(client, &[b]), refused);
     assert_eq!([a_at, kept_at].map(|at| segment(&world, client, at)), [Some(LOCAL); 2]);
     world.evict(client, &[a], SOON).unwrap();

@@ -64,6 +64,33 @@ fn the_address_stays_while_the_allocation_moves() {
     world.tear_down();
 }
 
+/// RES-81: in system memory the bytes stay where they are, resident or not: the CPU sees them all the time.
+#[test]
+fn the_cpu_sees_what_stays_in_system_memory_all_the_time() {
+    for place in [Place::System, Place::Aperture] {
+        let mut world = World::new(Config::discrete(16, 64));
+        let client = world.client();
+        let a = world.create_flagged(client, place, 4, VISIBLE).unwrap();
+        let at = world.map(client, a);
+        let address = world.lock(client, a).unwrap();
+        world.cpu_write(address, 1, 5);
+        let store = world.machine.known[&world.handle(a)].backing_store;
+        assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+        world.poll();
+        assert_eq!(world.host.seen(address, 0), Some(store), "{place:?}: a plan brings it in");
+        world.run_all();
+        assert_eq!(read(&mut world, client, at + PAGE_SIZE), 5);
+        world.evict(client, &[a], SOON).unwrap();
+        world.poll();
+        assert_eq!(world.host.seen(address, 0), Some(store), "{place:?}: a plan takes it out");
+        world.run_all();
+        assert_eq!(world.cpu_read(address, 1), 5);
+        assert!(!world.events.iter().any(|event| matches!(event, Event::Rotated { .. })), "{place:?}");
+        world.unlock(a).unwrap();
+        world.tear_down();
+    }
+}
+
 /// RES-83: an allocation that must be in memory that the CPU does not see can be locked only while it is not resident.
 #[test]
 fn allocations_required_in_hidden_memory_and_allowed_nowhere_else_are_not_lockable() {

@@ -52,6 +52,7 @@ mod priorities;
 mod properties;
 mod random_calls;
 mod ranges;
+mod ready_work;
 mod segments;
 mod sharing;
 mod splitting;

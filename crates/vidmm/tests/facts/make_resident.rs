@@ -9,7 +9,7 @@ fn pending(value: u64) -> Result<Residency, MakeResidentError> {
 
 fn no_memory(pages: u64) -> Result<Residency, MakeResidentError> {
     let reason = NoMemoryReason::DoesNotFit;
-    Err(MakeResidentError::NoMemory { num_bytes_to_trim: pages * PAGE_SIZE, reason })
+    Err(refused_in(LOCAL_MEMORY, pages * PAGE_SIZE, reason))
 }
 
 /// RES-18, CRE-42, P17.
@@ -123,8 +123,8 @@ fn the_lists_of_others_are_not_touched() {
     // Half of the segment is its budget: it gets no more than that of what another requires.
     let a = world.allocate(other, 5);
     let before = world.fingerprint();
-    let (num_bytes_to_trim, reason) = (PAGE_SIZE, NoMemoryReason::OverBudget);
-    assert_eq!(world.make_resident(other, &[a]), Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason }));
+    let refused = refused_in(LOCAL_MEMORY, PAGE_SIZE, NoMemoryReason::OverBudget);
+    assert_eq!(world.make_resident(other, &[a]), Err(refused));
     assert_eq!(world.fingerprint(), before);
     assert_eq!(world.token(client, at), Some(0));
 }

@@ -116,7 +116,7 @@ fn content_leaves_through_the_aperture_by_the_form_that_the_driver_has() {
 fn broken<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Invariant> {
     let mut audit = Audit::new();
     for (number, event) in (1..).zip(events) {
-        audit.event(&NumberedEvent { number, at: 0, event: event.clone() });
+        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
     }
     let mut found: Vec<_> = audit.findings().iter().map(|finding| finding.invariant).collect();
     found.dedup();

@@ -125,14 +125,14 @@ fn the_flag_alone_is_refused() {
     world.driver.next_allocation = Some(AllocationInfo { flags, ..told(4) });
     let refused = world.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, &[0u8; 0][..]));
     let rule = AllocationInfoRule::ExplicitResidencyNotification;
-    assert_eq!(refused, Err(CreateError::Violation(Violation::AllocationInfo(rule))));
+    assert_eq!(refused, Err(CreateError::Violation(Violation::AllocationInfo { rule })));
 }
 
 /// Whether the auditor finds that the driver is not told as it asked.
 fn is_found<'a>(events: impl Iterator<Item = &'a Event>) -> bool {
     let mut audit = Audit::new();
     for (number, event) in (1..).zip(events) {
-        audit.event(&NumberedEvent { number, at: 0, event: event.clone() });
+        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
     }
     audit.findings().iter().any(|finding| finding.invariant == Invariant::I09)
 }

@@ -265,7 +265,7 @@ fn a_process_whose_root_table_has_no_room_is_told_how_much_is_missing() {
             break error;
         }
     };
-    assert_eq!(refused, CreateError::NoMemory { num_bytes_to_trim: PAGE_SIZE });
+    assert_eq!(refused, CreateError::NoMemory { num_bytes_to_trim: PAGE_SIZE, account: LOCAL_MEMORY });
     let before = world.fingerprint();
     let again = world.call(|vidmm, driver, host| vidmm.create_process(driver, host));
     assert_eq!(again, Err(refused));

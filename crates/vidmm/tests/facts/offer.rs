@@ -193,7 +193,9 @@ fn offered_allocations_take_no_room_on_the_own_list() {
     let b = world.allocate(client, 4);
     world.bring_in(client, &[b]);
     assert_eq!(world.evicted(), [(a, OFFERED)]);
-    let refused = ReclaimError::NoMemory { num_bytes_to_trim: 2 * PAGE_SIZE };
+    let num_bytes_to_trim = 2 * PAGE_SIZE;
+    let shortages = short(LOCAL_MEMORY, num_bytes_to_trim, NoMemoryReason::DoesNotFit);
+    let refused = ReclaimError::NoMemory { num_bytes_to_trim, shortages };
     assert_eq!(world.reclaim(client, &[a]), Err(refused));
     world.evict(client, &[b], SOON).unwrap();
     assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);

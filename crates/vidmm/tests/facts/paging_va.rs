@@ -92,6 +92,20 @@ fn the_size_follows_from_local_memory_the_scheduling_log_and_the_answer() {
     assert_eq!(cases, 16 + 3 * 16);
 }
 
+/// U-16: an answer that is not made of whole page tables is rounded up, and the driver's author is told.
+#[test]
+fn an_answer_that_is_rounded_up_is_told() {
+    for (asked_mib, expected) in [(1, 4), (3, 4), (5, 6), (6, 6)] {
+        let config = Config { paging_va_mib: Some(asked_mib), ..config(AddressingModel::GpuMmu, 64 * MIB) };
+        let started = start(&config);
+        let paging_va_size = expected * MIB;
+        assert_eq!(started.sizes().0, paging_va_size, "{asked_mib} MiB");
+        let rounded = DriverFinding::PagingVaRounded { physical_adapter_index: 0, asked_mib, paging_va_size };
+        let is_told = started.findings().contains(&rounded);
+        assert_eq!(is_told, u64::from(asked_mib) < expected, "{asked_mib} MiB: {:?}", started.findings());
+    }
+}
+
 /// PGV-01, P32: the query has a type, an index of 4 bytes as input, and 4 bytes of output.
 #[test]
 fn the_driver_is_asked_in_the_documented_form() {
@@ -282,7 +296,7 @@ fn an_eviction_notification_without_addresses_is_refused() {
                     let is_current = revision == NotificationRevision::Current;
                     let needs_window = if is_current { flags2.contains(EVICTION) } else { flags2 != SILENT };
                     if needs_window {
-                        assert_eq!(answer, Err(CreateError::NoPagingVa), "{model:?} {revision:?} {flags2:?}");
+                        assert_eq!(answer, Err(CreateError::NoPagingVa { model }), "{model:?} {revision:?} {flags2:?}");
                         assert_eq!(world.fingerprint(), before);
                     } else {
                         let a = answer.unwrap();

@@ -138,7 +138,7 @@ fn broken(config: Config, info: AllocationInfo) -> AllocationInfoRule {
     world.driver.next_allocation = Some(info);
     let refused = world.call(|vidmm, driver, host| vidmm.create_allocation(driver, host, client.device, &[0u8; 0][..]));
     match refused {
-        Err(CreateError::Violation(Violation::AllocationInfo(rule))) => rule,
+        Err(CreateError::Violation(Violation::AllocationInfo { rule })) => rule,
         other => panic!("{other:?}"),
     }
 }

@@ -37,6 +37,22 @@ fn urgent_work_overtakes_what_has_not_begun() {
     world.tear_down();
 }
 
+/// D23: the packets of a context run in their order, also where one of them has been given back and the next is urgent.
+#[test]
+fn urgent_work_does_not_overtake_its_own_context() {
+    let (mut world, usual, urgent) = prioritised();
+    for (client, tag) in [(usual, 1), (urgent, 2), (usual, 3), (urgent, 4)] {
+        world.submit(client, &[Access::Tag(tag)]);
+        world.poll();
+    }
+    assert_eq!(world.preempting, [(RENDER, 1)]);
+    world.complete(RENDER);
+    world.yield_engine(RENDER);
+    world.run_all();
+    assert!(world.read == [1, 2, 4, 3] || world.read == [1, 2, 3, 4], "{:?}", world.read);
+    world.tear_down();
+}
+
 /// Urgent work that waits for less urgent work does not overtake it.
 #[test]
 fn urgent_work_waits_for_what_it_needs() {

@@ -70,12 +70,9 @@ fn room_in_another_segment_is_of_no_use() {
     world.bring_in(client, &[held]);
     let (refused, _) = among(&mut world, client, 4, &[VISIBLE]);
     let answer = world.make_resident(client, &[refused]);
-    let num_bytes_to_trim = 2 * PAGE_SIZE;
-    assert_eq!(
-        answer,
-        Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason: NoMemoryReason::DoesNotFit }),
-        "local memory is empty"
-    );
+    let visible = MemoryAccount { segment: VISIBLE, group: Some(MemorySegmentGroup::Local) };
+    let missing = refused_in(visible, 2 * PAGE_SIZE, NoMemoryReason::DoesNotFit);
+    assert_eq!(answer, Err(missing), "local memory is empty");
     world.evict(client, &[held], SOON).unwrap();
     world.bring_in(client, &[refused]);
     world.tear_down();

@@ -114,7 +114,7 @@ fn impossible_flags_are_refused() {
     let (mut world, client) = World::with_pages(8);
     let own = world.host.commit_backing_store(4 * PAGE_SIZE).unwrap();
     let before = world.fingerprint();
-    let refused = |rule| Err(CreateError::Violation(Violation::AllocationInfo(rule)));
+    let refused = |rule| Err(CreateError::Violation(Violation::AllocationInfo { rule }));
     let permanent_alone = AllocationFlags::PERMANENT_SYS_MEM;
     let rule = AllocationInfoRule::PermanentSysMem;
     assert_eq!(world.create_flagged(client, Place::Local, 4, permanent_alone), refused(rule));

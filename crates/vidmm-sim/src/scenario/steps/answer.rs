@@ -101,6 +101,8 @@ pub enum Answer {
     PatchLocationList,
     /// A refusal that scenarios have no name for.
     Other,
+    /// No call gives it: a step that expects it takes any answer.
+    Any,
 }
 
 impl Answer {

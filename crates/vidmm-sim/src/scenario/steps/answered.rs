@@ -68,7 +68,7 @@ impl Undone {
 
     /// A call that needs a paging queue is refused on a device with reference lists, which has none.
     pub fn no_paging_queue() -> Self {
-        Self::refused(Answer::NotSupported, "the device has no paging queue".to_owned())
+        Self::refused(Answer::NotSupported, "the device has no paging queue: the references of its command buffers are its list; one that has is created with `residency = \"device-list\"`".to_owned())
     }
 
     /// The outcome of a call that was made; a refusal is an answer too.

@@ -7,6 +7,7 @@ use vidmm::{MemorySegmentGroup, PriorityBand, Visibility};
 use vidmm_trace::ByteSize;
 
 use super::known::{Kind, Known};
+use super::list::list;
 use super::names;
 use super::verb::{Verb, only_names};
 use crate::exact::exact;
@@ -83,6 +84,28 @@ impl Verb for QueryVideoMemory {
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
         known.one(Kind::Process, &self.process)
+    }
+}
+
+/// Checks in which group lists count allocations.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CheckAccount {
+    /// The allocations.
+    #[serde(rename = "check-account", with = "names")]
+    pub allocations: Vec<String>,
+    /// The group.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub group: Group,
+}
+
+impl Verb for CheckAccount {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}: {} group", list(&self.allocations), self.group)
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.about(Kind::Allocation, &mut self.allocations)
     }
 }
 

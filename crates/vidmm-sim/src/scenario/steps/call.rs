@@ -164,6 +164,7 @@ verbs! {
     "query-video-memory" => QueryVideoMemory,
     "expect-trim" => ExpectTrim,
     "check-residency" => CheckResidency,
+    "check-account" => CheckAccount,
     "check-waiting" => CheckWaiting,
     "check-error" => CheckError,
     "check-adapter-error" => CheckAdapterError,
@@ -178,7 +179,7 @@ impl Look {
             Self::CheckError(_) | Self::CheckAdapterError(_) | Self::CheckResets(_) | Self::CheckFinding(_) => true,
             Self::Wait(_) | Self::CpuWrite(_) | Self::CpuRead(_) | Self::ForgeHandle(_) | Self::CheckSystem(_) => false,
             Self::CheckAperture(_) | Self::QueryPagingVa(_) | Self::QueryVideoMemory(_) | Self::ExpectTrim(_) => false,
-            Self::CheckResidency(_) | Self::CheckWaiting(_) => false,
+            Self::CheckResidency(_) | Self::CheckAccount(_) | Self::CheckWaiting(_) => false,
         }
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Known {
     pub is_physical: bool,
     /// The members of each name of a kind: itself, or those of a group.
     names: BTreeMap<Kind, BTreeMap<String, Vec<String>>>,
+    /// The processes of devices.
+    owners: BTreeMap<String, String>,
     /// Bytes of all allocations that were created.
     created: u64,
     /// Set while nothing is checked, and names of objects that do not exist are taken out of lists.
@@ -53,7 +55,7 @@ impl Known {
     pub fn new(is_physical: bool) -> Self {
         let default = |name: &str| [(name.to_owned(), vec![name.to_owned()])].into();
         let names = [(Kind::Process, default(DEFAULT_PROCESS)), (Kind::Device, default(DEFAULT_DEVICE))].into();
-        Self { is_physical, names, created: 0, prunes: false, is_orphan: false }
+        Self { is_physical, names, owners: BTreeMap::new(), created: 0, prunes: false, is_orphan: false }
     }
 
     /// Adds the bytes of new allocations, of which there is a limit: each page that has content is kept.
@@ -128,6 +130,11 @@ impl Known {
         self.add_group(kind, None, &[name.to_owned()])
     }
 
+    /// Adds the mappings that are named by their allocations. Groups of allocations of which all are mapped need no name here.
+    pub fn add_mappings(&mut self, names: &[String]) -> Result<(), String> {
+        self.add_group(Kind::Mapping, None, names)
+    }
+
     /// Adds the names of new objects, and of the group that they make.
     pub fn add_group(&mut self, kind: Kind, group: Option<String>, members: &[String]) -> Result<(), String> {
         if self.prunes {
@@ -153,26 +160,43 @@ impl Known {
 
     /// Checks that no object of a kind has this name.
     pub fn is_new(&self, kind: Kind, name: &str) -> Result<(), String> {
-        match self.has(kind, name) && !self.prunes {
-            true => Err(format!("there is already the {} `{name}`; give this one another name", kind.name())),
-            false => Ok(()),
+        let is_there = self.names.get(&kind).is_some_and(|names| names.contains_key(name));
+        if !is_there || self.prunes {
+            return Ok(());
         }
+        let default = match (kind, name) {
+            (Kind::Process, DEFAULT_PROCESS) => ": it is made when the first step needs it",
+            (Kind::Device, DEFAULT_DEVICE) => {
+                ", of the process `P`: it is made when the first step needs it, and steps that name no device are for it"
+            }
+            _ => "",
+        };
+        Err(format!("there is already the {} `{name}`{default}; give this one another name", kind.name()))
     }
 
-    /// The group that has exactly these allocations, if there is one.
-    pub fn group_of(&self, members: &[String]) -> Option<String> {
-        let mut allocations = self.names.get(&Kind::Allocation).into_iter().flatten();
-        let group = allocations.find(|(name, group)| group.as_slice() == members && group[0] != **name);
-        group.map(|(name, _)| name.clone())
+    /// The device `name` is of a process.
+    pub fn add_device(&mut self, name: &str, process: Option<&str>) -> Result<(), String> {
+        self.add(Kind::Device, name)?;
+        self.owners.insert(name.to_owned(), process.unwrap_or(DEFAULT_PROCESS).to_owned());
+        Ok(())
     }
 
     fn has(&self, kind: Kind, name: &str) -> bool {
-        self.names.get(&kind).is_some_and(|names| names.contains_key(name))
+        self.named(kind, name).is_some()
+    }
+
+    /// The objects of a name. A group of allocations of which all are mapped is a group of mappings.
+    fn named(&self, kind: Kind, name: &str) -> Option<&[String]> {
+        let of = |kind: Kind| self.names.get(&kind).and_then(|names| names.get(name)).map(Vec::as_slice);
+        let mapped = || {
+            let mappings = self.names.get(&Kind::Mapping)?;
+            of(Kind::Allocation).filter(|group| group.iter().all(|member| mappings.contains_key(member)))
+        };
+        of(kind).or_else(|| if kind == Kind::Mapping { mapped() } else { None })
     }
 
     fn members(&self, kind: Kind, name: &str) -> Result<&[String], String> {
-        let members = self.names.get(&kind).and_then(|names| names.get(name));
-        members.map(Vec::as_slice).ok_or_else(|| self.missing(kind.name(), kind, name))
+        self.named(kind, name).ok_or_else(|| self.missing(kind.name(), kind, name))
     }
 
     fn missing(&self, what: &str, kind: Kind, name: &str) -> String {
@@ -182,6 +206,15 @@ impl Known {
             [] => "there are none so far".to_owned(),
             known => format!("so far there are {}", known.join(", ")),
         };
-        format!("there is no {what} `{name}`; {so_far}")
+        let other = self.names.iter().find(|(_, names)| names.contains_key(name));
+        let instead = match other {
+            Some((Kind::Device, _)) if kind == Kind::Process => {
+                let process = self.owners.get(name).map_or(DEFAULT_PROCESS, String::as_str);
+                format!("`{name}` is a device; its process is `{process}`")
+            }
+            Some((other, _)) => format!("`{name}` is the name of a {}; {so_far}", other.name()),
+            None => so_far,
+        };
+        format!("there is no {what} `{name}`; {instead}")
     }
 }

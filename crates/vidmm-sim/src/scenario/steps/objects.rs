@@ -77,7 +77,7 @@ impl Verb for CreateDevice {
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
         known.optional(Kind::Process, &self.process)?;
-        known.add(Kind::Device, &self.device)
+        known.add_device(&self.device, self.process.as_deref())
     }
 }
 
@@ -415,6 +415,9 @@ pub struct Map {
     /// Whether writes through it fault.
     #[serde(default, skip_serializing_if = "is_default")]
     pub read_only: bool,
+    /// Its first address; none lets the manager choose.
+    #[serde(default, deserialize_with = "base_address", skip_serializing_if = "Option::is_none")]
+    pub base_address: Option<u64>,
 }
 
 impl Verb for Map {
@@ -427,6 +430,9 @@ impl Verb for Map {
             write!(f, " for {device}")?;
         }
         f.write_str(&bytes(self.offset, self.size))?;
+        if let Some(address) = self.base_address {
+            write!(f, " at {address:#x}")?;
+        }
         if self.read_only { f.write_str(", read only") } else { Ok(()) }
     }
 
@@ -434,12 +440,12 @@ impl Verb for Map {
         known.about(Kind::Allocation, &mut self.allocations)?;
         known.optional(Kind::Device, &self.device)?;
         match (&self.name, &self.allocations[..]) {
+            _ if self.base_address.is_some() && self.allocations.len() > 1 => {
+                Err("`base-address` is that of one mapping; map one allocation there".to_owned())
+            }
             (Some(name), [_]) => known.add(Kind::Mapping, name),
             (Some(name), _) => Err(format!("`as = \"{name}\"` names one mapping; map one allocation there")),
-            (None, names) => {
-                let group = known.group_of(names);
-                known.add_group(Kind::Mapping, group, names)
-            }
+            (None, names) => known.add_mappings(names),
         }
     }
 }
@@ -507,6 +513,10 @@ fn banks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error
         return Ok(banks);
     }
     Err(D::Error::custom("give up to four banks, numbered from 1"))
+}
+
+fn base_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    within::<_, _, 0, { i64::MAX as u64 }>(deserializer).map(Some)
 }
 
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {

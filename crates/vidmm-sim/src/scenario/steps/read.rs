@@ -41,8 +41,9 @@ fn read_step(
     let &(verb, read) = match named[..] {
         [verb] => verb,
         [] => {
-            let verbs: Vec<String> = verbs().map(|(verb, _)| format!("`{verb}`")).collect();
-            return Err(problem(format!("the step does nothing; write one of {}", verbs.join(", "))));
+            let names: Vec<&str> = verbs().map(|&(verb, _)| verb).collect();
+            let first = table.iter().min_by_key(|(key, _)| key.span().start).map(|(key, _)| key.get_ref().to_string());
+            return Err(problem(no_step(first.as_deref(), &names)));
         }
         [(first, _), (second, _), ..] => {
             return Err(problem(format!("the step has a `{first}` and a `{second}`; make two steps of it")));
@@ -54,4 +55,41 @@ fn read_step(
         return Err(problem(format!("nobody answers `{verb}`; leave `expect = \"{expect}\"` out")));
     }
     Ok(Step { line: line(start), action, expect })
+}
+
+/// What is wrong with a step that has none of the verbs. Its first key is likely meant to be one.
+fn no_step(first: Option<&str>, verbs: &[&str]) -> String {
+    let Some(first) = first else {
+        return format!(
+            "the step does nothing; write one of {}",
+            verbs.iter().map(quoted).collect::<Vec<_>>().join(", ")
+        );
+    };
+    let closest = verbs.iter().map(|verb| (distance(first, verb), verb)).min().filter(|&(distance, _)| distance <= 3);
+    match closest {
+        Some((_, verb)) => format!("`{first}` is no step; write `{verb}`"),
+        None => {
+            format!("`{first}` is no step; write one of {}", verbs.iter().map(quoted).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn quoted(verb: &&str) -> String {
+    format!("`{verb}`")
+}
+
+/// How many letters must be changed, put in or left out to make one word of the other.
+fn distance(word: &str, other: &str) -> usize {
+    // A longer word is no misspelt verb.
+    let word: Vec<char> = word.chars().take(40).collect();
+    let mut row: Vec<usize> = (0..=word.len()).collect();
+    for (number, letter) in other.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
+        for (at, &of) in word.iter().enumerate() {
+            let changed = diagonal + usize::from(of != letter);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[word.len()]
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 use vidmm_runtime::AllocationSegments;
 use vidmm_trace::ByteSize;
@@ -37,6 +38,12 @@ pub struct MakeResident {
     /// The amount that a refusal must ask to trim.
     #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
+    /// What it must ask to trim of the local group.
+    #[serde(default, serialize_with = "exactly")]
+    pub trim_local: Option<ByteSize>,
+    /// What it must ask to trim of the other one.
+    #[serde(default, serialize_with = "exactly")]
+    pub trim_non_local: Option<ByteSize>,
 }
 
 /// The flags of MakeResident (RES-15).
@@ -179,8 +186,22 @@ pub struct Reclaim {
     #[serde(rename = "reclaim", with = "names")]
     pub allocations: Vec<String>,
     /// The expected state of each, in the same order; one for all of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "results", skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ReclaimResult>,
+}
+
+/// Reads the results of a reclaim: one for all allocations, or a list.
+fn results<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReclaimResult>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "`ok`, `discarded` or `not-committed`, or a list of them")]
+    enum Results {
+        One(ReclaimResult),
+        Each(Vec<ReclaimResult>),
+    }
+    Ok(match Results::deserialize(deserializer)? {
+        Results::One(result) => vec![result],
+        Results::Each(results) => results,
+    })
 }
 
 /// The state of offered content when it is reclaimed (RES-64).

@@ -106,10 +106,12 @@ impl Audit {
                 | Event::PagingOperation { .. }
                 | Event::PagingBufferSubmitted { .. }
                 | Event::PlanEntered { .. }
+                | Event::PlanBuilt { .. }
                 | Event::PageFault { .. }
                 | Event::IllegalCommand { .. }
                 | Event::PreemptRequested { .. }
                 | Event::Preempted { .. }
+                | Event::PreemptTimedOut { .. }
                 | Event::EngineResetBegun { .. }
                 | Event::EngineReset { .. }
                 | Event::Resubmitted { .. }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::CpuVirtualAddress;
-use vidmm::{Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
+use vidmm::{DeviceId, Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
 
 /// Memory that is shared among processes: a memory segment, or system memory that engines reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,6 +35,8 @@ pub(super) struct Chunk {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {
     pub process: ProcessId,
+    /// The device whose list names it.
+    pub device: DeviceId,
     /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
     pub pool: Option<Pool>,
     pub size: u64,
@@ -48,17 +50,9 @@ pub(super) struct Offer {
     pub class: OfferPriority,
     /// The last submission that uses it.
     pub last: u64,
-    /// A plan threw its content away.
+    /// Its content is lost.
     pub discarded: bool,
     pub decommitted: bool,
-}
-
-impl Offer {
-    /// Whether its content can be lost by now. Where it has no place it is discarded in its backing store, which no plan does.
-    pub fn may_be_lost(&self, has_place: bool) -> bool {
-        let immediately = self.flags.contains(OfferFlags::OFFER_IMMEDIATELY) && !has_place;
-        self.discarded || self.decommitted || immediately
-    }
 }
 
 /// The CPU's view of a locked allocation.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::{
-    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, TrimFlags,
-    TrimNotificationId,
+    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, Shortage,
+    TrimFlags, TrimNotificationId,
 };
 
 use super::Audit;
@@ -13,6 +13,18 @@ use super::aspects::{PerPool, Pool};
 use super::demands::Standing;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
+
+/// The time that a device has for a request to trim, in nanoseconds (U-30).
+const TRIM_GRACE: u64 = 10_000_000;
+
+/// The last request to trim of a registration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedToTrim {
+    at: u64,
+    bytes: u64,
+    /// How often anything had been relieved then.
+    relieved: u64,
+}
 
 /// How much too much a list would be, in bytes.
 #[derive(Clone, Debug)]
@@ -41,13 +53,18 @@ impl Audit {
                 if let Some(process) = self.processes.get_mut(&process) {
                     (process.weight.band, process.weight.visibility) = (band, visibility);
                 }
+                self.demands.relieved += 1;
             }
             Event::ReservationChanged { process, group, reservation } => self.reserved(process, group, reservation),
             Event::BudgetChanged { process, group, budget, requested } => {
                 self.published(process, group, budget, requested);
             }
-            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason } => {
-                self.refused(device, allocations, flags, (reason, num_bytes_to_trim));
+            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason, ref shortages } => {
+                let named = shortages.iter().map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+                self.findings.check(named == num_bytes_to_trim, Invariant::I08, || {
+                    format!("{device} is to trim {num_bytes_to_trim} bytes, but {named} of all memory by name")
+                });
+                self.refused(device, allocations, flags, reason, shortages);
             }
             Event::TrimNotificationRegistered { notification, device } => {
                 self.born(notification, None);
@@ -55,10 +72,14 @@ impl Audit {
             }
             Event::TrimNotificationUnregistered { notification } => {
                 self.listeners.remove(&notification);
+                self.asked_to_trim.retain(|&(of, _), _| of != notification);
                 self.names.remove(notification.into(), &mut self.findings);
             }
-            Event::TrimNotified { notification, device, flags, num_bytes_to_trim } => {
+            Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim } => {
                 self.trim_notified(notification, device, flags, num_bytes_to_trim);
+                if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+                    self.asked_to_trim(notification, device, group, num_bytes_to_trim);
+                }
             }
             _ => {}
         }
@@ -67,6 +88,7 @@ impl Audit {
     /// All processes together reserve at most half of a group (U-31).
     fn reserved(&mut self, id: ProcessId, group: MemorySegmentGroup, reservation: u64) {
         let pools = self.pools_of_group(group);
+        self.demands.relieved += 1;
         if let Some(process) = self.processes.get_mut(&id) {
             match pools[..] {
                 [] => {}
@@ -97,9 +119,9 @@ impl Audit {
         if !self.demands_are_bounded() {
             return;
         }
-        let demand = sum(pools.iter().map(|&pool| self.demand_within(pool, process)));
-        self.findings.check(demand.contains(&requested), Invariant::I16, || {
-            format!("{process} is said to request {requested} bytes of {group:?}, but its lists name {demand:?}")
+        let named = sum(pools.iter().map(|&pool| self.requested_within(pool, process)));
+        self.findings.check(named.contains(&requested), Invariant::I16, || {
+            format!("{process} is said to request {requested} bytes of {group:?}, but its lists name {named:?}")
         });
         // The more the others demand, the less is left for it.
         let budgets = sum(pools.iter().map(|&pool| {
@@ -113,8 +135,8 @@ impl Audit {
     }
 
     /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while
-    /// it takes nothing that others have reserved (RES-15, RES-53). `demanded` before: what is named again takes nothing.
-    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, demanded: &PerPool) {
+    /// it takes nothing that others have reserved (RES-15, RES-53). What was `requested` before and is named again takes nothing.
+    pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, requested: &PerPool) {
         let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| self.demands_are_clear())
         else {
             return;
@@ -126,21 +148,27 @@ impl Audit {
             } else {
                 *standing.budgets().end()
             };
-            let grows = standing.demand > demanded.of(pool);
-            let holds = !grows || !standing.is_pressed() || standing.demand <= limit;
+            let grows = standing.requested > requested.of(pool);
+            let holds = !grows || standing.lists_fit() || standing.requested <= limit;
             self.findings.check(holds, Invariant::I16, || {
-                let Standing { demand, total, capacity, .. } = standing;
+                let Standing { requested, requested_total, capacity, .. } = standing;
                 format!(
-                    "a MakeResident of {device} is admitted, with which {process} demands {demand} bytes of {pool:?} and may have \
-                     {limit}, while all demand {total} of {capacity}"
+                    "a MakeResident of {device} is admitted, with which {process} requests {requested} bytes of {pool:?} and may \
+                     have {limit}, while all request {requested_total} of {capacity}"
                 )
             });
         }
     }
 
     /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03).
-    fn refused(&mut self, id: DeviceId, named: &[AllocationId], flags: MakeResidentFlags, said: (NoMemoryReason, u64)) {
-        let (reason, to_trim) = said;
+    fn refused(
+        &mut self,
+        id: DeviceId,
+        named: &[AllocationId],
+        flags: MakeResidentFlags,
+        reason: NoMemoryReason,
+        shortages: &[Shortage],
+    ) {
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
             self.must_fail = Some(id);
         }
@@ -153,24 +181,27 @@ impl Audit {
             Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
             None => Excess::default(),
         });
-        let excess: Vec<Excess> = excess.collect();
-        let is_so = excess.iter().any(|excess| match reason {
+        let excess: Vec<(Pool, Excess)> = self.places.pools().into_iter().zip(excess).collect();
+        let is_so = excess.iter().any(|(_, excess)| match reason {
             NoMemoryReason::DoesNotFit => excess.alone > 0,
             _ => *excess.entitled.end() > 0,
         });
         self.findings.check(is_so, Invariant::I16, || {
             format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
         });
-        let least = excess.iter().map(|excess| excess.alone.max(*excess.entitled.start())).fold(0, u64::saturating_add);
-        let most = excess.iter().map(|excess| excess.alone.max(*excess.entitled.end())).fold(0, u64::saturating_add);
-        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
-        let most = if self.adapter.is_physical() { u64::MAX } else { most };
-        let enough = least.max(1)..=most.saturating_add(self.fragmented(named));
-        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
-        let is_more = self.adapter.is_physical() && to_trim > *enough.end();
-        self.findings.check(!is_so || enough.contains(&to_trim) || is_more, Invariant::I08, || {
-            format!("{id} is refused as {reason:?} and is to trim {to_trim} bytes, but {enough:?} are too much")
-        });
+        for (pool, excess) in excess.into_iter().filter(|_| is_so) {
+            let here = shortages.iter().filter(|shortage| Pool(shortage.account.segment) == pool);
+            let to_trim = here.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+            let least = excess.alone.max(*excess.entitled.start());
+            let most = excess.alone.max(*excess.entitled.end()).saturating_add(self.fragmented(named, pool));
+            // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+            let is_enough = to_trim >= least && (to_trim <= most || self.adapter.is_physical());
+            self.findings.check(is_enough, Invariant::I08, || {
+                format!(
+                    "{id} is refused as {reason:?} and is to trim {to_trim} bytes of {pool:?}, but {least} to {most} are too much"
+                )
+            });
+        }
     }
 
     /// How much too much a list would be in a pool: of what there is, and of what its process may have.
@@ -182,12 +213,14 @@ impl Audit {
         standing: &Standing,
         flags: MakeResidentFlags,
     ) -> Excess {
-        let &Standing { demand, maximum, capacity, .. } = standing;
+        let &Standing { requested, maximum, capacity, .. } = standing;
         let limits = match flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
             true => maximum..=maximum,
             false => standing.budgets(),
         };
-        let over = |limit: &u64| if standing.is_pressed() { demand.saturating_sub(*limit) } else { 0 };
+        // With so much less it fits beside all other lists, or its process keeps to its budget.
+        let beside_all = standing.requested_total.saturating_sub(capacity);
+        let over = |limit: &u64| requested.saturating_sub(*limit).min(beside_all);
         Excess {
             alone: self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity),
             entitled: over(limits.end())..=over(limits.start()),
@@ -196,11 +229,11 @@ impl Audit {
 
     /// The bytes that a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges
     /// can be in, for each allocation that needs one.
-    fn fragmented(&self, named: &[AllocationId]) -> u64 {
+    fn fragmented(&self, named: &[AllocationId], pool: Pool) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let needing = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|of| of.accessed_physically);
-        let pools = needing.filter_map(|allocation| self.pool_of(allocation));
-        pools.map(|pool| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
+        let there = needing.filter(|allocation| self.pool_of(allocation) == Some(pool));
+        there.map(|_| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
     }
 
     /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.
@@ -229,16 +262,23 @@ impl Audit {
     /// Evict says what its process is still above its budget (RES-23).
     pub(super) fn check_left_to_trim(&mut self, device: DeviceId, to_trim: u64) {
         let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
-        self.check_over(process, to_trim, || format!("Evict of {device}"));
+        self.check_over(process, None, to_trim, || format!("Evict of {device}"));
     }
 
-    /// A figure is what a process is above its budgets while they are imposed: 0 otherwise.
-    fn check_over(&mut self, process: ProcessId, figure: u64, what: impl FnOnce() -> String) {
+    /// A figure is what a process is above its budgets of a group, or of all, while they are imposed: 0 otherwise.
+    fn check_over(
+        &mut self,
+        process: ProcessId,
+        of: Option<Option<MemorySegmentGroup>>,
+        figure: u64,
+        what: impl FnOnce() -> String,
+    ) {
         if !self.demands_are_clear() {
             return;
         }
-        let standings: Vec<Standing> =
-            self.places.pools().into_iter().map(|pool| self.standing(pool, process, 0)).collect();
+        let is_of = |&Pool(segment): &Pool| of.is_none_or(|group| self.groups.group(segment) == group);
+        let pools = self.places.pools().into_iter().filter(is_of);
+        let standings: Vec<Standing> = pools.map(|pool| self.standing(pool, process, 0)).collect();
         let sum = |over: &dyn Fn(&Standing) -> u64| standings.iter().map(over).fold(0, u64::saturating_add);
         let over = sum(&|of| of.above(*of.budgets().end()))..=sum(&|of| of.above(*of.budgets().start()));
         self.findings.check(over.contains(&figure), Invariant::I08, || {
@@ -257,10 +297,32 @@ impl Audit {
         self.findings.check(to_budget == (bytes > 0), Invariant::Res41, || {
             format!("{device} is asked to trim {bytes} bytes with {flags:?}")
         });
-        let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| to_budget) else {
-            return;
-        };
-        self.check_over(process, bytes, || format!("the notification of {device}"));
+    }
+
+    /// A request to trim says by how much the process is above its budget of the group. A device has a moment for each, and is not
+    /// asked for the same amount again that it has not answered (RES-41, U-30).
+    fn asked_to_trim(
+        &mut self,
+        notification: TrimNotificationId,
+        device: DeviceId,
+        group: Option<MemorySegmentGroup>,
+        bytes: u64,
+    ) {
+        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
+        self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
+        let asked = AskedToTrim { at: self.at, bytes, relieved: self.demands.relieved };
+        let Some(before) = self.asked_to_trim.insert((notification, group), asked) else { return };
+        let again_at = before.at.saturating_add(TRIM_GRACE);
+        self.findings.check(self.at >= again_at, Invariant::Res41, || {
+            format!(
+                "{device} is asked to trim at {} ns, but was asked at {} and has until {again_at}",
+                asked.at, before.at
+            )
+        });
+        let is_new = bytes != before.bytes || asked.relieved > before.relieved;
+        self.findings.check(is_new, Invariant::Res41, || {
+            format!("{device} is asked again to trim {bytes} bytes of {group:?}, and nothing has changed since")
+        });
     }
 
     /// A MakeResident that must succeed and was refused puts its device in error at once (RES-15).

@@ -1,6 +1,6 @@
-//! What processes demand of each pool: the bytes that the lists of their devices name (I16, U-33).
+//! What processes demand of each pool: the bytes that the lists of their devices name, and named for what is outstanding (I16, U-33).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use vidmm::contract::SegmentSet;
@@ -37,38 +37,86 @@ impl Weight {
     }
 }
 
-/// The bytes that all processes demand.
+/// The bytes that a device's list names in a pool, and named while its outstanding work and requests were made.
+#[derive(Debug, Default)]
+struct ListBytes {
+    now: u64,
+    /// Earlier bytes that are more than all later ones, and the event that ended each.
+    earlier: VecDeque<(u64, u64)>,
+}
+
+impl ListBytes {
+    fn grow(&mut self, bytes: u64) {
+        self.now = self.now.saturating_add(bytes);
+    }
+
+    fn shrink(&mut self, bytes: u64, event: u64) {
+        while self.earlier.back().is_some_and(|&(earlier, _)| earlier <= self.now) {
+            self.earlier.pop_back();
+        }
+        self.earlier.push_back((self.now, event));
+        self.now = self.now.saturating_sub(bytes);
+    }
+
+    /// The oldest of what is outstanding was made by this event; none if nothing is. Returns whether that changes the demand.
+    fn forget(&mut self, oldest: Option<u64>) -> bool {
+        let before = self.demand();
+        while self.earlier.front().is_some_and(|&(_, ended)| oldest.is_none_or(|oldest| ended < oldest)) {
+            self.earlier.pop_front();
+        }
+        self.demand() < before
+    }
+
+    fn demand(&self) -> u64 {
+        self.earlier.front().map_or(self.now, |&(earlier, _)| earlier.max(self.now))
+    }
+}
+
+/// The bytes that lists name.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
-    of: BTreeMap<(Pool, ProcessId), u64>,
+    lists: BTreeMap<(Pool, ProcessId, DeviceId), ListBytes>,
     /// Allocations of which the log does not say where they are counted.
     unclear: u64,
+    /// The event after which there were none.
+    unclear_until: u64,
+    /// How often something happened after which a process may have come within its budget, or has trimmed.
+    pub relieved: u64,
 }
 
 impl Demands {
     fn add(&mut self, charge: Charge) {
         match charge.pool {
-            Some(pool) => {
-                let demand = self.of.entry((pool, charge.process)).or_default();
-                *demand = demand.saturating_add(charge.size);
-            }
+            Some(pool) => self.lists.entry((pool, charge.process, charge.device)).or_default().grow(charge.size),
             None => self.unclear += 1,
         }
     }
 
-    fn remove(&mut self, charge: Charge) {
+    fn remove(&mut self, charge: Charge, event: u64) {
+        self.relieved += 1;
         match charge.pool {
             Some(pool) => {
-                if let Some(bytes) = self.of.get_mut(&(pool, charge.process)) {
-                    *bytes = bytes.saturating_sub(charge.size);
+                if let Some(list) = self.lists.get_mut(&(pool, charge.process, charge.device)) {
+                    list.shrink(charge.size, event);
                 }
             }
-            None => self.unclear = self.unclear.saturating_sub(1),
+            None => (self.unclear, self.unclear_until) = (self.unclear.saturating_sub(1), event),
         }
     }
 
-    fn of(&self, pool: Pool, process: ProcessId) -> u64 {
-        self.of.get(&(pool, process)).copied().unwrap_or(0)
+    fn of(&self, pool: Pool, process: ProcessId) -> impl Iterator<Item = &ListBytes> {
+        let (first, last) = (DeviceId::from_bits(0), DeviceId::from_bits(u64::MAX));
+        self.lists.range((pool, process, first)..=(pool, process, last)).map(|(_, list)| list)
+    }
+
+    /// Bytes that the lists of a process name.
+    fn requested(&self, pool: Pool, process: ProcessId) -> u64 {
+        self.of(pool, process).fold(0, |sum, list| sum.saturating_add(list.now))
+    }
+
+    /// Bytes that they name, or named for what is outstanding: for each device the most since the oldest of that was made.
+    fn demand(&self, pool: Pool, process: ProcessId) -> u64 {
+        self.of(pool, process).fold(0, |sum, list| sum.saturating_add(list.demand()))
     }
 }
 
@@ -76,11 +124,14 @@ impl Demands {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub demand: u64,
+    /// The bytes that its lists name now.
+    pub requested: u64,
     pub budget: u64,
     /// The bytes that it could have at the most: what the reservations that others use leave (U-24).
     pub maximum: u64,
-    /// The bytes that all demand together.
+    /// The bytes that all demand together, and that all lists name.
     pub total: u64,
+    pub requested_total: u64,
     pub capacity: u64,
 }
 
@@ -96,9 +147,14 @@ impl Standing {
         self.budget.saturating_sub(slack)..=self.budget.saturating_add(slack)
     }
 
-    /// Bytes that the process is above a budget while budgets are imposed.
+    /// Bytes that the process can trim and is above a budget while budgets are imposed.
     pub fn above(&self, budget: u64) -> u64 {
-        if self.is_pressed() { self.demand.saturating_sub(budget) } else { 0 }
+        if self.is_pressed() { self.requested.saturating_sub(budget) } else { 0 }
+    }
+
+    /// Whether all lists fit together.
+    pub fn lists_fit(&self) -> bool {
+        self.requested_total <= self.capacity
     }
 }
 
@@ -108,12 +164,30 @@ impl Audit {
         let Some(allocation) = self.allocations.get(&id) else { return };
         let now = self.charge_of(allocation);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        if let Some(before) = std::mem::replace(&mut allocation.charge, now) {
-            self.demands.remove(before);
+        let before = std::mem::replace(&mut allocation.charge, now);
+        if let Some(before) = before {
+            self.demands.remove(before, self.findings.event);
+            self.settle(before.device);
         }
         if let Some(now) = now {
             self.demands.add(now);
         }
+    }
+
+    /// Forgets what the list of a device named for work and requests that are no longer outstanding.
+    pub(super) fn settle(&mut self, id: DeviceId) {
+        let Some(device) = self.devices.get(&id) else { return };
+        let (process, oldest) = (device.process, device.oldest_outstanding());
+        for pool in self.places.pools() {
+            if let Some(list) = self.demands.lists.get_mut(&(pool, process, id)) {
+                self.demands.relieved += u64::from(list.forget(oldest));
+            }
+        }
+    }
+
+    /// A device is gone, and its list with it.
+    pub(super) fn forget_list(&mut self, id: DeviceId) {
+        self.demands.lists.retain(|&(_, _, device), _| device != id);
     }
 
     /// An allocation that a list demands is charged to the process that it belongs to (U-34).
@@ -123,7 +197,7 @@ impl Audit {
         let by_owner = first == allocation.owner && listing.next().is_none();
         let process = self.devices.get(&allocation.owner)?.process;
         let pool = self.pool_of(allocation).filter(|_| by_owner);
-        Some(Charge { process, pool, size: allocation.size })
+        Some(Charge { process, device: allocation.owner, pool, size: allocation.size })
     }
 
     /// The one pool that an allocation may be in.
@@ -146,7 +220,11 @@ impl Audit {
         let mut requests = self.devices.values().flat_map(|device| &device.requests);
         let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
         let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());
+        let was_clear = |oldest: Option<u64>| oldest.is_none_or(|oldest| oldest > self.demands.unclear_until);
+        let is_clear = self.demands.unclear_until == 0
+            || self.devices.values().all(|device| was_clear(device.oldest_outstanding()));
         self.demands.unclear == 0
+            && is_clear
             && settled
             && self.rests.is_empty()
             && rooted
@@ -169,6 +247,15 @@ impl Audit {
     /// decided the log does not say: its process demands what is kept across a cut, and nothing that its DMA buffers do
     /// not name.
     pub(super) fn demand_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
+        self.beside_portions(pool, process, self.demands.demand(pool, process))
+    }
+
+    /// The same of the bytes that its lists name.
+    pub(super) fn requested_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
+        self.beside_portions(pool, process, self.demands.requested(pool, process))
+    }
+
+    fn beside_portions(&self, pool: Pool, process: ProcessId, listed: u64) -> RangeInclusive<u64> {
         let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());
         for (device, id, is_kept) in self.portions.references() {
             let Some(allocation) = self.allocations.get(&id) else { continue };
@@ -184,17 +271,17 @@ impl Audit {
         }
         let bytes = |ids: BTreeSet<AllocationId>| {
             let sizes = ids.iter().filter_map(|id| self.allocations.get(id)).map(|allocation| allocation.size);
-            sizes.fold(self.demands.of(pool, process), u64::saturating_add)
+            sizes.fold(listed, u64::saturating_add)
         };
         bytes(kept)..=bytes(named)
     }
 
-    /// How a process stands in a pool if it demands `more` bytes there.
+    /// How a process stands in a pool if its lists name `more` bytes there.
     pub(super) fn standing(&self, pool: Pool, process: ProcessId, more: u64) -> Standing {
-        self.standing_amid(pool, process, more, |id| self.demands.of(pool, id))
+        self.standing_amid(pool, process, more, |id| self.demands.demand(pool, id))
     }
 
-    /// How a process stands in a pool if it demands `more` bytes than `demand_of` says of all.
+    /// The same, if all demand what `demand_of` says.
     pub(super) fn standing_amid(
         &self,
         pool: Pool,
@@ -214,46 +301,46 @@ impl Audit {
         let own = own.unwrap_or(Share { demand: 0, reservation: 0, weight: 0 });
         let budget = budget(capacity, &others, own.reservation, own.weight);
         let reserved = others.iter().map(|other| other.demand.min(other.reservation)).fold(0, u64::saturating_add);
-        let demand = own.demand.saturating_add(more);
+        let demand = own.demand;
         let total = others.iter().fold(demand, |sum, other| sum.saturating_add(other.demand));
-        Standing { demand, budget, maximum: capacity.saturating_sub(reserved), total, capacity }
+        let requested = self.demands.requested(pool, process).saturating_add(more);
+        let others = self.processes.keys().filter(|&&id| id != process).map(|&id| self.demands.requested(pool, id));
+        let requested_total = others.fold(requested, u64::saturating_add);
+        let maximum = capacity.saturating_sub(reserved);
+        Standing { demand, requested, budget, maximum, total, requested_total, capacity }
     }
 
     /// Whether a process certainly demands no more than it may have.
     pub(super) fn is_within_budget(&self, process: ProcessId) -> bool {
         let within = |pool| {
             let standing = self.standing(pool, process, 0);
-            standing.above(*standing.budgets().start()) == 0
+            !standing.is_pressed() || standing.demand <= *standing.budgets().start()
         };
         self.demands_are_clear() && self.places.pools().into_iter().all(within)
     }
 
-    /// Whether a process has reserved all that it demands, and demanded when work was submitted that has not ended.
+    /// Whether a process has reserved all that it demands.
     pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
-        let of_process = self.devices.values().filter(|device| device.process == process);
+        let mut of_process = self.devices.values().filter(|device| device.process == process);
         // Allocations of others that work in flight uses count for its process too, whatever that demands.
         let is_its = |id: &DeviceId| self.devices.get(id).is_some_and(|device| device.process == process);
         let has_others = || self.allocations.values().any(|of| !is_its(&of.owner) && of.open.iter().any(is_its));
-        let may_use_others = of_process.clone().any(|device| !device.unretired.is_empty()) && has_others();
+        let may_use_others = of_process.any(|device| !device.unretired.is_empty()) && has_others();
         // An allocation that leaves stays until all has ended that was submitted before, and is more than the process demands.
         let is_charged = |id: AllocationId| self.allocations.get(&id).is_some_and(|of| is_its(&of.owner));
         let keeps_more = self.plans.still_leaving().any(is_charged);
-        let submitted_under: Vec<_> = of_process.flat_map(|device| device.unretired.values()).collect();
         // A process that has reserved nothing has nothing that is protected.
         let pools = self.places.pools();
         let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
-        let is_within = |pool: Pool| {
-            let is_covered = |demand: &PerPool| demand.of(pool) <= reserved(pool);
-            is_covered(&self.demanded_by(process)) && submitted_under.iter().all(|demand| is_covered(demand))
-        };
+        let is_within = |pool: Pool| self.demands.demand(pool, process) <= reserved(pool);
         !may_use_others && !keeps_more && has_reserved && pools.into_iter().all(is_within)
     }
 
-    /// The bytes that a process demands now.
-    pub(super) fn demanded_by(&self, process: ProcessId) -> PerPool {
-        PerPool(self.places.pools().into_iter().map(|pool| (pool, self.demands.of(pool, process))).collect())
+    /// The bytes that the lists of a process name now.
+    pub(super) fn requested_by(&self, process: ProcessId) -> PerPool {
+        PerPool(self.places.pools().into_iter().map(|pool| (pool, self.demands.requested(pool, process))).collect())
     }
 
     /// The pools whose budgets are together a group's (RES-50, U-3).

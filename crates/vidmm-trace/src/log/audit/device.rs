@@ -7,7 +7,6 @@ use vidmm::{
     ProcessId,
 };
 
-use super::aspects::PerPool;
 use super::list_entry::Span;
 use super::monitored::FenceValue;
 
@@ -20,8 +19,8 @@ pub(super) struct Device {
     pub submitted: u64,
     /// Submissions that are not dispatched.
     pub undispatched: BTreeMap<u64, Submission>,
-    /// Submissions that have not retired, with what the process demanded when they were made.
-    pub unretired: BTreeMap<u64, PerPool>,
+    /// Submissions that have not retired, with the events that made them.
+    pub unretired: BTreeMap<u64, u64>,
     /// When each submission was dispatched: the number of the event.
     pub dispatched: BTreeMap<u64, u64>,
     /// Requests whose fence is not signalled, oldest first.
@@ -36,8 +35,6 @@ pub(super) struct Device {
     pub dropped_signals: Vec<MonitoredFenceId>,
     /// It has closed allocations.
     pub has_closed: bool,
-    /// Engines that were given the first portion of a DMA buffer since it yielded: that was decided before.
-    pub begun: BTreeSet<u32>,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
 }
@@ -117,7 +114,6 @@ impl Device {
             has_ended: false,
             dropped_signals: Vec::new(),
             has_closed: false,
-            begun: BTreeSet::new(),
             resumed_by: Vec::new(),
         }
     }
@@ -184,6 +180,12 @@ impl Device {
     /// The request that is the next to be granted.
     pub fn next_request(&self) -> Option<&Request> {
         self.requests.iter().find(|request| request.granted.is_none())
+    }
+
+    /// The event that made the oldest of its submissions that have not retired, and of its requests that are not granted.
+    pub fn oldest_outstanding(&self) -> Option<u64> {
+        let submitted = self.unretired.values().next().copied();
+        submitted.into_iter().chain(self.next_request().map(|request| request.arrival)).min()
     }
 
     /// Whether work of a context is not dispatched.

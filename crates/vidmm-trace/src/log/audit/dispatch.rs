@@ -8,7 +8,6 @@ use super::device::{Device, Submission};
 use super::fences::Work;
 use super::finding::Invariant;
 use super::monitored::FenceValue;
-use super::plans::Built;
 
 /// Work that is let go.
 #[derive(Clone, Copy, Debug)]
@@ -62,21 +61,33 @@ impl Audit {
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();
         self.fences.work.insert(signal, Work { device: id, submission, context, waits, signals });
-        self.check_runs(dispatch, portion.map(|portion| (portion, signal.engine)));
+        self.check_runs(dispatch, portion);
         self.check_root(dispatch, context);
         self.check_requests(dispatch);
         self.check_list(dispatch);
     }
 
-    /// A packet that an engine gave back is handed to it again before anything else, but for more urgent work.
+    /// A packet that an engine gave back is handed to it again before anything else, but for another context's work that is more
+    /// urgent, or where the packet waits for paging (D23).
     fn check_overtakes(&mut self, id: DeviceId, submission: u64, engine: u32) {
+        let returned = self.fences.engines.get(engine as usize).map_or(&[][..], |books| &books.returned);
+        if returned.is_empty() {
+            return;
+        }
         let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
         let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
-        let own = work.map_or(0, |work| priority(work.context));
-        let returned = self.fences.engines.get(engine as usize).map_or(&[][..], |books| &books.returned);
-        let packets = returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
-        let is_urgent = returned.is_empty() || packets.into_iter().any(|packet| priority(packet.context) < own);
-        self.findings.check(is_urgent, Invariant::I30, || {
+        let own = work.map(|work| work.context);
+        let mut packets =
+            returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
+        let paging = self.fences.paging_engine;
+        let waits = |work: &Work| {
+            let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
+            waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
+        };
+        let is_overtaken =
+            |packet: &Work| own.is_some_and(|own| priority(packet.context) < priority(own)) || waits(packet);
+        let is_own = packets.clone().any(|packet| Some(packet.context) == own);
+        self.findings.check(!is_own && packets.any(is_overtaken), Invariant::I30, || {
             format!("submission {submission} of {id} is dispatched before what engine {engine} gave back")
         });
     }
@@ -165,6 +176,9 @@ impl Audit {
 
     /// The host has mapped by now what the work needs of an allocation that is in place since `plan`.
     fn check_seen(&mut self, dispatch: Dispatch, id: AllocationId, plan: PlanNo) {
+        if !self.sees_operations() {
+            return;
+        }
         let unseen = self.unseen_mapping(dispatch, id, plan).map(|mapping| mapping.virtual_address);
         self.findings.check(unseen.is_none(), Invariant::I06, || {
             let Dispatch { device, submission, .. } = dispatch;
@@ -173,28 +187,18 @@ impl Audit {
         });
     }
 
-    /// Work that requires `plan` is let go: the plan is built, and the work waits for its last buffer. A plan without operations
-    /// has none.
+    /// Work that requires `plan` is let go: the plan is built to its end, and the work waits for its last packet.
     pub(super) fn check_gate(&mut self, dispatch: Dispatch, number: PlanNo) {
         if self.plans.is_retired(number) {
             return;
         }
-        let event = self.findings.event;
-        let (built, has_operations) = self.plans.get_mut(number).map_or((Built::Nothing, true), |plan| {
-            // If another operation of it comes, it was not built to its end.
-            plan.relied_on.get_or_insert(event);
-            (plan.built, plan.has_operations)
-        });
-        let done = match built {
-            Built::Nothing => !has_operations,
-            Built::InOpenBuffer => false,
-            Built::InBuffer(fence_id) => fence_id <= dispatch.covered,
-        };
-        self.findings.check(done, Invariant::I06, || {
+        let built = self.plans.get(number).and_then(|plan| plan.built);
+        self.findings.check(built.is_some_and(|fence_id| fence_id <= dispatch.covered), Invariant::I06, || {
             let Dispatch { device, submission, covered } = dispatch;
+            let state = built.map_or("is not built to its end".to_owned(), |packet| format!("needs packet {packet}"));
             format!(
                 "submission {submission} of {device} is dispatched when packet {covered} of the paging engine is done, but \
-                 it requires plan {number}, whose last operation is {built:?}"
+                 it requires plan {number}, which {state}"
             )
         });
     }

@@ -114,6 +114,7 @@ impl Audit {
                 None => self.places.system.decommit(extent),
             }
         }
+        self.demands.relieved += 1;
         self.check_nothing_mapped(process.handle);
         self.shadow.remove(process.handle);
         self.tables.remove(process.handle);
@@ -131,6 +132,7 @@ impl Audit {
         self.gone(id);
         self.check_nothing_open(id);
         self.devices.remove(&id);
+        self.forget_list(id);
         let of_device = self.listeners.iter().filter(|&(_, &device)| device == id);
         for notification in Vec::from_iter(of_device.map(|(&notification, _)| notification)) {
             self.listeners.remove(&notification);

@@ -34,6 +34,9 @@ impl Audit {
             Event::Preempted { engine, preemption_fence_id, last_completed_fence_id, ref returned } => {
                 self.preempted(engine, preemption_fence_id, last_completed_fence_id, returned);
             }
+            Event::PreemptTimedOut { engine, preemption_fence_id } => {
+                self.preempt_timed_out(engine, preemption_fence_id)
+            }
             Event::EngineResetBegun { engine, reason } => self.engine_reset_begun(engine, reason),
             Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
                 self.engine_reset(engine, last_aborted_fence_id, returned);
@@ -69,7 +72,7 @@ impl Audit {
             format!("engine {id} is asked to yield as {reason:?} while it is reset")
         });
         engine.preemptions = number.max(engine.preemptions);
-        engine.asked = true;
+        (engine.asked, engine.is_to_yield) = (true, true);
     }
 
     fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
@@ -78,6 +81,7 @@ impl Audit {
         let is_answer = engine.answered < number && number <= engine.preemptions;
         engine.answered = number.max(engine.answered);
         engine.asked &= number != engine.preemptions;
+        engine.is_to_yield &= number != engine.preemptions;
         self.findings.check(is_answer, Invariant::I30, || {
             format!("engine {id} answers request {number}, which it was not asked, or had answered")
         });
@@ -91,6 +95,16 @@ impl Audit {
         }
         self.take_back(id, last_completed, returned);
         self.settling = Some(id);
+    }
+
+    /// The request has not ended before.
+    fn preempt_timed_out(&mut self, id: u32, number: u64) {
+        let Some(engine) = self.fences.engine_mut(id) else { return };
+        let has_ended = !std::mem::take(&mut engine.is_to_yield);
+        let last = engine.preemptions;
+        self.findings.check(!has_ended && number == last, Invariant::I30, || {
+            format!("request {number} of engine {id} to yield was not answered in time, but it has ended; the last is {last}")
+        });
     }
 
     /// Packets came back that an engine has not run.
@@ -145,6 +159,7 @@ impl Audit {
         // Earlier requests to it are over.
         engine.answered = engine.preemptions;
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
+        engine.is_to_yield = false;
         let (completed, submitted) = (engine.completed, engine.submitted);
         self.findings.check(was_resetting, Invariant::I30, || format!("engine {id} was reset, which had not begun"));
         // Whose packet it was is to blame; without one, whose was the first that was under way (FLT-24).

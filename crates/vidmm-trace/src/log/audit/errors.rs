@@ -35,7 +35,9 @@ impl Audit {
     pub(super) fn drop_work(&mut self, id: DeviceId) -> Vec<MonitoredFenceId> {
         self.empty_list(id);
         self.portions.drop_device(id);
-        self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default()
+        let dropped = self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default();
+        self.settle(id);
+        dropped
     }
 
     /// Whether the reason is a fact that the log has.

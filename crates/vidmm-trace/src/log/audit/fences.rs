@@ -49,8 +49,10 @@ pub(super) struct Engine {
     pub preemptions: u64,
     /// The last that was answered.
     pub answered: u64,
-    /// The last of them is not answered.
+    /// The last of them is not answered, and nothing was handed to the engine since.
     pub asked: bool,
+    /// The last of them has not ended: by an answer, by the end of its time, or by a reset.
+    pub is_to_yield: bool,
     /// It has stopped at a packet that cannot go on.
     pub stopped: bool,
     /// The driver resets it.
@@ -67,9 +69,8 @@ impl Engine {
     }
 
     /// Whether nothing may be handed to it: what it has must end, or come back, first.
-    fn is_held(&self) -> bool {
-        let is_asked = self.asked && !self.in_flight.is_empty();
-        self.resetting || self.stopped || is_asked
+    pub fn is_held(&self) -> bool {
+        self.resetting || self.stopped || self.is_to_yield
     }
 }
 

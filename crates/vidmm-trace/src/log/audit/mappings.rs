@@ -1,6 +1,7 @@
 //! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
 
 use vidmm::contract::{AddressingModel, KmdAllocationHandle};
+use vidmm::event::ReclaimReason;
 use vidmm::{AllocationId, Event, PageSize, PagingQueueId, ProcessId};
 
 use super::Audit;
@@ -45,8 +46,8 @@ impl Audit {
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(process, virtual_address.0, size);
             }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address, size } => {
-                self.reclaim(process, virtual_address.0, size);
+            Event::GpuVirtualAddressReclaimed { process, virtual_address, size, reason } => {
+                self.reclaim(process, virtual_address.0, size, reason);
             }
             _ => {}
         }
@@ -155,7 +156,7 @@ impl Audit {
     }
 
     /// Nothing uses what was freed any more, and nothing shows it.
-    fn reclaim(&mut self, process: ProcessId, start: u64, size: u64) {
+    fn reclaim(&mut self, process: ProcessId, start: u64, size: u64, reason: ReclaimReason) {
         let end = start.saturating_add(size);
         let found: Vec<Mapping> = self.mappings_within(process, start, end).copied().collect();
         let is_whole =
@@ -168,13 +169,22 @@ impl Audit {
         }
         for mapping in &found {
             self.forget_mapping(mapping);
-            self.check_reclaimed(mapping);
+            self.check_reclaimed(mapping, reason);
         }
         self.settle_rests(process, start, end);
     }
 
-    fn check_reclaimed(&mut self, mapping: &Mapping) {
+    fn check_reclaimed(&mut self, mapping: &Mapping, reason: ReclaimReason) {
         let Some(allocation) = self.allocations.get(&mapping.allocation) else { return };
+        if let ReclaimReason::Closed { allocation: closed, device } = reason {
+            let is_its = (closed, device) == (mapping.allocation, mapping.device) && !allocation.open.contains(&device);
+            self.findings.check(is_its, Invariant::Log, || {
+                format!(
+                    "{:#x} is reclaimed because {device} closed {closed}, but is {mapping:?}",
+                    mapping.virtual_address
+                )
+            });
+        }
         let Mapping { process, virtual_address, device: id, .. } = *mapping;
         let handle = allocation.handle;
         let shown = self.is_shown(mapping, handle);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use vidmm::event::WantedBy;
 use vidmm::{AllocationId, ContextId, DeviceId, Event, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId};
 
 use super::Audit;
@@ -161,11 +162,16 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         }
         Event::Evicted { allocation, wanted_by, .. } => {
             look!(allocation);
-            wanted_by.inspect(|&device| look(device.into()));
+            if let Some(WantedBy { device, request, allocation }) = *wanted_by {
+                look(device.into());
+                request.inspect(|request| look(request.queue.into()));
+                allocation.inspect(|&allocation| look(allocation.into()));
+            }
         }
         Event::AllocationPropertyUpdated { allocation, queue, .. } => look!(allocation, queue),
         Event::AllocationDestroyed { allocation, .. }
         | Event::AllocationPriorityChanged { allocation, .. }
+        | Event::ContentDiscarded { allocation, .. }
         | Event::Decommitted { allocation }
         | Event::Rotated { allocation, .. }
         | Event::Unlocked { allocation, .. }

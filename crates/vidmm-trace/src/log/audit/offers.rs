@@ -2,7 +2,7 @@
 
 use vidmm::event::EvictReason;
 use vidmm::{
-    AllocationId, DeviceId, Event, Extent, OfferFlags, OfferPriority, PagingQueueId, ReclaimResult, SegmentId,
+    AllocationId, DeviceId, Event, Extent, OfferFlags, OfferPriority, PagingQueueId, PlanNo, ReclaimResult, SegmentId,
 };
 
 use super::Audit;
@@ -29,6 +29,7 @@ impl Audit {
                 self.check_position(device, after_submission);
                 self.reclaimed(event, device, queue, paging_fence_value);
             }
+            Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
             Event::Decommitted { allocation } => self.decommitted(allocation),
             Event::BackingStoreRefused { .. } => self.memory_was_refused = true,
             _ => {}
@@ -95,7 +96,7 @@ impl Audit {
         };
         let right = match result {
             ReclaimResult::Ok => !(offer.discarded || offer.decommitted),
-            ReclaimResult::Discarded => offer.may_be_lost(allocation.decided.is_some()),
+            ReclaimResult::Discarded => offer.discarded,
             ReclaimResult::NotCommitted => offer.decommitted,
         };
         self.findings.check(right, Invariant::I25, || {
@@ -125,11 +126,11 @@ impl Audit {
         let allowed = offer.is_some_and(|offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT));
         // Nothing of it is on its way, and engines do not reach it.
         let idle = !has_place && self.plans.is_retired(allocation.last_plan);
-        let because = self.memory_was_refused || offer.is_some_and(|offer| offer.may_be_lost(has_place));
+        let because = offer.is_some_and(|offer| offer.discarded);
         self.findings.check(allowed && idle && because, Invariant::I25, || {
             format!(
                 "the backing store of {id} is decommitted; that is allowed: {allowed}, it is idle: {idle}, \
-                 its content is lost or the host has no memory: {because}"
+                 its content is discarded: {because}"
             )
         });
         if let Some(offer) = &mut allocation.offer {
@@ -150,9 +151,25 @@ impl Audit {
         });
         if discarded {
             (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
-            if let Some(offer) = &mut allocation.offer {
-                offer.discarded = true;
-            }
+        }
+        let is_told = !discarded || allocation.offer.is_some_and(|offer| offer.discarded);
+        self.findings.check(is_told, Invariant::I25, || {
+            format!("{id} is taken out without its content, which is not said to be discarded")
+        });
+    }
+
+    /// The content of an offered allocation is lost, once for each offer: with a plan, or because it was in its backing store
+    /// alone and the host has no memory.
+    fn discarded(&mut self, id: AllocationId, plan: Option<PlanNo>) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let is_new = allocation.offer.is_some_and(|offer| !offer.discarded);
+        let may_go = plan.is_some() || self.memory_was_refused && allocation.decided.is_none();
+        self.findings.check(is_new && may_go, Invariant::I25, || {
+            format!("{id} is discarded by {plan:?}; it is offered, and was not discarded yet: {is_new}")
+        });
+        (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
+        if let Some(offer) = &mut allocation.offer {
+            offer.discarded = true;
         }
     }
 

@@ -6,7 +6,6 @@ use vidmm::{AllocationId, Event, PageSize, PlanNo};
 use super::Audit;
 use super::allocation::Mapping;
 use super::finding::Invariant;
-use super::plans::Built;
 use super::shadow::{leaf_bytes, page_size};
 use super::tlb::Stale;
 
@@ -21,7 +20,9 @@ impl Audit {
                 self.operation(plan, operation, status, in_open_buffer);
             }
             Event::PagingBufferSubmitted { signal, bytes } => {
-                self.open_buffer.submit(bytes, &mut self.findings);
+                if self.sees_operations() {
+                    self.open_buffer.submit(bytes, &mut self.findings);
+                }
                 self.buffer_submitted(signal);
             }
             _ => {}
@@ -42,12 +43,10 @@ impl Audit {
             format!("{signal:?} is handed out before packet {returned:?}, which came back")
         });
         self.fences.submit(signal, &mut self.findings);
-        self.plans.buffer_submitted(signal.fence_id);
     }
 
     fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
         self.begin_plan(plan);
-        self.note_built(plan, in_open_buffer);
         if status != BuildStatus::Success {
             self.unfinished = Some((*operation, status));
             return;
@@ -72,17 +71,6 @@ impl Audit {
             PagingOperation::Fill(op) => self.physical_fill(op),
             PagingOperation::DiscardContent(op) => self.discard_content(op),
             PagingOperation::NotifyResidency(op) => self.notify_residency(op),
-        }
-    }
-
-    /// Remembers in which buffer a plan's last operation so far is.
-    fn note_built(&mut self, number: PlanNo, in_open_buffer: bool) {
-        let submitted = self.fences.submitted(self.fences.paging_engine);
-        let Some(plan) = self.plans.get_mut(number) else { return };
-        plan.built = if in_open_buffer { Built::InOpenBuffer } else { Built::InBuffer(submitted) };
-        if let Some(event) = plan.relied_on.take() {
-            let message = format!("work was dispatched before plan {number}, which it requires, was built to its end");
-            self.findings.report_at(event, Invariant::I06, message);
         }
     }
 

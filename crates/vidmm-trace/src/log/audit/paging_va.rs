@@ -148,14 +148,26 @@ impl PagingVa {
         let asked_mib = answer_mib.unwrap_or(0);
         let (physical_adapter_index, paging_va_size) = (index, size);
         match u64::from(asked_mib) << 20 {
-            _ if self.is_physical => None,
             0 => None,
+            _ if self.is_physical => {
+                Some(DriverFinding::PagingVaWithPhysicalAddresses { physical_adapter_index, asked_mib })
+            }
             _ if size == 0 => Some(DriverFinding::PagingVaIgnored { physical_adapter_index, asked_mib }),
             asked if size < asked => {
                 Some(DriverFinding::PagingVaClamped { physical_adapter_index, asked_mib, paging_va_size })
             }
+            asked if size > asked && !self.is_told_to_be_needless(index) => {
+                Some(DriverFinding::PagingVaRounded { physical_adapter_index, asked_mib, paging_va_size })
+            }
             _ => None,
         }
+    }
+
+    /// Whether the author is told that the size is larger than the default: that says enough.
+    fn is_told_to_be_needless(&self, index: u32) -> bool {
+        self.findings.iter().any(|finding| {
+            matches!(*finding, DriverFinding::PagingVaNeedlesslyLarge { physical_adapter_index, .. } if physical_adapter_index == index)
+        })
     }
 
     /// The driver's author is told what is due, and nothing else of the kind.
@@ -168,7 +180,10 @@ impl PagingVa {
         }
         for finding in &self.findings {
             let right = match *finding {
-                DriverFinding::PagingVaIgnored { .. } | DriverFinding::PagingVaClamped { .. } => due.contains(finding),
+                DriverFinding::PagingVaIgnored { .. }
+                | DriverFinding::PagingVaWithPhysicalAddresses { .. }
+                | DriverFinding::PagingVaRounded { .. }
+                | DriverFinding::PagingVaClamped { .. } => due.contains(finding),
                 DriverFinding::PagingVaNeedlesslyLarge { asked_mib, default_size, .. } => {
                     self.queries.iter().any(|query| query.answer_mib == Some(asked_mib))
                         && default_size < u64::from(asked_mib) << 20

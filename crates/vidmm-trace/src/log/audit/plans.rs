@@ -27,8 +27,6 @@ pub(super) struct Plans {
 pub(super) struct Plan {
     pub stage: Stage,
     pub steps: Steps,
-    /// It cannot be carried out without an operation.
-    pub has_operations: bool,
     /// The allocations that it takes out.
     pub leaving: Vec<AllocationId>,
     /// Those of them that are copied out.
@@ -46,9 +44,8 @@ pub(super) struct Plan {
     pub refreshes: Vec<AllocationId>,
     /// The system memory that is committed for tables which it frees.
     pub decommits: Vec<Extent>,
-    pub built: Built,
-    /// The event by which work was let go since the plan seemed to be built.
-    pub relied_on: Option<u64>,
+    /// The packet of the paging engine after which it is carried out, once it is built to its end.
+    pub built: Option<u64>,
 }
 
 /// The steps of plans that have not retired with an allocation.
@@ -118,18 +115,6 @@ impl Arrival {
     }
 }
 
-/// Where the last operation so far of a plan is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Built {
-    /// There is none.
-    #[default]
-    Nothing,
-    /// In the buffer that is being built.
-    InOpenBuffer,
-    /// In the buffer of this fence of the paging engine.
-    InBuffer(u64),
-}
-
 impl Plans {
     /// The plan that is being decided.
     pub fn draft(&mut self, number: PlanNo) -> &mut Plan {
@@ -197,13 +182,6 @@ impl Plans {
     /// Takes the next plan to be built out of the stream.
     pub fn next_in_stream(&mut self) -> Option<PlanNo> {
         self.stream.pop_front()
-    }
-
-    /// The open buffer is submitted with this fence.
-    pub fn buffer_submitted(&mut self, fence_id: u64) {
-        for plan in self.plans.values_mut().filter(|plan| plan.built == Built::InOpenBuffer) {
-            plan.built = Built::InBuffer(fence_id);
-        }
     }
 
     /// Nothing is built any more of what is in the stream.

@@ -8,7 +8,6 @@ use super::Audit;
 use super::allocation::{Allocation, Place};
 use super::finding::Invariant;
 use super::list_entry::Span;
-use super::plans::Built;
 
 /// The state of an allocation's content, by the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,10 +145,8 @@ impl Audit {
             (false, _) if !has_arrived => {
                 // Work that waits for it was handed out, and that it has arrived may only not have been heard.
                 // Nor does the log say what a portion writes.
-                let may_have_run = self.plans.get(place.plan).is_some_and(|plan| match plan.built {
-                    Built::InBuffer(fence_id) => fence_id <= self.fences.awaited,
-                    Built::Nothing | Built::InOpenBuffer => false,
-                });
+                let built = self.plans.get(place.plan).and_then(|plan| plan.built);
+                let may_have_run = built.is_some_and(|fence_id| fence_id <= self.fences.awaited);
                 match by_work || is_physical || may_have_run || halfway.is_out && is_put_right {
                     true => Content::Unknown,
                     false => Content::Kept,

@@ -19,9 +19,9 @@ impl Audit {
         match *event {
             Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
                 let process = self.devices.get(&device).map(|device| device.process);
-                let demanded = process.map(|process| self.demanded_by(process)).unwrap_or_default();
+                let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
-                self.check_admitted(device, flags, &demanded);
+                self.check_admitted(device, flags, &requested);
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }
@@ -84,6 +84,7 @@ impl Audit {
             }
             RequestKind::Move => {}
         }
+        self.settle(id);
     }
 
     /// Between devices, a queue with higher priority is granted first; then the device that asked first. A device that

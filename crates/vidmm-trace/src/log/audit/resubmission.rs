@@ -26,8 +26,10 @@ impl Audit {
         let Some(engine) = self.fences.engine_mut(before.engine) else { return };
         let came_back = engine.returned.contains(&before.fence_id);
         engine.returned.retain(|&packet| packet != before.fence_id);
-        self.findings.check(came_back && !engine.resetting, Invariant::I30, || {
-            format!("{before:?} is handed out again, but it did not come back, or its engine is being reset")
+        self.findings.check(came_back && !engine.is_held(), Invariant::I30, || {
+            format!(
+                "{before:?} is handed out again, but it did not come back, or its engine is to yield or to be reset"
+            )
         });
         let next = if is_paging { before.fence_id } else { engine.submitted.saturating_add(1) };
         self.findings.check(signal == EngineFence { fence_id: next, ..before }, Invariant::Flt23, || {

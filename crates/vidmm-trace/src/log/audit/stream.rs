@@ -1,5 +1,6 @@
 //! The stream: plans one after another, and what must hold when a plan is built to its end (I04, I05, I10, I20).
 
+use vidmm::contract::EngineFence;
 use vidmm::{AllocationId, PageSize, PlanNo};
 
 use super::allocation::{Mapping, Place};
@@ -16,8 +17,8 @@ impl Audit {
         self.building.as_mut()?.steps.victims.iter_mut().find(|victim| victim.allocation == id)
     }
 
-    /// An operation of `plan` is built: the plans before it in the stream are built to their end. Plan 0 is adapter start,
-    /// which comes before all plans.
+    /// An operation of `plan` is built, or its end: the plans before it in the stream were built to their end. Plan 0 is adapter
+    /// start, which comes before all plans.
     pub(super) fn begin_plan(&mut self, plan: PlanNo) {
         if plan == 0 {
             return self.findings.check(!self.started, Invariant::I20, || {
@@ -33,16 +34,37 @@ impl Audit {
                 format!("an operation of plan {plan} is built, which is not in the stream or was built to its end");
             return self.findings.report(Invariant::I20, message);
         }
-        while self.next_plan().is_some_and(|next| next != plan) {}
+        if let Some(before) = self.building.as_ref().map(|building| building.plan) {
+            self.report_unfinished(plan, before);
+        }
+        while let Some(next) = self.next_plan().filter(|&next| next != plan) {
+            self.report_unfinished(plan, next);
+        }
     }
 
-    /// All of `plan` is built, and all that was before it in the stream.
-    pub(super) fn close_through(&mut self, plan: PlanNo) {
-        if self.plans.is_waiting(plan) {
-            self.begin_plan(plan);
-        }
-        if self.building.as_ref().is_some_and(|building| building.plan == plan) {
+    fn report_unfinished(&mut self, plan: PlanNo, before: PlanNo) {
+        let message = format!("plan {plan} is built before plan {before}, which is not built to its end");
+        self.findings.report(Invariant::I20, message);
+    }
+
+    /// All of a plan is built: its last operation is in the packet that is named, or in one before it.
+    pub(super) fn plan_built(&mut self, number: PlanNo, signal: EngineFence) {
+        self.begin_plan(number);
+        if self.building.as_ref().is_some_and(|building| building.plan == number) {
             self.close_plan();
+        }
+        let submitted = self.fences.submitted(self.fences.paging_engine);
+        let next = submitted.saturating_add(1);
+        let is_right = match (self.sees_operations(), self.open_buffer.is_empty()) {
+            (true, true) => signal.fence_id == submitted,
+            (true, false) => signal.fence_id == next,
+            (false, _) => (submitted..=next).contains(&signal.fence_id),
+        };
+        self.findings.check(is_right && signal.engine == self.fences.paging_engine, Invariant::I20, || {
+            format!("plan {number} is said to be built by {signal:?}, but {submitted} is the last packet handed out")
+        });
+        if let Some(plan) = self.plans.get_mut(number) {
+            plan.built = Some(signal.fence_id);
         }
     }
 
@@ -75,6 +97,12 @@ impl Audit {
 
     /// The plan that is being built is built to its end: what it decided is done, and nothing else is left.
     fn close_plan(&mut self) {
+        if !self.sees_operations() {
+            // How the plan was carried out is not in the log.
+            let freed = self.building.take().map(|building| building.steps.freed_tables);
+            freed.and_then(|freed| self.tables.forget(&freed));
+            return;
+        }
         let Some(building) = &self.building else { return };
         let victims: Vec<AllocationId> = building.steps.victims.iter().map(|victim| victim.allocation).collect();
         victims.into_iter().for_each(|id| self.check_told(id));
@@ -154,6 +182,9 @@ impl Audit {
 
     /// A mapping shows its allocation, where that is.
     pub(super) fn check_visible(&mut self, mapping: &Mapping, place: &Place) {
+        if !self.sees_operations() {
+            return;
+        }
         if self.adapter.has_io_mmu_addresses() {
             return self.check_in_io_mmu(mapping);
         }

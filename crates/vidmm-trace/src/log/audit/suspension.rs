@@ -1,6 +1,6 @@
 //! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
 
-use vidmm::event::{EvictReason, SuspendReason};
+use vidmm::event::{EvictReason, RequestName, SuspendReason, WantedBy};
 use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand};
 
 use super::Audit;
@@ -27,7 +27,6 @@ impl Audit {
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
-            device.begun.clear();
         }
     }
 
@@ -66,16 +65,12 @@ impl Audit {
     }
 
     /// Work is let go: its device runs, and what brings its list back after a suspension is in (I06). A device that yielded ends
-    /// the DMA buffers that it has begun; on each engine one may have been decided and not been handed out yet.
-    pub(super) fn check_runs(&mut self, dispatch: Dispatch, portion: Option<(u32, u32)>) {
+    /// the DMA buffers that it has begun.
+    pub(super) fn check_runs(&mut self, dispatch: Dispatch, portion: Option<u32>) {
         self.check_has_power(|| format!("submission {} of {} is dispatched", dispatch.submission, dispatch.device));
         let Some(device) = self.devices.get_mut(&dispatch.device) else { return };
         let activity = device.activity;
-        let is_begun = match portion {
-            Some((0, engine)) => device.begun.insert(engine),
-            Some(_) => true,
-            None => false,
-        };
+        let is_begun = portion.is_some_and(|portion| portion > 0);
         let runs = device.is_active() || device.requires_its_list() && is_begun;
         self.findings.check(runs, Invariant::Res71, || {
             format!("submission {} of {} is dispatched, but that is {activity:?}", dispatch.submission, dispatch.device)
@@ -124,9 +119,19 @@ impl Audit {
     }
 
     /// Room is made for a device that waits for a grant or for its turn, or whose process waits for its root table.
-    pub(super) fn check_wanted(&mut self, id: AllocationId, reason: EvictReason, wanted_by: Option<DeviceId>) {
-        let Some(wanted_by) = wanted_by else { return };
+    pub(super) fn check_wanted(&mut self, id: AllocationId, reason: EvictReason, wanted_by: Option<WantedBy>) {
+        let Some(WantedBy { device: wanted_by, request, allocation }) = wanted_by else { return };
         let Some(device) = self.devices.get(&wanted_by) else { return };
+        let next =
+            device.next_request().map(|next| RequestName { queue: next.queue, paging_fence_value: next.fence_value });
+        self.findings.check(request.is_none() || request == next, Invariant::Res71, || {
+            format!("{id} is taken out for {request:?}, but the next request of {wanted_by} is {next:?}")
+        });
+        let has_place = |of: &AllocationId| self.allocations.get(of).is_some_and(|of| of.decided.is_some());
+        let in_place = allocation.filter(has_place);
+        self.findings.check(in_place.is_none(), Invariant::Res71, || {
+            format!("{id} is taken out for {in_place:?}, which has its place")
+        });
         let rootless = self.processes.get(&device.process).is_some_and(|process| process.root.is_none());
         let waits = device.next_request().is_some() || !device.is_active() || rootless;
         self.findings.check(waits, Invariant::Res71, || {

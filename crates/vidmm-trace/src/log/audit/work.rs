@@ -33,7 +33,6 @@ impl Audit {
     }
 
     pub(super) fn submitted(&mut self, id: DeviceId, submission: u64, work: Submission) {
-        let demanded = self.devices.get(&id).map(|device| self.demanded_by(device.process)).unwrap_or_default();
         let Some(device) = self.devices.get_mut(&id) else { return };
         let expected = device.submitted.saturating_add(1);
         self.findings.check(submission == expected, Invariant::Log, || {
@@ -41,7 +40,7 @@ impl Audit {
         });
         device.submitted = submission.max(device.submitted);
         device.undispatched.insert(submission, work);
-        device.unretired.insert(submission, demanded);
+        device.unretired.insert(submission, self.findings.event);
     }
 
     fn ended(&mut self, signal: EngineFence) -> Option<Work> {
@@ -54,6 +53,7 @@ impl Audit {
     pub(super) fn retire_work(&mut self, work: &Work) {
         if let Some(device) = self.devices.get_mut(&work.device) {
             device.unretired.remove(&work.submission);
+            self.settle(work.device);
         }
     }
 }

@@ -3,11 +3,12 @@
 pub mod broken;
 pub mod faults;
 pub mod notified;
+pub mod schema;
 pub mod steps;
 
 use vidmm::MemorySegmentGroup;
 use vidmm::contract::*;
-use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts};
+use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts, WantedBy};
 use vidmm::*;
 use vidmm_trace::{Audit, AuditFinding};
 
@@ -84,14 +85,67 @@ pub fn local(offset: u64) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId(1), offset }
 }
 
+/// One memory alone is short, which is of the local group.
+pub fn short_of(segment: SegmentId, num_bytes_to_trim: u64, reason: NoMemoryReason) -> Vec<Shortage> {
+    let account = MemoryAccount { segment, group: Some(MemorySegmentGroup::Local) };
+    vec![Shortage { account, num_bytes_to_trim, reason }]
+}
+
 pub fn system(offset: u64) -> PhysicalAddress {
     PhysicalAddress { segment: SegmentId::SYSTEM, offset }
 }
 
-/// Numbers events as the manager does, a microsecond apart; operations are packed into their buffers.
+/// Numbers events as the manager does, a microsecond apart; operations are packed into their buffers, and plans without it get
+/// the event that they are built.
 pub fn numbered(mut events: Vec<Event>) -> Vec<NumberedEvent> {
     pack(&mut events);
-    (1..).zip(events).map(|(number, event)| NumberedEvent { number, at: number * 1000, event }).collect()
+    let number = |(number, event)| NumberedEvent { number, at: number * 1000, occurred_at: None, event };
+    (1..).zip(say_built(events)).map(number).collect()
+}
+
+/// Numbers events that need not be a story.
+pub fn counted(events: Vec<Event>) -> Vec<NumberedEvent> {
+    (1..).zip(events).map(|(number, event)| NumberedEvent { number, at: 0, occurred_at: None, event }).collect()
+}
+
+/// Each plan that enters is built with its last operation, or, if it has none, with the last one before it in the stream.
+pub fn say_built(events: Vec<Event>) -> Vec<Event> {
+    let is_said = |event: &Event| matches!(event, Event::PlanBuilt { .. });
+    if events.iter().any(is_said) {
+        return events;
+    }
+    let plan_of = |event: &Event| match *event {
+        Event::PagingOperation { plan, .. }
+        | Event::IoMmuMapped { plan, .. }
+        | Event::IoMmuUnmapped { plan, window: true, .. } => Some(plan),
+        _ => None,
+    };
+    let mut ends = Vec::new();
+    let mut last = 0;
+    for (at, event) in events.iter().enumerate() {
+        let &Event::PlanEntered { plan } = event else { continue };
+        let own = (at..events.len()).rev().find(|&at| plan_of(&events[at]) == Some(plan));
+        // A plan that is given up, or cut off, half-way is not built.
+        let is_half_way = own.is_none() || events.contains(&Event::PlanAbandoned { plan });
+        if is_half_way && !events.contains(&Event::PlanRetired { plan }) {
+            continue;
+        }
+        last = own.unwrap_or(at).max(last);
+        ends.push((last, plan));
+    }
+    let (mut said, mut submitted, mut is_open) = (Vec::new(), 0, false);
+    for (at, event) in events.into_iter().enumerate() {
+        match &event {
+            Event::PagingOperation { offset, bytes, .. } => is_open |= offset + bytes > 0,
+            Event::PagingBufferSubmitted { signal, .. } => (submitted, is_open) = (signal.fence_id, false),
+            _ => {}
+        }
+        said.push(event);
+        let built = ends.iter().filter(|&&(end, _)| end == at);
+        let signal = fence(PAGING, submitted + u64::from(is_open));
+        said.extend(built.map(|&(_, plan)| Event::PlanBuilt { plan, signal }));
+    }
+    said
 }
 
 /// Puts each operation of the story behind the one before it in its buffer.
@@ -466,6 +520,11 @@ fn evicted(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool) -> Even
         discarded: false,
         wanted_by: None,
     }
+}
+
+/// Room is made for a device.
+pub fn for_device(device: DeviceId) -> WantedBy {
+    WantedBy { device, request: None, allocation: None }
 }
 
 /// Work that waits for values of the monitored fence, and signals others.

@@ -36,13 +36,17 @@ pub fn leaves(plan: PlanNo, thing: Thing, extents: &[Extent], copied: bool, reas
 
 /// The plan that brings `B` in for `A` is decided and granted.
 pub fn b_comes_for(plan: PlanNo, value: u64, a_leaves: Event) -> Vec<Event> {
-    vec![
-        make_resident(B, 2, value),
+    let mut events = vec![make_resident(B, 2, value)];
+    if let Event::Evicted { allocation, discarded: true, .. } = a_leaves {
+        events.push(Event::ContentDiscarded { allocation, plan: Some(plan) });
+    }
+    events.extend([
         a_leaves,
         super::placed(plan, B, &B_AT, ContentSource::Fill),
         decided(plan, &[], &[]),
         granted(value, &[plan]),
-    ]
+    ]);
+    events
 }
 
 /// The plan that brings `B` in is built and done; `A` is copied out or not.

@@ -145,6 +145,19 @@ pub fn page_fault(address: u64) -> DmaPageFaulted {
     }
 }
 
+/// Local memory, where it is a group of its own.
+pub const LOCAL_MEMORY: MemoryAccount = MemoryAccount { segment: LOCAL, group: Some(MemorySegmentGroup::Local) };
+
+/// The shortage of one memory alone.
+pub fn short(account: MemoryAccount, num_bytes_to_trim: u64, reason: NoMemoryReason) -> Vec<Shortage> {
+    vec![Shortage { account, num_bytes_to_trim, reason }]
+}
+
+/// The refusal of a MakeResident for which one memory alone is short.
+pub fn refused_in(account: MemoryAccount, num_bytes_to_trim: u64, reason: NoMemoryReason) -> MakeResidentError {
+    MakeResidentError::NoMemory { num_bytes_to_trim, reason, shortages: short(account, num_bytes_to_trim, reason) }
+}
+
 impl World {
     pub fn new(config: Config) -> Self {
         let (mut driver, mut host) = (Driver::new(&config), Ledger::default());
@@ -301,6 +314,15 @@ impl World {
     pub fn free(&mut self, client: Client, address: u64, pages: u64) -> Result<(), GpuVaError> {
         let address = GpuVirtualAddress(address);
         self.call(|vidmm, _, host| vidmm.free_gpu_virtual_address(host, client.process, address, pages * PAGE_SIZE))
+    }
+
+    /// Makes resident, and is refused; returns what is missing.
+    pub fn misses(&mut self, client: Client, allocations: &[AllocationId]) -> Vec<(SegmentId, u64)> {
+        let answer = self.make_resident(client, allocations);
+        let Err(MakeResidentError::NoMemory { shortages, .. }) = answer else {
+            panic!("it was not refused: {answer:?}")
+        };
+        shortages.iter().map(|shortage| (shortage.account.segment, shortage.num_bytes_to_trim / PAGE_SIZE)).collect()
     }
 
     pub fn make_resident(

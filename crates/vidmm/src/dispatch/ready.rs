@@ -1,0 +1,97 @@
+//! Ready work first (D23): who is kept from running by a packet that waits, and the engine that is asked to yield for it.
+
+use alloc::vec::Vec;
+
+use crate::{
+    contract::EngineFence,
+    dispatch::{IN_FLIGHT_MAX, awaited},
+    engines::engine::{InFlight, PacketWork},
+    event::PreemptReason,
+    id::ContextIx,
+    objects::{Objects, context::Context},
+    plans::Plans,
+    state::State,
+    work::Work,
+};
+
+/// A packet waits for long if more bytes are to be paged before it: what a bus of 16 GB/s moves in a millisecond.
+const LONG_WAIT_BYTES: u64 = 16 << 20;
+
+/// Whether nothing is unfinished that the context's next submission waits for: paging up to `paging_fence`, another engine, or
+/// earlier packets of the context that wait themselves.
+pub(super) fn is_ready(state: &State, index: ContextIx, paging_fence: u64) -> bool {
+    let Context { engine, in_flight, ref queue, .. } = state.objects[index];
+    let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
+    let is_own = |packet: &&InFlight| is_of(packet, index);
+    let mut own = state.engines.engines[engine as usize].in_flight.iter().filter(is_own);
+    paging_fence <= state.engines.paging_engine(&state.adapter).retired
+        && state.objects.fence_waits(waits).next().is_none()
+        && (in_flight == 0 || !own.any(|packet| waits_for_anything(state, packet)))
+}
+
+/// Contexts with ready work of which their engine holds as many packets as it may, and that engine.
+pub(super) fn held_back(state: &State, plans: &Plans, work: &Work) -> Vec<(u32, ContextIx)> {
+    let contexts = work.queued.iter().map(|queued| queued.context);
+    let is_held_back = |&index: &ContextIx| {
+        state.objects[index].in_flight >= IN_FLIGHT_MAX
+            && awaited(state, plans, work, index).is_some_and(|fence| is_ready(state, index, fence))
+    };
+    contexts.filter(is_held_back).map(|index| (state.objects[index].engine, index)).collect()
+}
+
+/// Why the engine of a context with ready work is to give back packets that it has not begun, if it is.
+pub(super) fn reason_to_yield(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Option<PreemptReason> {
+    // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
+    if state.adapter.is_physical() && !state.adapter.preemption_aware {
+        return None;
+    }
+    let Context { engine, priority, .. } = state.objects[index];
+    let mut not_begun = state.engines.engines[engine as usize].in_flight.iter().skip(1);
+    let is_less_urgent = |packet: &InFlight| priority_of(&state.objects, packet).is_some_and(|given| given < priority);
+    if work.has_priorities && not_begun.any(is_less_urgent) {
+        return Some(PreemptReason::Priority);
+    }
+    is_behind_long_wait(state, plans, index).then_some(PreemptReason::ReadyWork)
+}
+
+/// Whether the engine of a context has been given another context's packet that waits for long.
+pub(super) fn is_behind_long_wait(state: &State, plans: &Plans, index: ContextIx) -> bool {
+    let in_flight = &state.engines.engines[state.objects[index].engine as usize].in_flight;
+    in_flight.iter().any(|packet| !is_of(packet, index) && waits_for_long(state, plans, packet))
+}
+
+/// Whether a context has no packet among those that its engine has given back, and goes before one of them: that is less urgent,
+/// or waits for long.
+pub(super) fn goes_before_returned(state: &State, plans: &Plans, index: ContextIx) -> bool {
+    let Context { engine, priority, .. } = state.objects[index];
+    let returned = state.engines.recovery.returned.iter().filter(|returned| returned.engine == engine);
+    let mut packets = returned.map(|returned| &returned.packet);
+    let is_urgent = |packet: &InFlight| priority_of(&state.objects, packet).is_some_and(|given| given < priority);
+    packets.clone().all(|packet| !is_of(packet, index))
+        && packets.any(|packet| is_urgent(packet) || waits_for_long(state, plans, packet))
+}
+
+fn is_of(packet: &InFlight, index: ContextIx) -> bool {
+    matches!(packet.work, PacketWork::User { context, .. } if context == index)
+}
+
+/// How urgent a packet is; none for a paging buffer.
+fn priority_of(objects: &Objects, packet: &InFlight) -> Option<i32> {
+    match packet.work {
+        PacketWork::Paging { .. } => None,
+        PacketWork::User { context, .. } => Some(objects[context].priority),
+    }
+}
+
+fn unfinished<'a>(state: &'a State, packet: &'a InFlight) -> impl Iterator<Item = &'a EngineFence> {
+    packet.waits.iter().filter(|wait| state.engines.engines[wait.engine as usize].retired < wait.fence_id)
+}
+
+fn waits_for_anything(state: &State, packet: &InFlight) -> bool {
+    unfinished(state, packet).next().is_some()
+}
+
+fn waits_for_long(state: &State, plans: &Plans, packet: &InFlight) -> bool {
+    let mut paging = unfinished(state, packet).filter(|wait| wait.engine == state.adapter.paging_engine);
+    paging.any(|wait| plans.stream.has_to_move(wait.fence_id, LONG_WAIT_BYTES))
+}
