@@ -171,7 +171,8 @@ fn i12_work_of_a_device_that_was_destroyed_is_dispatched() {
 #[test]
 fn i13_dropped_work_of_a_device_that_was_destroyed_signals_nothing() {
     let [made, _] = third();
-    broken().append(made).append(terminated(device())).append(terminated(device())).breaks(I13);
+    let gone = Event::DeviceDestroyed { device: device() };
+    broken().append(made).append(terminated(device())).append(gone).breaks(I13);
 }
 
 #[test]
