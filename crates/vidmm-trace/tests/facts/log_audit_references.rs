@@ -251,10 +251,10 @@ fn i16_a_budget_does_not_follow_from_the_rendered_allocations() {
     run().rendered(1).told(CAPACITY / 2, 0).breaks_only(I16);
 }
 
-/// A device that yields ends the DMA buffers that it has begun, one on each engine at most.
+/// A device that yields ends the DMA buffers that it has begun, and begins no other.
 #[test]
 fn a_device_that_yielded_ends_its_dma_buffers() {
-    run().rendered(1).yields().handed_out(1, 1).breaks_nothing();
+    run().rendered(1).yields().handed_out(1, 1).breaks_only(Res71);
     let cut = run().rendered_on(context(), 1, a(), &[0, 32]).portion(1, 0, (0, 32), 1);
     cut.yields().portion(1, 1, (32, 64), 2).breaks_nothing();
 }
