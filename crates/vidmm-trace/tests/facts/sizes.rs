@@ -35,7 +35,9 @@ fn sizes_are_read_with_binary_units() {
 
 #[test]
 fn other_text_is_refused_and_the_message_says_what_is_accepted() {
-    let bad = ["", " ", "GiB", "-1", "+1", "1.5", "1.", ".5G", "1.2.3G", "1e3", "5 XiB", "5%", "٣", "1 0", "1 GiB +", "1 + 5%"];
+    let bad = [
+        "", " ", "GiB", "-1", "+1", "1.5", "1.", ".5G", "1.2.3G", "1e3", "5 XiB", "5%", "٣", "1 0", "1 GiB +", "1 + 5%",
+    ];
     for text in bad {
         let error = text.parse::<ByteSize>().expect_err(text);
         assert_eq!(error, SizeError::NotASize(text.to_owned()));
