@@ -350,3 +350,19 @@ fn a_name_of_another_kind_is_said_to_be_one() {
         &["there is already the process `P`", "made when the first step needs it"],
     );
 }
+
+#[test]
+fn each_key_of_the_machine_is_in_the_readme() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/README.md");
+    let readme = std::fs::read_to_string(readme).expect("it is there");
+    for (table, least) in [("adapter", 30), ("cost", 4)] {
+        let text = format!("[{table}]\nno-such-key = 1\n[[step]]\nwait = \"idle\"\n");
+        let error = ScenarioFile::parse(&text, Path::new("tiny.toml")).expect_err("there is no such key").to_string();
+        let (_, keys) = error.split_once("expected one of ").expect("the error names the keys");
+        let keys: Vec<&str> = keys.split('`').skip(1).step_by(2).collect();
+        assert!(keys.len() >= least, "{error}");
+        for key in keys {
+            assert!(readme.contains(&format!("`{key}`")), "[{table}] has `{key}`, and the README has not");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use std::fs;
 
 use crate::common::{
     Scratch, expected_status, fault_scenarios, notification_scenarios, residency_scenarios, scenarios,
-    segment_scenarios, short_scenarios, splitting_scenarios, steps, summary, vidmm_run, workspace,
+    segment_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run, workspace,
 };
 
 /// The variable that asks for new texts.
@@ -64,20 +64,6 @@ fn no_text_has_a_size_in_a_long_number() {
         let long =
             words.windows(2).find(|pair| is_long(pair[0]) && (pair[1].starts_with("byte") || pair[1].starts_with('B')));
         assert_eq!(long, None, "{scenario}");
-    }
-}
-
-#[test]
-fn each_key_of_the_machine_is_in_the_readme() {
-    let readme = fs::read_to_string(workspace().join("scenarios/README.md")).expect("it is there");
-    for (table, least) in [("adapter", 30), ("cost", 4)] {
-        let run = steps(&format!("[{table}]\nno-such-key = 1\n[[step]]\nwait = \"idle\"\n")).expect(2);
-        let (_, keys) = run.stderr.split_once("expected one of ").expect("the error names the keys");
-        let keys: Vec<&str> = keys.split('`').skip(1).step_by(2).collect();
-        assert!(keys.len() >= least, "{run}");
-        for key in keys {
-            assert!(readme.contains(&format!("`{key}`")), "[{table}] has `{key}`, and the README has not");
-        }
     }
 }
 
