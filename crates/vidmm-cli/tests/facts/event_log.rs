@@ -1,11 +1,12 @@
 //! The log of a right run holds together: the audit, which knows it alone, has no finding.
 
 use std::fs;
+use std::io::Read;
 
 use crate::common::{
-    Scratch, fault_scenarios, notification_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run,
+    Scratch, fault_scenarios, notification_scenarios, shell, short_scenarios, splitting_scenarios, summary, vidmm_run,
 };
-use vidmm_trace::{Audit, EventsLevel, LogHeader, LogReader, LogWriter};
+use vidmm_trace::{Audit, EventsLevel, LogHeader, LogReader, LogWriter, log};
 
 #[path = "../../../vidmm-trace/tests/facts/log_support/schema.rs"]
 #[expect(dead_code, reason = "its tests in vidmm-trace need more of it")]
@@ -119,6 +120,31 @@ fn logs_of_steps_hold() {
     let mut scenarios = [notification_scenarios(), fault_scenarios(), splitting_scenarios()].concat();
     scenarios.retain(|scenario| scenario != OVERRUN);
     scenarios.iter().for_each(|scenario| log_holds(scenario, &[scenario]));
+}
+
+/// A log that is compressed, and has decisions alone, is read by everything that reads logs.
+#[test]
+fn a_log_has_the_form_and_the_level_that_are_asked_for() {
+    const SCENARIO: &str = "scenarios/residency/p09-evict-while-in-use.toml";
+    let scratch = Scratch::new();
+    let [plain, packed] = ["log.jsonl", "log.jsonl.gz"].map(|name| scratch.path(name));
+    vidmm_run(&[SCENARIO, "--events", &plain, "--events-level", "decisions"]).expect(0);
+    vidmm_run(&[SCENARIO, "--events", &packed, "--events-level", "decisions"]).expect(0);
+    let mut text = String::new();
+    log::open(packed.as_ref()).and_then(|mut log| log.read_to_string(&mut text)).expect("it is compressed");
+    let shown = fs::read_to_string(&plain).expect("there is a log");
+    // The headers name the same command: what a run writes is not in it.
+    assert_eq!(text, shown);
+    assert_eq!(LogReader::new(text.as_bytes()).expect("it is a log").header().level, EventsLevel::Decisions);
+    decisions_hold(SCENARIO, text.as_bytes());
+    let told = [plain, packed].map(|log| shell(&format!("vidmm explain '{log}' 0")).expect(0).stdout);
+    assert!(told[0] == told[1] && told[0].contains("its last Evict had asked for that"), "{}", told[0]);
+    for name in ["log.jsonl.zst", "log.xz"] {
+        let refused = vidmm_run(&[SCENARIO, "--events", &scratch.path(name)]).expect(2);
+        assert!(refused.stderr.contains(".gz, and in no other form"), "{refused}");
+    }
+    let refused = vidmm_run(&[SCENARIO, "--events-level", "decisions"]).expect(2);
+    assert!(refused.stderr.contains("--events"), "{refused}");
 }
 
 /// P51: the log has the size that a driver says it has written, and that is too much.

@@ -49,7 +49,10 @@ impl Audit {
             | DeviceErrorReason::IllegalCommand
             | DeviceErrorReason::EngineTimeout => self.blamed.contains(&id),
             DeviceErrorReason::AdapterReset => cause.is_some(),
-            DeviceErrorReason::PagingBufferFault => cause == Some(reason) && self.owns_paged(id),
+            // A log of decisions does not say what a paging buffer works on.
+            DeviceErrorReason::PagingBufferFault => {
+                cause == Some(reason) && (self.owns_paged(id) || !self.sees_operations())
+            }
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
