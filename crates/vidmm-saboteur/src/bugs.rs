@@ -202,7 +202,10 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::Pressure,
         what: "A refusal asks for more than what must be trimmed.",
         file: "calls/admission.rs",
-        edit: Edit::Expression { right: "missing.max(misplaced)", wrong: "missing.max(misplaced) + i128::from(size)" },
+        edit: Edit::Expression {
+            right: "i128::from(size) - core::mem::take(&mut admission.left[account])",
+            wrong: "i128::from(size) * 2 - core::mem::take(&mut admission.left[account])",
+        },
     },
     Bug {
         name: "skip-notice",

@@ -13,8 +13,8 @@ impl VidMm {
     ///
     /// A process that is above its budget while memory is short meets these steps (U-30):
     ///
-    /// 1. Its devices are asked to trim to the budget: of each group when it comes to that, and again when the amount changes, or
-    ///    when a device has trimmed and it was not enough; at most once in 10 ms.
+    /// 1. Its devices are asked to trim to the budget: of each group when it comes to that, when the budget moves, and again after
+    ///    each minimum interval. A device has 10 ms for a request, and one that it ignores is not repeated.
     /// 2. Its MakeResidents are refused with the same figure, unless they say CantTrimFurther.
     /// 3. Its devices yield, when others need the memory, after a short grace: idle ones first, busy ones when their time
     ///    slice is over. They run in turn (RES-71).

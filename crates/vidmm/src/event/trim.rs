@@ -22,7 +22,7 @@ bitflags! {
 /// The intervals at which processes are asked to trim (RES-43). The defaults are ours (U-29).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrimIntervals {
-    /// Between two periodic trims while memory is short.
+    /// Between two periodic trims while memory is short, and between two requests to trim to a budget that has not moved.
     pub min: Nanoseconds,
     /// Between two periodic trims while more than 70 % of the memory is on lists.
     pub max: Nanoseconds,

@@ -22,8 +22,9 @@ const BUSY_PERCENT: u64 = 70;
 pub(crate) struct AskedToTrim {
     at: Nanoseconds,
     num_bytes_to_trim: u64,
-    /// Whether its process has been within the budget since.
+    /// Whether its process has been within the budget since, and whether it was told another budget.
     was_within: bool,
+    budget_moved: bool,
 }
 
 impl Schedule {
@@ -42,13 +43,12 @@ impl Schedule {
         self.end_periods(state);
     }
 
-    /// Asks processes above their budget of a group to trim: when it comes to that, and again when the amount is another, or when
-    /// a device has trimmed and it was not enough. A device has a moment for it each time (RES-41, U-30).
+    /// Asks processes above their budget of a group to trim: when it comes to that, when their budget has moved by more than 5 %, and
+    /// again after each minimum interval. A device has a moment for it each time, and is not asked for an amount again that it
+    /// has not answered (RES-41, RES-43, U-30).
     fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
         for process in state.shares.over_budget(&accounts_in(state, group)) {
-            for &account in &accounts_in(state, group) {
-                publish_budget(state, process, account);
-            }
+            let moved = accounts_in(state, group).into_iter().filter(|&of| publish_budget(state, process, of)).count() > 0;
             let num_bytes_to_trim = num_bytes_to_trim(state, process, group);
             if num_bytes_to_trim == 0 {
                 continue;
@@ -58,19 +58,23 @@ impl Schedule {
                 if record.notifications.is_empty() || record.is_over() {
                     continue;
                 }
-                if let Some(&asked) = self.asked_to_trim.get(&(device, group)) {
+                if let Some(asked) = self.asked_to_trim.get_mut(&(device, group)) {
+                    asked.budget_moved |= moved;
                     let has_trimmed = accounts_in(state, group).iter().any(|&of| record.list[of].has_shrunk());
                     if !has_trimmed && !asked.was_within && asked.num_bytes_to_trim == num_bytes_to_trim {
                         continue;
                     }
-                    let again_at = asked.at.saturating_add(TRIM_GRACE);
+                    let is_due = asked.budget_moved || asked.was_within;
+                    let interval = if is_due { TRIM_GRACE } else { self.trim_intervals.min.max(TRIM_GRACE) };
+                    let again_at = asked.at.saturating_add(interval);
                     if state.moment.now() < again_at {
                         state.moment.wake_at(again_at);
                         continue;
                     }
                 }
                 let at = state.moment.now();
-                self.asked_to_trim.insert((device, group), AskedToTrim { at, num_bytes_to_trim, was_within: false });
+                let asked = AskedToTrim { at, num_bytes_to_trim, was_within: false, budget_moved: false };
+                self.asked_to_trim.insert((device, group), asked);
                 for account in accounts_in(state, group) {
                     state.objects[device].list[account].expect_to_shrink();
                 }

@@ -104,20 +104,20 @@ fn a_process_that_trims_too_little_is_asked_again() {
     world.tear_down();
 }
 
-/// RES-40, U-30: a device has a moment for each request, however often the amount changes meanwhile.
+/// RES-40, U-30: a device has a moment for each request, however often its process comes above its budget meanwhile.
 #[test]
 fn a_device_has_a_moment_for_each_request_to_trim() {
-    let (mut world, client, listed, other) = with_44_of_64_pages();
+    let (mut world, client, _, other) = with_44_of_64_pages();
     let notification = register(&mut world, client);
     list_more(&mut world, other, 16);
     assert_eq!(asked(&mut world), [(notification, TO_BUDGET, 12)]);
-    for allocation in &listed[..4] {
-        world.evict(client, &[*allocation], SOON).unwrap();
+    for band in [PriorityBand::Focus, PriorityBand::Normal, PriorityBand::Focus, PriorityBand::Normal] {
+        world.set_priority(client, band, Visibility::Visible);
         world.wait(MILLISECOND);
         assert_eq!(asked(&mut world), []);
     }
     world.wait(MILLISECOND);
-    assert_eq!(asked(&mut world), [(notification, TO_BUDGET, 8)], "10 ms after the first");
+    assert_eq!(asked(&mut world), [(notification, TO_BUDGET, 12)], "10 ms after the first");
     world.tear_down();
 }
 
@@ -169,7 +169,7 @@ fn a_registration_lasts_until_it_ends_or_its_device() {
     world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, sibling.device)).unwrap();
     assert!(unregister(&mut world, of_sibling).is_err(), "it ended with its device");
     world.evict(client, &listed[..1], SOON).unwrap();
-    world.wait(10 * MILLISECOND);
+    world.wait(1000 * MILLISECOND);
     assert_eq!(asked(&mut world), [(second, TO_BUDGET, 11)]);
     let dead = world.call(|vidmm, _, _| vidmm.register_trim_notification(sibling.device));
     assert!(matches!(dead, Err(CreateError::InvalidHandle(_))));

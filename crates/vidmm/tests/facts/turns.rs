@@ -239,8 +239,10 @@ fn repeated_trim_requests_do_not_starve_other_devices() {
     _ = world.call(|vidmm, _, _| vidmm.register_trim_notification(client.device)).unwrap();
     world.resident(client, 6);
     let other = world.client();
-    let wanted = world.allocate(other, 4);
+    let wanted = world.allocate(other, 6);
+    world.set_priority(other, PriorityBand::Focus, Visibility::Visible);
     let _: Residency = world.make_resident(other, &[wanted]).unwrap();
+    world.set_priority(other, PriorityBand::Normal, Visibility::Visible);
     let idle = (client.device, SuspendReason::IdleOverBudget);
     let visibilities = [Visibility::Occluded, Visibility::Visible];
     for visibility in visibilities.into_iter().cycle().take(100) {
@@ -252,7 +254,7 @@ fn repeated_trim_requests_do_not_starve_other_devices() {
     }
     assert!(world.yielded().contains(&idle));
     world.run_all();
-    assert_eq!(world.local_info(other).current_usage, 4 * PAGE_SIZE);
+    assert_eq!(world.local_info(other).current_usage, 6 * PAGE_SIZE);
     world.tear_down();
 }
 
