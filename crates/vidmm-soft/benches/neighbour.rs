@@ -6,7 +6,7 @@ use std::error::Error;
 
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, DeviceId, EvictFlags, FenceValueDesc, MakeResidentFlags,
-    MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, SubmitDesc,
+    MapGpuVirtualAddress, MonitoredFenceId, Nanoseconds, PAGE_SIZE, PagingQueueId, Statistics, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, Content, KernelCommand, PageRange, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
@@ -84,8 +84,12 @@ impl Pager {
     }
 }
 
-/// The latencies of kernels of so many nanoseconds, from their submission to the end that the host sees.
-fn latencies(nanoseconds: Nanoseconds, is_beside_a_pager: bool) -> Result<Vec<Nanoseconds>, Box<dyn Error>> {
+/// The latencies of kernels of so many nanoseconds, from their submission to the end that the host sees, in order of size; and what
+/// was moved and asked meanwhile.
+fn latencies(
+    nanoseconds: Nanoseconds,
+    is_beside_a_pager: bool,
+) -> Result<(Vec<Nanoseconds>, Statistics), Box<dyn Error>> {
     let config = SoftAdapterConfig { local_memory_bytes: 3 << 30, ..SoftAdapterConfig::default() };
     let machine = vidmm_soft::machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
     let mut runtime = Runtime::start(AdapterOptions::default(), machine.into())?;
@@ -113,25 +117,27 @@ fn latencies(nanoseconds: Nanoseconds, is_beside_a_pager: bool) -> Result<Vec<Na
         latencies.push(runtime.now() - submitted_at);
     }
     latencies.sort_unstable();
-    Ok(latencies)
+    Ok((latencies, runtime.statistics()))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("kernel      alone       beside a process that pages 2 GiB again and again");
-    println!("            median      median      largest     median ratio  largest less its kernel, ratio");
+    println!("A kernel alone, and beside a process that pages 2 GiB again and again, whose own kernels take 20 us:");
+    println!("kernel      alone       median      largest     ratio  less its kernel    paged   engine asked to yield");
     for nanoseconds in [3, 30, 300, 3000].map(|us| us * MICROSECOND) {
         let [alone, beside] = [false, true].map(|is_beside| latencies(nanoseconds, is_beside));
-        let (alone, beside) = (alone?, beside?);
+        let ((alone, _), (beside, statistics)) = (alone?, beside?);
         let middle = alone.len() / 2;
         let (usual, largest) = (alone[middle] as f64, beside[beside.len() - 1]);
         println!(
-            "{:>7} us {:>8.1} us {:>8.1} us {:>8.1} us {:>12.2} {:>12.2}",
+            "{:>7} us {:>8.1} us {:>8.1} us {:>8.1} us {:>9.2} {:>16.2} {:>4} GiB {:>7} times",
             nanoseconds / MICROSECOND,
             usual / 1e3,
             beside[middle] as f64 / 1e3,
             largest as f64 / 1e3,
             beside[middle] as f64 / usual,
             largest.saturating_sub(OTHERS_KERNEL) as f64 / usual,
+            (statistics.bytes_paged_in + statistics.bytes_paged_out + statistics.bytes_filled) >> 30,
+            statistics.preemptions,
         );
     }
     Ok(())

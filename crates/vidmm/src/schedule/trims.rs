@@ -48,7 +48,8 @@ impl Schedule {
     /// has not answered (RES-41, RES-43, U-30).
     fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
         for process in state.shares.over_budget(&accounts_in(state, group)) {
-            let moved = accounts_in(state, group).into_iter().filter(|&of| publish_budget(state, process, of)).count() > 0;
+            let moved =
+                accounts_in(state, group).into_iter().filter(|&of| publish_budget(state, process, of)).count() > 0;
             let num_bytes_to_trim = num_bytes_to_trim(state, process, group);
             if num_bytes_to_trim == 0 {
                 continue;
