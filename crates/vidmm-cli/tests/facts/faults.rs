@@ -26,8 +26,12 @@ fn desktop_with(fault: &str) -> serde_json::Value {
     let figures = scratch.path("figures.json");
     let without_checks = changed("recovery.toml", "[[check]]", "[[not-a-check]]");
     let without_checks = without_checks.split("\n[[not-a-check]]").next().expect("there is the rest").to_owned();
-    // Where each reset of an engine becomes one of the adapter, that is one every three seconds: so many are allowed.
-    let limit = if fault == "lie-about-engine-reset" { "\n[adapter.tdr]\nlimit-count = 10\n" } else { "" };
+    // Where each reset of an engine, or each request to yield, becomes a reset of the adapter, more of these are allowed.
+    let limit = if ["lie-about-engine-reset", "ignore-preempt"].contains(&fault) {
+        "\n[adapter.tdr]\nlimit-count = 10\n"
+    } else {
+        ""
+    };
     let without_checks = without_checks + limit;
     let scenario = scratch.file("recovery.toml", without_checks);
     let run = vidmm_run(&[&scenario, "--faults", fault, "--summary", &figures]);

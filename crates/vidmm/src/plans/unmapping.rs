@@ -61,15 +61,9 @@ impl Plans {
             }
             addresses::hold_tables(&state.adapter, &mut state.objects, &cut.freed);
             state.addresses.release_tables(&state.adapter, &mut state.objects, whole);
-            self.plan_freed(
-                &state.adapter,
-                &mut state.objects,
-                draft,
-                index,
-                cut.hidden,
-                cut.freed,
-                ReclaimReason::Freed,
-            );
+            // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
+            draft::plan_retire(draft, Retire::Mapping { mapping: cut.freed, reason: ReclaimReason::Freed });
+            self.plan_entries(&state.adapter, &mut state.objects, draft, index, cut.hidden, false);
         }
         for &rest in &rests_now {
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true);
@@ -94,23 +88,8 @@ impl Plans {
     ) {
         let (allocation, device) = (objects.allocation_id(index), objects.device_id(mapping.device));
         let reason = ReclaimReason::Closed { allocation, device };
-        self.plan_freed(adapter, objects, draft, index, mapping, mapping, reason);
-    }
-
-    /// The entries of `hidden` become invalid; after that the addresses of `freed` are free.
-    fn plan_freed(
-        &self,
-        adapter: &Adapter,
-        objects: &mut Objects,
-        draft: &mut Draft,
-        index: AllocationIx,
-        hidden: Mapping,
-        freed: Mapping,
-        reason: ReclaimReason,
-    ) {
-        // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
-        draft::plan_retire(draft, Retire::Mapping { mapping: freed, reason });
-        self.plan_entries(adapter, objects, draft, index, hidden, false);
+        draft::plan_retire(draft, Retire::Mapping { mapping, reason });
+        self.plan_entries(adapter, objects, draft, index, mapping, false);
     }
 
     /// Work of a process, of which nothing is in flight, waits for the plan that is written.
