@@ -1,6 +1,6 @@
 //! How processes live and die: suspended by a call, without power, killed at any moment.
 
-use vidmm::ProcessId;
+use vidmm::{DestroyFlags, ProcessId};
 
 use super::objects::Doomed;
 use super::session::Session;
@@ -27,13 +27,26 @@ impl Session<'_> {
         // A step may have killed it before.
         let _ = vidmm.destroy_process(kmd, host, process);
         self.suspended.remove(&process);
+        self.check_gone();
         let devices = &self.objects.devices;
         let is_dead = |device: &String| devices.get(device).is_some_and(|device| device.process == process);
         for allocation in self.objects.allocations.values_mut() {
+            allocation.openers.retain(|opener| !is_dead(opener));
             if is_dead(&allocation.device) {
                 allocation.lock = None;
+                if allocation.openers.is_empty() {
+                    self.gone.insert(allocation.id);
+                }
             }
-            allocation.openers.retain(|opener| !is_dead(opener));
+        }
+    }
+
+    /// The names of what went with earlier processes mean nothing, whatever has their numbers by now (I27).
+    fn check_gone(&mut self) {
+        for gone in self.gone.clone() {
+            if self.runtime.vidmm().destroy_allocation(gone, DestroyFlags::empty()).is_ok() {
+                self.broke("I27", format!("{gone} went with its process, and can be destroyed all the same"));
+            }
         }
     }
 

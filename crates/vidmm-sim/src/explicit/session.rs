@@ -47,6 +47,8 @@ pub(crate) struct Session<'a> {
     /// Where everything is, by the log alone.
     pub truth: Truth,
     graves: Graves,
+    /// The allocations that went with their processes.
+    pub gone: BTreeSet<AllocationId>,
     /// How often the CPU wrote an allocation.
     pub cpu_writes: u64,
     /// Notifications that no step has looked at yet, oldest first.
@@ -105,6 +107,7 @@ impl<'a> Session<'a> {
             closing: false,
             truth: Truth::default(),
             graves: Graves::default(),
+            gone: BTreeSet::new(),
             cpu_writes: 0,
             trims: BTreeMap::new(),
             budgets: BTreeMap::new(),
