@@ -93,7 +93,7 @@ fn findings_in_log(what: &str, arguments: &[&str]) -> Vec<String> {
     }
     assert_eq!(figures["events"], events);
     decisions_hold(what, &decisions.finish().expect("memory can be written"));
-    // What comes later is of the same kinds.
+    // Later lines are of the same kinds.
     let schema = Schema::read();
     text.lines().take(3000).for_each(|line| schema.check_line(line));
     audit.finish().iter().map(ToString::to_string).collect()

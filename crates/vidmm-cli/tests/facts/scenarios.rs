@@ -53,7 +53,7 @@ fn scenarios_page_in_and_out() {
     }
 }
 
-/// Nobody reads a size of eight digits.
+/// A size of eight digits is hard to read.
 #[test]
 fn no_text_has_a_size_in_a_long_number() {
     for scenario in all_scenarios() {

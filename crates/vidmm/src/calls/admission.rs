@@ -65,11 +65,11 @@ pub(crate) struct Admission {
     pub rehomed: Vec<AllocationIx>,
     /// The reason why an allocation did not fit.
     pub refused: Option<NoMemoryReason>,
-    /// What is missing, and why.
+    /// The bytes that are missing, and the reason.
     pub shortages: Shortages,
 }
 
-/// What the accounts miss of what a list was to have.
+/// The bytes that the accounts miss of what a list was to have.
 #[derive(Clone)]
 pub(crate) struct Shortages(PerAccount<Option<(u64, NoMemoryReason)>>);
 
@@ -88,7 +88,7 @@ impl Shortages {
         }
     }
 
-    /// What all accounts miss.
+    /// The bytes that all accounts miss.
     pub(crate) fn num_bytes_to_trim(&self) -> u64 {
         let bytes = |account| self.0[account].map_or(0, |(bytes, _)| bytes);
         self.0.accounts().iter().map(bytes).fold(0, u64::saturating_add)

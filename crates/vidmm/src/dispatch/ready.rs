@@ -51,7 +51,7 @@ pub(super) enum Overtakes {
     Others(PreemptReason),
 }
 
-/// What a context's ready work overtakes. An engine is asked to yield for a submission twice at most: for the context's own packets
+/// Says which packets a context's ready work overtakes. An engine is asked to yield for a submission twice at most: for the context's own packets
 /// behind one that waits, and then for it.
 pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Overtakes {
     let Context { engine, priority, ref queue, .. } = state.objects[index];
@@ -65,11 +65,8 @@ pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: Contex
     if work.has_priorities && in_flight.iter().skip(1).any(is_less_urgent) {
         return Overtakes::Others(PreemptReason::Priority);
     }
-    if !is_behind_long_wait(state, plans, index) {
-        return Overtakes::Nothing;
-    }
     let waits = |packet: &InFlight| !is_of(packet, index) && waits_for_long(state, plans, packet);
-    let first = in_flight.iter().position(waits).unwrap_or(in_flight.len());
+    let Some(first) = in_flight.iter().position(waits) else { return Overtakes::Nothing };
     match in_flight.iter().take(first).skip(1).any(|packet| is_of(packet, index)) {
         true => Overtakes::AfterItsOwn,
         false => Overtakes::Others(PreemptReason::ReadyWork),

@@ -53,7 +53,7 @@ pub(crate) struct Objects {
     pub dead: Vec<AllocationIx>,
     /// Allocations and devices that have closed them and no longer use them; the driver is still to be told.
     pub closed: Vec<(AllocationIx, DeviceIx)>,
-    /// What was destroyed and is still in use.
+    /// Objects that were destroyed and are still in use.
     pub ending: Ending,
 }
 

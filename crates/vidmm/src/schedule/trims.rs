@@ -47,9 +47,9 @@ impl Schedule {
     /// again after each minimum interval. A device has a moment for it each time, and is not asked for an amount again that it
     /// has not answered (RES-41, RES-43, U-30).
     fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
-        for process in state.shares.over_budget(&accounts_in(state, group)) {
-            let moved =
-                accounts_in(state, group).into_iter().filter(|&of| publish_budget(state, process, of)).count() > 0;
+        let accounts = accounts_in(state, group);
+        for process in state.shares.over_budget(&accounts) {
+            let moved = accounts.iter().filter(|&&of| publish_budget(state, process, of)).count() > 0;
             let num_bytes_to_trim = num_bytes_to_trim(state, process, group);
             if num_bytes_to_trim == 0 {
                 continue;
@@ -61,7 +61,7 @@ impl Schedule {
                 }
                 if let Some(asked) = self.asked_to_trim.get_mut(&(device, group)) {
                     asked.budget_moved |= moved;
-                    let has_trimmed = accounts_in(state, group).iter().any(|&of| record.list[of].has_shrunk());
+                    let has_trimmed = accounts.iter().any(|&of| record.list[of].has_shrunk());
                     if !has_trimmed && !asked.was_within && asked.num_bytes_to_trim == num_bytes_to_trim {
                         continue;
                     }
@@ -76,7 +76,7 @@ impl Schedule {
                 let at = state.moment.now();
                 let asked = AskedToTrim { at, num_bytes_to_trim, was_within: false, budget_moved: false };
                 self.asked_to_trim.insert((device, group), asked);
-                for account in accounts_in(state, group) {
+                for &account in &accounts {
                     state.objects[device].list[account].expect_to_shrink();
                 }
                 self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET, group, num_bytes_to_trim);

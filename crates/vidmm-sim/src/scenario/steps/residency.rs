@@ -38,10 +38,10 @@ pub struct MakeResident {
     /// The amount that a refusal must ask to trim.
     #[serde(default, serialize_with = "exactly")]
     pub num_bytes_to_trim: Option<ByteSize>,
-    /// What it must ask to trim of the local group.
+    /// The amount that it must ask to trim of the local group.
     #[serde(default, serialize_with = "exactly")]
     pub trim_local: Option<ByteSize>,
-    /// What it must ask to trim of the other one.
+    /// The amount that it must ask to trim of the other one.
     #[serde(default, serialize_with = "exactly")]
     pub trim_non_local: Option<ByteSize>,
 }

@@ -48,7 +48,7 @@ fn sum(ranges: impl Iterator<Item = RangeInclusive<u64>>) -> RangeInclusive<u64>
 
 impl Audit {
     pub(super) fn budget_event(&mut self, event: &Event) {
-        // What is listed for portions the log does not say until they are handed out.
+        // The log does not say what is listed for portions until they are handed out.
         self.demands.relieved += u64::from(matches!(event, Event::Portion { .. } | Event::PreparationFailed { .. }));
         match *event {
             Event::ProcessPriorityChanged { process, band, visibility } => {

@@ -1,4 +1,4 @@
-//! What processes demand of each pool: the bytes that the lists of their devices name, and named for what is outstanding (I16, U-33).
+//! The demands of processes in each pool: the bytes that the lists of their devices name, and named for what is outstanding (I16, U-33).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;

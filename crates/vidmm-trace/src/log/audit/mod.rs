@@ -223,7 +223,7 @@ impl Audit {
         Self::default()
     }
 
-    /// What the audit says of a log that has decisions alone.
+    /// The findings of the audit of a log that has decisions alone.
     pub const UNSEEN_IN_DECISIONS: &str = "entries of page tables and of the IOMMU, flushes, notifications, and the chunks of transfers and fills were not seen";
 
     /// An audit of a log that has the events of a level. Without operations it checks places, budgets, counts, fences and gates;

@@ -101,7 +101,7 @@ impl Audit {
             let in_place = allocation.decided.as_ref().is_some_and(|place| self.places.in_system_memory(place.segment));
             let agrees = match right {
                 Content::Kept => !is_lost,
-                // What a reset finds in system memory it leaves there.
+                // A reset leaves the bytes that it finds in system memory there.
                 Content::Unknown => !is_lost || is_kept || !in_place,
                 Content::Lost => is_lost && !is_kept,
                 Content::AsLeft => is_lost && is_kept,
