@@ -156,7 +156,7 @@ impl<'d> Lists<'d> {
         if choices.one_in(3) {
             let allocation = choices.pick(&self.allocations);
             if allocation != self.theirs {
-                _ = self.world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty()));
+                _ = self.world.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty()));
             }
         } else if self.allocations.len() < 12 {
             let segments = vidmm::contract::SegmentSet(choices.pick(&[1, 2, 3]));

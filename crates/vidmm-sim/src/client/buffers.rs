@@ -163,7 +163,8 @@ impl Client<'_> {
         let left = process.with_list(runtime, |keeper, list| keeper.leave(list, allocation));
         left.map_err(|error| refused(kernel, "Evict", error))?;
         if lifetimes == Lifetimes::Destroy {
-            let destroyed = runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty());
+            let (vidmm, _, host) = runtime.borrow();
+            let destroyed = vidmm.destroy_allocation(host, allocation, DestroyFlags::empty());
             return destroyed.map_err(|error| refused(kernel, "DestroyAllocation2", error));
         }
         let (priority, flags) = (OfferPriority::Low, OfferFlags::empty());
@@ -195,7 +196,8 @@ impl Client<'_> {
             buffer.allocation
         });
         for allocation in spares.into_iter().chain(living) {
-            let destroyed = runtime.vidmm().destroy_allocation(allocation, DestroyFlags::empty());
+            let (vidmm, _, host) = runtime.borrow();
+            let destroyed = vidmm.destroy_allocation(host, allocation, DestroyFlags::empty());
             destroyed.expect("nobody else destroys it");
         }
     }

@@ -366,11 +366,13 @@ impl Make<Session<'_>> for DestroyAllocation {
         flags.set(DestroyFlags::ASSUME_NOT_IN_USE, self.flags.contains(&DestroyFlag::AssumeNotInUse));
         flags.set(DestroyFlags::SYNCHRONOUS_DESTROY, self.flags.contains(&DestroyFlag::Synchronous));
         for allocation in session.objects.ids(&self.allocations)? {
-            session.runtime.vidmm().destroy_allocation(allocation, flags)?;
+            let (vidmm, _, host) = session.runtime.borrow();
+            vidmm.destroy_allocation(host, allocation, flags)?;
             if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
                 session.awaited.insert(allocation);
             }
         }
+        self.allocations.iter().for_each(|name| session.locks_ended(name));
         session.free_mappings(&self.allocations, None);
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
             session.uncover(&self.allocations);

@@ -25,6 +25,14 @@ impl Session<'_> {
         Ok(Answered::ok())
     }
 
+    /// An allocation was destroyed, or its owner is gone: all its locks have ended.
+    pub fn locks_ended(&mut self, name: &str) {
+        let known = self.objects.allocations.get_mut(name);
+        if known.and_then(|known| known.lock.take()).is_some() {
+            self.copy_taken(name);
+        }
+    }
+
     /// Where the CPU sees an allocation. That it does not is found.
     fn locked_at(&mut self, name: &str) -> Result<Option<CpuVirtualAddress>, Undone> {
         let address = self.objects.allocation(name)?.lock.map(|(address, _)| address);

@@ -30,21 +30,24 @@ impl Session<'_> {
         self.check_gone();
         let devices = &self.objects.devices;
         let is_dead = |device: &String| devices.get(device).is_some_and(|device| device.process == process);
-        for allocation in self.objects.allocations.values_mut() {
+        let mut unlocked = Vec::new();
+        for (name, allocation) in &mut self.objects.allocations {
             allocation.openers.retain(|opener| !is_dead(opener));
             if is_dead(&allocation.device) {
-                allocation.lock = None;
+                unlocked.push(name.clone());
                 if allocation.openers.is_empty() {
                     self.gone.insert(allocation.id);
                 }
             }
         }
+        unlocked.iter().for_each(|name| self.locks_ended(name));
     }
 
     /// The names of what went with earlier processes mean nothing, whatever has their numbers by now (I27).
     fn check_gone(&mut self) {
         for gone in self.gone.clone() {
-            if self.runtime.vidmm().destroy_allocation(gone, DestroyFlags::empty()).is_ok() {
+            let (vidmm, _, host) = self.runtime.borrow();
+            if vidmm.destroy_allocation(host, gone, DestroyFlags::empty()).is_ok() {
                 self.broke("I27", format!("{gone} went with its process, and can be destroyed all the same"));
             }
         }

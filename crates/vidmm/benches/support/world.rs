@@ -249,7 +249,7 @@ impl World {
     }
 
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.vidmm.destroy_allocation(allocation, DestroyFlags::empty()).expect("it exists");
+        self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::empty()).expect("it exists");
     }
 
     pub fn make_resident(&mut self, allocations: &[AllocationId]) -> Residency {

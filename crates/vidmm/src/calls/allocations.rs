@@ -144,7 +144,7 @@ impl VidMm {
 
     /// Destroys an allocation. Work submitted before may still use it (RES-91): its memory, its addresses and its
     /// backing store are free when that has ended, and the handle is invalid at once. It leaves its device's list; the
-    /// CPU sees it no more.
+    /// CPU sees it no more, however often it was locked.
     ///
     /// A shared allocation that others have open lives on with them (U-34).
     ///
@@ -152,23 +152,41 @@ impl VidMm {
     ///
     /// If the handle names nothing.
     #[doc(alias = "D3DKMTDestroyAllocation2")]
-    pub fn destroy_allocation(&mut self, allocation: AllocationId, flags: DestroyFlags) -> Result<(), InvalidHandle> {
+    pub fn destroy_allocation(
+        &mut self,
+        host: &mut dyn Host,
+        allocation: AllocationId,
+        flags: DestroyFlags,
+    ) -> Result<(), InvalidHandle> {
         let index = self.state.objects.lookup_allocation(allocation)?;
-        destroy(&mut self.state, &mut self.requests, index, flags);
+        self.end_allocation(host, index, flags);
         Ok(())
+    }
+
+    /// Destroys an allocation of a device; or hands a shared one over to another device that has it open.
+    pub(crate) fn end_allocation(&mut self, host: &mut dyn Host, index: AllocationIx, flags: DestroyFlags) {
+        let state = &mut self.state;
+        let allocation = state.objects.allocation_id(index);
+        // Only the owner locks an allocation: nobody could end the locks of a former one.
+        let locks = state.residency.locks.get(&index).map_or(0, |lock| lock.count);
+        for locks in (0..locks).rev() {
+            state.moment.record(|| Event::Unlocked { allocation, locks });
+        }
+        state.residency.end_locks(&mut state.objects, host, index);
+        state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
+        state.residency.end_offer(&mut state.objects, index);
+        let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
+        state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
+        if !sharing::hand_over(state, &mut self.requests, index) {
+            destroy(state, &mut self.requests, index, flags);
+        } else if locks > 0 {
+            self.plans.refresh(&mut state.moment, &mut state.objects, index);
+        }
     }
 }
 
-/// Destroys an allocation of a device; or hands a shared one over to another device that has it open, and returns `true`.
-pub(crate) fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flags: DestroyFlags) -> bool {
-    let allocation = state.objects.allocation_id(index);
-    state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
-    state.residency.end_offer(&mut state.objects, index);
-    let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
-    state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
-    if sharing::hand_over(state, requests, index) {
-        return true;
-    }
+/// Destroys an allocation that no other device has open.
+fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flags: DestroyFlags) {
     let device = state.objects[index].device;
     // The content need not be saved, unless another device has closed the allocation and is still to read it.
     let mut leaves = EvictFlags::all();
@@ -180,8 +198,7 @@ pub(crate) fn destroy(state: &mut State, requests: &mut Requests, index: Allocat
     // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
     // address.
     if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && !state.adapter.is_physical() {
-        destroy_at_once(state, requests, index, device);
-        return false;
+        return destroy_at_once(state, requests, index, device);
     }
     // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
     state.objects[index].state |= AllocationState::DESTROYED;
@@ -189,10 +206,9 @@ pub(crate) fn destroy(state: &mut State, requests: &mut Requests, index: Allocat
     if state.objects.is_queued(index) {
         // The last DMA buffer that refers to it purges it.
         state.objects[index].state |= AllocationState::PURGE_DUE;
-        return false;
+        return;
     }
     requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
-    false
 }
 
 /// The size of the allocation where it may live, or why it cannot be.

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    calls::{allocations, sharing},
+    calls::sharing,
     contract::{Host, Kmd},
     event::{Event, destroy_flags::DestroyFlags},
     gpu_va::Table,
@@ -114,14 +114,7 @@ impl VidMm {
         if self.state.objects[index].device != device {
             return sharing::close(&mut self.state, &mut self.requests, index, device);
         }
-        let is_handed_over = allocations::destroy(&mut self.state, &mut self.requests, index, DestroyFlags::empty());
-        if is_handed_over && let Some(lock) = self.state.residency.locks.get(&index) {
-            // The new owner could not end the views of a program that is gone.
-            let (allocation, locks) = (self.state.objects.allocation_id(index), lock.count);
-            (0..locks).rev().for_each(|locks| self.state.moment.record(|| Event::Unlocked { allocation, locks }));
-            self.state.residency.end_locks(&mut self.state.objects, host, index);
-            self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
-        }
+        self.end_allocation(host, index, DestroyFlags::empty());
     }
 
     /// Removes what was destroyed, as far as nothing uses it any more.

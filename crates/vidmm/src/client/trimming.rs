@@ -7,7 +7,7 @@ use super::{
     manager::ResidencyManager,
     uses::UNLISTED,
 };
-use crate::{DestroyFlags, EvictError, EvictFlags, Shortage, TrimFlags, VidMm};
+use crate::{DestroyFlags, EvictError, EvictFlags, Shortage, TrimFlags, VidMm, contract::Host};
 
 impl ResidencyManager {
     /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
@@ -71,7 +71,7 @@ impl ResidencyManager {
     ///
     /// If something that the manager had made resident was evicted by somebody else.
     #[doc(alias = "IDXGIDevice3::Trim")]
-    pub fn trim(&mut self, vidmm: &mut VidMm) -> Result<Vec<Managed>, EvictError> {
+    pub fn trim(&mut self, vidmm: &mut VidMm, host: &mut dyn Host) -> Result<Vec<Managed>, EvictError> {
         let listed = self.table.iter().filter(|(managed, _)| self.table.stamps[managed.index()] != UNLISTED);
         let listed: Vec<u32> = listed.map(|(managed, _)| managed.index() as u32).collect();
         self.evict(vidmm, &listed, EvictFlags::empty())?;
@@ -80,7 +80,7 @@ impl ResidencyManager {
         for &managed in &internal {
             let allocation = self.forget(managed).expect("it is managed");
             // Its destruction before has done the same.
-            _ = vidmm.destroy_allocation(allocation, DestroyFlags::empty());
+            _ = vidmm.destroy_allocation(host, allocation, DestroyFlags::empty());
         }
         Ok(internal)
     }

@@ -179,7 +179,6 @@ impl Requests {
         }
         for index in core::mem::take(&mut state.objects.dead) {
             let id = state.objects.allocation_id(index);
-            state.residency.end_locks(&mut state.objects, host, index);
             state.residency.rehomings.remove(&index);
             let gone = state.objects.allocations.remove(index);
             state.objects.patched.remove(&index);

@@ -34,8 +34,5 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 /// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let is_hidden = !allocation.is_seen_in(allocation.account());
-    // No caller can unlock a destroyed allocation.
-    let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
-    allocation.state.contains(AllocationState::LOCKED) && is_hidden && !is_destroyed
+    allocation.state.contains(AllocationState::LOCKED) && !allocation.is_seen_in(allocation.account())
 }

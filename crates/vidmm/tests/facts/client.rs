@@ -337,7 +337,7 @@ fn a_program_that_goes_idle_keeps_nothing_resident_and_nothing_internal() {
     let (own_allocation, scratch_allocation) =
         (app.manager.allocation(own).unwrap(), app.manager.allocation(scratch).unwrap());
     app.submit(&[own, scratch]);
-    let destroyed = app.world.call(|vidmm, _, _| app.manager.trim(vidmm)).unwrap();
+    let destroyed = app.world.call(|vidmm, _, host| app.manager.trim(vidmm, host)).unwrap();
     assert_eq!(destroyed, [scratch]);
     assert_eq!(app.listed(&[own, scratch, unused]), [false; 3]);
     assert_eq!(app.manager.listed_bytes(), 0);

@@ -260,7 +260,7 @@ impl Model {
     }
 
     fn go_idle(&mut self) {
-        let destroyed = self.world.call(|vidmm, _, _| self.manager.trim(vidmm)).unwrap();
+        let destroyed = self.world.call(|vidmm, _, host| self.manager.trim(vidmm, host)).unwrap();
         let mut internal: Vec<Managed> =
             self.known.iter().filter(|known| known.is_internal).map(|known| known.managed).collect();
         internal.sort();

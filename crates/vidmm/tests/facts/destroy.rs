@@ -30,7 +30,7 @@ fn a_destroyed_allocation_has_no_handle() {
     let (mut world, client) = World::with_pages(8);
     let (a, _) = world.resident(client, 1);
     world.destroy(a);
-    assert!(world.call(|vidmm, _, _| vidmm.destroy_allocation(a, DestroyFlags::empty())).is_err());
+    assert!(world.call(|vidmm, _, host| vidmm.destroy_allocation(host, a, DestroyFlags::empty())).is_err());
     assert!(matches!(world.make_resident(client, &[a]), Err(MakeResidentError::InvalidHandle(_))));
     assert!(matches!(world.evict(client, &[a], SOON), Err(EvictError::InvalidHandle(_))));
     assert!(matches!(world.try_map(client, &MapGpuVirtualAddress::whole(a)), Err(MapError::InvalidHandle(_))));

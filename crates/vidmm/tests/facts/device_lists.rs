@@ -602,7 +602,7 @@ fn destroyed_allocations_live_until_work_rendered_before_has_ended() {
         let a = world.local(*lister, 4);
         assert_eq!(world.make_resident(lister, &[a]), pending(1));
         world.touch(lister, &[(a, 0, 3)]).unwrap();
-        world.call(|vidmm, _, _| vidmm.destroy_allocation(a, flags)).unwrap();
+        world.call(|vidmm, _, host| vidmm.destroy_allocation(host, a, flags)).unwrap();
         world.run_all();
         assert_eq!((world.read.clone(), world.errors()), (vec![3], vec![]));
         world.call(|vidmm, driver, _| vidmm.destroy_context(driver, lister.context)).unwrap();

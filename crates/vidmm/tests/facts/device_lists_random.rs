@@ -260,7 +260,7 @@ impl Play {
         }
         let index = self.random.below(self.actors[at].allocations.len() as u64) as usize;
         let known = self.actors[at].allocations.swap_remove(index);
-        self.world.call(|vidmm, _, _| vidmm.destroy_allocation(known.id, DestroyFlags::empty())).unwrap();
+        self.world.call(|vidmm, _, host| vidmm.destroy_allocation(host, known.id, DestroyFlags::empty())).unwrap();
     }
 
     /// Writes and reads some of what may be used now: all of a device with reference lists, what is on the list of another.

@@ -82,7 +82,7 @@ fn a_driver_hears_of_what_leaves_without_a_copy() {
     assert_eq!(kinds(&world), [Fill, NotifyResidency, NotifyResidency, DiscardContent, Fill]);
     world.render(client.context, Writer::new().split().read(0, a, 0).finish());
     world.run_all();
-    world.call(|vidmm, _, _| vidmm.destroy_allocation(a, DestroyFlags::empty())).unwrap();
+    world.call(|vidmm, _, host| vidmm.destroy_allocation(host, a, DestroyFlags::empty())).unwrap();
     write(&mut world, client, b, 2);
     assert!(world.told.is_empty(), "the driver still believes it to be somewhere");
     assert_eq!(notices(&world).len(), 4);

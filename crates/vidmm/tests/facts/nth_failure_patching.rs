@@ -107,7 +107,7 @@ impl Caller {
 
     fn destroy(&mut self, slot: usize) {
         if let Some(Alloc { id, .. }) = self.allocs[slot].take() {
-            self.attempt(|vidmm, _, _| vidmm.destroy_allocation(id, DestroyFlags::empty())).unwrap();
+            self.attempt(|vidmm, _, host| vidmm.destroy_allocation(host, id, DestroyFlags::empty())).unwrap();
         }
     }
 

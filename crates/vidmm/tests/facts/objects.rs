@@ -107,8 +107,8 @@ fn bad_handles_are_refused_everywhere() {
     for bad in allocations {
         let desc = MapGpuVirtualAddress::whole(bad);
         refused!(
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm
-                .destroy_allocation(bad, DestroyFlags::empty())
+            |vidmm: &mut VidMm, _: &mut Driver, host: &mut Ledger| vidmm
+                .destroy_allocation(host, bad, DestroyFlags::empty())
                 .is_err(),
             |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| vidmm
                 .make_resident(client.queue, &[a, bad], MakeResidentFlags::empty())

@@ -50,7 +50,7 @@ fn an_allocation_of_another_device_is_refused() {
     let (own, theirs) = (world.local(client, 1), world.local(other, 1));
     let desc = Writer::new().split().read(0, own, 0).read(1, theirs, 0).finish();
     assert_eq!(world.try_render(client.context, desc), Err(RenderError::WrongDevice { position: 1 }));
-    world.call(|vidmm, _, _| vidmm.destroy_allocation(own, DestroyFlags::empty())).unwrap();
+    world.call(|vidmm, _, host| vidmm.destroy_allocation(host, own, DestroyFlags::empty())).unwrap();
     world.run_all();
     let desc = Writer::new().split().read(0, own, 0).finish();
     assert!(matches!(world.try_render(client.context, desc), Err(RenderError::InvalidHandle(_))));

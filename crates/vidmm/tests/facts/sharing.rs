@@ -154,7 +154,25 @@ fn the_first_opener_inherits_what_its_owner_destroys() {
     world.destroy(allocation);
     world.run_all();
     assert_eq!(world.backing_store_bytes(), backed - 4 * PAGE_SIZE);
-    assert!(world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_err());
+    assert!(world.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).is_err());
+    world.tear_down();
+}
+
+/// U-34: the former owner's locks end with its handle. The new owner could not end them, and what must leave system memory
+/// would wait for ever (RES-84).
+#[test]
+fn the_locks_of_a_former_owner_end() {
+    let Shared { mut world, owner, opener, allocation, at } = shared(4, 16);
+    world.lock(owner, allocation).unwrap();
+    world.lock(owner, allocation).unwrap();
+    let pending = world.make_resident(opener, &[allocation]).unwrap();
+    assert!(matches!(pending, Residency::Pending { .. }));
+    world.run_all();
+    assert_eq!(world.translate(opener, at[1]), None, "the CPU sees it in system memory only");
+    world.destroy(allocation);
+    assert_eq!(world.unlock(allocation), Err(UnlockError::NotLocked));
+    world.run_all();
+    assert_eq!(read(&mut world, opener, at[1]), 0);
     world.tear_down();
 }
 

@@ -178,7 +178,7 @@ fn allocations_that_are_destroyed_amid_a_split_are_there_until_its_end() {
     for steps in 0..STEPS {
         let world = amid(steps, |world, _, allocations| {
             for &allocation in allocations {
-                world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+                world.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).unwrap();
             }
         });
         assert!(world.vidmm.is_idle());
@@ -238,7 +238,7 @@ fn a_device_in_error_amid_a_split_leaves_nothing_behind() {
                 Err(RenderError::PatchLocationList { position: 0, rule })
             );
             for &allocation in allocations {
-                world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+                world.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).unwrap();
             }
         });
         assert!(world.vidmm.is_idle());

@@ -79,7 +79,7 @@ fn handles_of_a_process_that_ends_are_invalid_at_once() {
     assert!(world.call(|vidmm, _, _| vidmm.destroy_paging_queue(dying.queue)).is_err());
     assert!(world.call(|vidmm, driver, _| vidmm.destroy_context(driver, dying.context)).is_err());
     assert!(world.call(|vidmm, _, _| vidmm.submit(dying.context, SubmitDesc::default())).is_err());
-    assert!(world.call(|vidmm, _, _| vidmm.destroy_allocation(a, DestroyFlags::empty())).is_err());
+    assert!(world.call(|vidmm, _, host| vidmm.destroy_allocation(host, a, DestroyFlags::empty())).is_err());
     assert!(value(&world, own).is_err());
     world.complete(RENDER);
     world.run_all();

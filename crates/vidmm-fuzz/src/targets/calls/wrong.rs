@@ -88,7 +88,7 @@ pub fn call(world: &mut World, choices: &Choices<'_>) {
         5 => vidmm.lock(host, device, wrong).is_err(),
         6 => vidmm.close_allocation(device, wrong).is_err(),
         7 => vidmm.unlock(host, dead).is_err(),
-        8 => vidmm.destroy_allocation(dead, DestroyFlags::empty()).is_err(),
+        8 => vidmm.destroy_allocation(host, dead, DestroyFlags::empty()).is_err(),
         9 => vidmm.open_allocation(driver, device, dead).is_err(),
         10 => vidmm.set_allocation_priority(dead, 1).is_err(),
         _ => vidmm.create_context(driver, DeviceId::from_bits(dead.to_bits() | 1 << 40), 1).is_err(),

@@ -77,7 +77,7 @@ impl Rig<'_> {
             5 => _ = vidmm.unregister_trim_notification(name(&names.trims, choices)),
             _ => {
                 let flags = DestroyFlags::from_bits_retain(choices.below(4) as u32);
-                _ = vidmm.destroy_allocation(name(&names.allocations, choices), flags);
+                _ = vidmm.destroy_allocation(host, name(&names.allocations, choices), flags);
             }
         }
     }

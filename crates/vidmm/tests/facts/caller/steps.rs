@@ -210,7 +210,7 @@ impl Caller {
             Some(next) => alloc.owner = next,
             None => self.allocs[slot] = None,
         }
-        self.attempt("destroy allocation", |vidmm, _, _| vidmm.destroy_allocation(id, flags)).unwrap();
+        self.attempt("destroy allocation", |vidmm, _, host| vidmm.destroy_allocation(host, id, flags)).unwrap();
     }
 
     fn open(&mut self, slot: usize, device: usize) {

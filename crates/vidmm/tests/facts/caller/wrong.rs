@@ -78,7 +78,7 @@ impl Caller {
             |v, _, _| v.monitored_fence_value(fence),
             |v, _, _| v.submit(alive.context, waits(fence)),
             |v, _, _| v.unregister_trim_notification(trims),
-            |v, _, _| v.destroy_allocation(allocation, DestroyFlags::empty()),
+            |v, _, host| v.destroy_allocation(host, allocation, DestroyFlags::empty()),
             |v, k, _| v.open_allocation(k, there, allocation),
             |v, _, _| v.close_allocation(there, allocation),
             |v, _, _| v.evict(there, some, EvictFlags::empty()),
@@ -140,7 +140,7 @@ impl Caller {
 
     fn destroy_objects(&mut self, objects: &Objects) {
         let &Objects { process, device, queue, context, allocation, fence, trims } = objects;
-        self.world.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).unwrap();
+        self.world.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).unwrap();
         self.world.run_all();
         self.world.call(|vidmm, _, _| vidmm.unregister_trim_notification(trims)).unwrap();
         self.world.call(|vidmm, driver, _| vidmm.destroy_context(driver, context)).unwrap();

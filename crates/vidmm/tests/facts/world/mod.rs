@@ -458,7 +458,7 @@ impl World {
     }
 
     pub fn destroy_with(&mut self, allocation: AllocationId, flags: DestroyFlags) {
-        self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, flags)).unwrap();
+        self.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, flags)).unwrap();
     }
 
     /// Submits work that makes these accesses when it runs.
@@ -917,7 +917,7 @@ impl World {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
             // An allocation that others have opened is theirs first, and then destroyed by them.
-            while self.call(|vidmm, _, _| vidmm.destroy_allocation(allocation, DestroyFlags::empty())).is_ok() {}
+            while self.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).is_ok() {}
         }
         self.run_all();
         let clients = std::mem::take(&mut self.clients);
