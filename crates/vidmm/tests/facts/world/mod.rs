@@ -917,7 +917,9 @@ impl World {
         self.run_all();
         for allocation in std::mem::take(&mut self.allocations) {
             // An allocation that others have opened is theirs first, and then destroyed by them.
-            while self.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).is_ok() {}
+            while self.call(|vidmm, _, host| vidmm.destroy_allocation(host, allocation, DestroyFlags::empty())).is_ok()
+            {
+            }
         }
         self.run_all();
         let clients = std::mem::take(&mut self.clients);
