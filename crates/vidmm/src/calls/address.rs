@@ -109,7 +109,7 @@ impl VidMm {
         let process = self.state.objects[device].process;
         let base = desc.base_address.map(|base| base.0);
         // The part that begins at `offset` is aligned as the whole would be.
-        let alignment = u64::from(self.state.objects[allocation].alignment);
+        let alignment = self.state.objects[allocation].alignment();
         let alignment = if desc.offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
         let space = &mut self.state.objects[process].space;
         let virtual_address = space.map(base, size, alignment, allocation)?;

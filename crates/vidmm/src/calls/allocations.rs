@@ -114,7 +114,8 @@ impl VidMm {
         let choices = choices(&self.state.adapter, &info);
         let mut allocation =
             Allocation::new(handle, size, backing_store.offset, owner, priority, choices, allocation_state);
-        (allocation.preferred, allocation.alignment) = (info.preferred_segment, info.alignment);
+        allocation.preferred = info.preferred_segment;
+        allocation.set_alignment(info.alignment);
         if info.flags.contains(AllocationFlags::CPU_VISIBLE) {
             let adapter = &self.state.adapter;
             allocation.set_seen_in(|account| adapter.memory_segment(account).is_some_and(|memory| memory.cpu_visible));

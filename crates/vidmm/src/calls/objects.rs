@@ -147,6 +147,7 @@ impl VidMm {
             granted: 0,
             last_request: 0,
             submitted: 0,
+            last_use: 0,
             dispatches: Progress::default(),
             retirements: Progress::default(),
             deferred: VecDeque::new(),

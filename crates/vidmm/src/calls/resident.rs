@@ -157,14 +157,12 @@ impl VidMm {
         let mut left: PerAccount<u64> = self.state.memory.accounts().none();
         self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
-            let allocation = &mut self.state.objects[index];
-            if allocation.state.contains(AllocationState::OFFERED) {
+            if self.state.objects[index].state.contains(AllocationState::OFFERED) {
                 offering::leave_offered(&mut self.state, index);
                 continue;
             }
-            let entry = allocation.entry_mut(device_index);
-            let effect = entry.leave(last, flags, &mut self.state.residency.spans);
-            if entry.count == 0 {
+            let effect = self.state.residency.leave(&mut self.state.objects, index, device_index, last, flags);
+            if self.state.objects[index].entry_mut(device_index).count == 0 {
                 let account = self.state.residency.counted_in(&self.state.objects, index);
                 left[account] += self.state.objects[index].size;
             }
@@ -368,7 +366,7 @@ pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceI
     let entry = state.objects[index].entry_mut(device);
     if entry.count > 0 {
         entry.count = 1;
-        let effect = entry.leave(submitted, flags, &mut state.residency.spans);
+        let effect = state.residency.leave(&mut state.objects, index, device, submitted, flags);
         let account = state.residency.counted_in(&state.objects, index);
         let size = state.objects[index].size;
         let bytes = state.objects[device].list[account].now() - size;

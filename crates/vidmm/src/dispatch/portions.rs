@@ -37,8 +37,7 @@ pub(crate) fn next_portion(
     context.served = work.patching.turns;
     let mut submission = context.queue.pop_front().expect("it was found dispatchable");
     let mut references = submission.references.take().expect("a portion is of a DMA buffer with references");
-    state.objects[device].submitted += 1;
-    let number = state.objects[device].submitted;
+    let number = state.objects.number_submission(device);
     state.objects[device].dispatches.end(number);
 
     let start = references.progress.start;
@@ -238,8 +237,7 @@ pub(crate) fn drop_front(
 ) {
     let device = state.objects[index].device;
     work.give_up_portion(state, index);
-    state.objects[device].submitted += 1;
-    let number = state.objects[device].submitted;
+    let number = state.objects.number_submission(device);
     let submission = state.objects[index].queue.front_mut().expect("it was found there");
     let references = submission.references.take().expect("it was found there");
     submission.number = number;

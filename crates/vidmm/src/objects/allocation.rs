@@ -8,7 +8,7 @@ use crate::{
     adapter::Adapter,
     budget::account::{Account, Choices, Home},
     contract::{KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
-    data::extents::Extents,
+    data::{extents::Extents, packed::U56},
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo, ProcessIx, Slots, kind},
     objects::{
@@ -49,8 +49,11 @@ pub(crate) struct Allocation {
     pub process: ProcessIx,
     /// Larger stays longer (CRE-30).
     pub priority: u32,
-    /// The alignment of its GPU virtual addresses in bytes, where its user does not choose them; 0 is a page (SEG-46).
-    pub alignment: u32,
+    /// The alignment of its GPU virtual addresses as a power of two; 0 is a page (SEG-46).
+    log2_alignment: u8,
+    /// When it was last used: the number, of all devices' submissions, of the last of a device that listed it at that moment
+    /// (CRE-31a).
+    last_use: U56,
     /// The homes that it may have.
     pub choices: Choices,
     /// The segments that the driver prefers.
@@ -216,7 +219,8 @@ impl Allocation {
             process: owner.process,
             device: owner.device,
             priority,
-            alignment: 0,
+            log2_alignment: 0,
+            last_use: U56::default(),
             choices,
             preferred: SegmentPreference::default(),
             seen_in: 0,
@@ -229,6 +233,26 @@ impl Allocation {
     /// All mappings.
     pub fn mappings(&self) -> impl Iterator<Item = Mapping> {
         self.whole_mapping().into_iter().chain(self.more.iter().flat_map(|more| more.mappings.iter().copied()))
+    }
+
+    /// The alignment of its GPU virtual addresses in bytes, where its user does not choose them; 0 is a page (SEG-46).
+    pub fn alignment(&self) -> u64 {
+        if self.log2_alignment == 0 { 0 } else { 1 << self.log2_alignment }
+    }
+
+    /// Sets the alignment of its GPU virtual addresses: 0, or a power of two, in bytes.
+    pub fn set_alignment(&mut self, alignment: u32) {
+        self.log2_alignment = alignment.checked_ilog2().unwrap_or(0) as u8;
+    }
+
+    /// The last submission of all devices' that used it, as they are counted; 0 if none did (CRE-31a).
+    pub fn last_use(&self) -> u64 {
+        self.last_use.get()
+    }
+
+    /// It was used by a submission.
+    pub fn note_use(&mut self, submission: u64) {
+        self.last_use = U56::new(submission.max(self.last_use()));
     }
 
     fn owner(&self) -> Owner {

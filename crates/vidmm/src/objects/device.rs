@@ -52,6 +52,8 @@ pub(crate) struct Device {
     pub granted: usize,
     pub last_request: u64,
     pub submitted: SubmissionNo,
+    /// The last submission's number among those of all devices.
+    pub last_use: u64,
     /// Of the submissions, those that have been dispatched, and those that have retired.
     pub dispatches: Progress,
     pub retirements: Progress,

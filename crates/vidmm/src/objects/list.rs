@@ -174,6 +174,14 @@ impl ListEntry {
         effect
     }
 
+    /// Whether any work up to submission `last` was submitted since the allocation joined the list, which it has not left.
+    pub fn is_used(&self, last: SubmissionNo, spans: &Spans) -> bool {
+        match spans.last(self.spans).filter(|span| span.ended.is_none() && !span.granted) {
+            Some(span) => last > span.from,
+            None => self.is_open() && (self.is.contains(EntryFlags::READ) || last > self.until()),
+        }
+    }
+
     /// An Evict after submission `last`; the count must be above 0. It ends the span that lowers the count to 0, and its
     /// flags count then. Each may say that nothing was written by the work submitted before it (RES-22).
     pub fn leave(&mut self, last: SubmissionNo, mut flags: EvictFlags, spans: &mut Spans) -> Effect {

@@ -26,7 +26,7 @@ use crate::{
     },
     id::{
         AllocationId, AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceId, MonitoredFenceIx,
-        PagingQueueIx, ProcessIx, Slots, kind,
+        PagingQueueIx, ProcessIx, Slots, SubmissionNo, kind,
     },
     moment::{Moment, Output},
     objects::{
@@ -49,6 +49,8 @@ pub(crate) struct Objects {
     pub allocations: Allocations,
     /// The records of allocations on an adapter without GPU virtual addresses.
     pub patched: BTreeMap<AllocationIx, Patched>,
+    /// Submissions of all devices so far.
+    pub submissions: u64,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
     pub dead: Vec<AllocationIx>,
     /// Allocations and devices that have closed them and no longer use them; the driver is still to be told.
@@ -73,6 +75,15 @@ impl Ending {
 }
 
 impl Objects {
+    /// Numbers the next submission of a device. Whatever its list names is used by it.
+    pub fn number_submission(&mut self, device: DeviceIx) -> SubmissionNo {
+        self.submissions += 1;
+        let record = &mut self.devices[device];
+        record.last_use = self.submissions;
+        record.submitted += 1;
+        record.submitted
+    }
+
     pub fn new() -> Self {
         Self {
             processes: Slots::new(),
@@ -82,6 +93,7 @@ impl Objects {
             monitored_fences: Slots::new(),
             allocations: Slots::new(),
             patched: BTreeMap::new(),
+            submissions: 0,
             dead: Vec::new(),
             closed: Vec::new(),
             ending: Ending::default(),

@@ -74,6 +74,11 @@ impl Spans {
         number
     }
 
+    /// The last span of a queue, to look at.
+    pub fn last(&self, queue: SpanQueue) -> Option<&Span> {
+        self.spans.get(queue.0 as usize).filter(|_| !queue.is_empty())
+    }
+
     /// The last span of a queue.
     pub fn last_mut(&mut self, queue: SpanQueue) -> Option<(SpanNo, &mut Span)> {
         (!queue.is_empty()).then(|| (queue.0, &mut self.spans[queue.0 as usize]))

@@ -88,10 +88,10 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         let account = state.residency.counted_in(&state.objects, index);
         let allocation = &mut state.objects[index];
         left[account] += allocation.size;
-        let entry = allocation.entry_mut(device);
-        entry.count = 1;
-        let effect = entry.leave(last, EvictFlags::EVICT_ONLY_IF_NECESSARY, &mut state.residency.spans);
+        allocation.entry_mut(device).count = 1;
         allocation.state -= AllocationState::EVICT_SOON;
+        let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY;
+        let effect = state.residency.leave(&mut state.objects, index, device, last, flags);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
     state.residency.cancel_rehomings(device);

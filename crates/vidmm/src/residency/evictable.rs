@@ -2,9 +2,9 @@
 //!
 //! Allocations that nobody misses go first: the dead, then the offered ones (RES-60). Then the documented order holds
 //! (CRE-31a): lower priority first, at equal priority the less recently used. Allocations that a suspended device will
-//! want again go last. An allocation enters when the last submission that requires it has been dispatched, so the order
-//! of entering is the order of last use, and each priority of a class needs only a queue. The queues are linked through
-//! the allocations: entering and leaving touch at most three of them, however many there are.
+//! want again go last. An allocation is used by each submission of a device that lists it then; being made resident, mapped
+//! or paged in is no use. The allocations of one class, priority and last use are a queue, in the order in which they entered.
+//! The queues are linked through the allocations: entering and leaving touch at most three of them, however many there are.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
@@ -61,17 +61,20 @@ impl Allocation {
         self.state = self.state.difference(AllocationState::CLASS) | bits;
     }
 
-    /// Of the worthless, age alone decides.
-    fn queue_key(&self, class: Class) -> (Class, u32) {
-        (class, if class.is_worthless() { 0 } else { self.priority })
+    /// Of the worthless, only the time counts for which they have been that.
+    fn queue_key(&self, class: Class) -> QueueKey {
+        if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.last_use()) }
     }
 }
+
+/// The class, the priority and the last use that the allocations of a queue have in common.
+type QueueKey = (Class, u32, u64);
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
-    /// First and last of the queue of each class and priority.
-    queues: BTreeMap<(Class, u32), (AllocationIx, AllocationIx)>,
+    /// First and last of each queue.
+    queues: BTreeMap<QueueKey, (AllocationIx, AllocationIx)>,
     bytes: [u64; Class::COUNT],
 }
 
@@ -86,7 +89,7 @@ impl Evictable {
         Class::ALL.into_iter().filter(|class| class.is_worthless()).map(|class| self.bytes[class as usize]).sum()
     }
 
-    /// Appends `index` as the most recently used of its class and priority. Does nothing if it is in already.
+    /// Appends `index` to its queue. Does nothing if it is in one already.
     pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
         let allocation = &mut allocations[index];
         if allocation.state.contains(AllocationState::EVICTABLE) {
@@ -103,7 +106,7 @@ impl Evictable {
         }
     }
 
-    /// Takes `index` out. Does nothing if it is not in. Its priority is what it was when it entered.
+    /// Takes `index` out. Does nothing if it is not in. Its priority and its last use are what they were when it entered.
     pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
         let allocation = &mut allocations[index];
         if !allocation.state.contains(AllocationState::EVICTABLE) {
@@ -130,7 +133,7 @@ impl Evictable {
         }
     }
 
-    fn ends(&mut self, key: (Class, u32)) -> &mut (AllocationIx, AllocationIx) {
+    fn ends(&mut self, key: QueueKey) -> &mut (AllocationIx, AllocationIx) {
         self.queues.get_mut(&key).expect("a linked allocation is in a queue")
     }
 

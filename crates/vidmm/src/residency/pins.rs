@@ -19,6 +19,42 @@ use crate::{
 };
 
 impl Residents {
+    /// The device evicts the allocation once, or does without it, after submission `last` (RES-20). Returns what follows for its
+    /// entry, which is to be applied. What was submitted while the list named it has used it (CRE-31a).
+    pub(crate) fn leave(
+        &mut self,
+        objects: &mut Objects,
+        index: AllocationIx,
+        device: DeviceIx,
+        last: SubmissionNo,
+        flags: EvictFlags,
+    ) -> Effect {
+        self.note_use(objects, index, device, last);
+        objects[index].entry_mut(device).leave(last, flags, &mut self.spans)
+    }
+
+    /// Notes when an allocation that is on a device's list was last used.
+    pub(crate) fn note_use(
+        &mut self,
+        objects: &mut Objects,
+        index: AllocationIx,
+        device: DeviceIx,
+        last: SubmissionNo,
+    ) {
+        let last_use = objects[device].last_use;
+        let is_used = objects[index].entry(device).is_some_and(|entry| entry.is_used(last, &self.spans));
+        if !is_used || objects[index].last_use() >= last_use {
+            return;
+        }
+        // Its place in the queues follows from its last use.
+        let is_candidate = objects[index].state.contains(AllocationState::EVICTABLE);
+        self.remove_candidate(objects, index);
+        objects[index].note_use(last_use);
+        if is_candidate {
+            self.make_evictable(objects, index);
+        }
+    }
+
     /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
     pub(crate) fn apply(
         &mut self,

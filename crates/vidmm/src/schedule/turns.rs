@@ -464,6 +464,8 @@ fn release_all(state: &mut State, device: DeviceIx) {
         if !entry.is_pinning() {
             continue;
         }
+        let submitted = state.objects[device].submitted;
+        state.residency.note_use(&mut state.objects, index, device, submitted);
         let id = state.objects.allocation_id(index);
         state.objects[device].to_bring_back.push(id);
         pins::release(&mut state.objects, index, device);

@@ -40,9 +40,7 @@ pub(crate) fn number_submission(
     device_index: DeviceIx,
     desc: &SubmitDesc,
 ) -> u64 {
-    let device = &mut objects[device_index];
-    device.submitted += 1;
-    let number = device.submitted;
+    let number = objects.number_submission(device_index);
     let device = objects.devices.id(device_index);
     let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
     moment.record(|| Event::Submitted {
@@ -71,9 +69,8 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     let allocation = &mut state.objects[index];
     let (account, size) = (allocation.account(), allocation.size);
     let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
-    let entry = allocation.entry_mut(device);
-    let is_last = entry.count == 1;
-    let effect = entry.leave(number, flags, &mut state.residency.spans);
+    let is_last = allocation.entry_mut(device).count == 1;
+    let effect = state.residency.leave(&mut state.objects, index, device, number, flags);
     if is_last {
         state.shares.lighten_list(&mut state.objects, device, account, size);
     }

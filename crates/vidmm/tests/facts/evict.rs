@@ -278,10 +278,51 @@ fn less_recently_used_goes_first() {
     world.run_all();
     // Used again: now it is the last to go.
     assert_eq!(world.make_resident(client, &[allocations[1]]), Ok(Residency::Resident));
+    world.submit(client, &[]);
     world.evict(client, &[allocations[1]], IF_NECESSARY).unwrap();
+    world.run_all();
     squeeze(&mut world, 8);
     let order = [0, 2, 1].map(|index| (allocations[index], EvictReason::RoomWanted));
     assert_eq!(world.evicted()[..3], order);
+}
+
+/// CRE-31a, D11: a submission uses what is on its device's list; being made resident is no use.
+#[test]
+fn allocations_that_no_work_has_used_go_first() {
+    let (mut world, client) = World::with_pages(8);
+    let [used, unused, again] = [0, 1, 2].map(|_| world.allocate(client, 2));
+    world.bring_in(client, &[again]);
+    world.submit(client, &[]);
+    world.evict(client, &[again], IF_NECESSARY).unwrap();
+    world.bring_in(client, &[used]);
+    world.submit(client, &[]);
+    world.evict(client, &[used], IF_NECESSARY).unwrap();
+    for allocation in [again, unused] {
+        world.bring_in(client, &[allocation]);
+        world.evict(client, &[allocation], IF_NECESSARY).unwrap();
+    }
+    world.run_all();
+    squeeze(&mut world, 8);
+    let order = [unused, again, used].map(|allocation| (allocation, EvictReason::RoomWanted));
+    assert_eq!(world.evicted()[..3], order);
+}
+
+/// CRE-31a: the last submission counts, whenever the Evict comes.
+#[test]
+fn the_last_submission_decides_between_devices() {
+    let (mut world, client) = World::with_pages(8);
+    let other = world.client();
+    let (earlier, later) = (world.allocate(client, 2), world.allocate(other, 2));
+    for (client, allocation) in [(client, earlier), (other, later)] {
+        world.bring_in(client, &[allocation]);
+        world.submit(client, &[]);
+    }
+    world.run_all();
+    world.evict(other, &[later], IF_NECESSARY).unwrap();
+    world.evict(client, &[earlier], IF_NECESSARY).unwrap();
+    squeeze(&mut world, 8);
+    let order = [earlier, later].map(|allocation| (allocation, EvictReason::RoomWanted));
+    assert_eq!(world.evicted()[..2], order);
 }
 
 /// I32: no more goes than is wanted.
