@@ -77,7 +77,8 @@ impl Plans {
         loop {
             let devices = &state.objects.devices;
             let is_over = |device: DeviceIx, submission| devices[device].retired() >= submission;
-            let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over) else { return };
+            let is_idle = |device: DeviceIx| !devices[device].is_in_flight();
+            let Some((plan, io_mmu_map)) = self.stream.enter_next(is_over, is_idle) else { return };
             state.memory.entered(plan);
             state.moment.record(|| Event::PlanEntered { plan });
             self.conceal(state, host, plan);

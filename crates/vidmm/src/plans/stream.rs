@@ -51,14 +51,19 @@ impl Stream {
         self.parked.insert(self.last);
     }
 
-    /// Lets the first parked plan enter for which `is_over` says of each wait that it is over. Returns its number, and what
-    /// the host is to map for it.
-    pub fn enter_next(&mut self, is_over: impl Fn(DeviceIx, u64) -> bool) -> Option<(PlanNo, Vec<IoMmuRange>)> {
+    /// Lets the first parked plan enter for which `is_over` says of each wait that it is over, and `is_idle` of each device that
+    /// is to be idle that it is. Returns its number, and what the host is to map for it.
+    pub fn enter_next(
+        &mut self,
+        is_over: impl Fn(DeviceIx, u64) -> bool,
+        is_idle: impl Fn(DeviceIx) -> bool,
+    ) -> Option<(PlanNo, Vec<IoMmuRange>)> {
         let can_enter = |number: &&PlanNo| {
             let plan = &self.plans[*number].plan;
             plan.after.iter().all(|before| !self.parked.contains(before))
                 && plan.after_retired.iter().all(|before| !self.plans.contains_key(before))
                 && plan.waits.iter().all(|&(device, submission)| is_over(device, submission))
+                && plan.idle.iter().all(|&device| is_idle(device))
         };
         let number = *self.parked.iter().find(can_enter)?;
         self.parked.remove(&number);
@@ -72,6 +77,7 @@ impl Stream {
     pub fn forget_device(&mut self, device: DeviceIx) {
         for entry in self.plans.values_mut() {
             entry.plan.waits.retain(|&(awaited, _)| awaited != device);
+            entry.plan.idle.retain(|&awaited| awaited != device);
         }
     }
 
@@ -197,7 +203,7 @@ mod tests {
         let (gone, other) = (DeviceIx::new(3), DeviceIx::new(4));
         plan.waits = vec![(gone, 1), (other, 1)];
         stream.park(plan);
-        assert!(stream.enter_next(|_, _| true).is_some());
+        assert!(stream.enter_next(|_, _| true, |_| true).is_some());
         stream.forget_device(gone);
         assert_eq!(stream.get(1).unwrap().waits, [(other, 1)], "another device may have that number soon");
     }

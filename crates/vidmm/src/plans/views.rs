@@ -113,6 +113,8 @@ impl Plans {
         let number = self.stream.next_number();
         for device in devices {
             draft::plan_wait(objects, &mut draft, device, objects[device].dispatched());
+            // Work may have been handed out before other work that it does not wait for.
+            draft.plan.idle.push(device);
             self.await_plan(objects, device, number);
         }
         let allocation = &mut objects[index];

@@ -47,6 +47,25 @@ fn an_unlock_brings_the_memory_segment_up_to_date() {
     world.tear_down();
 }
 
+/// 2.2, I17: so it is with work that was handed out before other work of its device, which waits for a fence.
+#[test]
+fn an_unlock_waits_for_work_that_overtook_other_work() {
+    let (mut world, client, a, at) = permanent();
+    let (other, fence) = (world.context(client, COPY), world.fence());
+    world.submit_to(other, &[Access::Read(at)], &[(fence, 1)], &[]);
+    world.submit(client, &[Access::Read(at)]);
+    world.poll();
+    let address = world.lock(client, a).unwrap();
+    world.cpu_write(address, 0, 7);
+    world.unlock(a).unwrap();
+    world.run_all();
+    assert_eq!(world.read, [0]);
+    world.signal(fence, 1);
+    world.run_all();
+    assert_eq!(world.read, [0, 7]);
+    world.tear_down();
+}
+
 /// I27 of the facts, 2.2: clean content is discarded, content that the GPU has written is copied out.
 #[test]
 fn clean_content_is_not_copied_out() {

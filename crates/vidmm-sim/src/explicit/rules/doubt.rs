@@ -169,13 +169,6 @@ impl Session<'_> {
         mappings.into_iter().any(|mapping| Some(mapping.process) != own || mapping.is_freed)
     }
 
-    /// Whether the copy of an allocation would be taken while any kernel is under way: a kernel that was handed out before one
-    /// that waits is not waited for (a known limit).
-    pub(in crate::explicit) fn is_copy_in_use(&self, name: &str) -> bool {
-        let keeps_copy = self.objects.allocations.get(name).is_some_and(|known| known.keeps_copy);
-        keeps_copy && self.objects.waiting.values().any(|kernels| !kernels.is_empty())
-    }
-
     pub(in crate::explicit) fn is_in_use(&self, name: &str) -> bool {
         let Some(rules) = &self.rules else { return false };
         let mut users = rules.users.get(name).into_iter().flatten();

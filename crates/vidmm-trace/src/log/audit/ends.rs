@@ -81,8 +81,12 @@ impl Audit {
         };
         let device = self.devices.iter().find(is_over).map(|(id, _)| id.to_string());
         let has_devices = |id: ProcessId| self.devices.values().any(|device| device.process == id);
+        // Its tables are freed after its last device is gone.
         let is_over = |(id, process): &(&ProcessId, &Process)| {
-            process.has_ended && !has_devices(**id) && self.plans.are_all_retired()
+            process.has_ended
+                && !has_devices(**id)
+                && process.tables_but_its_root().next().is_none()
+                && self.plans.are_all_retired()
         };
         let process = self.processes.iter().find(is_over).map(|(id, _)| id.to_string());
         for id in device.into_iter().chain(process) {
@@ -97,9 +101,7 @@ impl Audit {
         self.gone(id);
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
-        let left = process.tables.iter().find(|&&(segment, extent)| {
-            process.root.is_none_or(|root| (root.address.segment, root.address.offset) != (segment, extent.offset))
-        });
+        let left = process.tables_but_its_root().next();
         let is_over = self.devices.values().all(|device| device.process != id);
         let is_over = is_over && !self.has_failed && self.reset.is_none() && !self.powered_down;
         self.findings.check(left.is_none() || !is_over, Invariant::I15, || {

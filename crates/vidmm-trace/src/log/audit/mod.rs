@@ -65,8 +65,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::event::EvictReason;
 use vidmm::{
-    AllocationId, ContextId, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent, PlanNo, ProcessId, SegmentId,
-    TrimNotificationId,
+    AllocationId, ContextId, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent, PhysicalAddress, PlanNo,
+    ProcessId, SegmentId, TrimNotificationId,
 };
 
 use adapter::Adapter;
@@ -205,6 +205,12 @@ impl Process {
             reservations: BTreeMap::new(),
             group_reservations: BTreeMap::new(),
         }
+    }
+
+    fn tables_but_its_root(&self) -> impl Iterator<Item = &(SegmentId, Extent)> {
+        let is_root =
+            |segment, offset| self.root.is_some_and(|root| root.address == PhysicalAddress { segment, offset });
+        self.tables.iter().filter(move |(segment, extent)| !is_root(*segment, extent.offset))
     }
 }
 
