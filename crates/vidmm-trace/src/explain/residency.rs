@@ -25,9 +25,10 @@ impl Subject {
             Event::MakeResident { .. } | Event::MakeResidentRefused { .. } | Event::Evict { .. } => {
                 self.of_lists(event, world, tale, waits);
             }
-            Event::Offered { .. } | Event::Reclaimed { .. } | Event::Decommitted { .. } => {
-                self.of_offers(event, world, tale, waits);
-            }
+            Event::Offered { .. }
+            | Event::Reclaimed { .. }
+            | Event::ContentDiscarded { .. }
+            | Event::Decommitted { .. } => self.of_offers(event, world, tale, waits),
             Event::Granted { queue, paging_fence_value, plans, .. } => {
                 waits.grant(*queue, *paging_fence_value, plans, self.id, tale.at());
             }
@@ -125,6 +126,11 @@ impl Subject {
                     waits.ask(device, queue, paging_fence_value, tale.at());
                 }
                 tale.tell(format!("{} took it back: {answer}.", capitalised(&world.device(device))));
+            }
+            // With a plan, its eviction says so.
+            Event::ContentDiscarded { allocation, plan: None } if allocation == self.id => {
+                tale.sums.discarded += 1;
+                tale.tell("Its content, which was in system memory only, was discarded.");
             }
             Event::Decommitted { allocation } if allocation == self.id => {
                 tale.tell("Its backing store was given back to the system.");

@@ -297,6 +297,21 @@ fn i12_the_adapter_is_reset_without_cause() {
     adapter_reset().replace(reset_begun, Event::AdapterResetBegun { cause }).breaks(I12);
 }
 
+/// FLT-23: only devices are to blame for a paging buffer of which it moves something.
+#[test]
+fn i12_a_device_is_blamed_for_a_paging_buffer_without_anything_of_it() {
+    let created = |event: &Event| matches!(event, Event::DeviceCreated { .. });
+    let residency = DeviceResidency::DeviceList;
+    let bystander = Event::DeviceCreated { device: innocent(), process: process(), residency };
+    let story = |reason| {
+        let told = Event::DeviceInError { device: innocent(), reason };
+        let story = adapter_reset_halfway_out().insert_after(created, bystander.clone());
+        story.insert_after(is(monitored_reaches(u64::MAX)), told)
+    };
+    story(DeviceErrorReason::AdapterReset).breaks_nothing();
+    story(DeviceErrorReason::PagingBufferFault).breaks_only(I12);
+}
+
 #[test]
 fn i30_a_packet_is_not_said_to_be_aborted() {
     adapter_reset().remove(is(aborted(3))).breaks_only(I30);
@@ -362,6 +377,13 @@ fn i03_content_in_memory_alone_is_lost() {
 #[test]
 fn i03_content_on_its_way_out_is_lost() {
     adapter_reset_halfway_out().remove(is(lost(A))).breaks_only(I03);
+}
+
+#[test]
+fn i03_content_that_is_gone_is_not_kept() {
+    let kept = Event::ContentLost { allocation: A.id(), is_kept: true };
+    adapter_reset().replace(is(lost(A)), kept.clone()).breaks_only(I03);
+    adapter_reset_halfway_out().replace(is(lost(A)), kept).breaks_only(I03);
 }
 
 #[test]

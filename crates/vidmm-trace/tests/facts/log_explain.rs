@@ -127,6 +127,7 @@ fn an_offer_its_loss_and_its_reclaim_are_told() {
                 discarded: true,
                 wanted_by: Some(for_device(DeviceId::from_bits(1))),
             },
+            Event::ContentDiscarded { allocation: A.id(), plan: Some(6) },
             Event::Decommitted { allocation: A.id() },
             Event::Reclaimed {
                 device,
@@ -151,6 +152,12 @@ fn an_offer_its_loss_and_its_reclaim_are_told() {
             "Its room was wanted for device 1 (once).",
         ],
     );
+}
+
+#[test]
+fn a_discard_in_system_memory_is_told() {
+    let text = told(story_and(vec![Event::ContentDiscarded { allocation: A.id(), plan: None }]), A.id());
+    tells(&text, &["Its content, which was in system memory only, was discarded.", "content discarded once"]);
 }
 
 #[test]
