@@ -130,7 +130,7 @@ impl ResidencyManager {
                 MakeResidentError::NoMemory { shortages, .. } if !last_step => shortages,
                 _ => return Err(error.into()),
             };
-            let trimmed = self.evict_counted(vidmm, shortages, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+            let trimmed = self.evict_missing(vidmm, shortages, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
             if trimmed == 0 {
                 flags = MakeResidentFlags::CANT_TRIM_FURTHER;
             }

@@ -138,17 +138,28 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
-    /// Evicts the oldest of what the list counts in each memory that is missing; returns how many bytes that were. What lies in between in
-    /// the order and counts elsewhere is looked at, and stays.
-    pub(super) fn evict_counted(
+    /// Evicts the oldest of what the list counts in each memory that a refusal misses; returns how many bytes that were.
+    pub(super) fn evict_missing(
         &mut self,
         vidmm: &mut VidMm,
         shortages: &[Shortage],
         flags: EvictFlags,
     ) -> Result<u64, EvictError> {
+        let missing = shortages.iter().map(|shortage| (shortage.account, shortage.num_bytes_to_trim)).collect();
+        self.evict_counted(vidmm, missing, |of, account| *of == account, flags)
+    }
+
+    /// Evicts the oldest of what the list counts in accounts that `is_of` says are of a memory that is `missing`, until the bytes there
+    /// are reached; returns how many bytes that were. What lies in between in the order and counts elsewhere is looked at, and stays.
+    pub(super) fn evict_counted<M>(
+        &mut self,
+        vidmm: &mut VidMm,
+        mut missing: Vec<(M, u64)>,
+        is_of: impl Fn(&M, MemoryAccount) -> bool,
+        flags: EvictFlags,
+    ) -> Result<u64, EvictError> {
+        missing.retain(|&(_, bytes)| bytes > 0);
         let last = self.uses.last_evictable();
-        let mut missing: Vec<(MemoryAccount, u64)> =
-            shortages.iter().map(|shortage| (shortage.account, shortage.num_bytes_to_trim)).collect();
         let (mut victims, mut others) = (Vec::new(), Vec::new());
         let mut evicted = 0;
         while !missing.is_empty() {
@@ -156,7 +167,7 @@ impl ResidencyManager {
             let Record { allocation, size, .. } = *self.table.at(index);
             // Evict finds out what is gone.
             let account = vidmm.query_account(allocation).ok();
-            match missing.iter().position(|&(of, _)| account.is_none_or(|account| account == of)) {
+            match missing.iter().position(|(of, _)| account.is_none_or(|account| is_of(of, account))) {
                 Some(position) => {
                     victims.push(index);
                     evicted += size;

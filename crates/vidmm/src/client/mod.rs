@@ -45,8 +45,9 @@
 //!     fn hear(&mut self, vidmm: &mut VidMm, output: &Output) {
 //!         match *output {
 //!             Output::MonitoredFenceSignaled { fence, value } if fence == self.fence => self.manager.fence_reached(value),
-//!             Output::TrimNotification { device, flags, num_bytes_to_trim, .. } if device == self.manager.device() => {
-//!                 self.manager.trim_notification(vidmm, flags, num_bytes_to_trim).expect("only the manager evicts");
+//!             Output::TrimNotification { device, flags, group, num_bytes_to_trim, .. } if device == self.manager.device() => {
+//!                 let trimmed = self.manager.trim_notification(vidmm, flags, group, num_bytes_to_trim);
+//!                 trimmed.expect("only the manager evicts");
 //!             }
 //!             _ => {}
 //!         }

@@ -1,13 +1,15 @@
 //! What is given up when asked, or when a program goes idle.
 
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 
 use super::{
     managed::{ManageFlags, Managed},
     manager::ResidencyManager,
     uses::UNLISTED,
 };
-use crate::{DestroyFlags, EvictError, EvictFlags, Shortage, TrimFlags, VidMm, contract::Host};
+use crate::{
+    DestroyFlags, EvictError, EvictFlags, MemoryAccount, MemorySegmentGroup, Shortage, TrimFlags, VidMm, contract::Host,
+};
 
 impl ResidencyManager {
     /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
@@ -15,7 +17,7 @@ impl ResidencyManager {
     /// - PERIODIC_TRIM: what was not used since the last period began is evicted, when its memory is wanted; then a new period
     ///   begins (RES-42).
     /// - RESTART_PERIODIC_TRIM: a new period begins.
-    /// - TRIM_TO_BUDGET: what was used longest ago is evicted, until `num_bytes_to_trim` are reached.
+    /// - TRIM_TO_BUDGET: what was used longest ago in the memory of the group is evicted, until `num_bytes_to_trim` are reached.
     ///
     /// # Errors
     ///
@@ -25,18 +27,20 @@ impl ResidencyManager {
         &mut self,
         vidmm: &mut VidMm,
         flags: TrimFlags,
+        group: Option<MemorySegmentGroup>,
         num_bytes_to_trim: u64,
     ) -> Result<u64, EvictError> {
         let mut evicted = 0;
+        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            let is_of = |&group: &Option<MemorySegmentGroup>, account: MemoryAccount| account.group == group;
+            evicted += self.evict_counted(vidmm, vec![(group, num_bytes_to_trim)], is_of, EvictFlags::empty())?;
+        }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
             let unused = self.uses.before_period.min(self.uses.last_evictable());
-            evicted = self.evict_oldest(vidmm, unused, u64::MAX, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+            evicted += self.evict_oldest(vidmm, unused, u64::MAX, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
         }
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
             self.uses.begin_period();
-        }
-        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-            evicted += self.give_up(vidmm, num_bytes_to_trim.saturating_sub(evicted))?;
         }
         Ok(evicted)
     }
@@ -48,7 +52,7 @@ impl ResidencyManager {
     ///
     /// If something that the manager had made resident was evicted by somebody else.
     pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<u64, EvictError> {
-        self.evict_counted(vidmm, shortages, EvictFlags::empty())
+        self.evict_missing(vidmm, shortages, EvictFlags::empty())
     }
 
     /// Evicts what was used longest ago, until `bytes` are reached, at the earliest opportunity. Returns how many bytes that

@@ -7,6 +7,8 @@ use vidmm::client::{
 };
 use vidmm::*;
 
+const LOCAL: Option<MemorySegmentGroup> = Some(MemorySegmentGroup::Local);
+
 /// A client with a manager, and a fence that counts its submissions.
 struct App {
     world: World,
@@ -69,7 +71,7 @@ impl App {
     }
 
     fn notify(&mut self, flags: TrimFlags, num_bytes_to_trim: u64) -> u64 {
-        self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, num_bytes_to_trim)).unwrap()
+        self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, LOCAL, num_bytes_to_trim)).unwrap()
     }
 
     fn listed(&self, managed: &[Managed]) -> Vec<bool> {
@@ -296,9 +298,25 @@ fn a_trim_to_budget_evicts_the_oldest_at_once_until_the_bytes_are_reached() {
     app.world.tear_down();
 }
 
-/// Both flags at once: what the period did not use counts.
+/// RES-41: a budget is of a group, and what counts in another one does not help it.
 #[test]
-fn a_periodic_trim_counts_towards_the_budget() {
+fn a_trim_to_the_budget_of_a_group_leaves_other_memory_alone() {
+    let mut app = App::on(Config::discrete(16, 64), Ladder::PassUp);
+    let system = app.world.create(app.client, Place::System, 4, SILENT);
+    let system = app.manager.manage(system, 4 * PAGE_SIZE, ManageFlags::empty());
+    let [a, b] = [app.manage(2), app.manage(3)];
+    for used in [a, system, b] {
+        app.submit(&[used]);
+    }
+    assert_eq!(app.notify(TrimFlags::TRIM_TO_BUDGET, 3 * PAGE_SIZE), 5 * PAGE_SIZE);
+    assert_eq!(app.listed(&[a, system, b]), [false, true, false]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// Both flags at once: what goes for the budget is not unused in the period any more.
+#[test]
+fn a_trim_to_budget_counts_as_periodic() {
     let mut app = App::new(16, Ladder::Trim);
     let [a, b, c] = [app.manage(2), app.manage(3), app.manage(4)];
     for used in [a, b, c] {

@@ -220,9 +220,12 @@ impl Model {
     }
 
     fn notify(&mut self, flags: TrimFlags, pages: u64) {
-        let bytes = pages * PAGE_SIZE;
-        let found = self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, bytes));
+        let (bytes, local) = (pages * PAGE_SIZE, Some(MemorySegmentGroup::Local));
+        let found = self.world.call(|vidmm, _, _| self.manager.trim_notification(vidmm, flags, local, bytes));
         let mut evicted = 0;
+        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            evicted += self.evict_oldest(pages);
+        }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
             for index in self.oldest_first() {
                 let known = &mut self.known[index];
@@ -234,9 +237,6 @@ impl Model {
         }
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
             self.begin_period();
-        }
-        if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-            evicted += self.evict_oldest(pages.saturating_sub(evicted));
         }
         assert_eq!(found, Ok(evicted * PAGE_SIZE));
     }
