@@ -369,8 +369,14 @@ impl<'a> Session<'a> {
         // No client waits for work that a device in error had handed out, and an adapter in error does not page for
         // what still runs.
         let is_doubtful = self.rules.is_some() && (*aborted || self.adapter_error.is_some());
+        // Until the lock ends, a move may bring in what the CPU has written to its copy (2.2).
+        let is_written_copy =
+            |name: &str| self.objects.allocations.get(name).is_some_and(|known| known.written_copy.is_some());
         let is_past = |allocation: &str| {
-            is_uncovered || is_doubtful || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
+            is_uncovered
+                || is_doubtful
+                || is_written_copy(allocation)
+                || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
         };
         let (comparison, name) = (self.ledger.run(work, inputs, is_past), name.clone());
         if *aborted || is_uncovered {

@@ -47,6 +47,8 @@ pub(super) struct Allocation {
     pub last_plan: PlanNo,
     /// The event that last gave it a place, or took it away: earlier work wrote to what it left.
     pub moved_at: u64,
+    /// The last plan that brings it up to date, until which its copy alone is right; 0 is none.
+    pub refreshed_by: PlanNo,
     /// Its backing store has content.
     pub backed: bool,
     /// Engines reached its backing store since that had no content.

@@ -103,6 +103,7 @@ impl Audit {
             built: None,
             last_plan: 0,
             moved_at: 0,
+            refreshed_by: 0,
             backed: existing_sys_mem,
             was_in_place: false,
             written: false,

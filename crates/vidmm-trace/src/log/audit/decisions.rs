@@ -188,6 +188,7 @@ impl Audit {
         // Earlier writes are overwritten: the copy is its content.
         (allocation.backed, allocation.written) = (true, false);
         allocation.moved_at = self.findings.event;
+        allocation.refreshed_by = plan;
         let draft = self.plans.draft(plan);
         draft.refreshes.push(id);
         let content = ContentSource::BackingStore;

@@ -137,7 +137,8 @@ impl Audit {
         let Some(place) = &allocation.decided else {
             return if halfway.is_out && is_put_right { Content::Unknown } else { Content::Kept };
         };
-        let has_arrived = self.plans.is_retired(place.plan);
+        let arrives_with = place.plan.max(allocation.refreshed_by);
+        let has_arrived = self.plans.is_retired(arrives_with);
         let in_place = self.places.in_system_memory(place.segment);
         match (in_place, allocation.written) {
             (true, _) if !is_put_right => Content::Kept,
@@ -145,7 +146,7 @@ impl Audit {
             (false, _) if !has_arrived => {
                 // Work that waits for it was handed out, and that it has arrived may only not have been heard.
                 // Nor does the log say what a portion writes.
-                let built = self.plans.get(place.plan).and_then(|plan| plan.built);
+                let built = self.plans.get(arrives_with).and_then(|plan| plan.built);
                 let may_have_run = built.is_some_and(|fence_id| fence_id <= self.fences.awaited);
                 match by_work || is_physical || may_have_run || halfway.is_out && is_put_right {
                     true => Content::Unknown,
