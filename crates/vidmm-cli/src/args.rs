@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
+use vidmm::policy::PolicyChoice;
 use vidmm_sim::{Fault, Profile};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
 
@@ -56,6 +57,11 @@ pub struct RunArgs {
     /// scenario's]
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Option<LocalMemory>,
+
+    /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with
+    /// parameters as in `predict:sample=16,seed=7` [default: the scenario's]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,..]")]
+    pub policy: Option<PolicyChoice>,
 
     /// Everything random follows from this number, and how fast the machine is if it is not the scenario's own
     /// [default: the scenario's]
@@ -134,10 +140,11 @@ impl RunArgs {
 }
 
 /// The arguments that change a run, or write its results to files.
-const OF_ONE_RUN: [&str; 14] = [
+const OF_ONE_RUN: [&str; 15] = [
     "trace",
     "compress_arrivals",
     "local_memory",
+    "policy",
     "seed",
     "ahead",
     "faults",

@@ -26,6 +26,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
     header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
     header.settings.insert("local memory".to_owned(), ByteSize(scenario.local_memory_bytes).to_string());
+    header.settings.insert("policy".to_owned(), scenario.adapter.policy.to_string());
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
     let run = run_explicit(scenario, factory, &mut watcher);

@@ -51,6 +51,7 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
 /// Overrides the scenario by the arguments.
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
+    scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
     if let Some(seed) = args.seed {
         scenario.set_seed(seed);
     }
@@ -126,6 +127,7 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
     if let Some((name, _)) = of_workloads.iter().find(|(_, given)| *given) {
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
     }
+    scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
     match args.local_memory {
         None => {}
         Some(LocalMemory::Bytes(size)) => scenario.local_memory_bytes = size.bytes(),

@@ -39,6 +39,7 @@ pub fn run(
     let of_client = [
         ("scale", scenario.client.scale.to_string()),
         ("ahead", scenario.client.ahead.to_string()),
+        ("policy", scenario.adapter.policy.to_string()),
         ("local memory", ByteSize(prepared.desc.machine.local_memory_bytes).to_string()),
     ];
     header.settings.extend(of_client.map(|(name, value)| (name.to_owned(), value)));
@@ -84,6 +85,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             page_table_area: adapter.page_table_area.bytes(),
+            policy: adapter.policy,
             tdr,
             buggify: adapter.buggify,
             ..AdapterOptions::default()

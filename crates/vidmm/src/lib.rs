@@ -24,6 +24,7 @@ mod objects;
 mod engines;
 mod memory;
 mod shares;
+pub mod policy;
 mod residency;
 mod addresses;
 mod state;

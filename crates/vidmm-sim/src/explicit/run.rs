@@ -38,6 +38,7 @@ pub(crate) fn start<'a>(
         tdr: adapter.tdr.into(),
         preparation: adapter.preparation,
         page_table_area: adapter.page_table_area.bytes(),
+        policy: adapter.policy,
         buggify: adapter.buggify,
     };
     let runtime = Runtime::start(options, machine)?;

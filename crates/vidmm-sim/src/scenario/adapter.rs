@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use vidmm::contract::AddressingModel;
+use vidmm::policy::PolicyChoice;
 use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
@@ -62,6 +63,8 @@ pub struct AdapterSettings {
     /// physically may be there too; 0 lets tables lie anywhere. Adapter start checks it.
     #[serde(serialize_with = "exactly")]
     pub page_table_area: ByteSize,
+    /// The order of eviction among allocations of equal priority (D24).
+    pub policy: PolicyChoice,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
     #[serde(deserialize_with = "paging_buffer", serialize_with = "exactly")]
     pub paging_buffer: ByteSize,
@@ -184,6 +187,7 @@ impl Default for AdapterSettings {
             invalid_tlb_entries_not_cached: true,
             page_tables: None,
             page_table_area: ByteSize(0),
+            policy: PolicyChoice::Lru,
             paging_buffer: ByteSize::kib(64),
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),

@@ -16,6 +16,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 1))
     }
 
+    /// The row of draws of the policy of eviction.
+    pub fn of_policy(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 2))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

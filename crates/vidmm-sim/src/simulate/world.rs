@@ -1,6 +1,7 @@
 //! A world: the machine, the number of programs, and their mistakes.
 
 use vidmm::contract::AddressingModel;
+use vidmm::policy::PolicyChoice;
 use vidmm::{NotificationRevision, PreparationKnobs};
 use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::ByteSize;
@@ -105,6 +106,7 @@ impl World {
             adapter.page_table_area = page_table_area(local_memory, adapter.page_size, &mut aside);
             has_ranges = true;
         }
+        adapter.policy = if is_speed { PolicyChoice::Lru } else { policy(seed) };
         adapter.map_aperture2 = !is_speed && adapter.wddm == Wddm::V3_2 && aside.chance(40);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
@@ -189,6 +191,16 @@ fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSetting
             _ => Vec::new(),
         },
         ..default
+    }
+}
+
+/// The documented order in half of the worlds.
+fn policy(seed: u64) -> PolicyChoice {
+    let mut dice = Dice::of_policy(seed);
+    let drawn = if dice.chance(50) { None } else { dice.pick(&PolicyChoice::ALL) };
+    match drawn.unwrap_or_default() {
+        PolicyChoice::Predict { sample, .. } => PolicyChoice::Predict { sample, seed },
+        choice => choice,
     }
 }
 

@@ -35,6 +35,7 @@ use crate::{
     moment::Moment,
     objects::Objects,
     plans::{Plans, Stream, Windows, builder::Builder},
+    policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
     schedule::Schedule,
@@ -59,6 +60,8 @@ pub struct AdapterOptions {
     pub paging_va_without_local_memory: bool,
     /// The unlikely choices that are forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
     pub preparation: PreparationKnobs,
+    /// The order of eviction among allocations of equal priority (D24).
+    pub policy: PolicyChoice,
     /// The time limits after which packets count as hung (6.4).
     pub tdr: TdrOptions,
     /// The seed of legal and unlikely choices; none makes none of them.
@@ -68,6 +71,20 @@ pub struct AdapterOptions {
 
 /// # Start of an adapter
 impl VidMm {
+    /// Lets a policy of the caller's choose among allocations of equal priority (D24), instead of that of the
+    /// [`AdapterOptions`].
+    ///
+    /// # Errors
+    ///
+    /// If there are allocations.
+    pub fn set_policy(&mut self, policy: Box<dyn Policy>) -> Result<(), PolicyInUse> {
+        if self.state.objects.allocations.iter().next().is_some() {
+            return Err(PolicyInUse);
+        }
+        self.state.residency.policy = Some(policy);
+        Ok(())
+    }
+
     /// Starts an adapter: asks the driver to describe it, and creates the paging process and its pinned page tables.
     ///
     /// # Errors
@@ -131,7 +148,7 @@ impl VidMm {
                 engines,
                 memory,
                 shares,
-                residency: Residents::new(accounts),
+                residency: Residents::new(accounts, options.policy.policy()),
                 addresses: Addresses::default(),
             },
             plans: Plans {

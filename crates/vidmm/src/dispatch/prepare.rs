@@ -134,6 +134,10 @@ fn prepare_next(
     let decision = decide(state, work, index, &references);
     match decision {
         Decision::Decided(mut portion, placement) => {
+            let fixed = &references.progress.fixed;
+            for &index in portion.required.iter().filter(|index| !fixed.contains(index)) {
+                state.residency.note_joined(&state.objects, index);
+            }
             portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
             require(state, device, &portion, &references);
             if portion.cut.is_some() {

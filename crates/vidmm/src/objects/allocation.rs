@@ -51,9 +51,9 @@ pub(crate) struct Allocation {
     pub priority: u32,
     /// The alignment of its GPU virtual addresses as a power of two; 0 is a page (SEG-46).
     log2_alignment: u8,
-    /// When it was last used: the number, of all devices' submissions, of the last of a device that listed it at that moment
-    /// (CRE-31a).
-    last_use: U56,
+    /// Its place among evictable allocations of its class and priority: the lowest goes first. In the documented order it is the time
+    /// of its last use: the number, of all devices' submissions, of the last of a device that listed it at that moment (CRE-31a).
+    rank: U56,
     /// The homes that it may have.
     pub choices: Choices,
     /// The segments that the driver prefers.
@@ -220,7 +220,7 @@ impl Allocation {
             device: owner.device,
             priority,
             log2_alignment: 0,
-            last_use: U56::default(),
+            rank: U56::default(),
             choices,
             preferred: SegmentPreference::default(),
             seen_in: 0,
@@ -245,14 +245,14 @@ impl Allocation {
         self.log2_alignment = alignment.checked_ilog2().unwrap_or(0) as u8;
     }
 
-    /// The last submission of all devices' that used it, as they are counted; 0 if none did (CRE-31a).
-    pub fn last_use(&self) -> u64 {
-        self.last_use.get()
+    /// Its place among evictable allocations of its class and priority.
+    pub fn rank(&self) -> u64 {
+        self.rank.get()
     }
 
-    /// It was used by a submission.
-    pub fn note_use(&mut self, submission: u64) {
-        self.last_use = U56::new(submission.max(self.last_use()));
+    /// Gives it another place, while it is not evictable.
+    pub fn set_rank(&mut self, rank: u64) {
+        self.rank = U56::new(rank);
     }
 
     fn owner(&self) -> Owner {

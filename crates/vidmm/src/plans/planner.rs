@@ -215,6 +215,8 @@ impl Plans {
         let allocation = &mut state.objects.allocations[index];
         let place = allocation.take_place().expect("what leaves a segment is in it");
         state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
+        state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
+        let allocation = &mut state.objects.allocations[index];
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(..));
         if has_news {
@@ -344,6 +346,8 @@ impl Plans {
 }
 
 pub(crate) fn record_placed(state: &mut State, index: AllocationIx, content: ContentSource) {
+    let place = state.objects[index].place.expect("it has got a place");
+    state.residency.note_came(&state.adapter, &state.objects, place.account(), index);
     let (allocations, adapter) = (&state.objects.allocations, &state.adapter);
     state.moment.record(|| {
         let allocation = &allocations[index];

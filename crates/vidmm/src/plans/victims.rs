@@ -19,7 +19,7 @@ impl Plans {
         while state.memory.available(account) < bytes
             || state.residency.evicts_more(&mut state.moment, &state.objects, account)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, account);
+            let (victim, reason) = next_victim(state, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
                 self.demote(state, draft, victim);
@@ -52,7 +52,7 @@ impl Plans {
         while state.memory.commit.available() < state.objects[index].size
             || state.residency.evicts_more(&mut state.moment, &state.objects, Account::SYSTEM)
         {
-            let (victim, reason) = state.residency.next_victim(&state.objects, Account::SYSTEM);
+            let (victim, reason) = next_victim(state, Account::SYSTEM);
             self.plan_out(state, draft, victim, reason);
         }
     }
@@ -79,6 +79,11 @@ impl Plans {
         };
         taken.iter().next().expect("one page is one range")
     }
+}
+
+fn next_victim(state: &mut State, account: Account) -> (AllocationIx, EvictReason) {
+    let memory = state.adapter.memory_account(account).segment;
+    state.residency.next_victim(&mut state.objects, account, memory)
 }
 
 /// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it. An allocation that is one

@@ -257,7 +257,9 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let place = allocation.take_place();
     if let Some(place) = place {
         state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
+        state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
     }
+    let allocation = &mut state.objects.allocations[index];
     let loss = loss_of(allocation, place, halfway).filter(|_| !is_dead);
     let is_news = allocation.state.contains(AllocationState::DIRTY);
     allocation.state -= AllocationState::DIRTY

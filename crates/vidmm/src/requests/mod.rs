@@ -180,6 +180,7 @@ impl Requests {
         for index in core::mem::take(&mut state.objects.dead) {
             let id = state.objects.allocation_id(index);
             state.residency.rehomings.remove(&index);
+            state.residency.note_gone(&state.objects, index);
             let gone = state.objects.allocations.remove(index);
             state.objects.patched.remove(&index);
             gone.mappings().for_each(|mapping| retire::end_mapping(state, &mapping));

@@ -3,15 +3,19 @@
 //! Allocations that nobody misses go first: the dead, then the offered ones (RES-60). Then the documented order holds
 //! (CRE-31a): lower priority first, at equal priority the less recently used. Allocations that a suspended device will
 //! want again go last. An allocation is used by each submission of a device that lists it then; being made resident, mapped
-//! or paged in is no use. The allocations of one class, priority and last use are a queue, in the order in which they entered.
+//! or paged in is no use. A policy may rank allocations of equal priority in another way.
+//! The allocations of one class, priority and rank are a queue, in the order in which they entered.
 //! The queues are linked through the allocations: entering and leaving touch at most three of them, however many there are.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
 
 use crate::{
+    budget::account::Account,
     id::AllocationIx,
     objects::allocation::{Allocation, AllocationState, Allocations, Links},
+    policy::{Candidate, Candidates},
+    units::SegmentId,
 };
 
 const NONE: AllocationIx = Links::NONE;
@@ -63,11 +67,11 @@ impl Allocation {
 
     /// Of the worthless, only the time counts for which they have been that.
     fn queue_key(&self, class: Class) -> QueueKey {
-        if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.last_use()) }
+        if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.rank()) }
     }
 }
 
-/// The class, the priority and the last use that the allocations of a queue have in common.
+/// The class, the priority and the rank that the allocations of a queue have in common.
 type QueueKey = (Class, u32, u64);
 
 /// Resident allocations that may be evicted.
@@ -106,7 +110,7 @@ impl Evictable {
         }
     }
 
-    /// Takes `index` out. Does nothing if it is not in. Its priority and its last use are what they were when it entered.
+    /// Takes `index` out. Does nothing if it is not in. Its priority and its rank are what they were when it entered.
     pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
         let allocation = &mut allocations[index];
         if !allocation.state.contains(AllocationState::EVICTABLE) {
@@ -148,9 +152,75 @@ impl Evictable {
         self.queues.range(later).next().map(|(_, &(first, _))| first)
     }
 
+    /// The first from `rank` on of those that stand in one class and priority with `like`.
+    fn first_from(&self, (class, priority, _): QueueKey, rank: u64) -> Option<AllocationIx> {
+        let keys = (class, priority, rank)..=(class, priority, u64::MAX);
+        self.queues.range(keys).next().map(|(_, &(first, _))| first)
+    }
+
     /// All of them in the order in which they go.
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
         self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
+    }
+}
+
+/// The evictable allocations of a memory that are worth no more than the first of them, for a policy.
+pub(crate) struct Cheapest<'a> {
+    evictable: &'a mut Evictable,
+    allocations: &'a mut Allocations,
+    account: Account,
+    memory: SegmentId,
+    key: QueueKey,
+}
+
+impl<'a> Cheapest<'a> {
+    /// Those like `first`, which is evictable.
+    pub fn like(
+        evictable: &'a mut Evictable,
+        allocations: &'a mut Allocations,
+        (account, memory): (Account, SegmentId),
+        first: AllocationIx,
+    ) -> Self {
+        let key = allocations[first].queue_key(allocations[first].queued_class());
+        Self { evictable, allocations, account, memory, key }
+    }
+
+    fn candidate(&self, index: AllocationIx) -> Candidate {
+        let allocation = &self.allocations[index];
+        Candidate { slot: index.at(), rank: allocation.rank(), size: allocation.size }
+    }
+
+    /// The allocation of a slot, if it is one of them.
+    pub fn find(&self, slot: usize) -> Option<AllocationIx> {
+        let index = AllocationIx::new(u32::try_from(slot).ok()?);
+        let allocation = self.allocations.contains(index).then(|| &self.allocations[index])?;
+        let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
+        let is_in = allocation.place.is_some_and(|place| place.account() == self.account);
+        let (class, priority, _) = allocation.queue_key(allocation.queued_class());
+        (is_evictable && is_in && (class, priority) == (self.key.0, self.key.1)).then_some(index)
+    }
+}
+
+impl Candidates for Cheapest<'_> {
+    fn memory(&self) -> SegmentId {
+        self.memory
+    }
+
+    fn first_from(&self, rank: u64) -> Option<Candidate> {
+        self.evictable.first_from(self.key, rank).map(|index| self.candidate(index))
+    }
+
+    fn get(&self, slot: usize) -> Option<Candidate> {
+        self.find(slot).map(|index| self.candidate(index))
+    }
+
+    fn set_rank(&mut self, slot: usize, rank: u64) {
+        if let Some(index) = self.find(slot) {
+            let class = self.allocations[index].queued_class();
+            self.evictable.remove(self.allocations, index);
+            self.allocations[index].set_rank(rank);
+            self.evictable.push(self.allocations, index, class);
+        }
     }
 }
 

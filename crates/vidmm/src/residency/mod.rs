@@ -2,6 +2,7 @@
 
 pub(crate) mod evictable;
 pub(crate) mod pins;
+mod hooks;
 pub(crate) mod lock;
 pub(crate) mod offers;
 pub(crate) mod order;
@@ -10,13 +11,17 @@ pub(crate) mod rehoming;
 pub(crate) mod views;
 pub(crate) mod weight;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+};
 
 use crate::{
     budget::account::{Accounts, PerAccount},
     event::offer::Offer,
     id::AllocationIx,
     objects::spans::Spans,
+    policy::Policy,
     residency::{evictable::Evictable, lock::Lock, rehoming::Rehoming},
 };
 /// The pins, offers and locks of allocations, and the order of victims.
@@ -30,19 +35,22 @@ pub(crate) struct Residents {
     pub evict_soon: VecDeque<AllocationIx>,
     /// The allocations that move their home with a request that is not granted.
     pub rehomings: BTreeMap<AllocationIx, Rehoming>,
+    /// What orders allocations of equal worth; none is the documented order (CRE-31a).
+    pub policy: Option<Box<dyn Policy>>,
     /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,
 }
 
 impl Residents {
     /// Nothing is resident yet.
-    pub(crate) fn new(accounts: Accounts) -> Self {
+    pub(crate) fn new(accounts: Accounts, policy: Option<Box<dyn Policy>>) -> Self {
         Self {
             evictable: accounts.none(),
             offers: BTreeMap::new(),
             locks: BTreeMap::new(),
             rehomings: BTreeMap::new(),
             evict_soon: VecDeque::new(),
+            policy,
             spans: Spans::default(),
         }
     }

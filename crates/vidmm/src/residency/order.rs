@@ -5,7 +5,11 @@ use crate::{
     id::AllocationIx,
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
-    residency::{Residents, evictable::Class},
+    residency::{
+        Residents,
+        evictable::{Cheapest, Class},
+    },
+    units::SegmentId,
 };
 impl Residents {
     /// Whether one more goes than must.
@@ -14,9 +18,21 @@ impl Residents {
     }
 
     /// The allocation that goes next, in the documented order (CRE-31a).
-    pub(crate) fn next_victim(&self, objects: &Objects, account: Account) -> (AllocationIx, EvictReason) {
+    /// A policy chooses among those that are worth no more than the first.
+    pub(crate) fn next_victim(
+        &mut self,
+        objects: &mut Objects,
+        account: Account,
+        memory: SegmentId,
+    ) -> (AllocationIx, EvictReason) {
         let victim = self.evictable[account].iter(&objects.allocations).next();
-        let victim = victim.expect("a decision is made only when what is evictable makes enough room");
+        let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
+        if let Some(policy) = self.policy.as_mut().filter(|_| !objects[victim].queued_class().is_worthless()) {
+            let of = (account, memory);
+            let mut cheapest = Cheapest::like(&mut self.evictable[account], &mut objects.allocations, of, victim);
+            let slot = policy.victim(&mut cheapest);
+            victim = cheapest.find(slot).unwrap_or(victim);
+        }
         (victim, self.reason(objects, victim, EvictReason::RoomWanted))
     }
 

@@ -43,13 +43,17 @@ impl Residents {
     ) {
         let last_use = objects[device].last_use;
         let is_used = objects[index].entry(device).is_some_and(|entry| entry.is_used(last, &self.spans));
-        if !is_used || objects[index].last_use() >= last_use {
+        if !is_used {
             return;
         }
-        // Its place in the queues follows from its last use.
+        let rank = self.rank_released(objects, index, last_use);
+        if rank == objects[index].rank() {
+            return;
+        }
+        // Its place in the queues follows from its rank.
         let is_candidate = objects[index].state.contains(AllocationState::EVICTABLE);
         self.remove_candidate(objects, index);
-        objects[index].note_use(last_use);
+        objects[index].set_rank(rank);
         if is_candidate {
             self.make_evictable(objects, index);
         }
@@ -198,6 +202,9 @@ impl Residents {
                 return;
             }
             self.remove_candidate(objects, index);
+        }
+        if let Some(policy) = &self.policy {
+            objects[index].set_rank(policy.rank(index.at()));
         }
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }

@@ -46,6 +46,7 @@ mod paging_va;
 mod patching_operations;
 mod patching_render;
 mod physical_paging;
+mod policies;
 mod pools;
 mod power;
 mod priorities;

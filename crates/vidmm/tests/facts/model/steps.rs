@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use vidmm::contract::*;
+use vidmm::policy::PolicyChoice;
 use vidmm::*;
 
 use super::{Trouble, trouble};
@@ -180,7 +181,8 @@ pub fn adapter() -> impl Strategy<Value = (Config, bool)> {
         3 => discrete().prop_map(|config| (config, false)),
         4 => integrated().prop_map(|config| (config, false)),
     ];
-    (adapter, operation_bytes, 1..4u32).prop_map(|((adapter, only_local), operation_bytes, buffers)| {
-        (Config { operation_bytes, buffer_bytes: buffers * 4096, ..adapter }, only_local)
+    let policy = prop::sample::select(&PolicyChoice::ALL[..]);
+    (adapter, operation_bytes, 1..4u32, policy).prop_map(|((adapter, only_local), operation_bytes, buffers, policy)| {
+        (Config { operation_bytes, buffer_bytes: buffers * 4096, policy, ..adapter }, only_local)
     })
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::*;
+use vidmm::policy::PolicyChoice;
 use vidmm::{
     AdapterOptions, Nanoseconds, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId, TdrOptions,
 };
@@ -41,6 +42,8 @@ pub struct Config {
     pub tables_in_system: bool,
     /// Bytes at the end of local memory that hold nothing but page tables.
     pub page_table_area: u64,
+    /// The order of eviction.
+    pub policy: PolicyChoice,
     /// The CPU sees local memory.
     pub cpu_visible: bool,
     /// Index bits of the levels, leaf first, root last.
@@ -81,6 +84,7 @@ impl Default for Config {
             page_size: PageSize::Kib4,
             tables_in_system: true,
             page_table_area: 0,
+            policy: PolicyChoice::Lru,
             cpu_visible: false,
             level_bits: vec![4, 4, 8],
             dual: false,
@@ -125,6 +129,7 @@ impl Config {
             events: true,
             notification_revision: self.revision,
             page_table_area: self.page_table_area,
+            policy: self.policy,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             tdr: self.tdr,
             ..AdapterOptions::default()

@@ -1,0 +1,91 @@
+//! Policies of eviction: the order in which allocations of equal worth go (D24).
+//!
+//! The manager decides how much must go, and from which memory. The dead and the offered go first, then lower priorities (RES-60,
+//! CRE-30); budgets and lists say what may go at all. A policy orders the rest. It sees uses and places, and can break no rule:
+//! where its answer is none of the candidates, the first of them goes.
+//!
+//! A *use* is an entry that joins a device's list, or a reference of a DMA buffer. A list that does not change calls no hook:
+//! allocations that stay on a list for many submissions are used once, when they join it.
+
+mod choice;
+mod clock;
+mod lfu_da;
+mod predict;
+mod s3_fifo;
+mod slots;
+
+pub use choice::{PolicyChoice, PolicyError};
+
+use core::fmt::Debug;
+
+use crate::{id::AllocationId, units::SegmentId};
+
+/// An allocation, as a policy sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subject {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// Its number among all that exist now, so that a table can hold it. Another may have the number once it is gone.
+    pub slot: usize,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// An allocation that may go now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// The [`slot`](Subject::slot).
+    pub slot: usize,
+    /// Its rank: candidates are found in the order of their ranks.
+    pub rank: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// The allocations of one memory that may go now, and are worth as little as any other there.
+pub trait Candidates {
+    /// The memory: a memory segment, or [`SegmentId::SYSTEM`].
+    fn memory(&self) -> SegmentId;
+
+    /// The candidate of the lowest rank from `rank` on; of several, the one that has it for longest.
+    fn first_from(&self, rank: u64) -> Option<Candidate>;
+
+    /// The allocation of a slot, if it is a candidate.
+    fn get(&self, slot: usize) -> Option<Candidate>;
+
+    /// Gives a candidate another rank. Does nothing if it is none.
+    fn set_rank(&mut self, slot: usize, rank: u64);
+}
+
+/// A policy is to be set while allocations exist. Set it before the first is created: it must hear of each from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a policy is set before the first allocation is created, and there are some; destroy them, or set it earlier")]
+pub struct PolicyInUse;
+
+/// An order of eviction. [`VidMm::set_policy`](crate::VidMm::set_policy) takes one of your own.
+///
+/// Times are counted in submissions of all devices. Every hook must do the same for the same calls: whatever is random follows
+/// from a seed.
+pub trait Policy: Debug + Send {
+    /// A use. The allocation may be in no memory yet, or be on the list of another device as well.
+    fn used(&mut self, subject: Subject, time: u64);
+
+    /// The allocation gets a place in a memory.
+    fn brought_in(&mut self, subject: Subject, memory: SegmentId);
+
+    /// No list of a device names it any more; the last submission under which one did had the number `last_use`.
+    fn released(&mut self, subject: Subject, last_use: u64);
+
+    /// The rank of an allocation that becomes a candidate, below 2^56. Where one must go whose range is wanted (a memory segment
+    /// without pages), the ranks alone are the order.
+    fn rank(&self, slot: usize) -> u64;
+
+    /// Chooses the candidate that goes; there is one. The manager evicts it, and says so by [`left`](Self::left).
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize;
+
+    /// The allocation has left a memory.
+    fn left(&mut self, subject: Subject, memory: SegmentId);
+
+    /// The allocation is no more.
+    fn gone(&mut self, subject: Subject);
+}

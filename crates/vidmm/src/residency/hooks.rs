@@ -1,0 +1,51 @@
+//! What the policy hears of: uses and places. The documented order needs none of it.
+
+use crate::{
+    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::Subject,
+    residency::Residents,
+};
+
+impl Residents {
+    /// An allocation joins the list of a device, or a DMA buffer refers to it.
+    pub(crate) fn note_joined(&mut self, objects: &Objects, index: AllocationIx) {
+        if let Some(policy) = &mut self.policy {
+            policy.used(subject(objects, index), objects.submissions + 1);
+        }
+    }
+
+    /// An allocation has got a place in a memory.
+    pub(crate) fn note_came(&mut self, adapter: &Adapter, objects: &Objects, account: Account, index: AllocationIx) {
+        if let Some(policy) = &mut self.policy {
+            policy.brought_in(subject(objects, index), adapter.memory_account(account).segment);
+        }
+    }
+
+    /// An allocation has left its place in a memory.
+    pub(crate) fn note_left(&mut self, adapter: &Adapter, objects: &Objects, account: Account, index: AllocationIx) {
+        if let Some(policy) = &mut self.policy {
+            policy.left(subject(objects, index), adapter.memory_account(account).segment);
+        }
+    }
+
+    /// An allocation is no more.
+    pub(crate) fn note_gone(&mut self, objects: &Objects, index: AllocationIx) {
+        if let Some(policy) = &mut self.policy {
+            policy.gone(subject(objects, index));
+        }
+    }
+
+    /// The rank of an allocation that no list names after submission `last_use` of all devices'.
+    pub(super) fn rank_released(&mut self, objects: &Objects, index: AllocationIx, last_use: u64) -> u64 {
+        match &mut self.policy {
+            None => last_use.max(objects[index].rank()),
+            Some(policy) => {
+                policy.released(subject(objects, index), last_use);
+                policy.rank(index.at())
+            }
+        }
+    }
+}
+
+fn subject(objects: &Objects, index: AllocationIx) -> Subject {
+    Subject { allocation: objects.allocation_id(index), slot: index.at(), size: objects[index].size }
+}

@@ -1,0 +1,285 @@
+//! Policies of eviction (D24): each does what its paper says, and none breaks the order in which the manager lets things go.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyError, PolicyInUse, Subject};
+use vidmm::*;
+
+use crate::world::*;
+
+/// A client that uses allocations of one page, one at a time.
+struct Reader {
+    world: World,
+    client: Client,
+    allocations: Vec<AllocationId>,
+}
+
+impl Reader {
+    fn new(policy: PolicyChoice, room: u64, count: usize) -> Self {
+        let mut world = World::new(Config { policy, ..Config::pages(room) });
+        let client = world.client();
+        let allocations = (0..count).map(|_| world.allocate(client, 1)).collect();
+        Self { world, client, allocations }
+    }
+
+    fn access(&mut self, number: usize) {
+        let allocation = self.allocations[number];
+        self.world.bring_in(self.client, &[allocation]);
+        self.world.submit(self.client, &[]);
+        self.world.evict(self.client, &[allocation], IF_NECESSARY).unwrap();
+        self.world.run_all();
+    }
+
+    /// The numbers of all that were evicted so far, in that order.
+    fn evicted(&self) -> Vec<usize> {
+        let number = |id| self.allocations.iter().position(|&allocation| allocation == id).expect("it is one of them");
+        self.world.evicted().into_iter().map(|(id, _)| number(id)).collect()
+    }
+}
+
+/// A cache of objects of one size, written for these tests from the papers.
+trait Cache {
+    /// Uses an object. Returns the one that is evicted for it.
+    fn access(&mut self, object: usize) -> Option<usize>;
+}
+
+/// Objects in the order of their arrival, and whether each was used since.
+struct SecondChance(usize, Vec<(usize, bool)>);
+
+impl Cache for SecondChance {
+    fn access(&mut self, object: usize) -> Option<usize> {
+        let Self(room, queue) = self;
+        if let Some(found) = queue.iter_mut().find(|(known, _)| *known == object) {
+            found.1 = true;
+            return None;
+        }
+        let mut victim = None;
+        while queue.len() == *room {
+            let (first, is_used) = queue.remove(0);
+            if is_used {
+                queue.push((first, false));
+            } else {
+                victim = Some(first);
+            }
+        }
+        queue.push((object, false));
+        victim
+    }
+}
+
+/// The key of each object, its uses, and the time of its last one.
+#[derive(Default)]
+struct Aging {
+    room: usize,
+    age: u64,
+    time: u64,
+    known: BTreeMap<usize, (u64, u64, u64)>,
+}
+
+impl Cache for Aging {
+    fn access(&mut self, object: usize) -> Option<usize> {
+        self.time += 1;
+        let mut victim = None;
+        if !self.known.contains_key(&object) && self.known.len() == self.room {
+            let (&first, &(key, ..)) =
+                self.known.iter().min_by_key(|&(_, &(key, _, time))| (key, time)).expect("it is full");
+            self.known.remove(&first);
+            (self.age, victim) = (key, Some(first));
+        }
+        let uses = self.known.get(&object).map_or(0, |&(_, uses, _)| uses) + 1;
+        self.known.insert(object, (uses + self.age, uses, self.time));
+        victim
+    }
+}
+
+/// The queues of S3-FIFO with the uses of each object, and those that the small one has pushed out.
+#[derive(Default)]
+struct ThreeQueues {
+    room: usize,
+    small: Vec<(usize, u32)>,
+    main: Vec<(usize, u32)>,
+    ghosts: Vec<usize>,
+}
+
+impl ThreeQueues {
+    fn evict(&mut self) -> usize {
+        loop {
+            let total = self.small.len() + self.main.len();
+            if !self.small.is_empty() && (self.small.len() * 10 >= total || self.main.is_empty()) {
+                let (object, uses) = self.small.remove(0);
+                if uses <= 1 {
+                    self.ghosts.push(object);
+                    return object;
+                }
+                self.main.push((object, 0));
+            } else {
+                let (object, uses) = self.main.remove(0);
+                if uses == 0 {
+                    return object;
+                }
+                self.main.push((object, uses - 1));
+            }
+        }
+    }
+}
+
+impl Cache for ThreeQueues {
+    fn access(&mut self, object: usize) -> Option<usize> {
+        if let Some(found) = self.small.iter_mut().chain(&mut self.main).find(|(known, _)| *known == object) {
+            found.1 = (found.1 + 1).min(3);
+            return None;
+        }
+        let is_full = self.small.len() + self.main.len() == self.room;
+        let victim = is_full.then(|| self.evict());
+        // A ghost is remembered until the small queue has pushed out as much after it as the main one holds.
+        let newest = self.ghosts.len().saturating_sub(self.main.len() + 1);
+        let is_ghost = self.ghosts.iter().skip(newest).any(|&ghost| ghost == object);
+        self.ghosts.iter_mut().filter(|ghost| **ghost == object).for_each(|ghost| *ghost = usize::MAX);
+        if is_ghost { &mut self.main } else { &mut self.small }.push((object, 0));
+        victim
+    }
+}
+
+fn evicts_as(policy: PolicyChoice, mut cache: impl Cache, room: usize, accesses: &[usize]) {
+    let mut reader = Reader::new(policy, room as u64, 12);
+    let mut expected = Vec::new();
+    for &number in accesses {
+        reader.access(number);
+        expected.extend(cache.access(number));
+        assert_eq!(reader.evicted(), expected, "after {number} of {accesses:?}");
+    }
+}
+
+fn accesses() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(prop_oneof![2 => 0..12usize, 1 => 0..4usize], 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn clock_gives_second_chances(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::Clock, SecondChance(room, Vec::new()), room, &accesses);
+    }
+
+    #[test]
+    fn lfu_da_counts_uses_and_ages(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::LfuDa, Aging { room, ..Aging::default() }, room, &accesses);
+    }
+
+    #[test]
+    fn s3_fifo_lets_newcomers_pass_through_a_small_queue(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::S3Fifo, ThreeQueues { room, ..ThreeQueues::default() }, room, &accesses);
+    }
+}
+
+/// CRE-30: a priority comes before any policy.
+#[test]
+fn lower_priorities_go_first_under_every_policy() {
+    for policy in PolicyChoice::ALL {
+        let mut reader = Reader::new(policy, 4, 6);
+        let low = reader.allocations[3];
+        reader.world.call(|vidmm, _, _| vidmm.set_allocation_priority(low, 1)).unwrap();
+        for number in [0, 1, 2, 3, 3, 3, 4] {
+            reader.access(number);
+        }
+        assert_eq!(reader.evicted(), [3], "{policy}");
+        reader.world.tear_down();
+    }
+}
+
+/// RES-60: what is offered goes before what anybody misses.
+#[test]
+fn offered_allocations_go_first_under_every_policy() {
+    for policy in PolicyChoice::ALL {
+        let mut reader = Reader::new(policy, 4, 6);
+        for number in [0, 1, 2, 3, 3, 3] {
+            reader.access(number);
+        }
+        let offered = reader.allocations[3];
+        reader.world.offer(reader.client, &[offered], OfferPriority::High).unwrap();
+        reader.access(4);
+        assert_eq!(reader.evicted(), [3], "{policy}");
+        reader.world.tear_down();
+    }
+}
+
+/// Layers that are used in turn: the least recently used is the one that is wanted next.
+#[test]
+fn predict_keeps_a_part_of_what_comes_in_turn() {
+    let misses = |policy| {
+        let mut reader = Reader::new(policy, 9, 12);
+        (0..20 * 12).for_each(|number| reader.access(number % 12));
+        reader.evicted().len()
+    };
+    let [lru, ours] = [PolicyChoice::Lru, PolicyChoice::Predict { sample: 64, seed: 0 }].map(misses);
+    assert_eq!(lru, 20 * 12 - 9, "every use is a miss");
+    assert!(ours * 2 < lru, "{ours} evictions instead of {lru}");
+}
+
+/// The last that came in goes first; a caller's own policy.
+#[derive(Debug, Default)]
+struct LastInFirstOut {
+    arrivals: u64,
+    arrived: BTreeMap<usize, u64>,
+}
+
+impl Policy for LastInFirstOut {
+    fn used(&mut self, _subject: Subject, _time: u64) {}
+
+    fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
+        self.arrivals += 1;
+        self.arrived.insert(subject.slot, self.arrivals);
+    }
+
+    fn released(&mut self, _subject: Subject, _last_use: u64) {}
+
+    fn rank(&self, slot: usize) -> u64 {
+        self.arrived[&slot]
+    }
+
+    /// It answers with nonsense at first, and the first candidate goes.
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        let last = self.arrived.iter().filter(|&(&slot, _)| candidates.get(slot).is_some()).max_by_key(|(_, at)| **at);
+        if self.arrivals < 6 { usize::MAX } else { *last.expect("there is a candidate").0 }
+    }
+
+    fn left(&mut self, subject: Subject, _memory: SegmentId) {
+        self.arrived.remove(&subject.slot);
+    }
+
+    fn gone(&mut self, _subject: Subject) {}
+}
+
+#[test]
+fn a_caller_s_own_policy_chooses_among_candidates_only() {
+    let mut world = World::new(Config::pages(4));
+    let client = world.client();
+    world.call(|vidmm, _, _| vidmm.set_policy(Box::new(LastInFirstOut::default()))).unwrap();
+    let allocations: Vec<AllocationId> = (0..8).map(|_| world.allocate(client, 1)).collect();
+    let late = world.call(|vidmm, _, _| vidmm.set_policy(Box::new(LastInFirstOut::default())));
+    assert_eq!(late, Err(PolicyInUse));
+    let mut reader = Reader { world, client, allocations };
+    (0..8).for_each(|number| reader.access(number));
+    let evicted = reader.evicted();
+    assert_eq!(evicted.len(), 4);
+    assert_eq!(evicted[2..], [5, 6], "the last that came in goes");
+    reader.world.tear_down();
+}
+
+#[test]
+fn policies_are_known_by_their_names() {
+    for choice in PolicyChoice::ALL {
+        assert_eq!(choice.to_string().parse(), Ok(choice));
+    }
+    let drawn = PolicyChoice::Predict { sample: 16, seed: 7 };
+    assert_eq!("predict:sample=16,seed=7".parse(), Ok(drawn));
+    assert_eq!(drawn.to_string(), "predict:sample=16,seed=7");
+    assert_eq!("mru".parse::<PolicyChoice>(), Err(PolicyError::Name("mru".into())));
+    for wrong in ["sample=0", "sample=4097", "seed", "seed=x", "size=1"] {
+        let parsed = format!("predict:{wrong}").parse::<PolicyChoice>();
+        assert_eq!(parsed, Err(PolicyError::Parameter(wrong.into())));
+    }
+    assert_eq!("lru:seed=1".parse::<PolicyChoice>(), Err(PolicyError::Parameter("seed=1".into())));
+}
