@@ -199,6 +199,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
+    /// The order of eviction in all worlds: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with parameters as in
+    /// `predict:sample=16,seed=7` [default: each seed draws one]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,..]")]
+    pub policy: Option<PolicyChoice>,
+
     /// Print one number that follows from every event and every answer: it is the same on every machine, in every build, with any
     /// number of jobs
     #[arg(long)]

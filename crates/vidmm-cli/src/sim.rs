@@ -44,6 +44,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
         seeds,
         steps: args.steps,
         profile: args.profile,
+        policy: args.policy,
         digest: args.digest,
         jobs,
         max_failures: args.max_failures as usize,
@@ -78,7 +79,8 @@ fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn 
     header.level = args.events_level.into();
     header.settings = settings(&[], seed, None);
     let mut log = Log(Files::create(Some(events), None, &[], header)?);
-    simulate(SimDesc { seed, steps: args.steps, profile: args.profile, digest: false }, &soft::machine, &mut log)?;
+    let &SimArgs { steps, profile, policy, .. } = args;
+    simulate(SimDesc { seed, steps, profile, policy, digest: false }, &soft::machine, &mut log)?;
     Ok(log.0.finish_log()?)
 }
 
@@ -133,7 +135,8 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64) -> i
             finding.problem
         )?;
         writeln!(out, "            in {}", finding.step)?;
-        writeln!(out, "replay      vidmm sim --seed {seed} --steps {} --profile {}", args.steps, args.profile)?;
+        let policy = args.policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
+        writeln!(out, "replay      vidmm sim --seed {seed} --steps {} --profile {}{policy}", args.steps, args.profile)?;
     }
     let style = if failures.is_empty() && not_started.is_empty() { GOOD } else { BAD };
     writeln!(out, "{style}found{style:#}       {}", failures.len() + not_started.len())

@@ -222,7 +222,8 @@ impl Hunt {
         let fits = |seed: &u64| is_of(planted.world(), &machine_of(*seed, Profile::Any));
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
-                let desc = SimDesc { seed, steps: self.steps, profile: Profile::Any, digest: planted.rule() == "I33" };
+                let (profile, policy, digest) = (Profile::Any, None, planted.rule() == "I33");
+                let desc = SimDesc { seed, steps: self.steps, profile, policy, digest };
                 simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
             };
             let play_with_it = || {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vidmm::policy::PolicyChoice;
 
 use super::outcome::{Failure, Outcome, SimDesc, simulate};
 use super::profile::Profile;
@@ -19,6 +20,8 @@ pub struct Campaign {
     pub steps: u64,
     /// The worlds that may be drawn.
     pub profile: Profile,
+    /// The order of eviction; none leaves it to each seed.
+    pub policy: Option<PolicyChoice>,
     /// Whether the whole of each run goes into one number.
     pub digest: bool,
     /// Threads.
@@ -80,7 +83,8 @@ impl Campaign {
                 if !self.seeds.contains(&seed) {
                     return;
                 }
-                let desc = SimDesc { seed, steps: self.steps, profile: self.profile, digest: self.digest };
+                let Self { steps, profile, policy, digest, .. } = *self;
+                let desc = SimDesc { seed, steps, profile, policy, digest };
                 let factory: &MachineFactory<'_> = &|desc| factory(desc);
                 let outcome = simulate(desc, factory, &mut Unobserved);
                 let mut tally = tally.lock().expect("no thread panics while it adds");

@@ -10,6 +10,7 @@ use crate::explicit::{ExplicitReport, Session, StepFinding, start};
 use crate::machine::MachineFactory;
 use crate::run::{Observer, RunError};
 use crate::scenario::ExplicitScenario;
+use vidmm::policy::PolicyChoice;
 
 /// The settings of one seed.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct SimDesc {
     pub steps: u64,
     /// The worlds that may be drawn.
     pub profile: Profile,
+    /// The order of eviction; none leaves it to the seed.
+    pub policy: Option<PolicyChoice>,
     /// Whether the whole run goes into one number, which takes its time (I33).
     pub digest: bool,
 }
@@ -77,6 +80,7 @@ pub(crate) fn simulate_in(
 ) -> Result<Outcome, RunError> {
     let mut dice = Dice::new(desc.seed);
     let mut world = World::draw(desc.seed, desc.profile, &mut dice);
+    world.scenario.adapter.policy = desc.policy.unwrap_or(world.scenario.adapter.policy);
     change(&mut world.scenario);
     let mut scenario = world.scenario.clone();
     let mut session = by_rules(&scenario, factory, observer)?;

@@ -81,11 +81,10 @@ impl VidMm {
         let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
-        for &index in &indices {
-            if self.state.objects[index].entry(device).is_some_and(|entry| entry.count == 1) {
-                self.state.residency.note_joined(&self.state.objects, index);
-            }
-        }
+        let joins = |&index: &AllocationIx| {
+            self.state.objects[index].entry(device).is_some_and(|entry| entry.count == 1).then_some(index)
+        };
+        self.state.residency.note_joined(&self.state.objects, indices.iter().filter_map(joins));
         let at_once = counted.rehomed.is_empty()
             && can_join_at_once(&self.state, &self.plans, device, &indices, &counted.not_pinned);
         let record = &self.state.objects[device];

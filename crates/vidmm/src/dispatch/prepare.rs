@@ -135,9 +135,8 @@ fn prepare_next(
     match decision {
         Decision::Decided(mut portion, placement) => {
             let fixed = &references.progress.fixed;
-            for &index in portion.required.iter().filter(|index| !fixed.contains(index)) {
-                state.residency.note_joined(&state.objects, index);
-            }
+            let joins = portion.required.iter().copied().filter(|index| !fixed.contains(index));
+            state.residency.note_joined(&state.objects, joins);
             portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
             require(state, device, &portion, &references);
             if portion.cut.is_some() {

@@ -1,4 +1,4 @@
-//! What the policy hears of: uses and places. The documented order needs none of it.
+//! The hooks of a policy: it hears of uses and places. The documented order needs none of it.
 
 use crate::{
     adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::Subject,
@@ -6,10 +6,10 @@ use crate::{
 };
 
 impl Residents {
-    /// An allocation joins the list of a device, or a DMA buffer refers to it.
-    pub(crate) fn note_joined(&mut self, objects: &Objects, index: AllocationIx) {
+    /// Allocations join the list of a device, or a DMA buffer refers to them. Without a policy nobody looks which.
+    pub(crate) fn note_joined(&mut self, objects: &Objects, joined: impl Iterator<Item = AllocationIx>) {
         if let Some(policy) = &mut self.policy {
-            policy.used(subject(objects, index), objects.submissions + 1);
+            joined.for_each(|index| policy.used(subject(objects, index), objects.submissions + 1));
         }
     }
 
