@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use vidmm::policy::PolicyChoice;
 
 use super::outcome::{Failure, Outcome, SimDesc, simulate};

@@ -1,5 +1,7 @@
 //! One seed: a world is drawn, played for so many steps, and brought to its end.
 
+use vidmm::policy::PolicyChoice;
+
 use super::caught::caught;
 use super::dice::Dice;
 use super::player::Player;
@@ -10,7 +12,6 @@ use crate::explicit::{ExplicitReport, Session, StepFinding, start};
 use crate::machine::MachineFactory;
 use crate::run::{Observer, RunError};
 use crate::scenario::ExplicitScenario;
-use vidmm::policy::PolicyChoice;
 
 /// The settings of one seed.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What the driver is told of the allocation: that it leaves, that it is unmapped from the IOMMU, and where it is.
+//! Notices to the driver of an allocation: that it leaves, that it is unmapped from the IOMMU, and where it is.
 
 use vidmm::contract::{BuildStatus, NotifyAlloc, NotifyAllocFlags, NotifyResidency, PagingOperation};
 use vidmm::{Event, PlanNo};

@@ -31,7 +31,7 @@ pub struct LogHeader {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventsLevel {
-    /// What was decided and what came of it, without how it was carried out: without paging operations and the host's maps in the
+    /// Decisions and their outcomes, without how they were carried out: without paging operations and the host's maps in the
     /// IOMMU, which are most of a log.
     Decisions,
     /// All.

@@ -204,7 +204,7 @@ impl VidMm {
             }
         };
         if engine == self.state.adapter.paging_engine {
-            // What waits for the packet finds it undone, whether it begins or not: it writes nothing that is right.
+            // Work that waits for the packet finds it undone, whether it begins or not: it writes nothing that is right.
             if !flags.contains(PageFaultFlags::FENCE_INVALID) {
                 let awaited = &mut self.state.engines.recovery.awaited;
                 *awaited = fence_id.saturating_sub(1).min(*awaited);

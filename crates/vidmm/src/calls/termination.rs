@@ -53,7 +53,7 @@ impl VidMm {
     /// allocations and registrations for trim notifications are invalid at once. Its queued work is dropped. Its allocations
     /// are destroyed, and what others share is theirs (U-34); content that nobody needs is not saved.
     ///
-    /// What the GPU has been given runs to its end. Then the fences that the dropped work would have signalled, and the
+    /// Work that the GPU has been given runs to its end. Then the fences that the dropped work would have signalled, and the
     /// device's own, are at the maximum, so that others who wait for them go on; all is given back, and the driver is told, in
     /// this call or a later [`poll`](Self::poll).
     ///

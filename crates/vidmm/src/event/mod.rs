@@ -1094,7 +1094,7 @@ impl EvictReason {
     }
 }
 
-/// What room is made for.
+/// The request or allocation that room is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WantedBy {

@@ -20,12 +20,12 @@ pub(crate) struct Draft {
     pub(super) plan: Plan,
     /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
     pub(super) decided: bool,
-    /// What it makes room for.
+    /// The request or allocation that it makes room for.
     pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
 }
 
-/// What a decision makes room for.
+/// The request or allocation that a decision makes room for.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub device: DeviceIx,

@@ -12,7 +12,7 @@ use crate::units::SegmentId;
 #[derive(Debug)]
 pub(super) struct Predict {
     known: Slots<Known>,
-    /// What is in each memory, by the numbers of the segments.
+    /// The allocations in each memory, by the numbers of the segments.
     residents: Vec<Vec<u32>>,
     /// The time of the last use of any allocation.
     now: u32,

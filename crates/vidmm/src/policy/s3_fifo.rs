@@ -63,7 +63,7 @@ impl Policy for S3Fifo {
         known.uses = (known.uses + 1).min(USES_MAX);
     }
 
-    /// What the small queue pushed out a short while ago belongs to the main one.
+    /// An allocation that the small queue pushed out a short while ago belongs to the main one.
     fn brought_in(&mut self, subject: Subject, memory: SegmentId) {
         let position = self.next();
         let ghost_bytes = self.ghost_bytes;

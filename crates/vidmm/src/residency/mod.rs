@@ -35,7 +35,7 @@ pub(crate) struct Residents {
     pub evict_soon: VecDeque<AllocationIx>,
     /// The allocations that move their home with a request that is not granted.
     pub rehomings: BTreeMap<AllocationIx, Rehoming>,
-    /// What orders allocations of equal worth; none is the documented order (CRE-31a).
+    /// The policy that orders allocations of equal worth; none is the documented order (CRE-31a).
     pub policy: Option<Box<dyn Policy>>,
     /// The spans that requests are to bring in which are not granted.
     pub spans: Spans,

@@ -352,7 +352,7 @@ fn a_fault_of_a_gpu_that_is_being_stopped_is_no_further_reset() {
 
 /// FLT-23: a device is to blame for a paging buffer's fault only if that names something of its own.
 #[test]
-fn who_has_nothing_in_the_faulting_paging_buffer_is_not_blamed_for_it() {
+fn a_device_with_nothing_in_the_faulting_paging_buffer_is_not_blamed_for_it() {
     let (mut world, first) = World::with_pages(16);
     let second = world.client();
     let allocations = [first, second].map(|client| (client, world.allocate(client, 2)));

@@ -466,7 +466,7 @@ fn room_is_made_in_the_memory_that_is_short() {
         }
         app.submit(&[c]);
         assert_eq!(app.listed(&[oldest, a, later, b, c]), [true, false, true, true, true], "{ladder:?}");
-        // What was passed over is still the oldest.
+        // The allocation that was passed over is still the oldest.
         let evicted = app.world.call(|vidmm, _, _| app.manager.give_up(vidmm, 1));
         assert_eq!((evicted, app.listed(&[oldest, later])), (Ok(8 * PAGE_SIZE), vec![false, true]));
         app.run_all();

@@ -57,7 +57,7 @@ fn read_step(
     Ok(Step { line: line(start), action, expect })
 }
 
-/// What is wrong with a step that has none of the verbs. Its first key is likely meant to be one.
+/// The mistake in a step that has none of the verbs. Its first key is likely meant to be one.
 fn no_step(first: Option<&str>, verbs: &[&str]) -> String {
     let Some(first) = first else {
         return format!(
