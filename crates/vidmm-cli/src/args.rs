@@ -27,7 +27,42 @@ pub struct Args {
 pub enum Command {
     Run(RunArgs),
     Sim(SimArgs),
+    Replay(ReplayArgs),
     Explain(ExplainArgs),
+}
+
+/// Run traces or workloads under several policies and sizes of memory, and print one table
+///
+/// Every combination is a run of its own, with every page checked, on all processors. Decisions do not depend on the machine
+/// that you run on.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv"
+)]
+pub struct ReplayArgs {
+    /// Traces, as `vidmm run --trace` reads them, or scenarios with a workload, which end in `.toml`
+    #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
+    pub inputs: Vec<PathBuf>,
+
+    /// The policies, with a comma between them
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict")]
+    pub policy: Vec<PolicyChoice>,
+
+    /// The sizes of local memory, with a comma between them: sizes, or shares of the workload's footprint
+    #[arg(long, value_name = "SIZE|PERCENT,..", value_delimiter = ',', default_value = "25%,50%,75%,90%", value_parser = vidmm_sim::local_memory)]
+    pub local_memory: Vec<LocalMemory>,
+
+    /// Kernels that each process submits ahead of the one that runs [default: the scenario's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub ahead: Option<u32>,
+
+    /// Runs at one time [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
+    pub jobs: Option<u16>,
+
+    /// Write a row for each combination to this file, with the version, the digest of the input and all parameters
+    #[arg(long, value_name = "FILE.csv", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
 }
 
 /// Run a scenario or a trace and print what happened
@@ -59,8 +94,8 @@ pub struct RunArgs {
     pub local_memory: Option<LocalMemory>,
 
     /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with
-    /// parameters as in `predict:sample=16,seed=7` [default: the scenario's]
-    #[arg(long, value_name = "NAME[:KEY=VALUE,..]")]
+    /// parameters as in `predict:sample=16:seed=7` [default: the scenario's]
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
     pub policy: Option<PolicyChoice>,
 
     /// Everything random follows from this number, and how fast the machine is if it is not the scenario's own
@@ -200,8 +235,8 @@ pub struct SimArgs {
     pub profile: Profile,
 
     /// The order of eviction in all worlds: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with parameters as in
-    /// `predict:sample=16,seed=7` [default: each seed draws one]
-    #[arg(long, value_name = "NAME[:KEY=VALUE,..]")]
+    /// `predict:sample=16:seed=7` [default: each seed draws one]
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
     pub policy: Option<PolicyChoice>,
 
     /// Print one number that follows from every event and every answer: it is the same on every machine, in every build, with any

@@ -17,6 +17,7 @@ mod run;
 mod planted;
 mod sim;
 mod explain;
+mod replay;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };
     match outcome {

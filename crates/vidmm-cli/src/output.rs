@@ -74,7 +74,7 @@ impl Files {
 }
 
 /// The length and the CRC-32 of a file, by which another file of that name is known. What can be read only once is not read.
-fn digest(path: &Path) -> String {
+pub fn digest(path: &Path) -> String {
     let is_file = path.metadata().is_ok_and(|data| data.is_file());
     let read = || -> io::Result<(u64, u32)> {
         let (mut file, mut hash, mut length, mut part) = (File::open(path)?, crc32fast::Hasher::new(), 0, [0; 1 << 16]);
@@ -95,7 +95,7 @@ fn digest(path: &Path) -> String {
 }
 
 /// Refuses to write over a file that the run reads, or two files into one. Devices, such as /dev/null, may be named again.
-fn check_apart(outputs: &[&Path], inputs: &[PathBuf]) -> Result<(), String> {
+pub fn check_apart(outputs: &[&Path], inputs: &[PathBuf]) -> Result<(), String> {
     for (position, output) in outputs.iter().enumerate() {
         if let Some(input) = inputs.iter().find(|input| are_one_file(output, input)) {
             let (output, input) = (output.display(), input.display());

@@ -152,6 +152,12 @@ fn of_traces(traces: &[PathBuf]) -> Scenario {
     Scenario { name: names.collect::<Vec<_>>().join(" + "), ..Scenario::default() }
 }
 
+/// A trace on the machine of the default scenario.
+pub fn of_trace(trace: &Path) -> Scenario {
+    let processes = vec![process_of(trace)];
+    Scenario { processes, ..of_traces(&[trace.to_owned()]) }
+}
+
 fn process_of(trace: &Path) -> ProcessSettings {
     let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
     let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes });

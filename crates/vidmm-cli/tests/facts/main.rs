@@ -15,6 +15,7 @@ mod hostile;
 mod lifetimes;
 mod notification;
 mod pressure;
+mod replay;
 mod residency;
 mod scenarios;
 mod splitting;

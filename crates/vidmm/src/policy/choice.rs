@@ -13,7 +13,7 @@ use super::{Policy, clock::Clock, lfu_da::LfuDa, predict::Predict, s3_fifo::S3Fi
 /// Candidates that `predict` looks at for each victim, unless it is told otherwise.
 const SAMPLE: u32 = 64;
 
-/// A policy that comes with the manager. Written as `NAME[:key=value]`, such as `predict:sample=16`.
+/// A policy that comes with the manager. Written as `NAME[:key=value]..`, such as `predict:sample=16:seed=7`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
@@ -68,7 +68,7 @@ impl fmt::Display for PolicyChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Predict { sample, seed } if (sample, seed) != (SAMPLE, 0) => {
-                write!(f, "predict:sample={sample},seed={seed}")
+                write!(f, "predict:sample={sample}:seed={seed}")
             }
             choice => f.pad(choice.name()),
         }
@@ -107,7 +107,7 @@ impl FromStr for PolicyChoice {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let mut choice =
             Self::ALL.into_iter().find(|choice| choice.name() == name).ok_or_else(|| PolicyError::Name(name.into()))?;
-        for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
+        for parameter in parameters.split(':').filter(|parameter| !parameter.is_empty()) {
             let wrong = || PolicyError::Parameter(parameter.into());
             let (key, value) = parameter.split_once('=').ok_or_else(wrong)?;
             let value: u64 = value.parse().map_err(|_| wrong())?;

@@ -274,8 +274,8 @@ fn policies_are_known_by_their_names() {
         assert_eq!(choice.to_string().parse(), Ok(choice));
     }
     let drawn = PolicyChoice::Predict { sample: 16, seed: 7 };
-    assert_eq!("predict:sample=16,seed=7".parse(), Ok(drawn));
-    assert_eq!(drawn.to_string(), "predict:sample=16,seed=7");
+    assert_eq!("predict:sample=16:seed=7".parse(), Ok(drawn));
+    assert_eq!(drawn.to_string(), "predict:sample=16:seed=7");
     assert_eq!("mru".parse::<PolicyChoice>(), Err(PolicyError::Name("mru".into())));
     for wrong in ["sample=0", "sample=4097", "seed", "seed=x", "size=1"] {
         let parsed = format!("predict:{wrong}").parse::<PolicyChoice>();
