@@ -85,6 +85,11 @@ pub(super) struct Demands {
 }
 
 impl Demands {
+    /// Whether the log has said since an event where each allocation counts.
+    pub fn were_clear_since(&self, event: u64) -> bool {
+        self.unclear == 0 && self.unclear_until < event
+    }
+
     fn add(&mut self, charge: Charge) {
         match charge.pool {
             Some(pool) => self.lists.entry((pool, charge.process, charge.device)).or_default().grow(charge.size),
