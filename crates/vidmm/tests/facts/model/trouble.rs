@@ -247,6 +247,10 @@ impl Model {
                     // FLT-34: it is what the GPU left there.
                     let alloc = self.allocs.iter().rev().find(|alloc| alloc.id == allocation).expect("it was created");
                     let store = self.world.machine.known[&self.world.handle(allocation)].backing_store;
+                    // Events are heard late: by now the allocation may be gone, and its backing store with it.
+                    if !self.world.host.holds(store.offset) {
+                        continue;
+                    }
                     let content = self.contents[alloc.content].iter_mut();
                     (0..).zip(content).for_each(|(page, token)| {
                         *token = self.world.machine.read(store.offset_by(page * PAGE_SIZE), &self.world.host);
