@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use vidmm::policy::PolicyChoice;
 use vidmm_sim::{Report, Scenario, ScenarioFile, Unobserved, caught};
-use vidmm_trace::LocalMemory;
+use vidmm_trace::{ByteSize, LocalMemory};
 
 use crate::{
     args::{ReplayArgs, jobs, quoted},
@@ -28,6 +28,8 @@ use crate::{
 /// One combination, before it runs.
 struct Cell<'a> {
     input: &'a Path,
+    /// Of the input, by which another file of that name is known.
+    digest: String,
     local_memory: LocalMemory,
     policy: PolicyChoice,
 }
@@ -58,9 +60,11 @@ pub fn run(args: &ReplayArgs) -> Result<bool, Box<dyn Error>> {
     let mut cells = Vec::new();
     for input in &args.inputs {
         // A mistake in an input is told before anything runs.
-        prepare(args, &Cell { input, local_memory: args.local_memory[0], policy: args.policy[0] })?;
+        let digest = output::digest(input);
+        let cell = |local_memory, policy| Cell { input, digest: digest.clone(), local_memory, policy };
+        prepare(args, &cell(args.local_memory[0], args.policy[0]))?;
         for &local_memory in &args.local_memory {
-            cells.extend(args.policy.iter().map(|&policy| Cell { input, local_memory, policy }));
+            cells.extend(args.policy.iter().map(|&policy| cell(local_memory, policy)));
         }
     }
     let mut csv = args.csv.as_deref().map(|path| create(path, args)).transpose()?;
@@ -106,9 +110,9 @@ fn run_all(args: &ReplayArgs, cells: &[Cell<'_>]) -> Result<Vec<Row>, String> {
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}").expect("it is a template"));
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(vec![None; cells.len()]));
     let work = || {
-        while let Some((number, cell)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| cells.get(n).map(|cell| (n, cell)))
-        {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = cells.get(number) else { return };
             let row = run_cell(args, cell);
             rows.lock().expect("no thread panics")[number] = Some(row);
             bar.inc(1);
@@ -133,7 +137,7 @@ fn run_cell(args: &ReplayArgs, cell: &Cell<'_>) -> Result<Row, String> {
     Ok(Row {
         vidmm_version: env!("CARGO_PKG_VERSION"),
         input: cell.input.display().to_string(),
-        input_digest: output::digest(cell.input),
+        input_digest: cell.digest.clone(),
         seed: scenario.seed,
         ahead: scenario.client.ahead,
         local_memory: cell.local_memory.to_string(),
@@ -154,7 +158,7 @@ fn run_cell(args: &ReplayArgs, cell: &Cell<'_>) -> Result<Row, String> {
 fn write(out: &mut impl Write, args: &ReplayArgs, rows: &[Row], findings: usize) -> io::Result<()> {
     let of_input = args.local_memory.len() * args.policy.len();
     for rows in rows.chunks(of_input) {
-        let footprint = vidmm_trace::ByteSize(rows[0].footprint_bytes);
+        let footprint = ByteSize(rows[0].footprint_bytes);
         writeln!(out, "{BOLD}{}{BOLD:#}: bytes in + out; footprint {footprint}", rows[0].input)?;
         write!(out, "  {:<14}", "local memory")?;
         for policy in &args.policy {
@@ -164,7 +168,7 @@ fn write(out: &mut impl Write, args: &ReplayArgs, rows: &[Row], findings: usize)
         for rows in rows.chunks(args.policy.len()) {
             write!(out, "  {:<14}", rows[0].local_memory)?;
             for Row { bytes_in, bytes_out, .. } in rows {
-                let size = |bytes: u64| vidmm_trace::ByteSize(bytes).to_string();
+                let size = |bytes: u64| ByteSize(bytes).to_string();
                 write!(out, "{:>26}", format!("{} + {}", size(*bytes_in), size(*bytes_out)))?;
             }
             writeln!(out)?;
