@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use vidmm::Event;
 
 /// The version of the schema that this crate writes, and the only one that it reads.
-pub const EVENTS_VERSION: u64 = 9;
+pub const EVENTS_VERSION: u64 = 10;
 
 /// The first line of a log: the run that it is of.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use vidmm::{AllocationId, NumberedEvent};
 use vidmm_trace::{Audit, Explanation, LogReader};
 
 const HEADER: &str =
-    r#"{"vidmm_events":9,"vidmm_version":"0.1.0","seed":1,"scenario":"extremes","level":"full","settings":{}}"#;
+    r#"{"vidmm_events":10,"vidmm_version":"0.1.0","seed":1,"scenario":"extremes","level":"full","settings":{}}"#;
 
 /// An adapter whose system memory is all that a number holds.
 const STARTED: &str = r#""event":"adapter_started","wddm_version":69639,"addressing_model":"gpu_mmu","num_slots":0,"preemption_aware":false,"notification_revision":"current","memory":[],"apertures":[{"segment":1,"size":18446744073709551615}],"system_group":"local","system_commit_limit":18446744073709551615,"dummy_page":{"segment":0,"offset":65536},"engines":["paging","render3d"],"level_bits":[9,9],"table_bytes":[4096,4096],"leaf_table_64kb_bytes":null,"invalid_tlb_entries_not_cached":false,"paging_buffer_bytes":4096,"va_bits":30,"paging_va_size":4194304,"paging_process":1,"paging_tables":[],"paging_tables_segment":1,"paging_table_bytes":0,"tdr_limit_count":5,"tdr_limit_time":0"#;

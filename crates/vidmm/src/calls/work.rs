@@ -26,7 +26,8 @@ impl VidMm {
     /// Queues work. It requires its device's residency list as it stands at this call (D2), and runs once all earlier
     /// requests have been granted. The cost does not depend on the length of the list.
     ///
-    /// Returns its number within the device, from 1.
+    /// Returns its number within the device, from 1; 0 if the references of DMA buffers drive the device's residency: then it is
+    /// numbered when it is handed out.
     ///
     /// # Errors
     ///
@@ -45,8 +46,12 @@ impl VidMm {
         for named in desc.fences() {
             self.state.objects.monitored_fences.lookup(named.fence)?;
         }
-        let number =
-            work::number_submission(&mut self.state.moment, &mut self.state.objects, context, device_index, &desc);
+        let number = match self.state.objects[device_index].has_reference_lists() {
+            true => 0,
+            false => {
+                work::number_submission(&mut self.state.moment, &mut self.state.objects, context, device_index, &desc)
+            }
+        };
         self.schedule.queue(&mut self.state, &mut self.work, index, Submission::new(number, desc, None));
         Ok(number)
     }

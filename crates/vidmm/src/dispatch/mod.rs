@@ -21,7 +21,7 @@ use crate::{
     moment::Output,
     objects::{
         Objects,
-        context::Queued,
+        context::{Context, Queued},
         submission::{FenceValueDesc, Submission, SubmitDesc},
     },
     plans::{Plans, root_page_table},
@@ -269,13 +269,17 @@ fn next_job(
     index: ContextIx,
     fence_id: u64,
 ) -> Job {
-    let queue = &mut state.objects[index].queue;
+    let Context { device, ref mut queue, .. } = state.objects[index];
     if queue.front().is_some_and(Submission::is_prepared) {
         return portions::next_portion(state, requests, work, kmd, index, fence_id);
     }
     let mut submission = queue.pop_front().expect("it was found dispatchable");
     if let Some(references) = submission.references.take() {
         return portions::patch_whole(state, work, kmd, index, fence_id, submission, &references);
+    }
+    if submission.number == 0 {
+        let (context, State { moment, objects, .. }) = (state.objects.contexts.id(index), state);
+        submission.number = work::number_submission(moment, objects, context, device, &submission.desc);
     }
     let Submission { number, desc, .. } = submission;
     let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;

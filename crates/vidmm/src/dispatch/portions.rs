@@ -226,7 +226,7 @@ fn record_portion(
 }
 
 /// Gives up the DMA buffer in front of a context's queue, which cannot be brought in, as was expected (SPL-13). A submission
-/// without commands takes its place, so that its fences are signaled in their order: after what was handed out before.
+/// without commands is left, so that its fences are signaled in their order: after what was handed out before.
 pub(crate) fn drop_front(
     state: &mut State,
     requests: &mut Requests,
@@ -235,15 +235,13 @@ pub(crate) fn drop_front(
     offset: u32,
     bytes: u64,
 ) {
-    let device = state.objects[index].device;
     work.give_up_portion(state, index);
-    let number = state.objects.number_submission(device);
     let submission = state.objects[index].queue.front_mut().expect("it was found there");
     let references = submission.references.take().expect("it was found there");
-    submission.number = number;
     submission.desc.dma_buffer.clear();
     let dma_buffer = references.number;
     work::forget_references(state, requests, &references);
-    let device = state.objects.device_id(device);
-    state.moment.record(|| Event::PreparationFailed { device, dma_buffer, submission: number, offset, bytes });
+    let device = state.objects.device_id(state.objects[index].device);
+    state.moment.record(|| Event::PreparationFailed { device, dma_buffer, offset, bytes });
+    state.moment.request_poll();
 }

@@ -104,9 +104,6 @@ pub(crate) fn prepare(
 fn can_prepare(state: &State, work: &Work, index: ContextIx) -> bool {
     let context = &state.objects[index];
     let Some(front) = context.queue.front().filter(|next| next.is_prepared()) else { return false };
-    if front.references.is_none() {
-        return false;
-    }
     let runs = match state.objects[context.device].turn.activity {
         Activity::Active => true,
         Activity::Yielding => front.is_begun(),
@@ -301,7 +298,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;
         let is_first = entry.count == 1;
-        // Its submission may have been numbered long before, and what it writes is known.
+        // It is numbered when it is handed out, and what it writes is known.
         let effect = entry.join_granted(0);
         if is_first {
             let bytes = state.objects[device].list[account].now() + size;

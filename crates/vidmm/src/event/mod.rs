@@ -591,7 +591,8 @@ pub enum Event {
     PoweredDown,
     /// The adapter has power again; its memory segment holds nothing.
     PoweredUp,
-    /// Work was submitted; it requires the list as it stands now.
+    /// Work was submitted; it requires the list as it stands now. Where the references of DMA buffers drive residency, work
+    /// without any is logged when it is handed out.
     Submitted {
         /// The device.
         device: DeviceId,
@@ -646,14 +647,13 @@ pub enum Event {
         /// Whether the driver was asked to patch it.
         patched: bool,
     },
-    /// A DMA buffer is dropped, as was expected: its needs at one split point do not fit (SPL-10, SPL-13).
+    /// A DMA buffer is dropped, as was expected: its needs at one split point do not fit (SPL-10, SPL-13). A submission without
+    /// commands follows in its place in the context, and signals its fences.
     PreparationFailed {
         /// The device.
         device: DeviceId,
         /// The DMA buffer.
         dma_buffer: u64,
-        /// The submission in its place in the context: it has no commands, and signals the DMA buffer's fences.
-        submission: u64,
         /// The split offset of the group that does not fit.
         offset: u32,
         /// Bytes that are bound together there.

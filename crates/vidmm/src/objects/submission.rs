@@ -41,8 +41,8 @@ impl SubmitDesc {
 /// Work that waits for its dispatch.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// Its number within the device; 0 if it is prepared portion by portion: then each portion gets its own when it is
-    /// handed out.
+    /// Its number within the device; 0 if the references of DMA buffers drive the device's residency: then each portion, or
+    /// what has none, gets its own when it is handed out. Nothing that uses memory overtakes what has an earlier number then.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
     /// Its references, without GPU virtual addresses.
@@ -61,7 +61,7 @@ impl Submission {
 impl Submission {
     /// Whether its references drive residency: its portions are decided one after the other (SPL-01).
     pub fn is_prepared(&self) -> bool {
-        self.number == 0
+        self.number == 0 && self.references.is_some()
     }
 
     /// Whether a portion of it has been handed out, and not the last one.

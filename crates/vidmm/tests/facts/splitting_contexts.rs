@@ -264,3 +264,36 @@ fn memory_of_a_running_portion_is_promised_to_no_other() {
     world.run_all();
     assert_eq!(world.read, [1, 2]);
 }
+
+/// D5, RES-11: a portion that is given up takes nothing from work that has overtaken other work of its device and is running.
+#[test]
+fn memory_of_work_that_overtook_stays_when_a_decided_portion_is_given_up() {
+    let mut world = World::new(Config::pages(8));
+    let (client, other) = (world.client(), world.client());
+    let [overtaken, copy] = [RENDER, COPY].map(|engine| world.context(client.device, engine));
+    let fence = world.call(|vidmm, _, _| vidmm.create_monitored_fence(0)).unwrap();
+    let waits = vec![FenceValueDesc { fence, value: 1 }];
+    world.call(|vidmm, _, _| vidmm.submit(overtaken, SubmitDesc { waits, ..SubmitDesc::default() })).unwrap();
+    let [kept, wanted] = [0; 2].map(|_| world.local(client, 4));
+    let [running, large] = [4, 8].map(|pages| world.local(other, pages));
+    let touch = |allocation, token| Writer::new().split().write(0, allocation, 3, token).read(0, allocation, 3);
+    world.render(copy, touch(kept, 1).finish());
+    world.render(other.context, touch(running, 2).finish());
+    world.poll();
+    world.render(client.context, touch(wanted, 3).read(1, kept, 3).finish());
+    world.poll();
+    assert_eq!(world.portions().len(), 2, "the third waits until the second has left");
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();
+    world.render(other.context, touch(large, 4).finish());
+    world.poll();
+    while world.complete(PAGING) || world.complete(RENDER) {
+        world.poll();
+    }
+    assert_eq!(world.read_in(other.context), [2], "the fourth waits until the first has left");
+    world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
+    world.call(|vidmm, _, _| vidmm.signal_monitored_fence(fence, 1)).unwrap();
+    world.run_all();
+    assert_eq!(world.errors(), []);
+    assert_eq!(world.read_in(client.context), [3, 1]);
+    assert_eq!((world.read_in(copy), world.read_in(other.context)), (&[1][..], &[2, 4][..]));
+}

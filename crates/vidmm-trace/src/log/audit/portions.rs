@@ -124,11 +124,8 @@ impl Audit {
         match event {
             Event::Rendered { .. } => self.rendered(event),
             Event::Portion { .. } => self.portion(event),
-            &Event::PreparationFailed { device, dma_buffer, submission, bytes, .. } => {
-                if let Some(Buffer { context, .. }) = self.portions.buffers.remove(&dma_buffer) {
-                    let work = Submission { context, waits: Vec::new(), signals: Vec::new(), portion: None };
-                    self.submitted(device, submission, work);
-                }
+            &Event::PreparationFailed { dma_buffer, bytes, .. } => {
+                self.portions.buffers.remove(&dma_buffer);
                 self.findings.check(bytes > 0, Invariant::Log, || {
                     format!("DMA buffer {dma_buffer} is dropped, but binds nothing together")
                 });
