@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{AddressingModel, IoMmuDomain, KmdProcessHandle, Pte, PteFlags};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use crate::encoding::FlushRange;
 use crate::io_mmu::{IoMmu, IoMmuMapping};
 use crate::layout::HardwareEntry;
 use crate::physical::{PhysicalMemory, PhysicalRun, Place};
 use crate::tlb::{Access, Cached, PageFault, Tlb};
-
-const PAGES_PER_64KIB: u64 = PAGE_SIZE_64K / PAGE_SIZE;
 
 /// The device's own translation cache in front of the [`IoMmu`].
 ///
@@ -59,7 +57,9 @@ impl IoMmuCache {
         let cache = self.caches.entry(domain).or_insert_with(|| Tlb::new(false));
         let mut last = None;
         let mut walk = |page| {
-            let known = last.filter(|mapping| covers(mapping, page, 1));
+            let covers =
+                |mapping: &IoMmuMapping| (mapping.first_page..mapping.first_page + mapping.num_pages).contains(&page);
+            let known = last.filter(covers);
             last = known.or_else(|| self.io_mmu.mapping_at(domain, page));
             last.map_or(Cached::small(HardwareEntry::INVALID), |mapping| entry_of(&mapping, page))
         };
@@ -91,18 +91,11 @@ impl IoMmuCache {
     }
 }
 
-fn covers(mapping: &IoMmuMapping, page: u64, pages: u64) -> bool {
-    mapping.first_page <= page && page + pages <= mapping.first_page + mapping.num_pages
-}
-
-/// The entry that maps `page` of `mapping`: one for the 64 KiB of address around it if all of them are mapped.
+/// The entry that maps `page` of `mapping`, and no other page: an entry that reached further would be filled again, by a kernel that
+/// uses its neighbours, between the notification that a part of the mapping goes and its unmap (NTF-04).
 fn entry_of(mapping: &IoMmuMapping, page: u64) -> Cached {
-    let around = page - page % PAGES_PER_64KIB;
-    let is_large = covers(mapping, around, PAGES_PER_64KIB);
-    let first = if is_large { around } else { page };
-    let offset = (mapping.system_page + first - mapping.first_page) * PAGE_SIZE;
+    let offset = (mapping.system_page + page - mapping.first_page) * PAGE_SIZE;
     let mut pte = Pte::valid(PhysicalAddress { segment: SegmentId::SYSTEM, offset });
     pte.flags.set(PteFlags::READ_ONLY, mapping.read_only);
-    let entry = HardwareEntry::from_pte(pte);
-    if is_large { Cached::large(entry, page) } else { Cached::small(entry) }
+    Cached::small(HardwareEntry::from_pte(pte))
 }

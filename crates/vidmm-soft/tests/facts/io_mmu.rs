@@ -100,7 +100,6 @@ fn writes_to_a_read_only_mapping_fault() {
 #[test]
 fn unmapped_pages_can_be_used_until_the_driver_flushes_them() {
     for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
-        // 64 KiB that are cached as one entry, and less.
         for pages in [16, 3] {
             let mut machine = Machine::new(model);
             let process = machine.rig.process();
@@ -165,7 +164,22 @@ fn every_entry_goes_into_the_cache_once() {
     machine.rig.read(process, range(VA, 35));
     machine.rig.read(process, range(VA, 35));
     let counters = machine.rig.gpu.counters();
-    assert_eq!((counters.io_mmu_cache_fills, counters.tlb_fills), (2 + 3, 0), "twice 64 KiB and three pages");
+    assert_eq!((counters.io_mmu_cache_fills, counters.tlb_fills), (35, 0), "one for each page");
+}
+
+/// NTF-04: what a kernel uses between the notification that a part of a mapping goes and its unmap leaves nothing of that part in
+/// the cache.
+#[test]
+fn a_use_of_neighbours_after_the_notification_does_not_fill_the_cache_again() {
+    let mut machine = Machine::new(AddressingModel::GpuVaIoMmu);
+    let process = machine.rig.process();
+    machine.map_new(process, VA, 16, 100);
+    machine.rig.read(process, range(VA, 16));
+    machine.notify(process, &notify_io_mmu_unmap(Some(process.handle), VA + 8 * PAGE, 8 * PAGE));
+    machine.rig.read(process, range(VA, 8));
+    machine.unmap(process, VA + 8 * PAGE, 8);
+    let content = machine.map_new(process, VA + 8 * PAGE, 8, 500);
+    assert_eq!(machine.rig.read(process, range(VA + 8 * PAGE, 8)), content);
 }
 
 #[test]
