@@ -45,8 +45,9 @@ pub use adapter::patching::{PatchListRule, PreparationKnobs};
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
-    AdapterOptions, AllocationListDesc, CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc,
-    CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency, UpdateAllocationProperty,
+    AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,
+    CreateDeviceDesc, CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency,
+    UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use engines::recovering::TdrOptions;

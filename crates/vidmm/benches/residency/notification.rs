@@ -2,13 +2,14 @@
 
 use vidmm::contract::{AddressingModel, AllocationFlags2};
 use vidmm::{AllocationId, EvictFlags};
+use vidmm_replay::null::{NullAdapter, NullAllocation};
 
 use crate::{
     Scale,
     support::{
         clock::nanoseconds,
         report::{Goal, Metric, Report},
-        world::{ALLOCATION_SIZE, Adapter, AllocationDesc, USUAL, World},
+        world::{ALLOCATION_SIZE, USUAL, World},
     },
 };
 
@@ -28,19 +29,22 @@ pub fn run(scale: &Scale, report: &mut Report) {
         chunks(scale, name, model, report);
     }
     quiet(scale, "local memory", USUAL, report);
-    quiet(scale, "system memory", AllocationDesc { in_system: true, ..USUAL }, report);
+    quiet(scale, "system memory", NullAllocation { in_system: true, ..USUAL }, report);
+}
+
+fn adapter(model: AddressingModel, local_bytes: u64, paging_va_mib: u32) -> NullAdapter {
+    NullAdapter { model, local_bytes, has_large_pages: true, system_bytes: SYSTEM_BYTES, paging_va_mib }
 }
 
 /// The time of one chunk of an eviction, by the number of chunks.
 fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report) {
-    let adapter = Adapter { model, capacity: 0, system_bytes: SYSTEM_BYTES, paging_va_mib: WINDOW_MIB };
-    let mut world = World::start_adapter(adapter);
+    let mut world = World::start_adapter(adapter(model, 0, WINDOW_MIB));
     let mut cycles: Vec<_> = CHUNKS
         .iter()
         .map(|&chunks| {
             let size = (chunks * u64::from(WINDOW_MIB)) << 20;
             let flags2 = AllocationFlags2::NOTIFY_EVICTION;
-            (chunks, world.create_as(AllocationDesc { size, in_system: true, flags2 }), Vec::new())
+            (chunks, world.create_as(NullAllocation { size, in_system: true, flags2 }), Vec::new())
         })
         .collect();
     // Each is measured in each round: the machine's speed drifts.
@@ -75,13 +79,12 @@ fn cycle(world: &mut World, allocations: &[AllocationId]) -> f64 {
 }
 
 /// The time that an allocation which did not ask takes to come and to go, beside none and beside many that did.
-fn quiet(scale: &Scale, name: &str, desc: AllocationDesc, report: &mut Report) {
+fn quiet(scale: &Scale, name: &str, desc: NullAllocation, report: &mut Report) {
     let mut sides = [0, NOTIFYING].map(|notifying| {
         let model = AddressingModel::GpuMmu;
-        let adapter = Adapter { model, capacity: 2 * QUIET, system_bytes: SYSTEM_BYTES, paging_va_mib: 64 };
-        let mut world = World::start_adapter(adapter);
+        let mut world = World::start_adapter(adapter(model, 2 * QUIET as u64 * ALLOCATION_SIZE, 64));
         let flags2 = AllocationFlags2::all();
-        let asking = AllocationDesc { size: ALLOCATION_SIZE, in_system: true, flags2 };
+        let asking = NullAllocation { size: ALLOCATION_SIZE, in_system: true, flags2 };
         let others: Vec<AllocationId> = (0..notifying).map(|_| world.create_as(asking)).collect();
         // They are resident, and nobody requires them.
         world.visit_all(&others, EvictFlags::EVICT_ONLY_IF_NECESSARY);

@@ -9,18 +9,24 @@ const SLACK: f64 = 1.3;
 #[derive(Clone, Copy)]
 pub struct Goal {
     limit: f64,
-    gates: bool,
+    /// A check fails beyond the limit times this.
+    slack: Option<f64>,
 }
 
 impl Goal {
     /// A goal that `--check` insists on.
     pub fn gate(limit: f64) -> Option<Self> {
-        Some(Self { limit, gates: true })
+        Some(Self { limit, slack: Some(SLACK) })
     }
 
     /// A goal that is reported.
     pub fn report(limit: f64) -> Option<Self> {
-        Some(Self { limit, gates: false })
+        Some(Self { limit, slack: None })
+    }
+
+    /// A goal for something that is counted and not timed: `--check` insists on it as it is.
+    pub fn exact(limit: f64) -> Option<Self> {
+        Some(Self { limit, slack: Some(1.0) })
     }
 }
 
@@ -65,7 +71,7 @@ impl Metric {
             // A difference of two times that is below zero says that the machine was not quiet.
             Some(_) if measured < 0.0 => "noise",
             Some(Goal { limit, .. }) if measured <= limit => "ok",
-            Some(Goal { limit, gates: true }) if measured > limit * SLACK => "MISSED",
+            Some(Goal { limit, slack: Some(slack) }) if measured > limit * slack => "MISSED",
             Some(_) => "missed",
         }
     }

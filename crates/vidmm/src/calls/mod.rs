@@ -8,7 +8,7 @@ pub use objects::{CreateDeviceDesc, CreateMonitoredFenceDesc};
 pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};
-pub use resident::Residency;
+pub use resident::{AllocationResidencyStatus, Residency};
 pub use start::AdapterOptions;
 
 pub(crate) mod address;

@@ -2,14 +2,14 @@
 
 use super::admission::{Admission, Shortages, Terms};
 use crate::{
-    budget::account::PerAccount,
+    budget::account::{Account, PerAccount},
     calls::{admission, offering},
     event::{
         Event,
         error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
         list_flags::{EvictFlags, MakeResidentFlags},
     },
-    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId},
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     plans::Plans,
@@ -40,8 +40,38 @@ pub enum Residency {
     },
 }
 
+/// Where an allocation is resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "D3DKMT_ALLOCATIONRESIDENCYSTATUS")]
+pub enum AllocationResidencyStatus {
+    /// In a memory segment.
+    ResidentInGpuMemory,
+    /// In system memory, where the GPU reaches it.
+    ResidentInSharedMemory,
+    /// Nowhere: its content is in its backing store, or it has none.
+    NotResident,
+}
+
 /// # Residency: MakeResident and Evict
 impl VidMm {
+    /// Where an allocation is resident, or is on its way to (RES-76). Whether it is still there at the next poll only a list decides.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    #[doc(alias = "D3DKMTQueryAllocationResidency")]
+    pub fn query_allocation_residency(
+        &self,
+        allocation: AllocationId,
+    ) -> Result<AllocationResidencyStatus, InvalidHandle> {
+        let index = self.state.objects.lookup_allocation(allocation)?;
+        Ok(match self.state.objects[index].place {
+            None => AllocationResidencyStatus::NotResident,
+            Some(place) if place.account() == Account::SYSTEM => AllocationResidencyStatus::ResidentInSharedMemory,
+            Some(_) => AllocationResidencyStatus::ResidentInGpuMemory,
+        })
+    }
+
     /// Adds `allocations` to the residency list of the queue's device, each as often as it is named (RES-02).
     ///
     /// Work submitted after the call requires them, until [`evict`](Self::evict) was called as often. The answer is

@@ -291,6 +291,27 @@ fn evicting_before_the_grant_leaves_nothing_held() {
     world.tear_down();
 }
 
+/// RES-76: the residency of an allocation can be asked for.
+#[test]
+fn residency_can_be_asked_for() {
+    use AllocationResidencyStatus::*;
+    let (mut world, client) = World::with_pages(8);
+    let local = world.allocate(client, 4);
+    let system = world.create(client, Place::System, 1, SILENT);
+    let status = |world: &World, allocation| world.vidmm.query_allocation_residency(allocation);
+    assert_eq!((status(&world, local), status(&world, system)), (Ok(NotResident), Ok(NotResident)));
+    let _ = world.make_resident(client, &[local, system]).unwrap();
+    world.run_all();
+    assert_eq!((status(&world, local), status(&world, system)), (Ok(ResidentInGpuMemory), Ok(ResidentInSharedMemory)));
+    world.evict(client, &[local, system], EvictFlags::empty()).unwrap();
+    world.run_all();
+    assert_eq!((status(&world, local), status(&world, system)), (Ok(NotResident), Ok(NotResident)));
+    world.destroy(local);
+    world.run_all();
+    assert!(status(&world, local).is_err());
+    world.tear_down();
+}
+
 /// D14: pending requests are bounded, and the refusal changes nothing.
 #[test]
 fn pending_requests_are_bounded() {

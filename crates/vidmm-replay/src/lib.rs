@@ -1,0 +1,14 @@
+//! References to objects, replayed under policies of eviction beside the offline optimum.
+//!
+//! A study of eviction needs no content: objects with sizes, and the lists of them that submissions use ([`References`]). The manager
+//! plays them on an adapter that costs nothing ([`play`]), and [`bounds`] says what any policy must bring in. [`suite`] has the
+//! workloads of the project's own goals.
+
+pub mod bounds;
+pub mod null;
+mod player;
+mod references;
+pub mod suite;
+
+pub use player::{Lists, PlayError, PlayOptions, Played, play};
+pub use references::{Object, PAGE, References, Use};

@@ -1,0 +1,175 @@
+//! An adapter whose driver and host cost next to nothing: what is left to measure is the manager.
+
+use vidmm::{PhysicalAddress, SegmentId, contract::*};
+
+/// The local memory of the adapter, if it has any.
+pub const LOCAL_MEMORY: SegmentId = SegmentId(1);
+/// The paging engine.
+pub const PAGING: u32 = 0;
+/// The engine of users' work.
+pub const RENDER: u32 = 1;
+
+/// The adapter.
+#[derive(Clone, Copy, Debug)]
+pub struct NullAdapter {
+    /// How engines address memory.
+    pub model: AddressingModel,
+    /// Bytes of local memory; 0 is none.
+    pub local_bytes: u64,
+    /// Whether local memory has pages of 64 KiB, not of 4.
+    pub has_large_pages: bool,
+    /// Bytes that can be resident in system memory.
+    pub system_bytes: u64,
+    /// The size of the paging process's address space, in MiB.
+    pub paging_va_mib: u32,
+}
+
+/// The description of an allocation; the driver reads it in its private data.
+#[derive(Clone, Copy, Debug)]
+pub struct NullAllocation {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether it belongs in implicit system memory, not in local memory.
+    pub in_system: bool,
+    /// Its flags.
+    pub flags2: AllocationFlags2,
+}
+
+impl NullAllocation {
+    /// The private data.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let words = [self.size, u64::from(self.flags2.bits()) << 1 | u64::from(self.in_system)];
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let flags2 = AllocationFlags2::from_bits_truncate((word(8)? >> 1) as u32);
+        Some(Self { size: word(0)?, in_system: word(8)? & 1 == 1, flags2 })
+    }
+}
+
+/// A driver that encodes each operation in 8 bytes and keeps nothing about anything.
+#[derive(Debug)]
+pub struct NullDriver {
+    adapter: NullAdapter,
+    last_handle: u64,
+}
+
+impl NullDriver {
+    /// The driver of an adapter.
+    pub fn new(adapter: NullAdapter) -> Self {
+        Self { adapter, last_handle: 0 }
+    }
+
+    fn handle(&mut self) -> u64 {
+        self.last_handle += 1;
+        self.last_handle
+    }
+}
+
+impl Kmd for NullDriver {
+    fn query_adapter_info(&mut self) -> AdapterInfo {
+        let segment = |flags, base_address, size| SegmentDescriptor { flags, base_address, size, commit_limit: size };
+        let level = PageTableLevelDesc {
+            page_table_index_bit_count: 9,
+            page_table_segment_id: SegmentId::SYSTEM,
+            paging_process_page_table_segment_id: SegmentId::SYSTEM,
+            page_table_size_in_bytes: 4096,
+        };
+        let NullAdapter { model, local_bytes, has_large_pages, system_bytes, .. } = self.adapter;
+        let mut flags = SegmentFlags::APPLICATION_TARGET;
+        flags.set(SegmentFlags::USE_64KB_PAGES, has_large_pages);
+        let local = segment(flags, 0, local_bytes);
+        let aperture = segment(SegmentFlags::APERTURE, local_bytes, system_bytes);
+        let has_page_tables = model == AddressingModel::GpuMmu;
+        AdapterInfo {
+            wddm_version: WddmVersion::WDDM3_2,
+            addressing_model: model,
+            memory_management_caps: VidMmCaps::empty(),
+            linked_adapter_segments: Vec::new(),
+            aperture_segment_commit_limit: u64::MAX,
+            scheduling_log_buffer_size: (local_bytes == 0).then_some(1 << 20),
+            segments: if local_bytes > 0 { vec![local, aperture] } else { vec![aperture] },
+            engines: vec![EngineDesc { kind: EngineKind::Paging }, EngineDesc { kind: EngineKind::Render3d }],
+            gpu_mmu: GpuMmuCaps {
+                flags: GpuMmuFlags::DUAL_PTE_SUPPORTED,
+                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                virtual_address_bit_count: 48,
+                leaf_page_table_size_for_64k_pages_in_bytes: 4096,
+            },
+            page_table_levels: if has_page_tables { vec![level; 4] } else { Vec::new() },
+            paging_buffer: PagingBufferDesc { size: 64 << 10, private_data_size: 0 },
+            patching: PatchingCaps::default(),
+        }
+    }
+
+    fn query_paging_process_gpu_va_size(&mut self, _physical_adapter_index: u32) -> Option<u32> {
+        Some(self.adapter.paging_va_mib)
+    }
+
+    fn create_process(&mut self, _system_process: bool) -> Result<KmdProcessHandle, KmdError> {
+        Ok(KmdProcessHandle(self.handle()))
+    }
+
+    fn destroy_process(&mut self, _process: KmdProcessHandle) {}
+
+    fn create_context(&mut self, _: KmdProcessHandle, _node: u32, _system: bool) -> Result<KmdContextHandle, KmdError> {
+        Ok(KmdContextHandle(self.handle()))
+    }
+
+    fn destroy_context(&mut self, _context: KmdContextHandle) {}
+
+    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
+        let Some(NullAllocation { size, in_system, flags2 }) = NullAllocation::from_bytes(private_driver_data) else {
+            return Err(CreateAllocationError::InvalidParameter);
+        };
+        let aperture = if self.adapter.local_bytes > 0 { SegmentId(2) } else { SegmentId(1) };
+        Ok(AllocationInfo {
+            allocation: KmdAllocationHandle(self.handle()),
+            size,
+            alignment: 0,
+            supported_segment_set: SegmentSet::of(if in_system { aperture } else { LOCAL_MEMORY }),
+            preferred_segment: SegmentPreference::default(),
+            hinted_bank: SegmentBankPreference::default(),
+            eviction_segment_set: SegmentSet::default(),
+            allocation_priority: 0x7800_0000,
+            flags: AllocationFlags::empty(),
+            flags2,
+        })
+    }
+
+    fn destroy_allocation(&mut self, _allocation: KmdAllocationHandle) {}
+
+    fn set_root_page_table(&mut self, _context: KmdContextHandle, _root: RootPageTable) {}
+
+    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        let Some(room) = build.dma_buffer.first_chunk_mut() else { return BuildStatus::InsufficientDmaBuffer };
+        *room = [0xAA; 8];
+        build.dma_bytes_written = room.len();
+        BuildStatus::Success
+    }
+
+    fn submit_command(&mut self, _submit: &SubmitCommand, _preamble: &mut Vec<u8>) {}
+}
+
+/// A host that commits addresses and never reuses them.
+#[derive(Debug, Default)]
+pub struct NullHost {
+    end: u64,
+}
+
+impl Host for NullHost {
+    fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
+        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: self.end };
+        self.end += size.next_multiple_of(64 << 10);
+        Ok(address)
+    }
+
+    fn decommit_backing_store(&mut self, _address: PhysicalAddress, _size: u64) {}
+
+    fn reset_backing_store(&mut self, _address: PhysicalAddress, _size: u64) {}
+}

@@ -1,0 +1,166 @@
+//! Objects, and the submissions that use them.
+
+use vidmm_trace::{Lifetime, Workload};
+
+/// A page of memory, to which sizes are rounded up: 4 KiB.
+pub const PAGE: u64 = 4096;
+
+/// A use of an object by a submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Use(u32);
+
+impl Use {
+    const WRITES: u32 = 1 << 31;
+
+    /// The object is read.
+    pub fn read(object: u32) -> Self {
+        Self(object & !Self::WRITES)
+    }
+
+    /// The object is written, so that its content must be copied out before it leaves.
+    pub fn write(object: u32) -> Self {
+        Self(object | Self::WRITES)
+    }
+
+    /// The number of the object, which is its index among the sizes.
+    pub fn object(self) -> usize {
+        (self.0 & !Self::WRITES) as usize
+    }
+
+    /// Whether it is written.
+    pub fn is_write(self) -> bool {
+        self.0 & Self::WRITES != 0
+    }
+}
+
+/// An object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// Its size in bytes, a multiple of [`PAGE`].
+    pub size: u64,
+    /// When it has content. One that is there from the start is brought in at its first use; another is made there.
+    pub lifetime: Lifetime,
+}
+
+/// Objects, and the lists of them that submissions use one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// A name for reports.
+    pub name: String,
+    objects: Vec<Object>,
+    uses: Vec<Use>,
+    ends: Vec<usize>,
+}
+
+impl References {
+    /// Objects of these sizes in bytes that are there from the start to the end, and no submission yet.
+    pub fn new(name: impl Into<String>, sizes: impl IntoIterator<Item = u64>) -> Self {
+        let mut references = Self { name: name.into(), ..Self::default() };
+        for size in sizes {
+            references.add(size, Lifetime::Whole);
+        }
+        references
+    }
+
+    /// Adds an object. Its size in bytes is rounded up to whole pages, and to one at least. Returns its number.
+    ///
+    /// # Panics
+    ///
+    /// If there are 2^31 objects.
+    pub fn add(&mut self, size: u64, lifetime: Lifetime) -> u32 {
+        let number = u32::try_from(self.objects.len()).ok().filter(|&number| number & Use::WRITES == 0);
+        self.objects.push(Object { size: size.max(1).next_multiple_of(PAGE), lifetime });
+        number.expect("there are fewer than 2^31 objects")
+    }
+
+    /// Adds a submission that uses these objects, each once.
+    ///
+    /// # Panics
+    ///
+    /// If it uses none, or one that does not exist.
+    pub fn submit(&mut self, uses: impl IntoIterator<Item = Use>) {
+        let start = self.uses.len();
+        self.uses.extend(uses);
+        let list = &self.uses[start..];
+        assert!(!list.is_empty(), "a submission uses something");
+        assert!(list.iter().all(|used| used.object() < self.objects.len()), "the object exists");
+        self.ends.push(self.uses.len());
+    }
+
+    /// The objects, by their numbers.
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
+    }
+
+    /// The lists, in the order of the submissions: distinct objects, never none.
+    pub fn submissions(&self) -> impl DoubleEndedIterator<Item = &[Use]> + ExactSizeIterator {
+        (0..self.ends.len()).map(|at| &self.uses[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]])
+    }
+
+    /// The number of uses.
+    pub fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Whether there is no submission.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The most bytes that exist at once, of objects that any submission uses.
+    pub fn footprint(&self) -> u64 {
+        let mut uses = vec![(0, 0); self.objects.len()];
+        for (number, list) in self.submissions().enumerate() {
+            for used in list {
+                let (first, last) = &mut uses[used.object()];
+                *first = if *last == 0 { number } else { *first };
+                *last = number + 1;
+            }
+        }
+        let mut changes = vec![0_i128; self.ends.len() + 1];
+        for (object, &(first, last)) in self.objects.iter().zip(&uses).filter(|(_, uses)| uses.1 > 0) {
+            let size = i128::from(object.size);
+            changes[if object.lifetime == Lifetime::Whole { 0 } else { first }] += size;
+            changes[if object.lifetime == Lifetime::Temporary { last } else { self.ends.len() }] -= size;
+        }
+        let mut alive = 0;
+        let totals = changes.into_iter().map(|change| (alive += change, alive).1);
+        totals.max().map_or(0, |most| most as u64)
+    }
+
+    /// Bytes of the largest list.
+    pub fn largest_list(&self) -> u64 {
+        let bytes = |list: &[Use]| list.iter().map(|used| self.objects[used.object()].size).sum();
+        self.submissions().map(bytes).max().unwrap_or(0)
+    }
+
+    /// The submission that uses an object next, for each use; none is `u32::MAX`.
+    pub(crate) fn next_uses(&self) -> Vec<u32> {
+        let mut next = vec![u32::MAX; self.objects.len()];
+        let mut uses = vec![0; self.uses.len()];
+        let mut at = uses.len();
+        for (number, list) in self.submissions().enumerate().rev() {
+            for used in list.iter().rev() {
+                at -= 1;
+                uses[at] = std::mem::replace(&mut next[used.object()], number as u32);
+            }
+        }
+        uses
+    }
+}
+
+impl From<&Workload> for References {
+    /// Each kernel is a submission, and each buffer an object.
+    fn from(workload: &Workload) -> Self {
+        let mut references = Self { name: workload.name.clone(), ..Self::default() };
+        for buffer in &workload.buffers {
+            references.add(buffer.bytes, buffer.lifetime);
+        }
+        for kernel in &workload.kernels {
+            let is_written = |buffer: &u32| kernel.writes.contains(buffer);
+            let uses = kernel.buffers().into_iter();
+            references.submit(uses.map(|at| if is_written(&at) { Use::write(at) } else { Use::read(at) }));
+        }
+        references
+    }
+}

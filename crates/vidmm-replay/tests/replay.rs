@@ -1,0 +1,149 @@
+//! References that the manager plays, beside a naive cache and the offline optimum.
+
+use proptest::prelude::*;
+use vidmm::policy::PolicyChoice;
+use vidmm_replay::{Lists, PAGE, PlayError, PlayOptions, Played, References, Use, bounds, play, suite};
+use vidmm_trace::Lifetime;
+
+const LISTS: [Lists; 2] = [Lists::Anew, Lists::Kept];
+
+fn played(references: &References, local_memory: u64, policy: PolicyChoice, lists: Lists) -> Played {
+    play(references, &PlayOptions { lists, ..PlayOptions::new(local_memory, policy) }).unwrap()
+}
+
+/// Bytes that a least recently used order brings in, from a list of what is resident.
+fn naive_lru(references: &References, local_memory: u64) -> u64 {
+    let size = |object: usize| references.objects()[object].size;
+    let (mut resident, mut bytes_in): (Vec<usize>, u64) = (Vec::new(), 0);
+    for list in references.submissions() {
+        for object in list.iter().map(|used| used.object()) {
+            match resident.iter().position(|&other| other == object) {
+                Some(at) => drop(resident.remove(at)),
+                None => bytes_in += size(object),
+            }
+            resident.push(object);
+        }
+        while resident.iter().map(|&object| size(object)).sum::<u64>() > local_memory {
+            resident.remove(0);
+        }
+    }
+    bytes_in
+}
+
+/// The least that whole objects of one size, used one at a time, have to be brought in: every choice is tried.
+fn least(uses: &[usize], at: usize, resident: &[usize], room: usize) -> u64 {
+    let Some(&used) = uses.get(at) else { return 0 };
+    if resident.contains(&used) {
+        return least(uses, at + 1, resident, room);
+    }
+    let with = |mut rest: Vec<usize>| {
+        rest.push(used);
+        least(uses, at + 1, &rest, room)
+    };
+    if resident.len() < room {
+        return 1 + with(resident.to_vec());
+    }
+    let without = |&leaving: &usize| resident.iter().copied().filter(|&other| other != leaving).collect();
+    1 + resident.iter().map(|leaving| with(without(leaving))).min().expect("there is room for one")
+}
+
+/// Objects of up to eight pages, and lists of up to four of them.
+fn references() -> impl Strategy<Value = References> {
+    let sizes = proptest::collection::vec(1..=8_u64, 12);
+    let lists = proptest::collection::vec(proptest::collection::btree_set(0..12_u32, 1..=4), 1..80);
+    (sizes, lists).prop_map(|(sizes, lists)| {
+        let mut references = References::new("random", sizes.into_iter().map(|pages| pages * PAGE));
+        lists.into_iter().for_each(|list| references.submit(list.into_iter().map(Use::read)));
+        references
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_manager_brings_in_what_a_naive_cache_does(references in references(), spare in 0..40_u64) {
+        let local_memory = references.largest_list() + spare * PAGE;
+        for lists in LISTS {
+            let Played { bytes_in, misses, bytes_out, uses, .. } = played(&references, local_memory, PolicyChoice::Lru, lists);
+            prop_assert_eq!(bytes_in, naive_lru(&references, local_memory));
+            prop_assert!(misses <= uses && (misses > 0) == (bytes_in > 0));
+            prop_assert_eq!((bytes_out, uses), (0, references.len() as u64));
+        }
+    }
+
+    #[test]
+    fn no_policy_brings_in_less_than_the_optimum(references in references(), spare in 0..40_u64) {
+        let local_memory = references.largest_list() + spare * PAGE;
+        let optimum = bounds::min_split(&references, local_memory);
+        prop_assert!(optimum <= bounds::min_whole(&references, local_memory));
+        for policy in PolicyChoice::ALL {
+            prop_assert!(optimum <= played(&references, local_memory, policy, Lists::Anew).bytes_in, "{}", policy);
+        }
+    }
+
+    #[test]
+    fn of_one_size_both_optima_are_the_least_of_all_choices(uses in proptest::collection::vec(0..5_usize, 1..12), room in 1..5_usize) {
+        let mut references = References::new("one size", [PAGE; 5]);
+        uses.iter().for_each(|&object| references.submit([Use::read(object as u32)]));
+        let least = least(&uses, 0, &[], room) * PAGE;
+        let local_memory = room as u64 * PAGE;
+        prop_assert_eq!(bounds::min_split(&references, local_memory), least);
+        prop_assert_eq!(bounds::min_whole(&references, local_memory), least);
+    }
+}
+
+/// What is made at its first use is not brought in, and what is dropped after its last is not copied out.
+#[test]
+fn what_is_made_and_dropped_meanwhile_moves_no_bytes() {
+    let mut references = References::new("made", [PAGE]);
+    for _ in 0..20 {
+        let made = references.add(2 * PAGE, Lifetime::Temporary);
+        references.submit([Use::write(made)]);
+        references.submit([Use::read(made), Use::read(0)]);
+    }
+    assert_eq!(references.footprint(), 3 * PAGE);
+    for lists in LISTS {
+        let Played { bytes_in, bytes_out, .. } = played(&references, 3 * PAGE, PolicyChoice::Lru, lists);
+        assert_eq!((bytes_in, bytes_out), (PAGE, 0), "{lists:?}");
+    }
+    assert_eq!(bounds::min_split(&references, 3 * PAGE), PAGE);
+}
+
+/// What is written is copied out when it leaves, and comes back.
+#[test]
+fn what_is_written_is_copied_out() {
+    let mut references = References::new("written", [PAGE; 3]);
+    (0..30).for_each(|at| references.submit([Use::write(at % 3)]));
+    let Played { bytes_in, bytes_out, evictions, misses, .. } =
+        played(&references, 2 * PAGE, PolicyChoice::Lru, Lists::Anew);
+    assert_eq!((bytes_in, misses), (30 * PAGE, 30));
+    assert_eq!((bytes_out, evictions), (28 * PAGE, 28));
+}
+
+#[test]
+fn figures_of_the_warm_up_are_left_out() {
+    let mut references = References::new("turn", [PAGE; 4]);
+    (0..40).for_each(|at| references.submit([Use::read(at % 4)]));
+    let all = PlayOptions::new(4 * PAGE, PolicyChoice::Lru);
+    let after = play(&references, &PlayOptions { warm_up: 4, ..all.clone() }).unwrap();
+    assert_eq!((play(&references, &all).unwrap().misses, after.misses, after.uses), (4, 0, 36));
+}
+
+#[test]
+fn a_submission_that_does_not_fit_is_refused() {
+    let mut references = References::new("large", [PAGE; 4]);
+    references.submit((0..4).map(Use::read));
+    let refused = play(&references, &PlayOptions::new(3 * PAGE, PolicyChoice::Lru)).unwrap_err();
+    assert!(matches!(refused, PlayError::TooLarge { largest_list, .. } if largest_list == 4 * PAGE), "{refused}");
+}
+
+/// The figures by which one can tell that another's generators are the same.
+#[test]
+fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_quarter_more_than_it() {
+    let references = suite::cyclic(1);
+    assert_eq!((references.objects().len(), references.submissions().len(), references.len()), (500, 3200, 83_200));
+    let local_memory = references.footprint() * 90 / 100;
+    let optimum = bounds::min_split(&references, local_memory) as f64;
+    let ratio = |policy| played(&references, local_memory, policy, Lists::Kept).bytes_in as f64 / optimum;
+    let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::ALL[4]));
+    assert!((7.85..8.17).contains(&lru) && predict <= 1.28, "{lru} {predict}");
+}

@@ -1,0 +1,163 @@
+//! Bytes that policies of eviction bring in, beside the offline optimum. They are counted and not timed: each run gives the same.
+//!
+//! Metrics begin with the number of the goal that they are held to:
+//!
+//! | goal | measured | part |
+//! |---|---|---|
+//! | T1, T2, T3 | six workloads at four sizes of memory: the geometric mean, the worst, layers in turn at 90 % | `suite` |
+//! | T4 | the same by what `lru` brings in | `suite` |
+//! | T4 | the same for traces in the folder that `VIDMM_TRACES` names: six iterations of G10's, requests of Mooncake's | `traces` |
+//!
+//! ```text
+//! cargo bench -p vidmm --bench traffic -- [--quick] [--json] [--check] [suite] [traces]
+//! ```
+//!
+//! The manager plays the references with two submissions in flight; `predict` is held to the goals. The optimum is MIN on bytes
+//! (`vidmm_replay::bounds`). `--quick` leaves out the workload of a camera, which is three quarters of the time; then the means are
+//! of five workloads.
+
+#[path = "support/parts.rs"]
+mod parts;
+#[allow(dead_code, reason = "other benchmarks use the rest of it")]
+#[path = "support/report.rs"]
+mod report;
+
+use std::{env, path::Path, process::ExitCode};
+
+use parts::Part;
+use report::{Goal, Metric, Report};
+use vidmm::policy::PolicyChoice;
+use vidmm_replay::{Lists, PlayOptions, References, Use, bounds, play, suite};
+use vidmm_trace::{ImportOptions, Lifetime, import};
+
+/// The seed of all workloads.
+const SEED: u64 = 1;
+
+/// Whether the workload of a camera is left out.
+struct Scale {
+    is_quick: bool,
+}
+
+const PARTS: [Part<Scale>; 2] = [("suite", suite), ("traces", traces)];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    parts::run(&arguments, &PARTS, &Scale { is_quick: false }, &Scale { is_quick: true })
+}
+
+/// What a policy brings in.
+fn bytes_in(references: &References, local_memory: u64, policy: PolicyChoice) -> f64 {
+    // A camera moves slowly: with lists made anew nearly all uses would be repeated ones.
+    let options = PlayOptions { lists: Lists::Kept, ..PlayOptions::new(local_memory, policy) };
+    play(references, &options).expect("the largest submission fits").bytes_in as f64
+}
+
+fn suite(scale: &Scale, report: &mut Report) {
+    let predict = PolicyChoice::ALL[4];
+    let mut by_policy = [PolicyChoice::Lru, predict].map(|policy| (policy, Vec::new()));
+    let mut worst_by_lru: f64 = 0.0;
+    for (name, generate) in suite::WORKLOADS {
+        if scale.is_quick && name == "camera" {
+            continue;
+        }
+        let references = generate(SEED);
+        for percent in suite::PERCENTS {
+            let local_memory = references.footprint() * percent / 100;
+            let optimum = bounds::min_split(&references, local_memory) as f64;
+            let mut bytes = [0.0; 2];
+            for ((policy, ratios), bytes) in by_policy.iter_mut().zip(&mut bytes) {
+                *bytes = bytes_in(&references, local_memory, *policy);
+                ratios.push(*bytes / optimum);
+                let goal = Goal::exact(1.28).filter(|_| (name, percent) == ("cyclic", 90) && *policy == predict);
+                let prefix = if goal.is_some() { "T3 " } else { "" };
+                let id = format!("{prefix}{name} {percent} %: {policy} by optimum");
+                report.add(Metric::against(id, "GiB", &[(gibibytes(*bytes), gibibytes(optimum))], goal));
+            }
+            worst_by_lru = worst_by_lru.max(bytes[1] / bytes[0]);
+        }
+    }
+    for (policy, ratios) in &by_policy {
+        let [mean, worst] = [mean(ratios), ratios.iter().copied().fold(0.0, f64::max)];
+        let goal = |limit| Goal::exact(limit).filter(|_| *policy == predict);
+        let of_all = goal(1.5).filter(|_| !scale.is_quick);
+        report.add(Metric::alone(format!("T1 geometric mean: {policy} by optimum"), "", &[mean], of_all));
+        report.add(Metric::alone(format!("T2 worst: {policy} by optimum"), "", &[worst], goal(2.55)));
+    }
+    report.add(Metric::alone("T4 worst of the suite: predict by lru", "", &[worst_by_lru], Goal::exact(1.03)));
+}
+
+fn traces(_: &Scale, report: &mut Report) {
+    let Some(folder) = env::var_os("VIDMM_TRACES") else {
+        println!("traces: skipped, for VIDMM_TRACES does not name a folder with them");
+        return;
+    };
+    let all = [
+        ("g10_bert_base_256.txt", 6, 1.08),
+        ("g10_vit_256.txt", 6, 1.08),
+        ("mooncake_conversation.jsonl.gz", 1, 1.03),
+        ("mooncake_synthetic.jsonl.gz", 1, 1.03),
+    ];
+    for (file, iterations, limit) in all {
+        let workload = match import::read(&Path::new(&folder).join(file), &ImportOptions::default()) {
+            Ok(workload) => workload,
+            Err(error) => {
+                println!("{file}: skipped: {error}");
+                continue;
+            }
+        };
+        let references = repeated(&References::from(&workload), iterations);
+        // A block of a cache that is made is counted as if it were brought in: few are used again at all.
+        let is_cache = references.objects().iter().any(|object| object.lifetime == Lifetime::Kept);
+        let references = if is_cache { loaded(&references) } else { references };
+        let mut worst: f64 = 0.0;
+        for percent in suite::PERCENTS {
+            let local_memory = references.footprint() * percent / 100;
+            let [lru, predict] =
+                [PolicyChoice::Lru, PolicyChoice::ALL[4]].map(|policy| bytes_in(&references, local_memory, policy));
+            let id = format!("{file} {percent} %: predict by lru");
+            report.add(Metric::against(id, "GiB", &[(gibibytes(predict), gibibytes(lru))], None));
+            worst = worst.max(if lru > 0.0 { predict / lru } else { 1.0 });
+        }
+        report.add(Metric::alone(format!("T4 worst of {file}"), "", &[worst], Goal::exact(limit)));
+    }
+}
+
+/// The same several times; what is made and dropped is another object each time.
+fn repeated(once: &References, iterations: u32) -> References {
+    let mut references = References::new(&once.name, []);
+    let mut numbers = Vec::new();
+    for iteration in 0..iterations {
+        for (at, object) in once.objects().iter().enumerate() {
+            match iteration {
+                0 => numbers.push(references.add(object.size, object.lifetime)),
+                _ if object.lifetime == Lifetime::Temporary => {
+                    numbers[at] = references.add(object.size, object.lifetime);
+                }
+                _ => {}
+            }
+        }
+        for list in once.submissions() {
+            let renamed = |used: &Use| match used.is_write() {
+                true => Use::write(numbers[used.object()]),
+                false => Use::read(numbers[used.object()]),
+            };
+            references.submit(list.iter().map(renamed));
+        }
+    }
+    references
+}
+
+/// The same, with all objects there from the start.
+fn loaded(references: &References) -> References {
+    let mut all = References::new(&references.name, references.objects().iter().map(|object| object.size));
+    references.submissions().for_each(|list| all.submit(list.iter().copied()));
+    all
+}
+
+fn mean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
+}
+
+fn gibibytes(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 30)
+}
