@@ -1,4 +1,4 @@
-//! What any policy must bring in: Belady's MIN, which knows the future.
+//! The bytes that any policy must bring in, by Belady's MIN, which knows the future.
 
 use std::collections::BinaryHeap;
 
@@ -33,13 +33,13 @@ fn farthest_first(references: &References, capacity: u64, taken: impl Fn(u64, u6
             next[index] = next_uses.next().expect("each use has one");
             let missing = objects[index].size - resident[index];
             wanted += missing;
-            // What is made at its first use is not brought in.
+            // An object that is made at its first use is not brought in.
             brought_in += if std::mem::replace(&mut is_there[index], true) { missing } else { 0 };
         }
         while used + wanted > capacity {
             let Some(&(use_at, index)) = farthest.peek() else { break };
             let index = index as usize;
-            // What this submission uses was used before it, and is in the heap for this submission or an earlier one.
+            // An object that this submission uses is in the heap for this submission or an earlier one.
             if use_at <= number as u32 || next[index] != use_at || resident[index] == 0 {
                 farthest.pop();
                 continue;

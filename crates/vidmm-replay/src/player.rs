@@ -18,7 +18,7 @@ use crate::{
 /// The size of large pages.
 const LARGE_PAGE: u64 = 64 << 10;
 
-/// What is known of writes when an allocation leaves a list: the program wants it back soon, so nothing leaves before room is wanted.
+/// An allocation leaves a list unwritten, and stays until room is wanted: the program wants it back soon.
 const READ_ONLY: EvictFlags = EvictFlags::EVICT_ONLY_IF_NECESSARY.union(EvictFlags::NOT_WRITTEN_TO);
 
 /// How references are played.
@@ -157,7 +157,7 @@ struct Player<'a> {
     context: ContextId,
     running: VecDeque<(EngineFence, DmaBuffer)>,
     instances: Vec<Instance>,
-    /// What the list names from the submission before.
+    /// The objects of the submission before, if the list is kept.
     listed: Vec<u32>,
     figures: Played,
     /// Bytes that were filled for objects that had no content yet.

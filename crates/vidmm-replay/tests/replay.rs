@@ -91,9 +91,9 @@ proptest! {
     }
 }
 
-/// What is made at its first use is not brought in, and what is dropped after its last is not copied out.
+/// An object that is made at its first use is not brought in, and one that is dropped after its last is not copied out.
 #[test]
-fn what_is_made_and_dropped_meanwhile_moves_no_bytes() {
+fn objects_that_are_made_and_dropped_meanwhile_move_no_bytes() {
     let mut references = References::new("made", [PAGE]);
     for _ in 0..20 {
         let made = references.add(2 * PAGE, Lifetime::Temporary);
@@ -108,9 +108,9 @@ fn what_is_made_and_dropped_meanwhile_moves_no_bytes() {
     assert_eq!(bounds::min_split(&references, 3 * PAGE), PAGE);
 }
 
-/// What is written is copied out when it leaves, and comes back.
+/// An object that is written is copied out when it leaves, and comes back.
 #[test]
-fn what_is_written_is_copied_out() {
+fn written_objects_are_copied_out() {
     let mut references = References::new("written", [PAGE; 3]);
     (0..30).for_each(|at| references.submit([Use::write(at % 3)]));
     let Played { bytes_in, bytes_out, evictions, misses, .. } =

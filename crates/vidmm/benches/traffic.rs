@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     parts::run(&arguments, &PARTS, &Scale { is_quick: false }, &Scale { is_quick: true })
 }
 
-/// What a policy brings in.
+/// The bytes that a policy brings in.
 fn bytes_in(references: &References, local_memory: u64, policy: PolicyChoice) -> f64 {
     // A camera moves slowly: with lists made anew nearly all uses would be repeated ones.
     let options = PlayOptions { lists: Lists::Kept, ..PlayOptions::new(local_memory, policy) };

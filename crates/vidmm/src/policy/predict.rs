@@ -25,7 +25,7 @@ pub(super) struct Predict {
     duel: Duel,
 }
 
-/// What is known of an allocation. It outlives an eviction.
+/// The past of an allocation. It outlives an eviction.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// The time of the last use.
