@@ -110,14 +110,12 @@ pub fn play(references: &References, options: &PlayOptions) -> Result<Played, Pl
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
     let mut player = Player::start(references, local_memory, page == LARGE_PAGE, options)?;
-    let (next_uses, mut at) = (references.next_uses(), 0);
     let mut warm = Played::default();
     for (number, list) in references.submissions().enumerate() {
         if number == options.warm_up {
             warm = player.figures();
         }
-        player.play(number as u32 + 1, list, &next_uses[at..at + list.len()])?;
-        at += list.len();
+        player.play(number as u32 + 1, list)?;
     }
     player.complete(u64::MAX);
     Ok(player.figures().since(&warm))
@@ -143,6 +141,8 @@ struct Instance {
     /// The number of the last submission that used it, from 1.
     last: u32,
     is_written: bool,
+    /// The number of the submission after which it is dropped; 0 if it never is.
+    dies_after: u32,
 }
 
 struct Player<'a> {
@@ -188,7 +188,12 @@ impl<'a> Player<'a> {
         let device = vidmm.create_device(process).expect("the process exists");
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
         let context = vidmm.create_context(&mut driver, device, RENDER).expect("the device exists");
-        let instances = vec![Instance::default(); references.objects().len()];
+        let times_of_use = references.objects().iter().zip(references.times_of_use());
+        let instances = times_of_use.map(|(object, (_, end))| {
+            let dies_after = if object.lifetime == Lifetime::Temporary { end as u32 } else { 0 };
+            Instance { dies_after, ..Instance::default() }
+        });
+        let instances = Vec::from_iter(instances);
         Ok(Self {
             references,
             lists: options.lists,
@@ -210,8 +215,8 @@ impl<'a> Player<'a> {
 }
 
 impl Player<'_> {
-    /// Plays submission `number`, from 1. `next_uses` has what is used again of its list, and when.
-    fn play(&mut self, number: u32, list: &[Use], next_uses: &[u32]) -> Result<(), PlayError> {
+    /// Plays submission `number`, from 1.
+    fn play(&mut self, number: u32, list: &[Use]) -> Result<(), PlayError> {
         self.complete(u64::from(number).saturating_sub(self.in_flight));
         let mut joining = mem::take(&mut self.batch);
         for used in list.iter().copied() {
@@ -239,9 +244,9 @@ impl Player<'_> {
             Lists::Anew => self.evict(all),
             Lists::Kept => self.listed.extend(all),
         }
-        for (used, &next_use) in list.iter().zip(next_uses) {
-            if next_use == u32::MAX && self.references.objects()[used.object()].lifetime == Lifetime::Temporary {
-                self.destroy(used.object());
+        for at in list.iter().map(|used| used.object()) {
+            if self.instances[at].dies_after == number {
+                self.destroy(at);
             }
         }
         self.settle();

@@ -109,19 +109,11 @@ impl References {
 
     /// The most bytes that exist at once, of objects that any submission uses.
     pub fn footprint(&self) -> u64 {
-        let mut uses = vec![(0, 0); self.objects.len()];
-        for (number, list) in self.submissions().enumerate() {
-            for used in list {
-                let (first, last) = &mut uses[used.object()];
-                *first = if *last == 0 { number } else { *first };
-                *last = number + 1;
-            }
-        }
         let mut changes = vec![0_i128; self.ends.len() + 1];
-        for (object, &(first, last)) in self.objects.iter().zip(&uses).filter(|(_, uses)| uses.1 > 0) {
+        for (object, (first, end)) in self.objects.iter().zip(self.times_of_use()).filter(|(_, (_, end))| *end > 0) {
             let size = i128::from(object.size);
             changes[if object.lifetime == Lifetime::Whole { 0 } else { first }] += size;
-            changes[if object.lifetime == Lifetime::Temporary { last } else { self.ends.len() }] -= size;
+            changes[if object.lifetime == Lifetime::Temporary { end } else { self.ends.len() }] -= size;
         }
         let mut alive = 0;
         let totals = changes.into_iter().map(|change| (alive += change, alive).1);
@@ -132,6 +124,19 @@ impl References {
     pub fn largest_list(&self) -> u64 {
         let bytes = |list: &[Use]| list.iter().map(|used| self.objects[used.object()].size).sum();
         self.submissions().map(bytes).max().unwrap_or(0)
+    }
+
+    /// The first submission that uses each object, and how many there are up to the last one; 0 if none does.
+    pub(crate) fn times_of_use(&self) -> Vec<(usize, usize)> {
+        let mut times = vec![(0, 0); self.objects.len()];
+        for (number, list) in self.submissions().enumerate() {
+            for used in list {
+                let (first, end) = &mut times[used.object()];
+                *first = if *end == 0 { number } else { *first };
+                *end = number + 1;
+            }
+        }
+        times
     }
 
     /// The submission that uses an object next, for each use; none is `u32::MAX`.

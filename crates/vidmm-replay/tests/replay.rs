@@ -144,6 +144,6 @@ fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_quarter_more_th
     let local_memory = references.footprint() * 90 / 100;
     let optimum = bounds::min_split(&references, local_memory) as f64;
     let ratio = |policy| played(&references, local_memory, policy, Lists::Kept).bytes_in as f64 / optimum;
-    let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::ALL[4]));
+    let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::PREDICT));
     assert!((7.85..8.17).contains(&lru) && predict <= 1.28, "{lru} {predict}");
 }

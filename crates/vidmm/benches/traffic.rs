@@ -53,8 +53,7 @@ fn bytes_in(references: &References, local_memory: u64, policy: PolicyChoice) ->
 }
 
 fn suite(scale: &Scale, report: &mut Report) {
-    let predict = PolicyChoice::ALL[4];
-    let mut by_policy = [PolicyChoice::Lru, predict].map(|policy| (policy, Vec::new()));
+    let mut by_policy = [PolicyChoice::Lru, PolicyChoice::PREDICT].map(|policy| (policy, Vec::new()));
     let mut worst_by_lru: f64 = 0.0;
     for (name, generate) in suite::WORKLOADS {
         if scale.is_quick && name == "camera" {
@@ -68,7 +67,8 @@ fn suite(scale: &Scale, report: &mut Report) {
             for ((policy, ratios), bytes) in by_policy.iter_mut().zip(&mut bytes) {
                 *bytes = bytes_in(&references, local_memory, *policy);
                 ratios.push(*bytes / optimum);
-                let goal = Goal::exact(1.28).filter(|_| (name, percent) == ("cyclic", 90) && *policy == predict);
+                let goal =
+                    Goal::exact(1.28).filter(|_| (name, percent) == ("cyclic", 90) && *policy == PolicyChoice::PREDICT);
                 let prefix = if goal.is_some() { "T3 " } else { "" };
                 let id = format!("{prefix}{name} {percent} %: {policy} by optimum");
                 report.add(Metric::against(id, "GiB", &[(gibibytes(*bytes), gibibytes(optimum))], goal));
@@ -78,7 +78,7 @@ fn suite(scale: &Scale, report: &mut Report) {
     }
     for (policy, ratios) in &by_policy {
         let [mean, worst] = [mean(ratios), ratios.iter().copied().fold(0.0, f64::max)];
-        let goal = |limit| Goal::exact(limit).filter(|_| *policy == predict);
+        let goal = |limit| Goal::exact(limit).filter(|_| *policy == PolicyChoice::PREDICT);
         let of_all = goal(1.5).filter(|_| !scale.is_quick);
         report.add(Metric::alone(format!("T1 geometric mean: {policy} by optimum"), "", &[mean], of_all));
         report.add(Metric::alone(format!("T2 worst: {policy} by optimum"), "", &[worst], goal(2.55)));
@@ -113,7 +113,7 @@ fn traces(_: &Scale, report: &mut Report) {
         for percent in suite::PERCENTS {
             let local_memory = references.footprint() * percent / 100;
             let [lru, predict] =
-                [PolicyChoice::Lru, PolicyChoice::ALL[4]].map(|policy| bytes_in(&references, local_memory, policy));
+                [PolicyChoice::Lru, PolicyChoice::PREDICT].map(|policy| bytes_in(&references, local_memory, policy));
             let id = format!("{file} {percent} %: predict by lru");
             report.add(Metric::against(id, "GiB", &[(gibibytes(predict), gibibytes(lru))], None));
             worst = worst.max(if lru > 0.0 { predict / lru } else { 1.0 });

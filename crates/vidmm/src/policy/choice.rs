@@ -37,9 +37,11 @@ pub enum PolicyChoice {
 }
 
 impl PolicyChoice {
+    /// `predict` without parameters.
+    pub const PREDICT: Self = Self::Predict { sample: SAMPLE, seed: 0 };
+
     /// All of them, as they are without parameters.
-    pub const ALL: [Self; 5] =
-        [Self::Lru, Self::Clock, Self::S3Fifo, Self::LfuDa, Self::Predict { sample: SAMPLE, seed: 0 }];
+    pub const ALL: [Self; 5] = [Self::Lru, Self::Clock, Self::S3Fifo, Self::LfuDa, Self::PREDICT];
 
     /// The policy; none is the documented order, which the manager keeps by itself.
     pub(crate) fn policy(self) -> Option<Box<dyn Policy>> {
