@@ -42,12 +42,7 @@ impl VidMm {
         if priority == 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
         }
-        let is_evictable = self.state.objects[index].state.contains(AllocationState::EVICTABLE);
-        self.state.residency.remove_candidate(&mut self.state.objects, index);
-        self.state.objects[index].priority = priority;
-        if is_evictable {
-            self.state.residency.make_evictable(&mut self.state.objects, index);
-        }
+        self.state.residency.requeue(&mut self.state.objects, index, |allocation| allocation.priority = priority);
         self.state.moment.record(|| Event::AllocationPriorityChanged { allocation, priority });
         Ok(())
     }

@@ -97,7 +97,9 @@ fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, 
 pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: AllocationIx) -> bool {
     let former = state.objects[index].device;
     let former_process = state.objects[index].process;
-    if !state.objects[index].transfer_ownership() {
+    let mut has_heir = false;
+    state.residency.requeue(&mut state.objects, index, |allocation| has_heir = allocation.transfer_ownership());
+    if !has_heir {
         return false;
     }
     let Allocation { process, size, place, .. } = state.objects.allocations[index];

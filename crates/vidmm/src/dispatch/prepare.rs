@@ -184,7 +184,8 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     let progress = &references.progress;
     let start = progress.start;
     let mut table = progress.table.clone();
-    let mut transaction = Transaction::default();
+    let process = state.objects[state.objects[index].device].process;
+    let mut transaction = Transaction::new(process, 0);
     let mut required: Vec<AllocationIx> = Vec::new();
     for &fixed in &progress.fixed {
         let is_there = placement::try_member(state, &mut transaction, fixed);

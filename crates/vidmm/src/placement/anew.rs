@@ -48,7 +48,7 @@ fn try_anew_in_memory(
         }
         placement::note_member(transaction, index, None);
     }
-    while let Some(victim) = placement::next_candidate(&state.objects, &state.residency, transaction, account) {
+    while let Some(victim) = placement::next_candidate(state, transaction, account) {
         placement::free_victim(&state.objects, &mut state.memory, transaction, victim);
     }
     moving::displace_pages(&state.objects, &mut state.memory, transaction, account);

@@ -15,15 +15,14 @@ use alloc::{
 
 use crate::{
     budget::account::{Account, Choices, Home},
-    id::AllocationIx,
+    id::{AllocationIx, ProcessIx},
     memory::{Memory, linear_placer::LinearPlacer},
     objects::{Objects, allocation::AllocationState, place::Place},
-    residency::{Residents, place},
+    residency::{Residents, order, place},
     state::State,
     units::Extent,
 };
 /// The steps that were tried so far.
-#[derive(Default)]
 pub(super) struct Transaction {
     done: Vec<Done>,
     /// Residents of memory segments whose ranges were freed for it, in the order in which they would go.
@@ -32,8 +31,10 @@ pub(super) struct Transaction {
     scratch: BTreeMap<Account, LinearPlacer>,
     /// Members whose ranges were freed from the start, because they go to other homes.
     leaving: BTreeSet<AllocationIx>,
-    /// The last that was looked at among those that may go, in each memory segment where one was.
-    looked_at: BTreeMap<Account, AllocationIx>,
+    /// How far those were looked at that may go, in each memory segment where they were.
+    looked_at: BTreeMap<Account, LookedAt>,
+    /// The process that it makes room for.
+    wanted_by: ProcessIx,
     /// The allocations that are required, and where each goes; none is where it is.
     pub members: BTreeMap<AllocationIx, Option<Target>>,
     /// Bytes that members take of system memory, and take already.
@@ -41,6 +42,14 @@ pub(super) struct Transaction {
     kept_in_system: u64,
     /// Bytes that are pinned in system memory, and leave it for other homes.
     leaving_system: u64,
+}
+
+/// How far the allocations of a memory segment were looked at that may go.
+#[derive(Clone, Copy, Default)]
+struct LookedAt {
+    last: Option<AllocationIx>,
+    /// All were looked at once: now those go too that processes keep.
+    takes_kept: bool,
 }
 
 /// Where a member goes.
@@ -62,7 +71,7 @@ enum Done {
     /// The next candidate was looked for, from this one on.
     Looked {
         account: Account,
-        before: Option<AllocationIx>,
+        before: LookedAt,
     },
     Spared {
         position: usize,
@@ -94,9 +103,20 @@ impl Mark {
 }
 
 impl Transaction {
-    /// Before anything was tried; so many bytes of system memory are left for other homes.
-    pub fn new(leaving_system: u64) -> Self {
-        Self { leaving_system, ..Self::default() }
+    /// Before anything was tried for a process; so many bytes of system memory are left for other homes.
+    pub fn new(wanted_by: ProcessIx, leaving_system: u64) -> Self {
+        Self {
+            done: Vec::new(),
+            victims: Vec::new(),
+            scratch: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            looked_at: BTreeMap::new(),
+            wanted_by,
+            members: BTreeMap::new(),
+            wanted_in_system: 0,
+            kept_in_system: 0,
+            leaving_system,
+        }
     }
 
     /// The free ranges of a memory segment that are tried in.
@@ -214,7 +234,7 @@ fn try_in_memory(state: &mut State, transaction: &mut Transaction, account: Acco
         if let Some(range) = transaction.ranges(&mut state.memory, account).allocate(size, &hint) {
             break range;
         }
-        if let Some(victim) = next_candidate(&state.objects, &state.residency, transaction, account) {
+        if let Some(victim) = next_candidate(state, transaction, account) {
             free_victim(&state.objects, &mut state.memory, transaction, victim);
         } else if !moving::displace_pages(&state.objects, &mut state.memory, transaction, account) {
             return moving::try_by_moving(&state.objects, &mut state.memory, transaction, account, index);
@@ -225,23 +245,44 @@ fn try_in_memory(state: &mut State, transaction: &mut Transaction, account: Acco
     true
 }
 
-/// The allocation that goes next in a memory segment, in the documented order (CRE-31a).
-pub(crate) fn next_candidate(
-    objects: &Objects,
-    residency: &Residents,
-    transaction: &mut Transaction,
-    account: Account,
-) -> Option<AllocationIx> {
-    let before = transaction.looked_at.get(&account).copied();
+/// The allocation that goes next in a memory segment, in the documented order (CRE-31a): first those that no process keeps, then
+/// the others.
+pub(crate) fn next_candidate(state: &State, transaction: &mut Transaction, account: Account) -> Option<AllocationIx> {
+    let before = transaction.looked_at.get(&account).copied().unwrap_or_default();
     transaction.done.push(Done::Looked { account, before });
-    loop {
-        let looked_at = transaction.looked_at.get(&account).copied();
-        let next = residency.evictable[account].after(&objects.allocations, looked_at)?;
-        transaction.looked_at.insert(account, next);
-        if !transaction.members.contains_key(&next) && !transaction.leaving.contains(&next) {
-            return Some(next);
+    let mut looked_at = before;
+    let candidate = loop {
+        let next = state.residency.evictable[account].after(&state.objects.allocations, looked_at.last);
+        match next {
+            None if looked_at.takes_kept => break None,
+            None => looked_at = LookedAt { last: None, takes_kept: true },
+            Some(next) => {
+                looked_at.last = Some(next);
+                if may_go(state, transaction, account, next, looked_at.takes_kept) {
+                    break Some(next);
+                }
+            }
         }
+    };
+    transaction.looked_at.insert(account, looked_at);
+    candidate
+}
+
+/// Whether an allocation that is evictable may go for the transaction.
+fn may_go(state: &State, transaction: &Transaction, account: Account, index: AllocationIx, takes_kept: bool) -> bool {
+    if transaction.members.contains_key(&index) || transaction.leaving.contains(&index) {
+        return false;
     }
+    if takes_kept {
+        return !transaction.victims.contains(&index);
+    }
+    let objects = &state.objects;
+    let is_of_process = |&&victim: &&AllocationIx| {
+        let is_there = objects[victim].place.is_some_and(|place| place.account() == account);
+        is_there && objects[victim].process == objects[index].process
+    };
+    let leaving = transaction.victims.iter().filter(is_of_process).map(|&victim| objects[victim].size).sum();
+    !order::is_kept(objects, &state.shares, account, index, Some(transaction.wanted_by), leaving)
 }
 
 pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, victim: AllocationIx) {
@@ -364,8 +405,7 @@ pub(crate) fn undo(memory: &mut Memory, transaction: &mut Transaction, mark: Mar
             Done::Taken(account, range) => transaction.ranges(memory, account).release(range),
             Done::Freed(account, range) => transaction.ranges(memory, account).take(range).expect("it was free then"),
             Done::Victim => drop(transaction.victims.pop()),
-            Done::Looked { account, before: None } => drop(transaction.looked_at.remove(&account)),
-            Done::Looked { account, before: Some(before) } => drop(transaction.looked_at.insert(account, before)),
+            Done::Looked { account, before } => drop(transaction.looked_at.insert(account, before)),
             Done::Spared { position, index } => transaction.victims.insert(position, index),
             Done::Assigned(index) => memory.aperture.release(index),
             Done::Unassigned { index, range } => {

@@ -45,7 +45,7 @@ pub(crate) fn satisfy(
     if !state.memory.accounts().iter().all(|account| has_room_in(state, account, device, until, &needs)) {
         return Err(Shortfall::Room);
     }
-    let mut transaction = Transaction::new(needs.leaving[Account::SYSTEM]);
+    let mut transaction = Transaction::new(state.objects[device].process, needs.leaving[Account::SYSTEM]);
     place_all(state, &mut transaction, device, items).map_err(Shortfall::Place)?;
     Ok(placement::conclude(&state.objects, &mut state.memory, transaction))
 }

@@ -19,7 +19,7 @@ impl Plans {
         while state.memory.available(account) < bytes
             || state.residency.evicts_more(&mut state.moment, &state.objects, account)
         {
-            let (victim, reason) = next_victim(state, account);
+            let (victim, reason) = next_victim(state, draft, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
                 self.demote(state, draft, victim);
@@ -52,7 +52,7 @@ impl Plans {
         while state.memory.commit.available() < state.objects[index].size
             || state.residency.evicts_more(&mut state.moment, &state.objects, Account::SYSTEM)
         {
-            let (victim, reason) = next_victim(state, Account::SYSTEM);
+            let (victim, reason) = next_victim(state, draft, Account::SYSTEM);
             self.plan_out(state, draft, victim, reason);
         }
     }
@@ -81,9 +81,10 @@ impl Plans {
     }
 }
 
-fn next_victim(state: &mut State, account: Account) -> (AllocationIx, EvictReason) {
+fn next_victim(state: &mut State, draft: &Draft, account: Account) -> (AllocationIx, EvictReason) {
     let memory = state.adapter.memory_account(account).segment;
-    state.residency.next_victim(&mut state.objects, account, memory)
+    let wanted_by = draft.wanted_by.map(|wanted| state.objects[wanted.device].process);
+    state.residency.next_victim(&mut state.objects, &state.shares, (account, memory), wanted_by)
 }
 
 /// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it. An allocation that is one

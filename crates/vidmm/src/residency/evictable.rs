@@ -4,15 +4,15 @@
 //! (CRE-31a): lower priority first, at equal priority the less recently used. Allocations that a suspended device will
 //! want again go last. An allocation is used by each submission of a device that lists it then; being made resident, mapped
 //! or paged in is no use. A policy may rank allocations of equal priority in another way.
-//! The allocations of one class, priority and rank are a queue, in the order in which they entered.
+//! The allocations of one process, class, priority and rank are a queue, in the order in which they entered.
 //! The queues are linked through the allocations: entering and leaving touch at most three of them, however many there are.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 
 use crate::{
     budget::account::Account,
-    id::AllocationIx,
+    id::{AllocationIx, ProcessIx},
     objects::allocation::{Allocation, AllocationState, Allocations, Links},
     policy::{Candidate, Candidates},
     units::SegmentId,
@@ -66,19 +66,30 @@ impl Allocation {
     }
 
     /// Of the worthless, only the time counts for which they have been that.
-    fn queue_key(&self, class: Class) -> QueueKey {
+    fn worth(&self, class: Class) -> Worth {
         if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.rank()) }
+    }
+
+    fn queue_key(&self) -> QueueKey {
+        (self.process, self.worth(self.queued_class()))
     }
 }
 
 /// The class, the priority and the rank that the allocations of a queue have in common.
-type QueueKey = (Class, u32, u64);
+type Worth = (Class, u32, u64);
+
+/// The worth of what goes first.
+const LOWEST: Worth = (Class::Dead, 0, 0);
+
+type QueueKey = (ProcessIx, Worth);
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
     /// First and last of each queue.
     queues: BTreeMap<QueueKey, (AllocationIx, AllocationIx)>,
+    /// The queues in the order in which they go.
+    order: BTreeSet<(Worth, ProcessIx)>,
     bytes: [u64; Class::COUNT],
 }
 
@@ -102,15 +113,19 @@ impl Evictable {
         allocation.state |= AllocationState::EVICTABLE;
         allocation.set_queued_class(class);
         self.bytes[class as usize] += allocation.size;
-        let (_, last) = self.queues.entry(allocation.queue_key(class)).or_insert((index, NONE));
+        let (process, worth) = allocation.queue_key();
+        let (_, last) = self.queues.entry((process, worth)).or_insert((index, NONE));
         let before = core::mem::replace(last, index);
+        if before == NONE {
+            self.order.insert((worth, process));
+        }
         allocation.links = Links { before, after: NONE };
         if before != NONE {
             allocations[before].links.after = index;
         }
     }
 
-    /// Takes `index` out. Does nothing if it is not in. Its priority and its rank are what they were when it entered.
+    /// Takes `index` out. Does nothing if it is not in. Its process, priority and rank are what they were when it entered.
     pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
         let allocation = &mut allocations[index];
         if !allocation.state.contains(AllocationState::EVICTABLE) {
@@ -119,10 +134,11 @@ impl Evictable {
         allocation.state -= AllocationState::EVICTABLE;
         let class = allocation.queued_class();
         self.bytes[class as usize] -= allocation.size;
-        let key = allocation.queue_key(class);
+        let key = allocation.queue_key();
         let Links { before, after } = core::mem::replace(&mut allocation.links, Links::UNLINKED);
         if before == NONE && after == NONE {
             self.queues.remove(&key);
+            self.order.remove(&(key.1, key.0));
             return;
         }
         if before == NONE {
@@ -143,28 +159,51 @@ impl Evictable {
 
     /// The allocation that goes after `index`, which is one of them; after none, the first.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else { return self.queues.values().next().map(|&(first, _)| first) };
+        let Some(index) = index else { return self.order.first().map(|&queue| self.first_of(queue)) };
         let allocation = &allocations[index];
         if allocation.links.after != NONE {
             return Some(allocation.links.after);
         }
-        let later = (Bound::Excluded(allocation.queue_key(allocation.queued_class())), Bound::Unbounded);
-        self.queues.range(later).next().map(|(_, &(first, _))| first)
+        let (process, worth) = allocation.queue_key();
+        let later = (Bound::Excluded((worth, process)), Bound::Unbounded);
+        self.order.range(later).next().map(|&queue| self.first_of(queue))
     }
 
-    /// The first from `rank` on of those that stand in one class and priority with `like`.
-    fn first_from(&self, (class, priority, _): QueueKey, rank: u64) -> Option<AllocationIx> {
-        let keys = (class, priority, rank)..=(class, priority, u64::MAX);
+    fn first_of(&self, (worth, process): (Worth, ProcessIx)) -> AllocationIx {
+        self.queues[&(process, worth)].0
+    }
+
+    /// The first of all processes but those that `keep` theirs; of any process, if all do.
+    pub fn first_not_kept(&self, keep: impl Fn(AllocationIx) -> bool) -> Option<AllocationIx> {
+        let first = self.order.first().map(|&queue| self.first_of(queue))?;
+        if !keep(first) {
+            return Some(first);
+        }
+        let not_kept = self.firsts().filter(|&(.., first)| !keep(first));
+        Some(not_kept.min().map_or(first, |(.., first)| first))
+    }
+
+    /// The first allocation of each process, after the worth of its queue.
+    fn firsts(&self) -> impl Iterator<Item = (Worth, ProcessIx, AllocationIx)> {
+        let from = |process| self.queues.range((process, LOWEST)..).next();
+        let first = self.queues.first_key_value();
+        let all = core::iter::successors(first, move |&(&(process, _), _)| from(process.next()));
+        all.map(|(&(process, worth), &(first, _))| (worth, process, first))
+    }
+
+    /// The first from `rank` on of those of a process that stand in one class and priority.
+    fn first_from(&self, (process, (class, priority, _)): QueueKey, rank: u64) -> Option<AllocationIx> {
+        let keys = (process, (class, priority, rank))..=(process, (class, priority, u64::MAX));
         self.queues.range(keys).next().map(|(_, &(first, _))| first)
     }
 
     /// All of them in the order in which they go.
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
-        self.queues.values().flat_map(move |&(first, _)| queue(allocations, first))
+        self.order.iter().flat_map(move |&of| queue(allocations, self.first_of(of)))
     }
 }
 
-/// The evictable allocations of a memory that are worth no more than the first of them, for a policy.
+/// The evictable allocations of a process in a memory that are worth no more than the first of them, for a policy.
 pub(crate) struct Cheapest<'a> {
     evictable: &'a mut Evictable,
     allocations: &'a mut Allocations,
@@ -174,14 +213,14 @@ pub(crate) struct Cheapest<'a> {
 }
 
 impl<'a> Cheapest<'a> {
-    /// Those like `first`, which is evictable.
+    /// Those of the process of `first`, which is evictable, and of its class and priority.
     pub fn like(
         evictable: &'a mut Evictable,
         allocations: &'a mut Allocations,
         (account, memory): (Account, SegmentId),
         first: AllocationIx,
     ) -> Self {
-        let key = allocations[first].queue_key(allocations[first].queued_class());
+        let key = allocations[first].queue_key();
         Self { evictable, allocations, account, memory, key }
     }
 
@@ -196,8 +235,10 @@ impl<'a> Cheapest<'a> {
         let allocation = self.allocations.contains(index).then(|| &self.allocations[index])?;
         let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
         let is_in = allocation.place.is_some_and(|place| place.account() == self.account);
-        let (class, priority, _) = allocation.queue_key(allocation.queued_class());
-        (is_evictable && is_in && (class, priority) == (self.key.0, self.key.1)).then_some(index)
+        let (process, (class, priority, _)) = allocation.queue_key();
+        let (of, (like_class, like_priority, _)) = self.key;
+        let is_like = (process, class, priority) == (of, like_class, like_priority);
+        (is_evictable && is_in && is_like).then_some(index)
     }
 }
 

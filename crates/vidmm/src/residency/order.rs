@@ -2,13 +2,14 @@ use crate::{
     budget::account::Account,
     buggify::Unlikely,
     event::{EvictReason, offer::OfferPriority},
-    id::AllocationIx,
+    id::{AllocationIx, ProcessIx},
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
     residency::{
         Residents,
         evictable::{Cheapest, Class},
     },
+    shares::Shares,
     units::SegmentId,
 };
 impl Residents {
@@ -17,15 +18,17 @@ impl Residents {
         moment.makes(Unlikely::EvictMore) && self.evictable[account].iter(&objects.allocations).next().is_some()
     }
 
-    /// The allocation that goes next, in the documented order (CRE-31a).
-    /// A policy chooses among those that are worth no more than the first.
+    /// The allocation that goes next for a process, in the documented order (CRE-31a), but for those that keep theirs
+    /// ([`is_kept`]). A policy chooses among those of the same process that are worth no more.
     pub(crate) fn next_victim(
         &mut self,
         objects: &mut Objects,
-        account: Account,
-        memory: SegmentId,
+        shares: &Shares,
+        (account, memory): (Account, SegmentId),
+        wanted_by: Option<ProcessIx>,
     ) -> (AllocationIx, EvictReason) {
-        let victim = self.evictable[account].iter(&objects.allocations).next();
+        let is_kept = |index| is_kept(objects, shares, account, index, wanted_by, 0);
+        let victim = self.evictable[account].first_not_kept(is_kept);
         let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
         if let Some(policy) = self.policy.as_mut().filter(|_| !objects[victim].queued_class().is_worthless()) {
             let of = (account, memory);
@@ -66,4 +69,29 @@ impl Residents {
             OfferPriority::High => Class::OfferedHigh,
         }
     }
+}
+
+/// Whether an allocation that somebody misses stays for now, because its process would have less than it is entitled to once
+/// that and `leaving` bytes of it have gone for another process: its reservation (U-31); its budget, while budgets are imposed
+/// (RES-53, RES-70), or where it means more to the user than the other.
+pub(crate) fn is_kept(
+    objects: &Objects,
+    shares: &Shares,
+    account: Account,
+    index: AllocationIx,
+    wanted_by: Option<ProcessIx>,
+    leaving: u64,
+) -> bool {
+    let allocation = &objects[index];
+    let process = allocation.process;
+    let Some(other) = wanted_by.filter(|&other| other != process && !allocation.queued_class().is_worthless()) else {
+        return false;
+    };
+    let (standing, of_account) = (&objects[process].standing, &shares.by_account[account]);
+    let is_above = standing.weight() > objects[other].standing.weight();
+    let entitled = match is_above || of_account.is_pressed() {
+        true => of_account.budget(process),
+        false => of_account.get(process).reservation,
+    };
+    standing.usage[account].saturating_sub(leaving + allocation.size) < entitled
 }

@@ -9,7 +9,7 @@ use crate::{
     moment::Moment,
     objects::{
         Objects,
-        allocation::AllocationState,
+        allocation::{Allocation, AllocationState},
         list::{Effect, EntryFlags, ListEntry},
         request::RequestKind,
         spans::SpanNo,
@@ -207,6 +207,21 @@ impl Residents {
             objects[index].set_rank(policy.rank(index.at()));
         }
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
+    }
+
+    /// Changes what the place of an allocation among the evictable ones depends on.
+    pub(crate) fn requeue(
+        &mut self,
+        objects: &mut Objects,
+        index: AllocationIx,
+        change: impl FnOnce(&mut Allocation),
+    ) {
+        let is_evictable = objects[index].state.contains(AllocationState::EVICTABLE);
+        self.remove_candidate(objects, index);
+        change(&mut objects[index]);
+        if is_evictable {
+            self.make_evictable(objects, index);
+        }
     }
 
     /// A call has changed the worth of an allocation to its owner.

@@ -28,6 +28,7 @@ mod golden;
 mod gpu_va;
 mod homes;
 mod io_mmu;
+mod kept_memory;
 mod linear;
 mod linear_properties;
 mod lock;
