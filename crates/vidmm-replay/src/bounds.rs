@@ -4,61 +4,132 @@ use std::collections::BinaryHeap;
 
 use vidmm_trace::Lifetime;
 
-use crate::References;
+use crate::{
+    Played, Setup,
+    pace::Pace,
+    trace::{Step, Trace, TraceError},
+};
 
-/// Bytes that are brought in by MIN on bytes: objects may be partly resident, and those leave first that are used last. No policy that
-/// keeps whole objects brings in less, where each list is resident as a whole while its submission runs.
-pub fn min_split(references: &References, capacity: u64) -> u64 {
-    farthest_first(references, capacity, |wanted, resident: u64| wanted.min(resident))
+/// MIN on bytes: objects may be partly resident, and those leave first that are used last. No policy that keeps whole objects brings in
+/// less, where each list is resident as a whole while its submission runs.
+///
+/// # Errors
+///
+/// If the trace cannot be read.
+pub fn min_split(trace: &Trace, setup: &Setup) -> Result<Played, TraceError> {
+    Optimum::new(setup).play(trace, |wanted, resident| wanted.min(resident))
 }
 
-/// Bytes that are brought in by MIN on whole objects: those leave first that are used last. It is what a manager could do that knew the
-/// future.
-pub fn min_whole(references: &References, capacity: u64) -> u64 {
-    farthest_first(references, capacity, |_, resident| resident)
+/// MIN on whole objects: those leave first that are used last. It is what a manager could do that knew the future; its time is that of a
+/// schedule which can be kept.
+///
+/// # Errors
+///
+/// If the trace cannot be read.
+pub fn min_whole(trace: &Trace, setup: &Setup) -> Result<Played, TraceError> {
+    Optimum::new(setup).play(trace, |_, resident| resident)
 }
 
-/// `taken` says how much leaves of an object of which so much is resident where so much is wanted.
-fn farthest_first(references: &References, capacity: u64, taken: impl Fn(u64, u64) -> u64) -> u64 {
-    let objects = references.objects();
-    let (mut resident, mut next) = (vec![0_u64; objects.len()], vec![0_u32; objects.len()]);
-    let mut is_there = Vec::from_iter(objects.iter().map(|object| object.lifetime == Lifetime::Whole));
-    // An entry is out of date once its object is used.
-    let mut farthest: BinaryHeap<(u32, u32)> = BinaryHeap::new();
-    let (mut used, mut brought_in) = (0, 0);
-    let mut next_uses = references.next_uses().into_iter();
-    for (number, list) in references.submissions().enumerate() {
+/// An object, and how much of it is resident.
+struct Known {
+    size: u64,
+    resident: u64,
+    /// The number of the last submission that used it, from 1.
+    last: u32,
+    has_content: bool,
+    is_written: bool,
+}
+
+struct Optimum<'a> {
+    setup: &'a Setup,
+    objects: Vec<Known>,
+    /// When each is used next, its number, and the submission that said so: it is out of date once the object is used.
+    farthest: BinaryHeap<(u64, u32, u32)>,
+    used: u64,
+    figures: Played,
+    pace: Pace,
+}
+
+impl<'a> Optimum<'a> {
+    fn new(setup: &'a Setup) -> Self {
+        let figures = Played::default();
+        let pace = Pace::new(setup.in_flight);
+        Self { setup, objects: Vec::new(), farthest: BinaryHeap::new(), used: 0, figures, pace }
+    }
+
+    /// `taken` says how much leaves of an object of which so much is resident where so much is wanted.
+    fn play(mut self, trace: &Trace, taken: impl Fn(u64, u64) -> u64) -> Result<Played, TraceError> {
+        let (mut stream, mut step, mut number) = (trace.open(true)?, Step::default(), 0);
+        let mut warm = Played::default();
+        while stream.read(&mut step)? {
+            if number as usize == self.setup.warm_up {
+                warm = self.figures;
+            }
+            number += 1;
+            let before = self.figures.bytes_in + self.figures.bytes_out;
+            self.submit(&step, number, &taken);
+            self.pace.submit(self.figures.bytes_in + self.figures.bytes_out - before, step.nanoseconds);
+            self.figures.virtual_ns = self.pace.nanoseconds();
+        }
+        Ok(self.figures.since(&warm))
+    }
+
+    fn submit(&mut self, step: &Step, number: u32, taken: impl Fn(u64, u64) -> u64) {
+        self.objects.extend(step.objects.iter().map(|object| Known {
+            size: object.size,
+            resident: 0,
+            last: 0,
+            has_content: object.lifetime == Lifetime::Whole,
+            is_written: false,
+        }));
         let mut wanted = 0;
-        for index in list.iter().map(|used| used.object()) {
-            next[index] = next_uses.next().expect("each use has one");
-            let missing = objects[index].size - resident[index];
+        for used in &step.uses {
+            let known = &mut self.objects[used.object()];
+            known.last = number;
+            known.is_written |= used.is_write();
+            let missing = known.size - known.resident;
             wanted += missing;
             // An object that is made at its first use is not brought in.
-            brought_in += if std::mem::replace(&mut is_there[index], true) { missing } else { 0 };
-        }
-        while used + wanted > capacity {
-            let Some(&(use_at, index)) = farthest.peek() else { break };
-            let index = index as usize;
-            // An object that this submission uses is in the heap for this submission or an earlier one.
-            if use_at <= number as u32 || next[index] != use_at || resident[index] == 0 {
-                farthest.pop();
-                continue;
+            if std::mem::replace(&mut known.has_content, true) {
+                self.figures.bytes_in += missing;
+                self.figures.misses += u64::from(missing > 0);
             }
-            let taken = taken(used + wanted - capacity, resident[index]);
-            resident[index] -= taken;
-            used -= taken;
-            if resident[index] == 0 {
-                farthest.pop();
-            }
+            self.figures.uses += 1;
+            self.figures.bytes_used += known.size;
         }
-        used += wanted;
-        for index in list.iter().map(|used| used.object()) {
-            resident[index] = objects[index].size;
-            farthest.push((next[index], index as u32));
+        self.make_room(wanted, taken);
+        self.used += wanted;
+        for (used, &next) in step.uses.iter().zip(&step.next_uses) {
+            let known = &mut self.objects[used.object()];
+            known.resident = known.size;
+            self.farthest.push((next, used.object() as u32, number));
         }
-        if farthest.len() > 4 * objects.len() + list.len() {
-            farthest.retain(|&(use_at, index)| next[index as usize] == use_at && use_at > number as u32);
+        for &index in &step.dying {
+            self.used -= std::mem::take(&mut self.objects[index as usize].resident);
+        }
+        if self.farthest.len() > 4 * self.objects.len() + step.uses.len() {
+            let objects = &self.objects;
+            self.farthest.retain(|&(_, index, said)| objects[index as usize].last == said);
         }
     }
-    brought_in
+
+    fn make_room(&mut self, wanted: u64, taken: impl Fn(u64, u64) -> u64) {
+        while self.used + wanted > self.setup.local_memory {
+            let Some(&(_, index, said)) = self.farthest.peek() else { break };
+            let known = &mut self.objects[index as usize];
+            if known.last != said || known.resident == 0 {
+                self.farthest.pop();
+                continue;
+            }
+            let taken = taken(self.used + wanted - self.setup.local_memory, known.resident);
+            known.resident -= taken;
+            self.used -= taken;
+            self.figures.bytes_out += if known.is_written { taken } else { 0 };
+            if known.resident == 0 {
+                known.is_written = false;
+                self.figures.evictions += 1;
+                self.farthest.pop();
+            }
+        }
+    }
 }

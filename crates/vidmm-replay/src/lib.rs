@@ -1,14 +1,18 @@
 //! References to objects, replayed under policies of eviction beside the offline optimum.
 //!
-//! A study of eviction needs no content: objects with sizes, and the lists of them that submissions use ([`References`]). The manager
-//! plays them on an adapter that costs nothing ([`play`]), and [`bounds`] says what any policy must bring in. [`suite`] has the
-//! workloads of the project's own goals.
+//! A study of eviction needs no content: objects with sizes, and the lists of them that submissions use. A [`Trace`] holds them
+//! ([`References`]), or streams them from a file of requests. The manager plays them on an adapter that costs nothing ([`play`]), and
+//! [`bounds`] says what any policy must bring in. [`suite`] has the workloads of the project's own goals.
 
 pub mod bounds;
 pub mod null;
+mod pace;
 mod player;
 mod references;
+mod requests;
 pub mod suite;
+mod trace;
 
-pub use player::{Lists, PlayError, PlayOptions, Played, play};
+pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play};
 pub use references::{Object, PAGE, References, Use};
+pub use trace::{Measure, Step, Stream, Trace, TraceError};

@@ -11,35 +11,48 @@ use vidmm::{
 use vidmm_trace::Lifetime;
 
 use crate::{
-    Object, References, Use,
+    Object, PAGE,
     null::{NullAdapter, NullAllocation, NullDriver, NullHost, PAGING, RENDER},
+    pace::Pace,
+    trace::{Measure, Step, Trace, TraceError},
 };
-
-/// The size of large pages.
-const LARGE_PAGE: u64 = 64 << 10;
 
 /// An allocation leaves a list unwritten, and stays until room is wanted: the program wants it back soon.
 const READ_ONLY: EvictFlags = EvictFlags::EVICT_ONLY_IF_NECESSARY.union(EvictFlags::NOT_WRITTEN_TO);
 
-/// How references are played.
-#[derive(Clone, Debug)]
-pub struct PlayOptions {
+/// What a trace is played in, under whatever policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
     /// Bytes of local memory.
     pub local_memory: u64,
-    /// The policy of eviction.
-    pub policy: PolicyChoice,
-    /// How the program keeps its device's list.
-    pub lists: Lists,
     /// The number of submissions that the GPU is behind.
     pub in_flight: u64,
     /// The number of submissions at the start that the figures leave out.
     pub warm_up: usize,
 }
 
+impl Setup {
+    /// So much local memory; two submissions are in flight, and everything counts.
+    pub fn new(local_memory: u64) -> Self {
+        Self { local_memory, in_flight: 2, warm_up: 0 }
+    }
+}
+
+/// How a trace is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlayOptions {
+    /// Whatever the policy.
+    pub setup: Setup,
+    /// The policy of eviction.
+    pub policy: PolicyChoice,
+    /// How the program keeps its device's list.
+    pub lists: Lists,
+}
+
 impl PlayOptions {
     /// So much local memory, under a policy: lists are made anew, two submissions are in flight, and everything counts.
     pub fn new(local_memory: u64, policy: PolicyChoice) -> Self {
-        Self { local_memory, policy, lists: Lists::Anew, in_flight: 2, warm_up: 0 }
+        Self { setup: Setup::new(local_memory), policy, lists: Lists::Anew }
     }
 }
 
@@ -67,9 +80,11 @@ pub struct Played {
     pub bytes_out: u64,
     /// Allocations that were taken out.
     pub evictions: u64,
+    /// The time that it takes, in nanoseconds, where copies go one after the other at 25 GB a second.
+    pub virtual_ns: u64,
 }
 
-/// References that cannot be played.
+/// A trace that cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// The largest submission does not fit.
@@ -82,6 +97,9 @@ pub enum PlayError {
         /// Bytes of local memory.
         local_memory: u64,
     },
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// The adapter does not start.
     #[error("the adapter does not start: {0}")]
     Start(#[from] StartAdapterError),
@@ -93,36 +111,37 @@ pub enum PlayError {
     MakeResident(#[from] MakeResidentError),
 }
 
-/// Plays references under a policy, and says what was moved.
+/// Plays a trace under a policy, and says what was moved.
 ///
 /// # Errors
 ///
-/// If local memory does not hold the largest submission, or holds nothing.
+/// If local memory does not hold the largest submission, or the trace cannot be read.
 ///
 /// # Panics
 ///
 /// If the manager is wrong.
-pub fn play(references: &References, options: &PlayOptions) -> Result<Played, PlayError> {
-    let page = if references.objects().iter().all(|object| object.size % LARGE_PAGE == 0) { LARGE_PAGE } else { 4096 };
-    let local_memory = options.local_memory / page * page;
-    let largest_list = references.largest_list();
+pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
+    let &Measure { page, largest_list, .. } = trace.measure();
+    let local_memory = options.setup.local_memory / page * page;
     if largest_list > local_memory {
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
-    let mut player = Player::start(references, local_memory, page == LARGE_PAGE, options)?;
-    let mut warm = Played::default();
-    for (number, list) in references.submissions().enumerate() {
-        if number == options.warm_up {
+    let mut player = Player::start(local_memory, page > PAGE, options)?;
+    let (mut stream, mut step) = (trace.open(false)?, Step::default());
+    let (mut warm, mut number) = (Played::default(), 0);
+    while stream.read(&mut step)? {
+        if number as usize == options.setup.warm_up {
             warm = player.figures();
         }
-        player.play(number as u32 + 1, list)?;
+        number += 1;
+        player.play(number, &step)?;
     }
     player.complete(u64::MAX);
     Ok(player.figures().since(&warm))
 }
 
 impl Played {
-    fn since(&self, earlier: &Self) -> Self {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             uses: self.uses - earlier.uses,
             misses: self.misses - earlier.misses,
@@ -130,23 +149,22 @@ impl Played {
             bytes_in: self.bytes_in - earlier.bytes_in,
             bytes_out: self.bytes_out - earlier.bytes_out,
             evictions: self.evictions - earlier.evictions,
+            virtual_ns: self.virtual_ns - earlier.virtual_ns,
         }
     }
 }
 
 /// An object, and what became of it.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Instance {
+    object: Object,
     allocation: Option<AllocationId>,
     /// The number of the last submission that used it, from 1.
     last: u32,
     is_written: bool,
-    /// The number of the submission after which it is dropped; 0 if it never is.
-    dies_after: u32,
 }
 
-struct Player<'a> {
-    references: &'a References,
+struct Player {
     lists: Lists,
     in_flight: u64,
     vidmm: VidMm,
@@ -162,17 +180,13 @@ struct Player<'a> {
     figures: Played,
     /// Bytes that were filled for objects that had no content yet.
     bytes_made: u64,
+    pace: Pace,
     /// Room for a list.
     batch: Vec<AllocationId>,
 }
 
-impl<'a> Player<'a> {
-    fn start(
-        references: &'a References,
-        local_memory: u64,
-        has_large_pages: bool,
-        options: &PlayOptions,
-    ) -> Result<Self, PlayError> {
+impl Player {
+    fn start(local_memory: u64, has_large_pages: bool, options: &PlayOptions) -> Result<Self, PlayError> {
         let model = AddressingModel::GpuMmu;
         let adapter = NullAdapter {
             model,
@@ -188,16 +202,9 @@ impl<'a> Player<'a> {
         let device = vidmm.create_device(process).expect("the process exists");
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
         let context = vidmm.create_context(&mut driver, device, RENDER).expect("the device exists");
-        let times_of_use = references.objects().iter().zip(references.times_of_use());
-        let instances = times_of_use.map(|(object, (_, end))| {
-            let dies_after = if object.lifetime == Lifetime::Temporary { end as u32 } else { 0 };
-            Instance { dies_after, ..Instance::default() }
-        });
-        let instances = Vec::from_iter(instances);
         Ok(Self {
-            references,
             lists: options.lists,
-            in_flight: options.in_flight,
+            in_flight: options.setup.in_flight,
             vidmm,
             driver,
             host,
@@ -205,28 +212,34 @@ impl<'a> Player<'a> {
             queue,
             context,
             running: VecDeque::new(),
-            instances,
+            instances: Vec::new(),
             listed: Vec::new(),
             figures: Played::default(),
             bytes_made: 0,
+            pace: Pace::new(options.setup.in_flight),
             batch: Vec::new(),
         })
     }
-}
 
-impl Player<'_> {
     /// Plays submission `number`, from 1.
-    fn play(&mut self, number: u32, list: &[Use]) -> Result<(), PlayError> {
+    fn play(&mut self, number: u32, step: &Step) -> Result<(), PlayError> {
+        let before = self.bytes_moved();
+        self.instances.extend(step.objects.iter().map(|&object| Instance {
+            object,
+            allocation: None,
+            last: 0,
+            is_written: false,
+        }));
         self.complete(u64::from(number).saturating_sub(self.in_flight));
         let mut joining = mem::take(&mut self.batch);
-        for used in list.iter().copied() {
-            let at = used.object();
-            let is_listed = mem::replace(&mut self.instances[at].last, number) + 1 == number && !self.listed.is_empty();
-            self.instances[at].is_written |= used.is_write();
+        for used in &step.uses {
+            let instance = &mut self.instances[used.object()];
+            let is_listed = mem::replace(&mut instance.last, number) + 1 == number && !self.listed.is_empty();
+            instance.is_written |= used.is_write();
             self.figures.uses += 1;
-            self.figures.bytes_used += self.references.objects()[at].size;
+            self.figures.bytes_used += instance.object.size;
             if !is_listed {
-                joining.push(self.instance(at)?);
+                joining.push(self.instance(used.object())?);
             }
         }
         let mut leaving = mem::take(&mut self.listed);
@@ -239,18 +252,23 @@ impl Player<'_> {
         joining.clear();
         self.batch = joining;
         self.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room");
-        let all = list.iter().map(|used| used.object() as u32);
+        let all = step.uses.iter().map(|used| used.object() as u32);
         match self.lists {
             Lists::Anew => self.evict(all),
             Lists::Kept => self.listed.extend(all),
         }
-        for at in list.iter().map(|used| used.object()) {
-            if self.instances[at].dies_after == number {
-                self.destroy(at);
-            }
-        }
+        step.dying.iter().for_each(|&at| self.destroy(at as usize));
         self.settle();
+        self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())
+    }
+
+    /// Bytes that were copied in and out.
+    fn bytes_moved(&self) -> u64 {
+        let statistics = self.vidmm.statistics();
+        // What is made may be filled later.
+        let made = self.bytes_made.min(statistics.bytes_filled);
+        statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out
     }
 
     /// The allocation of an object, which is made at its first use.
@@ -260,7 +278,7 @@ impl Player<'_> {
             self.figures.misses += u64::from(status == AllocationResidencyStatus::NotResident);
             return Ok(allocation);
         }
-        let Object { size, lifetime } = self.references.objects()[at];
+        let Object { size, lifetime } = self.instances[at].object;
         let desc = NullAllocation { size, in_system: false, flags2: AllocationFlags2::empty() };
         let data = desc.to_bytes();
         let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &data[..])?;
@@ -327,6 +345,7 @@ impl Player<'_> {
             bytes_in: statistics.bytes_paged_in + statistics.bytes_filled - self.bytes_made,
             bytes_out: statistics.bytes_paged_out,
             evictions: statistics.evictions,
+            virtual_ns: self.pace.nanoseconds(),
             ..self.figures
         }
     }

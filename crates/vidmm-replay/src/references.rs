@@ -1,6 +1,6 @@
-//! Objects, and the submissions that use them.
+//! Objects, and the submissions that use them, held in memory.
 
-use vidmm_trace::{Lifetime, Workload};
+use vidmm_trace::{Cost, Lifetime, Workload};
 
 /// A page of memory, to which sizes are rounded up: 4 KiB.
 pub const PAGE: u64 = 4096;
@@ -50,6 +50,8 @@ pub struct References {
     objects: Vec<Object>,
     uses: Vec<Use>,
     ends: Vec<usize>,
+    /// The time for which each submission keeps the GPU busy, in nanoseconds.
+    times: Vec<u64>,
 }
 
 impl References {
@@ -73,18 +75,28 @@ impl References {
         number.expect("there are fewer than 2^31 objects")
     }
 
-    /// Adds a submission that uses these objects, each once.
+    /// Adds a submission that uses these objects, each once, and keeps the GPU busy for no time.
     ///
     /// # Panics
     ///
     /// If it uses none, or one that does not exist.
     pub fn submit(&mut self, uses: impl IntoIterator<Item = Use>) {
+        self.submit_for(uses, 0);
+    }
+
+    /// The same, and the GPU is busy for so many nanoseconds.
+    ///
+    /// # Panics
+    ///
+    /// As [`submit`](Self::submit).
+    pub fn submit_for(&mut self, uses: impl IntoIterator<Item = Use>, nanoseconds: u64) {
         let start = self.uses.len();
         self.uses.extend(uses);
         let list = &self.uses[start..];
         assert!(!list.is_empty(), "a submission uses something");
         assert!(list.iter().all(|used| used.object() < self.objects.len()), "the object exists");
         self.ends.push(self.uses.len());
+        self.times.push(nanoseconds);
     }
 
     /// The objects, by their numbers.
@@ -94,7 +106,13 @@ impl References {
 
     /// The lists, in the order of the submissions: distinct objects, never none.
     pub fn submissions(&self) -> impl DoubleEndedIterator<Item = &[Use]> + ExactSizeIterator {
-        (0..self.ends.len()).map(|at| &self.uses[if at == 0 { 0 } else { self.ends[at - 1] }..self.ends[at]])
+        (0..self.ends.len()).map(|at| self.submission(at).expect("it is there"))
+    }
+
+    /// The list of a submission, if there is one of that number, from 0.
+    pub(crate) fn submission(&self, at: usize) -> Option<&[Use]> {
+        let end = *self.ends.get(at)?;
+        Some(&self.uses[if at == 0 { 0 } else { self.ends[at - 1] }..end])
     }
 
     /// The number of uses.
@@ -120,12 +138,6 @@ impl References {
         totals.max().map_or(0, |most| most as u64)
     }
 
-    /// Bytes of the largest list.
-    pub fn largest_list(&self) -> u64 {
-        let bytes = |list: &[Use]| list.iter().map(|used| self.objects[used.object()].size).sum();
-        self.submissions().map(bytes).max().unwrap_or(0)
-    }
-
     /// The first submission that uses each object, and how many there are up to the last one; 0 if none does.
     pub(crate) fn times_of_use(&self) -> Vec<(usize, usize)> {
         let mut times = vec![(0, 0); self.objects.len()];
@@ -139,18 +151,9 @@ impl References {
         times
     }
 
-    /// The submission that uses an object next, for each use; none is `u32::MAX`.
-    pub(crate) fn next_uses(&self) -> Vec<u32> {
-        let mut next = vec![u32::MAX; self.objects.len()];
-        let mut uses = vec![0; self.uses.len()];
-        let mut at = uses.len();
-        for (number, list) in self.submissions().enumerate().rev() {
-            for used in list.iter().rev() {
-                at -= 1;
-                uses[at] = std::mem::replace(&mut next[used.object()], number as u32);
-            }
-        }
-        uses
+    /// The time for which a submission keeps the GPU busy, in nanoseconds.
+    pub(crate) fn nanoseconds(&self, submission: usize) -> u64 {
+        self.times[submission]
     }
 }
 
@@ -164,7 +167,12 @@ impl From<&Workload> for References {
         for kernel in &workload.kernels {
             let is_written = |buffer: &u32| kernel.writes.contains(buffer);
             let uses = kernel.buffers().into_iter();
-            references.submit(uses.map(|at| if is_written(&at) { Use::write(at) } else { Use::read(at) }));
+            let nanoseconds = match kernel.cost {
+                Cost::Nanoseconds(nanoseconds) => nanoseconds,
+                Cost::Upload => 0,
+            };
+            references
+                .submit_for(uses.map(|at| if is_written(&at) { Use::write(at) } else { Use::read(at) }), nanoseconds);
         }
         references
     }

@@ -2,13 +2,25 @@
 
 use proptest::prelude::*;
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{Lists, PAGE, PlayError, PlayOptions, Played, References, Use, bounds, play, suite};
+use vidmm_replay::{Lists, PAGE, PlayError, PlayOptions, Played, References, Setup, Trace, Use, bounds, play, suite};
 use vidmm_trace::Lifetime;
 
 const LISTS: [Lists; 2] = [Lists::Anew, Lists::Kept];
 
+fn trace(references: &References) -> Trace {
+    references.clone().into()
+}
+
 fn played(references: &References, local_memory: u64, policy: PolicyChoice, lists: Lists) -> Played {
-    play(references, &PlayOptions { lists, ..PlayOptions::new(local_memory, policy) }).unwrap()
+    play(&trace(references), &PlayOptions { lists, ..PlayOptions::new(local_memory, policy) }).unwrap()
+}
+
+fn min_split(references: &References, local_memory: u64) -> u64 {
+    bounds::min_split(&trace(references), &Setup::new(local_memory)).unwrap().bytes_in
+}
+
+fn min_whole(references: &References, local_memory: u64) -> u64 {
+    bounds::min_whole(&trace(references), &Setup::new(local_memory)).unwrap().bytes_in
 }
 
 /// Bytes that a least recently used order brings in, from a list of what is resident.
@@ -61,7 +73,7 @@ fn references() -> impl Strategy<Value = References> {
 proptest! {
     #[test]
     fn the_manager_brings_in_what_a_naive_cache_does(references in references(), spare in 0..40_u64) {
-        let local_memory = references.largest_list() + spare * PAGE;
+        let local_memory = trace(&references).measure().largest_list + spare * PAGE;
         for lists in LISTS {
             let Played { bytes_in, misses, bytes_out, uses, .. } = played(&references, local_memory, PolicyChoice::Lru, lists);
             prop_assert_eq!(bytes_in, naive_lru(&references, local_memory));
@@ -72,9 +84,9 @@ proptest! {
 
     #[test]
     fn no_policy_brings_in_less_than_the_optimum(references in references(), spare in 0..40_u64) {
-        let local_memory = references.largest_list() + spare * PAGE;
-        let optimum = bounds::min_split(&references, local_memory);
-        prop_assert!(optimum <= bounds::min_whole(&references, local_memory));
+        let local_memory = trace(&references).measure().largest_list + spare * PAGE;
+        let optimum = min_split(&references, local_memory);
+        prop_assert!(optimum <= min_whole(&references, local_memory));
         for policy in PolicyChoice::ALL {
             prop_assert!(optimum <= played(&references, local_memory, policy, Lists::Anew).bytes_in, "{}", policy);
         }
@@ -86,8 +98,8 @@ proptest! {
         uses.iter().for_each(|&object| references.submit([Use::read(object as u32)]));
         let least = least(&uses, 0, &[], room) * PAGE;
         let local_memory = room as u64 * PAGE;
-        prop_assert_eq!(bounds::min_split(&references, local_memory), least);
-        prop_assert_eq!(bounds::min_whole(&references, local_memory), least);
+        prop_assert_eq!(min_split(&references, local_memory), least);
+        prop_assert_eq!(min_whole(&references, local_memory), least);
     }
 }
 
@@ -105,7 +117,7 @@ fn objects_that_are_made_and_dropped_meanwhile_move_no_bytes() {
         let Played { bytes_in, bytes_out, .. } = played(&references, 3 * PAGE, PolicyChoice::Lru, lists);
         assert_eq!((bytes_in, bytes_out), (PAGE, 0), "{lists:?}");
     }
-    assert_eq!(bounds::min_split(&references, 3 * PAGE), PAGE);
+    assert_eq!(min_split(&references, 3 * PAGE), PAGE);
 }
 
 /// An object that is written is copied out when it leaves, and comes back.
@@ -124,15 +136,18 @@ fn figures_of_the_warm_up_are_left_out() {
     let mut references = References::new("turn", [PAGE; 4]);
     (0..40).for_each(|at| references.submit([Use::read(at % 4)]));
     let all = PlayOptions::new(4 * PAGE, PolicyChoice::Lru);
-    let after = play(&references, &PlayOptions { warm_up: 4, ..all.clone() }).unwrap();
-    assert_eq!((play(&references, &all).unwrap().misses, after.misses, after.uses), (4, 0, 36));
+    let warm = PlayOptions { setup: Setup { warm_up: 4, ..all.setup }, ..all };
+    let trace = trace(&references);
+    let [all_played, after] = [all, warm].map(|options| play(&trace, &options).unwrap());
+    assert_eq!((all_played.misses, after.misses, after.uses), (4, 0, 36));
+    assert_eq!(bounds::min_split(&trace, &warm.setup).unwrap().bytes_in, 0);
 }
 
 #[test]
 fn a_submission_that_does_not_fit_is_refused() {
     let mut references = References::new("large", [PAGE; 4]);
     references.submit((0..4).map(Use::read));
-    let refused = play(&references, &PlayOptions::new(3 * PAGE, PolicyChoice::Lru)).unwrap_err();
+    let refused = play(&trace(&references), &PlayOptions::new(3 * PAGE, PolicyChoice::Lru)).unwrap_err();
     assert!(matches!(refused, PlayError::TooLarge { largest_list, .. } if largest_list == 4 * PAGE), "{refused}");
 }
 
@@ -142,7 +157,7 @@ fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_quarter_more_th
     let references = suite::cyclic(1);
     assert_eq!((references.objects().len(), references.submissions().len(), references.len()), (500, 3200, 83_200));
     let local_memory = references.footprint() * 90 / 100;
-    let optimum = bounds::min_split(&references, local_memory) as f64;
+    let optimum = min_split(&references, local_memory) as f64;
     let ratio = |policy| played(&references, local_memory, policy, Lists::Kept).bytes_in as f64 / optimum;
     let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::PREDICT));
     assert!((7.85..8.17).contains(&lru) && predict <= 1.28, "{lru} {predict}");

@@ -27,7 +27,7 @@ use std::{env, path::Path, process::ExitCode};
 use parts::Part;
 use report::{Goal, Metric, Report};
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{Lists, PlayOptions, References, Use, bounds, play, suite};
+use vidmm_replay::{Lists, PlayOptions, References, Setup, Trace, Use, bounds, play, suite};
 use vidmm_trace::{ImportOptions, Lifetime, import};
 
 /// The seed of all workloads.
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
 }
 
 /// The bytes that a policy brings in.
-fn bytes_in(references: &References, local_memory: u64, policy: PolicyChoice) -> f64 {
+fn bytes_in(trace: &Trace, local_memory: u64, policy: PolicyChoice) -> f64 {
     // A camera moves slowly: with lists made anew nearly all uses would be repeated ones.
     let options = PlayOptions { lists: Lists::Kept, ..PlayOptions::new(local_memory, policy) };
-    play(references, &options).expect("the largest submission fits").bytes_in as f64
+    play(trace, &options).expect("the largest submission fits").bytes_in as f64
 }
 
 fn suite(scale: &Scale, report: &mut Report) {
@@ -59,13 +59,13 @@ fn suite(scale: &Scale, report: &mut Report) {
         if scale.is_quick && name == "camera" {
             continue;
         }
-        let references = generate(SEED);
+        let trace = Trace::from(generate(SEED));
         for percent in suite::PERCENTS {
-            let local_memory = references.footprint() * percent / 100;
-            let optimum = bounds::min_split(&references, local_memory) as f64;
+            let local_memory = trace.measure().footprint * percent / 100;
+            let optimum = bounds::min_split(&trace, &Setup::new(local_memory)).expect("it is held").bytes_in as f64;
             let mut bytes = [0.0; 2];
             for ((policy, ratios), bytes) in by_policy.iter_mut().zip(&mut bytes) {
-                *bytes = bytes_in(&references, local_memory, *policy);
+                *bytes = bytes_in(&trace, local_memory, *policy);
                 ratios.push(*bytes / optimum);
                 let goal =
                     Goal::exact(1.28).filter(|_| (name, percent) == ("cyclic", 90) && *policy == PolicyChoice::PREDICT);
@@ -108,12 +108,12 @@ fn traces(_: &Scale, report: &mut Report) {
         let references = repeated(&References::from(&workload), iterations);
         // A block of a cache that is made is counted as if it were brought in: few are used again at all.
         let is_cache = references.objects().iter().any(|object| object.lifetime == Lifetime::Kept);
-        let references = if is_cache { loaded(&references) } else { references };
+        let trace = Trace::from(if is_cache { loaded(&references) } else { references });
         let mut worst: f64 = 0.0;
         for percent in suite::PERCENTS {
-            let local_memory = references.footprint() * percent / 100;
+            let local_memory = trace.measure().footprint * percent / 100;
             let [lru, predict] =
-                [PolicyChoice::Lru, PolicyChoice::PREDICT].map(|policy| bytes_in(&references, local_memory, policy));
+                [PolicyChoice::Lru, PolicyChoice::PREDICT].map(|policy| bytes_in(&trace, local_memory, policy));
             let id = format!("{file} {percent} %: predict by lru");
             report.add(Metric::against(id, "GiB", &[(gibibytes(predict), gibibytes(lru))], None));
             worst = worst.max(if lru > 0.0 { predict / lru } else { 1.0 });

@@ -210,12 +210,7 @@ impl Residents {
     }
 
     /// Changes what the place of an allocation among the evictable ones depends on.
-    pub(crate) fn requeue(
-        &mut self,
-        objects: &mut Objects,
-        index: AllocationIx,
-        change: impl FnOnce(&mut Allocation),
-    ) {
+    pub(crate) fn requeue(&mut self, objects: &mut Objects, index: AllocationIx, change: impl FnOnce(&mut Allocation)) {
         let is_evictable = objects[index].state.contains(AllocationState::EVICTABLE);
         self.remove_candidate(objects, index);
         change(&mut objects[index]);
