@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathB
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
+use vidmm_replay::Lists;
 use vidmm_sim::{Fault, Profile};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
 
@@ -33,14 +34,15 @@ pub enum Command {
 
 /// Run traces or workloads under several policies and sizes of memory, and print one table
 ///
-/// Every combination is a run of its own, with every page checked, on all processors. Decisions do not depend on the machine
-/// that you run on.
+/// The manager decides, and nothing is copied: a study of eviction needs no content. Every combination is a run of its own, on all
+/// processors. Decisions do not depend on the machine that you run on.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv"
+    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     uses of what was not resident, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes; by whole: on whole allocations\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
 )]
 pub struct ReplayArgs {
-    /// Traces, as `vidmm run --trace` reads them, or scenarios with a workload, which end in `.toml`
+    /// Traces, as `vidmm run --trace` reads them; requests to a cache in a format of libCacheSim (`.csv`, `.oracleGeneral`, either with
+    /// `.zst`); or scenarios with a workload, which end in `.toml`
     #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
 
@@ -52,7 +54,31 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SIZE|PERCENT,..", value_delimiter = ',', default_value = "25%,50%,75%,90%", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Vec<LocalMemory>,
 
-    /// Kernels that each process submits ahead of the one that runs [default: the scenario's]
+    /// Run policies that draw at random with each of these seeds, the last included; the table has the mean and the deviation
+    #[arg(long, value_name = "A..B", value_parser = seeds)]
+    pub seeds: Option<RangeInclusive<u64>>,
+
+    /// Submissions at the start that bring memory to what it is later, and that no figure counts
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "check")]
+    pub warm_up: usize,
+
+    /// How programs keep their device's list: they make it anew for each submission, or change what differs
+    #[arg(long, value_enum, default_value_t = ListsArg::Anew, conflicts_with = "check")]
+    pub lists: ListsArg,
+
+    /// Requests to a cache that are one submission
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "check")]
+    pub batch: u32,
+
+    /// Leave the offline optimum out
+    #[arg(long)]
+    pub no_bounds: bool,
+
+    /// Run each combination with content on the model GPU, and check every page that a kernel reads
+    #[arg(long)]
+    pub check: bool,
+
+    /// Submissions ahead of the one that runs [default: 1; with --check the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
@@ -60,9 +86,63 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub jobs: Option<u16>,
 
-    /// Write a row for each combination to this file, with the version, the digest of the input and all parameters
+    /// Run only each OFth combination from the Nth on: the rows of all shards are one table
+    #[arg(long, value_name = "N/OF", default_value = "1/1", value_parser = shard)]
+    pub shard: Shard,
+
+    /// Write a row for each combination to this file, with the commit, the digest of the input and all parameters
     #[arg(long, value_name = "FILE.csv", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
+
+    /// Write the same rows to this file
+    #[arg(long, value_name = "FILE.parquet", value_hint = ValueHint::FilePath)]
+    pub parquet: Option<PathBuf>,
+
+    /// Draw the bytes brought in by the size of memory to this file, a curve for each policy
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+}
+
+/// How programs keep their device's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ListsArg {
+    /// They make it anew for each submission, and a policy hears of each use
+    Anew,
+    /// They change what differs, and a policy hears of nothing that stays
+    Kept,
+}
+
+impl ListsArg {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anew => "anew",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+impl From<ListsArg> for Lists {
+    fn from(lists: ListsArg) -> Self {
+        match lists {
+            ListsArg::Anew => Self::Anew,
+            ListsArg::Kept => Self::Kept,
+        }
+    }
+}
+
+/// A part of all combinations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// From 1 to `of`.
+    pub number: usize,
+    pub of: usize,
+}
+
+fn shard(text: &str) -> Result<Shard, String> {
+    let parts = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+    let shard = parts.map(|(number, of)| Shard { number, of }).filter(|shard| (1..=shard.of).contains(&shard.number));
+    shard.ok_or_else(|| format!("`{text}` is no shard; write its number and how many there are, as in `3/64`"))
 }
 
 /// Run a scenario or a trace and print what happened

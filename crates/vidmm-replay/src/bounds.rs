@@ -69,6 +69,7 @@ impl<'a> Optimum<'a> {
             let before = self.figures.bytes_in + self.figures.bytes_out;
             self.submit(&step, number, &taken);
             self.pace.submit(self.figures.bytes_in + self.figures.bytes_out - before, step.nanoseconds);
+            self.figures.work_ns += step.nanoseconds;
             self.figures.virtual_ns = self.pace.nanoseconds();
         }
         Ok(self.figures.since(&warm))

@@ -80,6 +80,8 @@ pub struct Played {
     pub bytes_out: u64,
     /// Allocations that were taken out.
     pub evictions: u64,
+    /// The time for which submissions keep the GPU busy, in nanoseconds.
+    pub work_ns: u64,
     /// The time that it takes, in nanoseconds, where copies go one after the other at 25 GB a second.
     pub virtual_ns: u64,
 }
@@ -149,6 +151,7 @@ impl Played {
             bytes_in: self.bytes_in - earlier.bytes_in,
             bytes_out: self.bytes_out - earlier.bytes_out,
             evictions: self.evictions - earlier.evictions,
+            work_ns: self.work_ns - earlier.work_ns,
             virtual_ns: self.virtual_ns - earlier.virtual_ns,
         }
     }
@@ -259,6 +262,7 @@ impl Player {
         }
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
         self.settle();
+        self.figures.work_ns += step.nanoseconds;
         self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())
     }

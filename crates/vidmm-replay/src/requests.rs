@@ -223,6 +223,9 @@ pub(crate) struct RequestStream<'a> {
     numbers: HashMap<u64, u32>,
     /// The number of requests that were read.
     read: u64,
+    /// The submission that used each object last, and its place there.
+    last: Vec<(u64, u32)>,
+    submission: u64,
     /// The number of uses that were given out.
     used: usize,
     next_uses: Option<&'a [u32]>,
@@ -230,7 +233,16 @@ pub(crate) struct RequestStream<'a> {
 
 impl<'a> RequestStream<'a> {
     pub fn open(file: &'a RequestFile, next_uses: Option<&'a [u32]>) -> Result<Self, TraceError> {
-        Ok(Self { file, requests: file.requests()?, numbers: HashMap::new(), read: 0, used: 0, next_uses })
+        Ok(Self {
+            file,
+            requests: file.requests()?,
+            numbers: HashMap::new(),
+            read: 0,
+            last: Vec::new(),
+            submission: 0,
+            used: 0,
+            next_uses,
+        })
     }
 
     fn request(&mut self) -> Result<Option<Request>, TraceError> {
@@ -247,6 +259,7 @@ impl<'a> RequestStream<'a> {
 impl Stream for RequestStream<'_> {
     fn read(&mut self, step: &mut Step) -> Result<bool, TraceError> {
         step.clear();
+        self.submission += 1;
         for _ in 0..self.file.batch {
             let Some(request) = self.request()? else { break };
             let count = self.numbers.len();
@@ -255,17 +268,19 @@ impl Stream for RequestStream<'_> {
                 Entry::Vacant(new) => {
                     let size = request.size.max(1).next_multiple_of(PAGE);
                     step.objects.push(Object { size, lifetime: Lifetime::Whole });
+                    self.last.push((0, 0));
                     *new.insert(Use::read(count as u32).object() as u32)
                 }
             };
             // Within a submission an object is used once.
-            match step.uses.iter().position(|used| used.object() == number as usize) {
-                Some(at) => step.next_uses[at] = request.next,
-                None => {
-                    step.uses.push(Use::read(number));
-                    step.next_uses.push(request.next);
-                }
+            let last = &mut self.last[number as usize];
+            if last.0 == self.submission {
+                step.next_uses[last.1 as usize] = request.next;
+                continue;
             }
+            *last = (self.submission, step.uses.len() as u32);
+            step.uses.push(Use::read(number));
+            step.next_uses.push(request.next);
         }
         if let Some(next) = self.next_uses.filter(|_| !step.uses.is_empty()) {
             let next = next[self.used..self.used + step.uses.len()].iter();

@@ -16,6 +16,9 @@ use crate::{
 /// The size of large pages.
 const LARGE_PAGE: u64 = 64 << 10;
 
+/// A file of requests is held in memory up to so many uses, which spares reading it again for each run; a longer one is streamed.
+const HELD_USES: usize = 1 << 24;
+
 /// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -119,24 +122,37 @@ impl Trace {
     /// A file of requests in a format of libCacheSim, if its name says so: `.csv` or `.oracleGeneral`, with `.zst` behind it where it
     /// is compressed. `batch` requests at a time are a submission.
     ///
-    /// It is read once here, and streamed then.
+    /// A file of up to 16 million requests is held in memory. A longer one is read once here, and streamed then.
     ///
     /// # Errors
     ///
     /// If it cannot be read, or is none.
     pub fn requests(path: &Path, batch: u32) -> Option<Result<Self, TraceError>> {
-        Some(RequestFile::recognise(path, batch)?.measured())
+        Some(Self::of_file(RequestFile::recognise(path, batch)?, HELD_USES))
     }
 
-    fn of_file(file: RequestFile) -> Result<Self, TraceError> {
+    /// The same, with a limit of its own to what is held.
+    ///
+    /// # Errors
+    ///
+    /// As [`requests`](Self::requests).
+    pub fn requests_held_up_to(path: &Path, batch: u32, uses: usize) -> Option<Result<Self, TraceError>> {
+        Some(Self::of_file(RequestFile::recognise(path, batch)?, uses))
+    }
+
+    fn of_file(file: RequestFile, held_uses: usize) -> Result<Self, TraceError> {
         let name = file.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        if let Some(references) = held(&name, &file, held_uses)? {
+            return if references.is_empty() {
+                Err(TraceError::Empty(file.path().to_owned()))
+            } else {
+                Ok(references.into())
+            };
+        }
         let mut trace =
             Self { name, input: Input::Requests(file), measure: Measure::default(), next_uses: OnceLock::new() };
         trace.measure = trace.measured()?;
-        match &trace.input {
-            Input::Requests(file) if trace.measure.uses == 0 => Err(TraceError::Empty(file.path().to_owned())),
-            _ => Ok(trace),
-        }
+        Ok(trace)
     }
 
     fn measured(&self) -> Result<Measure, TraceError> {
@@ -212,10 +228,20 @@ impl Trace {
     }
 }
 
-impl RequestFile {
-    fn measured(self) -> Result<Trace, TraceError> {
-        Trace::of_file(self)
+/// The requests of a file, if there are no more than so many uses.
+fn held(name: &str, file: &RequestFile, most: usize) -> Result<Option<References>, TraceError> {
+    let (mut stream, mut step) = (RequestStream::open(file, None)?, Step::default());
+    let mut references = References::new(name, []);
+    while stream.read(&mut step)? {
+        if references.len() + step.uses.len() > most {
+            return Ok(None);
+        }
+        for object in &step.objects {
+            references.add(object.size, object.lifetime);
+        }
+        references.submit(step.uses.iter().copied());
     }
+    Ok(Some(references))
 }
 
 impl From<References> for Trace {

@@ -43,11 +43,13 @@ fn all_traces(folder: &tempfile::TempDir, requests: &Requests) -> Vec<Trace> {
         // Large files are made of several frames.
         ("packed.oracleGeneral.zst", [frame(start), frame(end)].concat()),
     ];
-    let mut traces = Vec::from_iter(files.map(|(name, bytes)| {
+    let traces = files.map(|(name, bytes)| {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
-        Trace::requests(&path, 1).expect("its name says the format").unwrap()
-    }));
+        // Streamed, and held in memory.
+        [0, 1000].map(|uses| Trace::requests_held_up_to(&path, 1, uses).expect("its name says the format").unwrap())
+    });
+    let mut traces = Vec::from_iter(traces.into_iter().flatten());
     let mut held = References::new("held", []);
     let mut numbers = std::collections::BTreeMap::new();
     for &(id, size) in requests {
@@ -86,7 +88,7 @@ fn a_batch_of_requests_is_a_submission() {
     for (name, bytes) in [("a.csv", csv(&requests, "")), ("a.oracleGeneral", oracle_general(&requests))] {
         let path = folder.path().join(name);
         fs::write(&path, bytes).unwrap();
-        let trace = Trace::requests(&path, 3).unwrap().unwrap();
+        let trace = Trace::requests_held_up_to(&path, 3, 0).unwrap().unwrap();
         let (mut stream, mut step) = (trace.open(true).unwrap(), Step::default());
         assert!(stream.read(&mut step).unwrap());
         assert_eq!(step.uses, [Use::read(0), Use::read(1)]);

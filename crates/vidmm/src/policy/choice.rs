@@ -54,6 +54,29 @@ impl PolicyChoice {
         })
     }
 
+    /// The seed of its draws, if it draws.
+    pub fn seed(self) -> Option<u64> {
+        match self {
+            Self::Predict { seed, .. } => Some(seed),
+            Self::Lru | Self::Clock | Self::S3Fifo | Self::LfuDa => None,
+        }
+    }
+
+    /// The same with another seed, if it draws.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        match self {
+            Self::Predict { sample, .. } => Self::Predict { sample, seed },
+            Self::Lru | Self::Clock | Self::S3Fifo | Self::LfuDa => self,
+        }
+    }
+
+    /// The same with the seed that it has without one.
+    #[must_use]
+    pub fn without_seed(self) -> Self {
+        self.with_seed(0)
+    }
+
     /// The name without parameters.
     pub fn name(self) -> &'static str {
         match self {

@@ -88,8 +88,8 @@ type QueueKey = (ProcessIx, Worth);
 pub(crate) struct Evictable {
     /// First and last of each queue.
     queues: BTreeMap<QueueKey, (AllocationIx, AllocationIx)>,
-    /// The queues in the order in which they go.
-    order: BTreeSet<(Worth, ProcessIx)>,
+    /// The first queue of each process, in the order in which they go.
+    firsts: BTreeSet<(Worth, ProcessIx)>,
     bytes: [u64; Class::COUNT],
 }
 
@@ -117,7 +117,7 @@ impl Evictable {
         let (_, last) = self.queues.entry((process, worth)).or_insert((index, NONE));
         let before = core::mem::replace(last, index);
         if before == NONE {
-            self.order.insert((worth, process));
+            self.note_new_queue((process, worth));
         }
         allocation.links = Links { before, after: NONE };
         if before != NONE {
@@ -138,7 +138,9 @@ impl Evictable {
         let Links { before, after } = core::mem::replace(&mut allocation.links, Links::UNLINKED);
         if before == NONE && after == NONE {
             self.queues.remove(&key);
-            self.order.remove(&(key.1, key.0));
+            if self.firsts.remove(&(key.1, key.0)) {
+                self.firsts.extend(self.queue_from(key).map(|(process, worth)| (worth, process)));
+            }
             return;
         }
         if before == NONE {
@@ -153,42 +155,50 @@ impl Evictable {
         }
     }
 
+    /// The first queue of the process of `key` from that on.
+    fn queue_from(&self, key: QueueKey) -> Option<QueueKey> {
+        self.queues.range(key..).next().map(|(&found, _)| found).filter(|&(process, _)| process == key.0)
+    }
+
+    fn note_new_queue(&mut self, (process, worth): QueueKey) {
+        if self.queue_from((process, LOWEST)) != Some((process, worth)) {
+            return;
+        }
+        let mut later = self.queues.range((Bound::Excluded((process, worth)), Bound::Unbounded)).map(|(&key, _)| key);
+        if let Some((_, second)) = later.next().filter(|&(other, _)| other == process) {
+            self.firsts.remove(&(second, process));
+        }
+        self.firsts.insert((worth, process));
+    }
+
     fn ends(&mut self, key: QueueKey) -> &mut (AllocationIx, AllocationIx) {
         self.queues.get_mut(&key).expect("a linked allocation is in a queue")
     }
 
-    /// The allocation that goes after `index`, which is one of them; after none, the first.
+    /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its queue, each
+    /// process is asked for its next.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else { return self.order.first().map(|&queue| self.first_of(queue)) };
+        let Some(index) = index else {
+            return self.firsts.first().map(|&(worth, process)| self.queues[&(process, worth)].0);
+        };
         let allocation = &allocations[index];
         if allocation.links.after != NONE {
             return Some(allocation.links.after);
         }
         let (process, worth) = allocation.queue_key();
-        let later = (Bound::Excluded((worth, process)), Bound::Unbounded);
-        self.order.range(later).next().map(|&queue| self.first_of(queue))
-    }
-
-    fn first_of(&self, (worth, process): (Worth, ProcessIx)) -> AllocationIx {
-        self.queues[&(process, worth)].0
+        let next = |&(_, other): &(Worth, ProcessIx)| {
+            // Of queues of one worth, the lower process's goes first.
+            let from = if other > process { Bound::Included((other, worth)) } else { Bound::Excluded((other, worth)) };
+            let next = self.queues.range((from, Bound::Unbounded)).next();
+            next.filter(|((of, _), _)| *of == other).map(|(&(of, worth), &(first, _))| (worth, of, first))
+        };
+        self.firsts.iter().filter_map(next).min().map(|(.., first)| first)
     }
 
     /// The first of all processes but those that `keep` theirs; of any process, if all do.
     pub fn first_not_kept(&self, keep: impl Fn(AllocationIx) -> bool) -> Option<AllocationIx> {
-        let first = self.order.first().map(|&queue| self.first_of(queue))?;
-        if !keep(first) {
-            return Some(first);
-        }
-        let not_kept = self.firsts().filter(|&(.., first)| !keep(first));
-        Some(not_kept.min().map_or(first, |(.., first)| first))
-    }
-
-    /// The first allocation of each process, after the worth of its queue.
-    fn firsts(&self) -> impl Iterator<Item = (Worth, ProcessIx, AllocationIx)> {
-        let from = |process| self.queues.range((process, LOWEST)..).next();
-        let first = self.queues.first_key_value();
-        let all = core::iter::successors(first, move |&(&(process, _), _)| from(process.next()));
-        all.map(|(&(process, worth), &(first, _))| (worth, process, first))
+        let mut firsts = self.firsts.iter().map(|&(worth, process)| self.queues[&(process, worth)].0);
+        firsts.clone().find(|&first| !keep(first)).or_else(|| firsts.next())
     }
 
     /// The first from `rank` on of those of a process that stand in one class and priority.
@@ -199,7 +209,7 @@ impl Evictable {
 
     /// All of them in the order in which they go.
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
-        self.order.iter().flat_map(move |&of| queue(allocations, self.first_of(of)))
+        core::iter::successors(self.after(allocations, None), |&index| self.after(allocations, Some(index)))
     }
 }
 
@@ -263,12 +273,4 @@ impl Candidates for Cheapest<'_> {
             self.evictable.push(self.allocations, index, class);
         }
     }
-}
-
-/// A queue from `first` on.
-fn queue(allocations: &Allocations, first: AllocationIx) -> impl Iterator<Item = AllocationIx> {
-    core::iter::successors(Some(first), move |&index| {
-        let after = allocations[index].links.after;
-        (after != NONE).then_some(after)
-    })
 }

@@ -1,0 +1,234 @@
+//! `vidmm replay`: traces under many policies and sizes of memory, in one table.
+
+mod content;
+mod picture;
+mod row;
+mod table;
+
+use std::{
+    error::Error,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use vidmm::policy::PolicyChoice;
+use vidmm_replay::{PlayOptions, Played, References, Setup, Trace, bounds, play};
+use vidmm_sim::{Scenario, ScenarioFile, caught};
+use vidmm_trace::LocalMemory;
+
+use self::row::{Optimum, Row};
+use crate::{
+    args::{ReplayArgs, Shard, jobs, quoted},
+    output,
+    report::unless_closed,
+    run,
+};
+
+/// An input.
+struct Input<'a> {
+    path: &'a Path,
+    /// By which another file of that name is known.
+    digest: String,
+    /// The references; none where content is checked.
+    trace: Option<Trace>,
+}
+
+/// A combination, before it runs.
+#[derive(Clone, Copy)]
+struct Cell<'a> {
+    input: &'a Input<'a>,
+    local_memory: LocalMemory,
+    policy: PolicyChoice,
+}
+
+/// What one thread does at a time.
+enum Task<'a> {
+    Play(Cell<'a>),
+    /// The optimum for all policies at a size.
+    Bound(Cell<'a>),
+}
+
+/// The outcome of a task.
+enum Outcome {
+    Row(Box<Row>),
+    Optimum(Optimum),
+}
+
+/// Runs all combinations, and prints and writes what they gave. Returns whether all that was checked held.
+pub fn run(args: &ReplayArgs) -> Result<bool, Box<dyn Error>> {
+    let outputs =
+        Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
+    output::check_apart(&outputs, &args.inputs)?;
+    // A mistake in an input is told before anything runs.
+    let inputs: Vec<Input<'_>> = args.inputs.iter().map(|path| load(args, path)).collect::<Result<_, _>>()?;
+    let cells = cells(args, &inputs);
+    if args.check {
+        inputs
+            .iter()
+            .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
+    }
+    let mut rows = run_all(args, &cells)?;
+    if rows.is_empty() {
+        return Err("the shard has no combination; there are fewer of them than shards".into());
+    }
+    rows.sort_by_key(|row| row.number);
+    args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
+    args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
+    args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
+    unless_closed(table::write(&mut anstream::stdout().lock(), &rows))?;
+    Ok(rows.iter().all(|row| row.findings.unwrap_or(0) == 0))
+}
+
+fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Error>> {
+    let requests = Trace::requests(path, args.batch).transpose()?;
+    let trace = match requests {
+        Some(_) if args.check => {
+            let name = quoted(&path.display().to_string());
+            return Err(format!("{name} has no kernels that could check content; leave out --check").into());
+        }
+        Some(trace) => Some(trace),
+        None if args.check => None,
+        None => {
+            let (scenario, base) = scenario(path)?;
+            Some(References::from(&scenario.load(&base)?.workload).into())
+        }
+    };
+    Ok(Input { path, digest: output::digest(path), trace })
+}
+
+/// The scenario of an input, and the folder where its paths start. An input that ends in `.toml` is a scenario, and any other a trace.
+fn scenario(path: &Path) -> Result<(Scenario, std::path::PathBuf), Box<dyn Error>> {
+    let is_scenario = path.extension().is_some_and(|extension| extension == "toml");
+    match is_scenario.then(|| ScenarioFile::load(path)).transpose()? {
+        Some(ScenarioFile::Workload(scenario)) => Ok((*scenario, path.parent().unwrap_or(Path::new("")).to_owned())),
+        Some(ScenarioFile::Explicit(_)) => {
+            let name = quoted(&path.display().to_string());
+            Err(format!("{name} is made of steps, which say what is evicted; replay a trace or a workload").into())
+        }
+        None => Ok((run::of_trace(path), Path::new("").to_owned())),
+    }
+}
+
+/// All combinations, in the order of the rows.
+fn cells<'a>(args: &ReplayArgs, inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
+    let seeded = |&policy: &PolicyChoice| match &args.seeds {
+        Some(seeds) => Vec::from_iter(seeds.clone().map(|seed| policy.with_seed(seed))),
+        None => vec![policy],
+    };
+    let mut policies = Vec::from_iter(args.policy.iter().flat_map(seeded));
+    // Without randomness all seeds are one.
+    policies.dedup();
+    let mut cells = Vec::new();
+    for input in inputs {
+        for &local_memory in &args.local_memory {
+            cells.extend(policies.iter().map(|&policy| Cell { input, local_memory, policy }));
+        }
+    }
+    cells
+}
+
+/// Runs the combinations of the shard on several threads.
+fn run_all(args: &ReplayArgs, cells: &[Cell<'_>]) -> Result<Vec<Row>, String> {
+    let Shard { number, of } = args.shard;
+    let own = Vec::from_iter((0..cells.len()).filter(|at| at % of == number - 1));
+    let of_size = |at: usize| (std::ptr::from_ref(cells[at].input), cells[at].local_memory);
+    let mut tasks: Vec<(usize, Task<'_>)> = Vec::new();
+    for (position, &at) in own.iter().enumerate() {
+        let is_first = position == 0 || of_size(own[position - 1]) != of_size(at);
+        if is_first && !args.no_bounds && !args.check {
+            tasks.push((at, Task::Bound(cells[at])));
+        }
+        tasks.push((at, Task::Play(cells[at])));
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let mut optimum = None;
+    for ((at, task), outcome) in tasks.iter().zip(in_parallel(args, &tasks)?) {
+        if matches!(task, Task::Bound(_)) {
+            optimum = None;
+        }
+        match outcome {
+            Outcome::Optimum(known) => optimum = Some(known),
+            Outcome::Row(row) => rows.push(Row { number: *at as u64, optimum, ..*row }),
+        }
+    }
+    Ok(rows)
+}
+
+/// The outcomes, in the order of the tasks.
+fn in_parallel(args: &ReplayArgs, tasks: &[(usize, Task<'_>)]) -> Result<Vec<Outcome>, String> {
+    let bar = ProgressBar::new(tasks.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}").expect("it is a template"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let outcomes = Mutex::new(Vec::from_iter(tasks.iter().map(|_| None)));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((_, task)) = tasks.get(at) else { return };
+            let outcome = run_task(args, task);
+            outcomes.lock().expect("no thread panics")[at] = Some(outcome);
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| (0..jobs(args.jobs)).for_each(|_| drop(scope.spawn(work))));
+    bar.finish_and_clear();
+    let outcomes = outcomes.into_inner().expect("no thread panics");
+    outcomes.into_iter().map(|outcome| outcome.expect("all have run")).collect()
+}
+
+fn run_task(args: &ReplayArgs, task: &Task<'_>) -> Result<Outcome, String> {
+    let (Task::Play(cell) | Task::Bound(cell)) = task;
+    let name = format!("{} at {} under {}", cell.input.path.display(), cell.local_memory, cell.policy);
+    let mut outcome = None;
+    let panic = caught(|| {
+        outcome = Some(match (task, &cell.input.trace) {
+            (Task::Bound(_), Some(trace)) => optimum(args, cell, trace).map(Outcome::Optimum),
+            (_, Some(trace)) => played(args, cell, trace).map(|row| Outcome::Row(Box::new(row))),
+            (_, None) => content::run(args, cell).map(|row| Outcome::Row(Box::new(row))),
+        });
+    });
+    match (outcome, panic) {
+        (Some(outcome), _) => outcome.map_err(|error| format!("{name}: {error}")),
+        (None, panic) => Err(format!("{name}: {}", panic.unwrap_or_default())),
+    }
+}
+
+fn setup(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Setup {
+    let local_memory = cell.local_memory.bytes_of(trace.measure().footprint);
+    Setup { local_memory, in_flight: u64::from(args.ahead.unwrap_or(1)) + 1, warm_up: args.warm_up }
+}
+
+fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum, Box<dyn Error>> {
+    let setup = setup(args, cell, trace);
+    let (split, whole) = (bounds::min_split(trace, &setup)?, bounds::min_whole(trace, &setup)?);
+    Ok(Optimum { split_bytes_in: split.bytes_in, whole_bytes_in: whole.bytes_in, virtual_ns: whole.virtual_ns })
+}
+
+fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
+    let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
+    let Played { uses, misses, bytes_used, bytes_in, bytes_out, evictions, work_ns, virtual_ns } =
+        play(trace, &options)?;
+    Ok(Row {
+        lists: Some(args.lists),
+        batch: args.batch,
+        in_flight: options.setup.in_flight,
+        warm_up: options.setup.warm_up as u64,
+        local_memory_bytes: options.setup.local_memory,
+        footprint_bytes: trace.measure().footprint,
+        submissions: Some(trace.measure().submissions),
+        objects: Some(trace.measure().objects),
+        uses: Some(uses),
+        misses: Some(misses),
+        bytes_used: Some(bytes_used),
+        bytes_in,
+        bytes_out,
+        evictions,
+        work_ns,
+        virtual_ns,
+        ..Row::of(cell)
+    })
+}
