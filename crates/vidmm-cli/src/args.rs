@@ -70,6 +70,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "check")]
     pub batch: u32,
 
+    /// Repeat a trace of kernels so often: what it drops is made anew each time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "check")]
+    pub iterations: u32,
+
     /// Leave the offline optimum out
     #[arg(long)]
     pub no_bounds: bool,

@@ -99,6 +99,32 @@ impl References {
         self.times.push(nanoseconds);
     }
 
+    /// The same several times; what is made and dropped is another object each time.
+    #[must_use]
+    pub fn repeated(&self, iterations: u32) -> Self {
+        let mut references = Self { name: self.name.clone(), ..Self::default() };
+        let mut numbers = Vec::new();
+        for iteration in 0..iterations {
+            for (at, object) in self.objects.iter().enumerate() {
+                match iteration {
+                    0 => numbers.push(references.add(object.size, object.lifetime)),
+                    _ if object.lifetime == Lifetime::Temporary => {
+                        numbers[at] = references.add(object.size, object.lifetime);
+                    }
+                    _ => {}
+                }
+            }
+            for (list, &nanoseconds) in self.submissions().zip(&self.times) {
+                let renamed = |used: &Use| match used.is_write() {
+                    true => Use::write(numbers[used.object()]),
+                    false => Use::read(numbers[used.object()]),
+                };
+                references.submit_for(list.iter().map(renamed), nanoseconds);
+            }
+        }
+        references
+    }
+
     /// The objects, by their numbers.
     pub fn objects(&self) -> &[Object] {
         &self.objects

@@ -27,7 +27,7 @@ use std::{env, path::Path, process::ExitCode};
 use parts::Part;
 use report::{Goal, Metric, Report};
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{Lists, PlayOptions, References, Setup, Trace, Use, bounds, play, suite};
+use vidmm_replay::{Lists, PlayOptions, References, Setup, Trace, bounds, play, suite};
 use vidmm_trace::{ImportOptions, Lifetime, import};
 
 /// The seed of all workloads.
@@ -105,7 +105,7 @@ fn traces(_: &Scale, report: &mut Report) {
                 continue;
             }
         };
-        let references = repeated(&References::from(&workload), iterations);
+        let references = References::from(&workload).repeated(iterations);
         // A block of a cache that is made is counted as if it were brought in: few are used again at all.
         let is_cache = references.objects().iter().any(|object| object.lifetime == Lifetime::Kept);
         let trace = Trace::from(if is_cache { loaded(&references) } else { references });
@@ -120,31 +120,6 @@ fn traces(_: &Scale, report: &mut Report) {
         }
         report.add(Metric::alone(format!("T4 worst of {file}"), "", &[worst], Goal::exact(limit)));
     }
-}
-
-/// The same several times; what is made and dropped is another object each time.
-fn repeated(once: &References, iterations: u32) -> References {
-    let mut references = References::new(&once.name, []);
-    let mut numbers = Vec::new();
-    for iteration in 0..iterations {
-        for (at, object) in once.objects().iter().enumerate() {
-            match iteration {
-                0 => numbers.push(references.add(object.size, object.lifetime)),
-                _ if object.lifetime == Lifetime::Temporary => {
-                    numbers[at] = references.add(object.size, object.lifetime);
-                }
-                _ => {}
-            }
-        }
-        for list in once.submissions() {
-            let renamed = |used: &Use| match used.is_write() {
-                true => Use::write(numbers[used.object()]),
-                false => Use::read(numbers[used.object()]),
-            };
-            references.submit(list.iter().map(renamed));
-        }
-    }
-    references
 }
 
 /// The same, with all objects there from the start.

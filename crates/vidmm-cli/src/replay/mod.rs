@@ -94,7 +94,7 @@ fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Erro
         None if args.check => None,
         None => {
             let (scenario, base) = scenario(path)?;
-            Some(References::from(&scenario.load(&base)?.workload).into())
+            Some(References::from(&scenario.load(&base)?.workload).repeated(args.iterations).into())
         }
     };
     Ok(Input { path, digest: output::digest(path), trace })
@@ -215,6 +215,7 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
     Ok(Row {
         lists: Some(args.lists),
         batch: args.batch,
+        iterations: args.iterations,
         in_flight: options.setup.in_flight,
         warm_up: options.setup.warm_up as u64,
         local_memory_bytes: options.setup.local_memory,

@@ -36,6 +36,7 @@ pub struct Row {
     /// None with content.
     pub lists: Option<ListsArg>,
     pub batch: u32,
+    pub iterations: u32,
     pub in_flight: u64,
     pub warm_up: u64,
     pub local_memory_bytes: u64,
@@ -70,12 +71,13 @@ impl Row {
             policy: cell.policy,
             local_memory: cell.local_memory.to_string(),
             batch: 1,
+            iterations: 1,
             ..Self::default()
         }
     }
 
     /// The columns with their names.
-    fn fields(&self) -> [(&'static str, Value); 28] {
+    fn fields(&self) -> [(&'static str, Value); 29] {
         let text = |text: &str| Value::Text(text.to_owned());
         let count = |count: u64| Value::Count(Some(count));
         let lists = self.lists.map_or("content", ListsArg::name);
@@ -90,6 +92,7 @@ impl Row {
             ("local_memory", text(&self.local_memory)),
             ("lists", text(lists)),
             ("batch", count(self.batch.into())),
+            ("iterations", count(self.iterations.into())),
             ("in_flight", count(self.in_flight)),
             ("warm_up", count(self.warm_up)),
             ("local_memory_bytes", count(self.local_memory_bytes)),

@@ -1,6 +1,8 @@
 //! `vidmm replay`: the figures of many runs in one table are those of each run alone.
 
-use std::fs;
+use std::{collections::BTreeMap, fs, process::Command};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::common::{Scratch, shell, summary, vidmm_run};
 
@@ -20,29 +22,102 @@ hot-bytes = "16 MiB"
 passes = 6
 "#;
 
+/// The rows of a CSV file, by the names of their columns.
+fn rows(path: &str) -> Vec<BTreeMap<String, String>> {
+    let mut file = csv::Reader::from_path(path).unwrap();
+    file.deserialize().map(Result::unwrap).collect()
+}
+
+/// A file of requests in turn to 40 objects of 64 KiB, and to one of them in between.
+fn requests() -> String {
+    (0..2000).map(|time| format!("{time},{},65536\n", if time % 3 == 0 { 7 } else { time % 40 })).collect()
+}
+
 #[test]
-fn each_row_is_what_a_run_alone_moves() {
+fn each_row_with_content_is_what_a_run_alone_moves() {
     let scratch = Scratch::new();
     let (workload, csv, alone) = (scratch.file("w.toml", WORKLOAD), scratch.path("r.csv"), scratch.path("s.json"));
-    let line = format!("vidmm replay {workload} --policy lru,predict:sample=8 --local-memory 75%,90% --csv {csv}");
-    let run = shell(&line).expect(0);
-    assert!(run.stdout.contains("predict:sample=8:seed=0"), "{}", run.stdout);
-    let text = fs::read_to_string(&csv).unwrap();
-    let mut rows = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let head = rows.next().unwrap();
-    let column = |name| head.iter().position(|&column| column == name).unwrap();
-    let rows: Vec<_> = rows.collect();
+    let options = "--check --policy lru,predict:sample=8 --local-memory 75%,90%";
+    let run = shell(&format!("vidmm replay {workload} {options} --csv {csv}")).expect(0);
+    assert!(run.stdout.contains("predict:sample=8") && run.stdout.contains("; 0 findings"), "{}", run.stdout);
+    let rows = rows(&csv);
     assert_eq!(rows.len(), 4);
     for row in &rows {
-        // The digest of the input holds a comma, and stands before the rest.
-        let field = |name| row[column(name) + 1];
-        let (memory, policy) = (field("local_memory"), field("policy"));
+        let (memory, policy) = (&row["local_memory"], &row["policy"]);
         vidmm_run(&[&workload, "--local-memory", memory, "--policy", policy, "--summary", &alone]).expect(0);
-        assert_eq!(field("bytes_in"), summary(&alone)["bytes_paged_in"].to_string(), "{memory} {policy}");
-        assert_eq!(field("bytes_out"), summary(&alone)["bytes_paged_out"].to_string(), "{memory} {policy}");
+        assert_eq!(row["bytes_in"], summary(&alone)["bytes_paged_in"].to_string(), "{memory} {policy}");
+        assert_eq!(row["bytes_out"], summary(&alone)["bytes_paged_out"].to_string(), "{memory} {policy}");
     }
-    let bytes_in = |row: usize| rows[row][column("bytes_in") + 1].parse::<u64>().unwrap();
+    let bytes_in = |row: usize| rows[row]["bytes_in"].parse::<u64>().unwrap();
     assert!(bytes_in(3) < bytes_in(2), "layers in turn: {} under predict, {} under lru", bytes_in(3), bytes_in(2));
+}
+
+#[test]
+fn rows_without_content_say_how_far_they_are_from_the_optimum() {
+    let scratch = Scratch::new();
+    let (trace, csv, svg) = (scratch.file("t.csv", &requests()), scratch.path("r.csv"), scratch.path("r.svg"));
+    let options = "--policy lru,predict --seeds 1..3 --local-memory 50%,100% --warm-up 100";
+    let run = shell(&format!("vidmm replay {trace} {options} --csv {csv} --svg {svg}")).expect(0);
+    assert!(run.stdout.contains("in 3 seeds") && run.stdout.contains("40 objects in 2,000 submissions"), "{run}");
+    let rows = rows(&csv);
+    assert_eq!(rows.len(), 2 * (1 + 3));
+    for row in &rows {
+        let count = |name: &str| row[name].parse::<u64>().unwrap();
+        assert_eq!((count("uses"), count("objects"), count("bytes_used")), (1900, 40, 1900 * 65536));
+        assert_eq!(count("bytes_in"), count("misses") * 65536);
+        assert!(count("min_split_bytes_in") <= count("min_whole_bytes_in"));
+        assert!(count("min_whole_bytes_in") <= count("bytes_in"));
+        assert_eq!(count("bytes_in") == 0, row["local_memory"] == "100%", "it is warm");
+        assert_eq!(row["seed"].is_empty(), row["policy"] == "lru");
+        assert_eq!((row["vidmm_commit"].len(), &row["lists"][..]), (40, "anew"));
+    }
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("predict") && picture.contains("(optimum)"));
+}
+
+/// The rows of a Parquet file as text, each by its columns.
+fn parquet_rows(path: &str) -> Vec<String> {
+    let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    file.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
+}
+
+#[test]
+fn the_files_of_all_shards_are_the_rows_of_one_run() {
+    let scratch = Scratch::new();
+    let trace = scratch.file("t.csv", &requests());
+    let replay =
+        |more: String| shell(&format!("vidmm replay {trace} --policy lru,clock,predict --seeds 1..2 {more}")).expect(0);
+    let whole = scratch.path("whole.parquet");
+    replay(format!("--parquet {whole}"));
+    let shards = [1, 2, 3].map(|number| scratch.path(&format!("shard-{number}.parquet")));
+    for (number, shard) in (1..).zip(&shards) {
+        replay(format!("--shard {number}/3 --parquet {shard}"));
+    }
+    let mut of_shards = Vec::from_iter(shards.iter().flat_map(|shard| parquet_rows(shard)));
+    let mut of_whole = parquet_rows(&whole);
+    assert_eq!(of_whole.len(), 4 * 4);
+    of_shards.sort();
+    of_whole.sort();
+    assert_eq!(of_shards, of_whole);
+    let query = format!(
+        "select count(*), count(distinct row), sum(bytes_in) from '{}'",
+        shards[0].replace("shard-1", "shard-*")
+    );
+    match duckdb(&query) {
+        Some(answer) => assert_eq!(answer, duckdb(&query.replace("shard-*", "whole")).unwrap()),
+        None => println!("skipped: DuckDB is not there (python3 with its package, or VIDMM_DUCKDB_PYTHON)"),
+    }
+}
+
+/// The answer of DuckDB, if it is there.
+fn duckdb(query: &str) -> Option<String> {
+    let python = std::env::var("VIDMM_DUCKDB_PYTHON");
+    let script = format!("import duckdb; print(duckdb.sql(\"{query}\").fetchall())");
+    let output = Command::new(python.as_deref().unwrap_or("python3")).args(["-c", &script]).output();
+    let is_wanted = python.is_ok();
+    let output = output.ok().filter(|output| output.status.success() || is_wanted)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]
@@ -56,6 +131,12 @@ fn wrong_inputs_are_told_before_anything_runs() {
         (format!("{workload} {steps}"), "is made of steps"),
         (format!("{workload} --csv {workload}"), "w.toml"),
         (scratch.path("absent.txt"), "absent.txt"),
+        (scratch.path("absent.csv"), "absent.csv"),
+        (scratch.file("bad.csv", "1,2,large\n"), "request 1: its size is no number of bytes"),
+        (format!("--check {}", scratch.file("some.csv", "1,2,3\n")), "leave out --check"),
+        (format!("{workload} --shard 4/3"), "is no shard"),
+        (format!("{workload} --shard 9/9 --policy lru --local-memory 50%"), "has no combination"),
+        (format!("{workload} --local-memory 1%"), "a submission uses"),
     ] {
         let run = shell(&format!("vidmm replay {arguments}")).expect(2);
         assert!(run.stderr.contains(told), "{arguments}: {}", run.stderr);
