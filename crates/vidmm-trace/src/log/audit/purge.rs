@@ -18,6 +18,8 @@ enum Content {
     Unknown,
     /// Its one right copy is lost.
     Lost,
+    /// It was being copied out, and it is destroyed: whether it is lost is told or not, but there are no bytes of it to keep.
+    Halfway,
     /// It is in system memory as the GPU left it, and its driver could not put it right.
     AsLeft,
 }
@@ -103,6 +105,7 @@ impl Audit {
                 Content::Kept => !is_lost,
                 // A reset leaves the bytes that it finds in system memory there.
                 Content::Unknown => !is_lost || is_kept || !in_place,
+                Content::Halfway => !is_kept,
                 Content::Lost => is_lost && !is_kept,
                 Content::AsLeft => is_lost && is_kept,
             };
@@ -130,7 +133,7 @@ impl Audit {
         allocation.written |= by_work || by_cpu;
         let lost = if allocation.destroyed { Content::Unknown } else { Content::Lost };
         if halfway.is_copied {
-            return lost;
+            return if allocation.destroyed { Content::Halfway } else { Content::Lost };
         }
         // A driver that puts content right before it leaves system memory may have begun to, or has not had the chance.
         let is_put_right = allocation.notify.contains(vidmm::contract::AllocationFlags2::NOTIFY_EVICTION);
