@@ -40,7 +40,7 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{head}{BOLD:#}")?;
     let mut before = None;
     for rows in rows.chunk_by(|one, other| name(one) == name(other)) {
-        let size = (before != Some(&rows[0].local_memory)).then(|| size(&rows[0])).unwrap_or_default();
+        let size = if before == Some(&rows[0].local_memory) { String::new() } else { size(&rows[0]) };
         before = Some(&rows[0].local_memory);
         write_line(out, &size, rows)?;
     }

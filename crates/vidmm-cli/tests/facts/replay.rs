@@ -55,7 +55,7 @@ fn each_row_with_content_is_what_a_run_alone_moves() {
 #[test]
 fn rows_without_content_say_how_far_they_are_from_the_optimum() {
     let scratch = Scratch::new();
-    let (trace, csv, svg) = (scratch.file("t.csv", &requests()), scratch.path("r.csv"), scratch.path("r.svg"));
+    let (trace, csv, svg) = (scratch.file("t.csv", requests()), scratch.path("r.csv"), scratch.path("r.svg"));
     let options = "--policy lru,predict --seeds 1..3 --local-memory 50%,100% --warm-up 100";
     let run = shell(&format!("vidmm replay {trace} {options} --csv {csv} --svg {svg}")).expect(0);
     assert!(run.stdout.contains("in 3 seeds") && run.stdout.contains("40 objects in 2,000 submissions"), "{run}");
@@ -84,7 +84,7 @@ fn parquet_rows(path: &str) -> Vec<String> {
 #[test]
 fn the_files_of_all_shards_are_the_rows_of_one_run() {
     let scratch = Scratch::new();
-    let trace = scratch.file("t.csv", &requests());
+    let trace = scratch.file("t.csv", requests());
     let replay =
         |more: String| shell(&format!("vidmm replay {trace} --policy lru,clock,predict --seeds 1..2 {more}")).expect(0);
     let whole = scratch.path("whole.parquet");
