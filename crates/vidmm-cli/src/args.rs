@@ -38,7 +38,7 @@ pub enum Command {
 /// processors. Decisions do not depend on the machine that you run on.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     uses of what was not resident, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes; by whole: on whole allocations\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
+    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes; by whole: on whole allocations\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
 )]
 pub struct ReplayArgs {
     /// Traces, as `vidmm run --trace` reads them; requests to a cache in a format of libCacheSim (`.csv`, `.oracleGeneral`, either with

@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, mem};
 
 use vidmm::{
-    AdapterOptions, AllocationId, AllocationResidencyStatus, ContextId, CreateError, DestroyFlags, DeviceId,
-    EvictFlags, MakeResidentError, MakeResidentFlags, Output, PagingQueueId, StartAdapterError, SubmitDesc, VidMm,
+    AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, EvictFlags, MakeResidentError,
+    MakeResidentFlags, Output, PagingQueueId, StartAdapterError, SubmitDesc, VidMm,
     contract::{AddressingModel, AllocationFlags2, DmaBuffer, EngineFence, Packet},
     policy::PolicyChoice,
 };
@@ -70,7 +70,7 @@ pub enum Lists {
 pub struct Played {
     /// The number of uses.
     pub uses: u64,
-    /// Uses of objects that had content and were not resident.
+    /// Objects that were brought in, without those that had no content yet.
     pub misses: u64,
     /// Bytes of all objects used, once for each use.
     pub bytes_used: u64,
@@ -146,9 +146,9 @@ impl Played {
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             uses: self.uses - earlier.uses,
-            misses: self.misses - earlier.misses,
+            misses: self.misses.saturating_sub(earlier.misses),
             bytes_used: self.bytes_used - earlier.bytes_used,
-            bytes_in: self.bytes_in - earlier.bytes_in,
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out - earlier.bytes_out,
             evictions: self.evictions - earlier.evictions,
             work_ns: self.work_ns - earlier.work_ns,
@@ -181,7 +181,8 @@ struct Player {
     /// The objects of the submission before, if the list is kept.
     listed: Vec<u32>,
     figures: Played,
-    /// Bytes that were filled for objects that had no content yet.
+    /// The number of objects that had no content yet, and their bytes.
+    made: u64,
     bytes_made: u64,
     pace: Pace,
     /// Room for a list.
@@ -218,6 +219,7 @@ impl Player {
             instances: Vec::new(),
             listed: Vec::new(),
             figures: Played::default(),
+            made: 0,
             bytes_made: 0,
             pace: Pace::new(options.setup.in_flight),
             batch: Vec::new(),
@@ -237,7 +239,8 @@ impl Player {
         let mut joining = mem::take(&mut self.batch);
         for used in &step.uses {
             let instance = &mut self.instances[used.object()];
-            let is_listed = mem::replace(&mut instance.last, number) + 1 == number && !self.listed.is_empty();
+            let last = mem::replace(&mut instance.last, number);
+            let is_listed = last + 1 == number && !self.listed.is_empty();
             instance.is_written |= used.is_write();
             self.figures.uses += 1;
             self.figures.bytes_used += instance.object.size;
@@ -278,8 +281,6 @@ impl Player {
     /// The allocation of an object, which is made at its first use.
     fn instance(&mut self, at: usize) -> Result<AllocationId, CreateError> {
         if let Some(allocation) = self.instances[at].allocation {
-            let status = self.vidmm.query_allocation_residency(allocation).expect("it exists");
-            self.figures.misses += u64::from(status == AllocationResidencyStatus::NotResident);
             return Ok(allocation);
         }
         let Object { size, lifetime } = self.instances[at].object;
@@ -287,9 +288,9 @@ impl Player {
         let data = desc.to_bytes();
         let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &data[..])?;
         self.instances[at].allocation = Some(created);
-        match lifetime {
-            Lifetime::Whole => self.figures.misses += 1,
-            Lifetime::Temporary | Lifetime::Kept => self.bytes_made += size,
+        if lifetime != Lifetime::Whole {
+            self.made += 1;
+            self.bytes_made += size;
         }
         Ok(created)
     }
@@ -346,7 +347,8 @@ impl Player {
     fn figures(&self) -> Played {
         let statistics = self.vidmm.statistics();
         Played {
-            bytes_in: statistics.bytes_paged_in + statistics.bytes_filled - self.bytes_made,
+            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made),
+            misses: statistics.page_ins.saturating_sub(self.made),
             bytes_out: statistics.bytes_paged_out,
             evictions: statistics.evictions,
             virtual_ns: self.pace.nanoseconds(),

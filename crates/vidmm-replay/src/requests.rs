@@ -1,7 +1,7 @@
 //! Files of requests to a cache, in two formats of libCacheSim, streamed: memory grows with the objects, and not with the requests.
 //!
 //! *CSV* has a request on each line: its time, the object, and that one's size in bytes. Where the first line names the columns (`time`,
-//! `id` or `obj_id`, `size` or `obj_size`), their order does not matter. *oracleGeneral* has 24 bytes for each, little-endian: the time
+//! `id`, `obj_id`, `object` or `key`; `size`, `obj_size` or `bytes`), their order does not matter. *oracleGeneral* has 24 bytes for each, little-endian: the time
 //! (4), the object (8), its size in bytes (4), and the number of the request that is the next to it (8; below 0 is none).
 
 use std::{
@@ -141,7 +141,7 @@ impl Columns {
                 |field: &[u8]| names.iter().any(|name| field.trim_ascii().eq_ignore_ascii_case(name.as_bytes()));
             line.iter().position(is_so)
         };
-        Some(Self { id: named(&["id", "obj_id", "key"])?, size: named(&["size", "obj_size"])? })
+        Some(Self { id: named(&["id", "obj_id", "object", "key"])?, size: named(&["size", "obj_size", "bytes"])? })
     }
 }
 
@@ -182,7 +182,9 @@ impl Requests {
                 let field = |at| line.get(at).map(<[u8]>::trim_ascii).filter(|field| !field.is_empty());
                 let id = field(columns.id).ok_or(Failure::Mistake("it names no object"))?;
                 let size = field(columns.size).and_then(number);
-                let size = size.ok_or(Failure::Mistake("its size is no number of bytes"))?;
+                let size = size.ok_or(Failure::Mistake(
+                    "its size is no number of bytes; columns are time, object, size, or as the first line names them: `id` and `size`",
+                ))?;
                 Ok(Some(Request { id: number(id).unwrap_or_else(|| hash(id)), size, next: u64::MAX }))
             }
             Self::OracleGeneral(bytes) => {

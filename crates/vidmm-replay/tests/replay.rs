@@ -83,6 +83,18 @@ proptest! {
     }
 
     #[test]
+    fn each_miss_brings_in_an_object(uses in proptest::collection::vec(0..12_u32, 1..100), room in 1..12_u64, in_flight in 1..20_u64) {
+        let mut references = References::new("one size", [PAGE; 12]);
+        uses.into_iter().for_each(|object| references.submit([Use::read(object)]));
+        for lists in LISTS {
+            let setup = Setup { in_flight, ..Setup::new(room * PAGE) };
+            let options = PlayOptions { setup, lists, policy: PolicyChoice::Lru };
+            let Played { misses, bytes_in, .. } = play(&trace(&references), &options).unwrap();
+            prop_assert_eq!(misses * PAGE, bytes_in);
+        }
+    }
+
+    #[test]
     fn no_policy_brings_in_less_than_the_optimum(references in references(), spare in 0..40_u64) {
         let local_memory = trace(&references).measure().largest_list + spare * PAGE;
         let optimum = min_split(&references, local_memory);

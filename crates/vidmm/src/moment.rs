@@ -121,6 +121,8 @@ pub struct Statistics {
     pub bytes_paged_out: u64,
     /// Bytes filled because they had no content yet.
     pub bytes_filled: u64,
+    /// Allocations whose content was copied in, or filled because they had none yet.
+    pub page_ins: u64,
     /// Allocations taken out because room was wanted or an Evict asked for it.
     pub evictions: u64,
     /// Of those, with content that had to be copied out.

@@ -31,6 +31,7 @@ pub fn run(args: &ReplayArgs, cell: &Cell<'_>) -> Result<Row, Box<dyn Error>> {
     let (report, _) = prepared.run(&scenario, &soft::machine, &mut Unobserved)?;
     let Report { footprint_bytes, local_memory_bytes, figures, time, .. } = &report;
     Ok(Row {
+        is_one_seed: args.seeds.is_some(),
         in_flight: u64::from(scenario.client.ahead) + 1,
         local_memory_bytes: *local_memory_bytes,
         footprint_bytes: *footprint_bytes,

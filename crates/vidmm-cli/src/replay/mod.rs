@@ -72,9 +72,6 @@ pub fn run(args: &ReplayArgs) -> Result<bool, Box<dyn Error>> {
             .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
     }
     let mut rows = run_all(args, &cells)?;
-    if rows.is_empty() {
-        return Err("the shard has no combination; there are fewer of them than shards".into());
-    }
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
@@ -214,6 +211,7 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
         play(trace, &options)?;
     Ok(Row {
         lists: Some(args.lists),
+        is_one_seed: args.seeds.is_some(),
         batch: args.batch,
         iterations: args.iterations,
         in_flight: options.setup.in_flight,

@@ -15,9 +15,10 @@ type Curve = BTreeMap<u64, (f64, u32)>;
 /// Draws the rows, inputs below each other.
 pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let inputs = Vec::from_iter(rows.chunk_by(|one, other| one.input == other.input));
-    let root = SVGBackend::new(path, (WIDTH, HEIGHT * inputs.len() as u32)).into_drawing_area();
+    let count = inputs.len().max(1);
+    let root = SVGBackend::new(path, (WIDTH, HEIGHT * count as u32)).into_drawing_area();
     root.fill(&WHITE)?;
-    for (area, rows) in root.split_evenly((inputs.len(), 1)).iter().zip(inputs) {
+    for (area, rows) in root.split_evenly((count, 1)).iter().zip(inputs) {
         let curves = curves(rows);
         let shares = || curves.values().flat_map(points);
         let most = shares().map(|(_, share)| share).fold(1.0, f64::max) * 1.05;
@@ -54,7 +55,7 @@ fn curves(rows: &[Row]) -> BTreeMap<String, Curve> {
     for row in rows {
         let of = row.bytes_used.unwrap_or(row.footprint_bytes).max(1) as f64;
         let size = row.local_memory_bytes.saturating_mul(10_000) / row.footprint_bytes.max(1);
-        let of_policy = (row.policy.without_seed().to_string(), row.bytes_in);
+        let of_policy = (row.policy_name(), row.bytes_in);
         let optimum = row.optimum.map(|optimum| ("(optimum)".to_owned(), optimum.split_bytes_in));
         for (name, bytes_in) in [Some(of_policy), optimum].into_iter().flatten() {
             let (sum, count) = curves.entry(name).or_default().entry(size).or_default();

@@ -32,6 +32,8 @@ pub struct Row {
     pub input: String,
     pub input_digest: String,
     pub policy: PolicyChoice,
+    /// The seed is one of those that the command draws.
+    pub is_one_seed: bool,
     pub local_memory: String,
     /// None with content.
     pub lists: Option<ListsArg>,
@@ -74,6 +76,11 @@ impl Row {
             iterations: 1,
             ..Self::default()
         }
+    }
+
+    /// The policy; without the seed, if that is one of several.
+    pub fn policy_name(&self) -> String {
+        if self.is_one_seed { self.policy.without_seed() } else { self.policy }.to_string()
     }
 
     /// The columns with their names.
@@ -122,7 +129,7 @@ fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Box<dyn Error> {
 /// Writes the rows as text.
 pub fn write_csv(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let mut file = csv::Writer::from_path(path).map_err(|error| cannot_write(path, error))?;
-    let names = rows[0].fields().map(|(name, _)| name);
+    let names = Row::default().fields().map(|(name, _)| name);
     let texts = |row: &Row| {
         row.fields().map(|(_, value)| match value {
             Value::Text(text) => text,
@@ -148,7 +155,7 @@ pub fn write_parquet(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         };
         builder.build().map(Arc::new)
     };
-    let fields = rows[0].fields().iter().map(column).collect::<Result<_, _>>()?;
+    let fields = Row::default().fields().iter().map(column).collect::<Result<_, _>>()?;
     let schema = Type::group_type_builder("replay").with_fields(fields).build()?;
     let mut file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(WriterProperties::default()))?;
     let mut group = file.next_row_group()?;
@@ -164,10 +171,11 @@ pub fn write_parquet(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
                 }
             }
         }
-        match is_known.is_empty() {
-            true => writer.typed::<ByteArrayType>().write_batch(&texts, None, None)?,
-            false => writer.typed::<Int64Type>().write_batch(&counts, Some(&is_known), None)?,
-        };
+        if !texts.is_empty() {
+            writer.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
+        } else if !is_known.is_empty() {
+            writer.typed::<Int64Type>().write_batch(&counts, Some(&is_known), None)?;
+        }
         writer.close()?;
     }
     group.close()?;

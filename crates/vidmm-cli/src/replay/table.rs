@@ -7,8 +7,11 @@ use vidmm_trace::ByteSize;
 use super::row::Row;
 use crate::style::{BAD, BOLD, GOOD, counted, number};
 
-/// Writes all rows; those that differ only in the seed are one line.
+/// Writes all rows; those that differ only in the seed that the command draws are one line.
 pub fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    if rows.is_empty() {
+        return writeln!(out, "this shard has no combination: there are fewer of them than shards");
+    }
     for rows in rows.chunk_by(|one, other| one.input == other.input) {
         write_input(out, rows)?;
     }
@@ -48,7 +51,7 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
 }
 
 fn name(row: &Row) -> (&str, String) {
-    (&row.local_memory, row.policy.without_seed().to_string())
+    (&row.local_memory, row.policy_name())
 }
 
 fn size(row: &Row) -> String {
@@ -92,11 +95,11 @@ fn write_line(out: &mut impl Write, size: &str, rows: &[Row]) -> io::Result<()> 
         ratio(&|row| Some((row.bytes_in, row.optimum?.split_bytes_in)), 1.0, ""),
         ratio(&|row| Some((row.bytes_in, row.optimum?.whole_bytes_in)), 1.0, ""),
         ratio(&|row| (row.work_ns > 0).then_some((row.virtual_ns, row.work_ns)), 1.0, ""),
-        ratio(&|row| (row.work_ns > 0).then_some((row.virtual_ns, row.optimum?.virtual_ns)), 1.0, ""),
+        ratio(&|row| (row.virtual_ns > 0).then_some((row.virtual_ns, row.optimum?.virtual_ns)), 1.0, ""),
     )?;
     if let Some(Mean { mean, deviation }) = Mean::of(rows, |row| Some(row.bytes_in as f64)).filter(|_| rows.len() > 1) {
         let percent = if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 };
-        write!(out, "  {percent:.2} % in {} seeds", rows.len())?;
+        write!(out, "  +- {percent:.2} % in {} seeds", rows.len())?;
     }
     writeln!(out)
 }

@@ -348,6 +348,9 @@ impl Plans {
 pub(crate) fn record_placed(state: &mut State, index: AllocationIx, content: ContentSource) {
     let place = state.objects[index].place.expect("it has got a place");
     state.residency.note_came(&state.adapter, &state.objects, place.account(), index);
+    if content != ContentSource::InPlace {
+        state.moment.statistics_mut().page_ins += 1;
+    }
     let (allocations, adapter) = (&state.objects.allocations, &state.adapter);
     state.moment.record(|| {
         let allocation = &allocations[index];

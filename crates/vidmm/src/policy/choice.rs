@@ -93,7 +93,11 @@ impl fmt::Display for PolicyChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Predict { sample, seed } if (sample, seed) != (SAMPLE, 0) => {
-                write!(f, "predict:sample={sample}:seed={seed}")
+                f.write_str(self.name())?;
+                if sample != SAMPLE {
+                    write!(f, ":sample={sample}")?;
+                }
+                if seed == 0 { Ok(()) } else { write!(f, ":seed={seed}") }
             }
             choice => f.pad(choice.name()),
         }
