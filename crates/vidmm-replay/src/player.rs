@@ -20,7 +20,7 @@ use crate::{
 /// An allocation leaves a list unwritten, and stays until room is wanted: the program wants it back soon.
 const READ_ONLY: EvictFlags = EvictFlags::EVICT_ONLY_IF_NECESSARY.union(EvictFlags::NOT_WRITTEN_TO);
 
-/// What a trace is played in, under whatever policy.
+/// The conditions under which a trace is played, whatever the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// Bytes of local memory.
@@ -41,7 +41,7 @@ impl Setup {
 /// How a trace is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
-    /// Whatever the policy.
+    /// The conditions that do not depend on the policy.
     pub setup: Setup,
     /// The policy of eviction.
     pub policy: PolicyChoice,
@@ -273,7 +273,7 @@ impl Player {
     /// Bytes that were copied in and out.
     fn bytes_moved(&self) -> u64 {
         let statistics = self.vidmm.statistics();
-        // What is made may be filled later.
+        // An object that is made may be filled later.
         let made = self.bytes_made.min(statistics.bytes_filled);
         statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out
     }

@@ -79,7 +79,7 @@ pub trait Stream {
     fn read(&mut self, step: &mut Step) -> Result<bool, TraceError>;
 }
 
-/// What a trace needs and has.
+/// The size of a trace in several respects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Measure {
     /// The number of objects.
@@ -182,7 +182,7 @@ impl Trace {
         &self.name
     }
 
-    /// What it needs and has.
+    /// Its size in several respects.
     pub fn measure(&self) -> &Measure {
         &self.measure
     }

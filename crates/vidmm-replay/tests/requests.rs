@@ -109,7 +109,7 @@ fn refused(name: &str, bytes: &[u8]) -> TraceError {
 }
 
 #[test]
-fn what_is_no_request_is_named() {
+fn a_line_that_is_no_request_is_named() {
     let second = |error| matches!(error, TraceError::Request { request: 2, .. });
     assert!(second(refused("a.csv", b"1,2,4096\n2,3,many\n")));
     assert!(second(refused("a.csv", b"1,2,4096\n2\n")));

@@ -45,7 +45,7 @@ struct Cell<'a> {
     policy: PolicyChoice,
 }
 
-/// What one thread does at a time.
+/// The work of a thread at one time.
 enum Task<'a> {
     Play(Cell<'a>),
     /// The optimum for all policies at a size.

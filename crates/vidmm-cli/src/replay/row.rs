@@ -13,7 +13,7 @@ use vidmm::policy::PolicyChoice;
 use super::Cell;
 use crate::args::ListsArg;
 
-/// What no policy can better, at one size of memory.
+/// The figures that no policy betters, at one size of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Optimum {
     /// Bytes in, of MIN on bytes.

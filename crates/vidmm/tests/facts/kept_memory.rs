@@ -86,7 +86,7 @@ fn a_process_in_focus_above_its_budget_gives_down_to_it() {
 
 /// U-31: a reservation stays with a process, whoever asks.
 #[test]
-fn what_is_reserved_is_kept_from_equals() {
+fn a_reservation_is_kept_from_equals() {
     let mut world = World::new(Config::pages(16));
     let (one, other) = (world.client(), world.client());
     let old = allocate(&mut world, one, 8);
@@ -115,7 +115,7 @@ fn a_list_that_needs_what_others_keep_takes_it() {
 
 /// RES-60: what is offered and what is destroyed goes first, whoever has it.
 #[test]
-fn what_nobody_misses_is_kept_from_nobody() {
+fn offered_memory_is_kept_from_no_process() {
     let mut world = World::new(Config::pages(16));
     let (game, scan) = (world.client(), world.client());
     is_above_the_other(&mut world, game);
