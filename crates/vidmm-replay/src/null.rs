@@ -1,6 +1,8 @@
 //! An adapter whose driver and host cost next to nothing: what is left to measure is the manager.
 
-use vidmm::{PhysicalAddress, SegmentId, contract::*};
+use std::collections::VecDeque;
+
+use vidmm::{AdapterOptions, Output, PhysicalAddress, SegmentId, StartAdapterError, VidMm, contract::*};
 
 /// The local memory of the adapter, if it has any.
 pub const LOCAL_MEMORY: SegmentId = SegmentId(1);
@@ -22,6 +24,60 @@ pub struct NullAdapter {
     pub system_bytes: u64,
     /// The size of the paging process's address space, in MiB.
     pub paging_va_mib: u32,
+}
+
+/// A manager on the adapter. Its GPU ends paging buffers at once, and users' packets when it is told to.
+pub struct NullMachine {
+    /// The manager.
+    pub vidmm: VidMm,
+    /// Its driver.
+    pub driver: NullDriver,
+    /// Its host.
+    pub host: NullHost,
+    /// Users' packets that the GPU has, the oldest first.
+    running: VecDeque<(EngineFence, DmaBuffer)>,
+}
+
+impl NullMachine {
+    /// Starts the adapter.
+    ///
+    /// # Errors
+    ///
+    /// If the manager refuses it: it has too little memory.
+    pub fn start(adapter: NullAdapter, options: AdapterOptions) -> Result<Self, StartAdapterError> {
+        let (mut driver, mut host) = (NullDriver::new(adapter), NullHost::default());
+        let vidmm = VidMm::start_adapter(options, &mut driver, &mut host)?;
+        Ok(Self { vidmm, driver, host, running: VecDeque::new() })
+    }
+
+    /// Polls until nothing is left to do, and ends paging buffers as they come.
+    ///
+    /// # Panics
+    ///
+    /// If the manager is wrong.
+    pub fn settle(&mut self) {
+        while let Some(output) = self.vidmm.poll(0, &mut self.driver, &mut self.host) {
+            match output {
+                Output::Submit(Packet { signal, buffer, .. }) if signal.engine == PAGING => {
+                    self.vidmm.handle_completed(signal, buffer);
+                }
+                Output::Submit(Packet { signal, buffer, .. }) => self.running.push_back((signal, buffer)),
+                Output::AdapterInError(violation) => panic!("the manager or its driver is wrong: {violation}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The GPU ends all submissions up to number `last` that it has got. Returns whether it has got any of them.
+    pub fn complete(&mut self, last: u64) -> bool {
+        let mut has_ended = false;
+        while self.running.front().is_some_and(|(signal, _)| signal.fence_id <= last) {
+            let (signal, buffer) = self.running.pop_front().expect("there is a first");
+            self.vidmm.handle_completed(signal, buffer);
+            has_ended = true;
+        }
+        has_ended
+    }
 }
 
 /// The description of an allocation; the driver reads it in its private data.

@@ -1,18 +1,18 @@
 //! Plays references through the manager, on an adapter that costs nothing.
 
-use std::{collections::VecDeque, mem};
+use std::mem;
 
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, EvictFlags, MakeResidentError,
-    MakeResidentFlags, Output, PagingQueueId, StartAdapterError, SubmitDesc, VidMm,
-    contract::{AddressingModel, AllocationFlags2, DmaBuffer, EngineFence, Packet},
+    MakeResidentFlags, PagingQueueId, StartAdapterError, SubmitDesc,
+    contract::{AddressingModel, AllocationFlags2},
     policy::PolicyChoice,
 };
 use vidmm_trace::Lifetime;
 
 use crate::{
     Object, PAGE,
-    null::{NullAdapter, NullAllocation, NullDriver, NullHost, PAGING, RENDER},
+    null::{NullAdapter, NullAllocation, NullMachine, RENDER},
     pace::Pace,
     trace::{Measure, Step, Trace, TraceError},
 };
@@ -170,13 +170,10 @@ struct Instance {
 struct Player {
     lists: Lists,
     in_flight: u64,
-    vidmm: VidMm,
-    driver: NullDriver,
-    host: NullHost,
+    machine: NullMachine,
     device: DeviceId,
     queue: PagingQueueId,
     context: ContextId,
-    running: VecDeque<(EngineFence, DmaBuffer)>,
     instances: Vec<Instance>,
     /// The objects of the submission before, if the list is kept.
     listed: Vec<u32>,
@@ -199,23 +196,20 @@ impl Player {
             system_bytes: 64 << 20,
             paging_va_mib: 64,
         };
-        let (mut driver, mut host) = (NullDriver::new(adapter), NullHost::default());
         let adapter_options = AdapterOptions { policy: options.policy, ..AdapterOptions::default() };
-        let mut vidmm = VidMm::start_adapter(adapter_options, &mut driver, &mut host)?;
-        let process = vidmm.create_process(&mut driver, &mut host).expect("the driver refuses nothing");
+        let mut machine = NullMachine::start(adapter, adapter_options)?;
+        let NullMachine { vidmm, driver, host, .. } = &mut machine;
+        let process = vidmm.create_process(driver, host).expect("the driver refuses nothing");
         let device = vidmm.create_device(process).expect("the process exists");
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
-        let context = vidmm.create_context(&mut driver, device, RENDER).expect("the device exists");
+        let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
         Ok(Self {
             lists: options.lists,
             in_flight: options.setup.in_flight,
-            vidmm,
-            driver,
-            host,
+            machine,
             device,
             queue,
             context,
-            running: VecDeque::new(),
             instances: Vec::new(),
             listed: Vec::new(),
             figures: Played::default(),
@@ -253,18 +247,18 @@ impl Player {
         self.evict(leaving.drain(..));
         self.listed = leaving;
         if !joining.is_empty() {
-            let _ = self.vidmm.make_resident(self.queue, &joining, MakeResidentFlags::empty())?;
+            let _ = self.machine.vidmm.make_resident(self.queue, &joining, MakeResidentFlags::empty())?;
         }
         joining.clear();
         self.batch = joining;
-        self.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room");
+        self.machine.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room");
         let all = step.uses.iter().map(|used| used.object() as u32);
         match self.lists {
             Lists::Anew => self.evict(all),
             Lists::Kept => self.listed.extend(all),
         }
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
-        self.settle();
+        self.machine.settle();
         self.figures.work_ns += step.nanoseconds;
         self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())
@@ -272,7 +266,7 @@ impl Player {
 
     /// Bytes that were copied in and out.
     fn bytes_moved(&self) -> u64 {
-        let statistics = self.vidmm.statistics();
+        let statistics = self.machine.vidmm.statistics();
         // An object that is made may be filled later.
         let made = self.bytes_made.min(statistics.bytes_filled);
         statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out
@@ -286,7 +280,8 @@ impl Player {
         let Object { size, lifetime } = self.instances[at].object;
         let desc = NullAllocation { size, in_system: false, flags2: AllocationFlags2::empty() };
         let data = desc.to_bytes();
-        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, self.device, &data[..])?;
+        let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
+        let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;
         self.instances[at].allocation = Some(created);
         if lifetime != Lifetime::Whole {
             self.made += 1;
@@ -308,7 +303,7 @@ impl Player {
         }
         for (allocations, flags) in [(&read, READ_ONLY), (&written, EvictFlags::EVICT_ONLY_IF_NECESSARY)] {
             if !allocations.is_empty() {
-                self.vidmm.evict(self.device, allocations, flags).expect("they are on the list");
+                self.machine.vidmm.evict(self.device, allocations, flags).expect("they are on the list");
             }
         }
         read.clear();
@@ -317,35 +312,20 @@ impl Player {
 
     fn destroy(&mut self, at: usize) {
         let allocation = self.instances[at].allocation.take().expect("it has been used");
-        let destroyed = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::empty());
+        let destroyed =
+            self.machine.vidmm.destroy_allocation(&mut self.machine.host, allocation, DestroyFlags::empty());
         destroyed.expect("it exists");
     }
 
-    /// Polls until nothing is left to do. Paging buffers end as they come.
-    fn settle(&mut self) {
-        while let Some(output) = self.vidmm.poll(0, &mut self.driver, &mut self.host) {
-            match output {
-                Output::Submit(Packet { signal, buffer, .. }) if signal.engine == PAGING => {
-                    self.vidmm.handle_completed(signal, buffer);
-                }
-                Output::Submit(Packet { signal, buffer, .. }) => self.running.push_back((signal, buffer)),
-                Output::AdapterInError(violation) => panic!("the manager is wrong: {violation}"),
-                _ => {}
-            }
-        }
-    }
-
-    /// The GPU ends the submissions up to number `last` that it has been given.
+    /// The GPU ends the submissions up to number `last`.
     fn complete(&mut self, last: u64) {
-        while self.running.front().is_some_and(|(signal, _)| signal.fence_id <= last) {
-            let (signal, buffer) = self.running.pop_front().expect("there is a first");
-            self.vidmm.handle_completed(signal, buffer);
-            self.settle();
+        while self.machine.complete(last) {
+            self.machine.settle();
         }
     }
 
     fn figures(&self) -> Played {
-        let statistics = self.vidmm.statistics();
+        let statistics = self.machine.vidmm.statistics();
         Played {
             bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made),
             misses: statistics.page_ins.saturating_sub(self.made),

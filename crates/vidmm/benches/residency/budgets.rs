@@ -28,7 +28,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
     let mut world = World::start(PROCESSES / 2 * MANY);
     let processes: Vec<ProcessId> = (0..PROCESSES).map(|number| demanding(&mut world, number)).collect();
     let info = |world: &World, process| {
-        let info = world.vidmm.query_video_memory_info(process, MemorySegmentGroup::Local);
+        let info = world.machine.vidmm.query_video_memory_info(process, MemorySegmentGroup::Local);
         info.expect("the process exists")
     };
     let demanded: u64 = processes.iter().map(|&process| info(&world, process).requested).sum();
@@ -48,7 +48,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
                 // In turn up and down, so that most changes change something.
                 let band = [PriorityBand::Normal, PriorityBand::Focus][change / 64 % 2];
                 let process = processes[process];
-                world.vidmm.set_process_priority(process, band, Visibility::Visible).expect("it exists");
+                world.machine.vidmm.set_process_priority(process, band, Visibility::Visible).expect("it exists");
                 black_box(info(&world, process).budget);
             }
         });
@@ -82,7 +82,7 @@ fn demanding(world: &mut World, number: usize) -> ProcessId {
     let client = world.client();
     let pages = if number < PROCESSES / 2 { MANY } else { 1 };
     let allocations = Vec::from_iter((0..pages).map(|_| world.create_for(client.device)));
-    let answer = world.vidmm.make_resident(client.queue, &allocations, MakeResidentFlags::empty());
+    let answer = world.machine.vidmm.make_resident(client.queue, &allocations, MakeResidentFlags::empty());
     let _ = answer.expect("the process stays within its budget");
     client.process
 }

@@ -51,9 +51,9 @@ fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report
     for round in 0..2 * scale.rounds {
         for (chunks, allocation, rounds) in &mut cycles {
             let evictions = CHUNKS[CHUNKS.len() - 1] / *chunks;
-            let before = world.vidmm.statistics().eviction_notification_chunks;
+            let before = world.machine.vidmm.statistics().eviction_notification_chunks;
             let times: f64 = (0..evictions).map(|_| cycle(&mut world, &[*allocation])).sum();
-            let told = world.vidmm.statistics().eviction_notification_chunks - before;
+            let told = world.machine.vidmm.statistics().eviction_notification_chunks - before;
             assert_eq!(told, evictions * *chunks, "each chunk is told of once");
             if round >= scale.rounds {
                 rounds.push(times / told as f64);
@@ -102,7 +102,7 @@ fn quiet(scale: &Scale, name: &str, desc: NullAllocation, report: &mut Report) {
         }
     }
     for (world, _) in &sides {
-        assert_eq!(world.vidmm.statistics().eviction_notifications, 0, "nobody was told of the quiet");
+        assert_eq!(world.machine.vidmm.statistics().eviction_notifications, 0, "nobody was told of the quiet");
     }
     let id = format!("quiet in {name}, 1e5 notifying by 0");
     report.add(Metric::against(id, "ns", &rounds, Goal::gate(1.5)));

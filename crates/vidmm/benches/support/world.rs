@@ -1,13 +1,11 @@
 //! An adapter whose driver, host and GPU cost next to nothing: what is left to measure is the manager.
 
-use std::collections::VecDeque;
-
 use vidmm::contract::*;
 use vidmm::{
     AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, MakeResidentFlags,
-    MapGpuVirtualAddress, MemorySegmentGroup, Output, PagingQueueId, ProcessId, Residency, SubmitDesc, VidMm,
+    MapGpuVirtualAddress, MemorySegmentGroup, PagingQueueId, ProcessId, Residency, SubmitDesc,
 };
-use vidmm_replay::null::{NullAdapter, NullAllocation, NullDriver, NullHost, PAGING, RENDER};
+use vidmm_replay::null::{NullAdapter, NullAllocation, NullMachine, RENDER};
 
 /// The size of every allocation: one page of the segment.
 pub const ALLOCATION_SIZE: u64 = 64 << 10;
@@ -30,10 +28,7 @@ pub struct Client {
 /// A started adapter with one client, which has one context. Its GPU ends paging buffers at once, and
 /// users' packets when it is told to.
 pub struct World {
-    pub vidmm: VidMm,
-    driver: NullDriver,
-    host: NullHost,
-    running: VecDeque<(EngineFence, DmaBuffer)>,
+    pub machine: NullMachine,
     client: Client,
     context: ContextId,
     local_bytes: u64,
@@ -52,19 +47,19 @@ impl World {
     }
 
     pub fn start_adapter(adapter: NullAdapter) -> Self {
-        let (mut driver, mut host) = (NullDriver::new(adapter), NullHost::default());
-        let mut vidmm = VidMm::start_adapter(AdapterOptions::default(), &mut driver, &mut host).expect("it starts");
-        let client = client(&mut vidmm, &mut driver, &mut host);
-        let context = vidmm.create_context(&mut driver, client.device, RENDER).expect("a context is created");
+        let mut machine = NullMachine::start(adapter, AdapterOptions::default()).expect("it starts");
+        let client = client(&mut machine);
+        let NullMachine { vidmm, driver, .. } = &mut machine;
+        let context = vidmm.create_context(driver, client.device, RENDER).expect("a context is created");
         let local_bytes = adapter.local_bytes;
-        let mut world = Self { vidmm, driver, host, running: VecDeque::new(), client, context, local_bytes };
+        let mut world = Self { machine, client, context, local_bytes };
         world.settle();
         world
     }
 
     /// Another client.
     pub fn client(&mut self) -> Client {
-        client(&mut self.vidmm, &mut self.driver, &mut self.host)
+        client(&mut self.machine)
     }
 
     pub fn create(&mut self) -> AllocationId {
@@ -82,7 +77,8 @@ impl World {
 
     fn create_on(&mut self, device: DeviceId, desc: NullAllocation) -> AllocationId {
         let data = desc.to_bytes();
-        let created = self.vidmm.create_allocation(&mut self.driver, &mut self.host, device, &data);
+        let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
+        let created = vidmm.create_allocation(driver, host, device, &data);
         created.expect("an allocation is created")
     }
 
@@ -93,50 +89,47 @@ impl World {
     /// Maps all of an allocation. The first mapping in the range of a page table has the table built.
     pub fn map(&mut self, allocation: AllocationId) {
         let desc = MapGpuVirtualAddress::whole(allocation);
-        let mapped =
-            self.vidmm.map_gpu_virtual_address(&mut self.host, self.client.queue, &desc).expect("it is mapped");
+        let mapped = self
+            .machine
+            .vidmm
+            .map_gpu_virtual_address(&mut self.machine.host, self.client.queue, &desc)
+            .expect("it is mapped");
         if mapped.paging_fence_value != 0 {
             self.settle();
         }
     }
 
     pub fn destroy(&mut self, allocation: AllocationId) {
-        self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::empty()).expect("it exists");
+        self.machine
+            .vidmm
+            .destroy_allocation(&mut self.machine.host, allocation, DestroyFlags::empty())
+            .expect("it exists");
     }
 
     pub fn make_resident(&mut self, allocations: &[AllocationId]) -> Residency {
-        self.vidmm.make_resident(self.client.queue, allocations, MakeResidentFlags::empty()).expect("the list fits")
+        self.machine
+            .vidmm
+            .make_resident(self.client.queue, allocations, MakeResidentFlags::empty())
+            .expect("the list fits")
     }
 
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) {
-        self.vidmm.evict(self.client.device, allocations, flags).expect("it is on the list");
+        self.machine.vidmm.evict(self.client.device, allocations, flags).expect("it is on the list");
     }
 
     /// Submits work without commands. Returns its number.
     pub fn submit(&mut self) -> u64 {
-        self.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room")
+        self.machine.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room")
     }
 
     /// Polls until nothing is left to do, and ends paging buffers as they come.
     pub fn settle(&mut self) {
-        while let Some(output) = self.vidmm.poll(0, &mut self.driver, &mut self.host) {
-            match output {
-                Output::Submit(Packet { signal, buffer, .. }) if signal.engine == PAGING => {
-                    self.vidmm.handle_completed(signal, buffer);
-                }
-                Output::Submit(Packet { signal, buffer, .. }) => self.running.push_back((signal, buffer)),
-                Output::AdapterInError(violation) => panic!("the manager or its driver is wrong: {violation}"),
-                _ => {}
-            }
-        }
+        self.machine.settle();
     }
 
     /// The GPU ends all submissions up to number `last` that it has got.
     pub fn complete(&mut self, last: u64) {
-        while self.running.front().is_some_and(|(signal, _)| signal.fence_id <= last) {
-            let (signal, buffer) = self.running.pop_front().expect("there is a first");
-            self.vidmm.handle_completed(signal, buffer);
-        }
+        self.machine.complete(last);
     }
 
     /// Brings `allocations` in, in portions; they stay where they are when nobody needs the room.
@@ -151,18 +144,18 @@ impl World {
 
     /// Allocations brought in so far.
     pub fn misses(&self) -> u64 {
-        let statistics = self.vidmm.statistics();
+        let statistics = self.machine.vidmm.statistics();
         (statistics.bytes_paged_in + statistics.bytes_filled) / ALLOCATION_SIZE
     }
 
     /// Whether more is resident than there is local memory.
     pub fn is_over_budget(&self) -> bool {
-        let info = self.vidmm.query_video_memory_info(self.client.process, MemorySegmentGroup::Local);
+        let info = self.machine.vidmm.query_video_memory_info(self.client.process, MemorySegmentGroup::Local);
         info.expect("the process exists").current_usage > self.local_bytes
     }
 }
 
-fn client(vidmm: &mut VidMm, driver: &mut NullDriver, host: &mut NullHost) -> Client {
+fn client(NullMachine { vidmm, driver, host, .. }: &mut NullMachine) -> Client {
     let process = vidmm.create_process(driver, host).expect("a process is created");
     let device = vidmm.create_device(process).expect("a device is created");
     let queue = vidmm.create_paging_queue(device, 0).expect("a paging queue is created");
