@@ -215,6 +215,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
+    /// Compare the effect of each paging operation with the documented one when its packet ends, and name the operation that is
+    /// wrong
+    #[arg(long)]
+    pub verify: bool,
+
     /// Kernels write `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the
     /// scenario's]
     #[arg(long, value_enum)]
@@ -327,6 +332,10 @@ pub struct SimArgs {
     /// number of jobs
     #[arg(long)]
     pub digest: bool,
+
+    /// Do not compare the effect of each paging operation with the documented one: judge by what becomes of it
+    #[arg(long)]
+    pub no_verify: bool,
 
     /// How many of the last steps of one seed are shown
     #[arg(long, value_name = "N", default_value_t = 25)]

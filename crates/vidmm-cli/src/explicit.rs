@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
     header.settings.insert("policy".to_owned(), scenario.adapter.policy.to_string());
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
-    let run = run_explicit(scenario, factory, &mut watcher);
+    let run = run_explicit(scenario, factory, args.verify, &mut watcher);
     let Watcher { mut files, lines } = watcher;
     // A log that cannot be written must not hide what was found.
     let log = files.finish_log();

@@ -46,6 +46,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
         profile: args.profile,
         policy: args.policy,
         digest: args.digest,
+        verify: !args.no_verify,
         jobs,
         max_failures: args.max_failures as usize,
     };
@@ -62,7 +63,7 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let shrunk = match (&args.shrink, tally.failures.first_key_value()) {
-        (Some(path), Some((_, failure))) => Some(write_shrunk(path, failure)?),
+        (Some(path), Some((_, failure))) => Some(write_shrunk(path, failure, !args.no_verify)?),
         _ => None,
     };
     let mut out = anstream::stdout().lock();
@@ -80,14 +81,15 @@ fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn 
     header.settings = settings(&[], seed, None);
     let mut log = Log(Files::create(Some(events), None, &[], header)?);
     let &SimArgs { steps, profile, policy, .. } = args;
-    simulate(SimDesc { seed, steps, profile, policy, digest: false }, &soft::machine, &mut log)?;
+    let desc = SimDesc { seed, steps, profile, policy, digest: false, verify: !args.no_verify };
+    simulate(desc, &soft::machine, &mut log)?;
     Ok(log.0.finish_log()?)
 }
 
 /// Shrinks the scenario of a failure, and writes it to a file. Returns the number of steps that are left.
-fn write_shrunk(path: &Path, failure: &Failure) -> Result<usize, String> {
+fn write_shrunk(path: &Path, failure: &Failure, verify: bool) -> Result<usize, String> {
     let rule = |scenario: &ExplicitScenario| {
-        let outcome = replay(scenario, &soft::machine, &mut Unobserved).ok()?;
+        let outcome = replay(scenario, &soft::machine, verify, &mut Unobserved).ok()?;
         Some(outcome.failure?.finding.rule)
     };
     let scenario = shrink(&failure.scenario, SHRINK_RUNS, rule);

@@ -22,24 +22,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     };
     let fault_switch = FaultSwitch::default();
     let own = own_faults(desc, &fault_switch);
-    let mut machine = Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) };
-    for fault in &desc.faults {
-        let hits = fault.hits(desc.fault_seed);
-        machine = match fault.kind {
-            FaultKind::Driver(fault) => machine.with_fault(fault, hits),
-            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, hits),
-            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, hits),
-            FaultKind::FlipBitInTransfer
-            | FaultKind::HangPacket
-            | FaultKind::HangPagingBuffer
-            | FaultKind::ForgePageFault
-            | FaultKind::ForgePagingFault
-            | FaultKind::LieAboutEngineReset
-            | FaultKind::FailCommit
-            | FaultKind::FailUserModeVaMapping => machine,
-        };
-    }
-    Ok(machine)
+    Ok(Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) })
 }
 
 /// The errors that the model GPU and its host make themselves.

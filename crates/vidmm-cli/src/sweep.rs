@@ -46,7 +46,7 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn 
     let begun = Instant::now();
     let mut out = anstream::stdout().lock();
     for (path, scenario) in files.iter().zip(&scenarios) {
-        let swept = sweep(scenario, path, seeds, jobs);
+        let swept = sweep(scenario, path, seeds, jobs, args.verify);
         match &swept {
             Swept::Held => held += 1,
             Swept::Skipped(_) => skipped += 1,
@@ -91,7 +91,13 @@ fn find(root: &Path) -> Result<Vec<PathBuf>, walkdir::Error> {
 }
 
 /// Runs a scenario with each of the seeds, on several threads, up to the lowest with a failure.
-fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs: usize) -> Swept {
+fn sweep(
+    scenario: &ScenarioFile,
+    path: &Path,
+    seeds: &RangeInclusive<u64>,
+    jobs: usize,
+    verify: bool,
+) -> Swept {
     let base = path.parent().unwrap_or(Path::new(""));
     if let ScenarioFile::Workload(scenario) = scenario
         && let Some(trace) = missing_trace(scenario, base)
@@ -106,7 +112,7 @@ fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs
             if !seeds.contains(&seed) || is_enough(seed) {
                 return;
             }
-            if let Some(problem) = problem(scenario.clone(), seed, base) {
+            if let Some(problem) = problem(scenario.clone(), seed, base, verify) {
                 let mut found = found.lock().expect("no thread panics");
                 if found.as_ref().is_none_or(|(lowest, _)| seed < *lowest) {
                     *found = Some((seed, problem));
@@ -125,9 +131,9 @@ fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
 }
 
 /// The first failure with a seed.
-fn problem(scenario: ScenarioFile, seed: u64, base: &Path) -> Option<String> {
+fn problem(scenario: ScenarioFile, seed: u64, base: &Path, verify: bool) -> Option<String> {
     let mut judged = Ok(None);
-    let panic = caught(|| judged = judge(scenario, seed, base));
+    let panic = caught(|| judged = judge(scenario, seed, base, verify));
     match (panic, judged) {
         (Some(message), _) => Some(format!("panic: {message}")),
         (None, Ok(problem)) => problem,
@@ -136,17 +142,18 @@ fn problem(scenario: ScenarioFile, seed: u64, base: &Path) -> Option<String> {
 }
 
 /// Runs a scenario with a seed. Returns the first failure.
-fn judge(scenario: ScenarioFile, seed: u64, base: &Path) -> Result<Option<String>, String> {
+fn judge(scenario: ScenarioFile, seed: u64, base: &Path, verify: bool) -> Result<Option<String>, String> {
     let factory = |desc: &MachineDesc| soft::machine(desc);
     match scenario {
         ScenarioFile::Explicit(mut scenario) => {
             scenario.set_seed(seed);
-            let run = run_explicit(&scenario, &factory, &mut Unobserved).map_err(|error| error.to_string())?;
+            let run = run_explicit(&scenario, &factory, verify, &mut Unobserved).map_err(|error| error.to_string())?;
             Ok(run.findings.first().map(ToString::to_string))
         }
         ScenarioFile::Workload(mut scenario) => {
             scenario.set_seed(seed);
-            let prepared = workload::prepare(&scenario, base).map_err(|error| error.to_string())?;
+            let mut prepared = workload::prepare(&scenario, base).map_err(|error| error.to_string())?;
+            prepared.set_verify(verify);
             let run = prepared.run(&scenario, &factory, &mut Unobserved).map_err(|error| error.to_string())?.0;
             Ok(problem_of(&run, scenario.shows.as_deref()))
         }

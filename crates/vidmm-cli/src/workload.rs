@@ -25,6 +25,7 @@ pub fn run(
     factory: &MachineFactory<'_>,
 ) -> Result<bool, Box<dyn Error>> {
     let mut prepared = prepare(scenario, base)?;
+    prepared.set_verify(args.verify);
     prepared.desc.options.events = args.events.is_some();
     if let Some((longest, delay)) = prepared.raised_delay {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
@@ -90,11 +91,17 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             buggify: adapter.buggify,
             ..AdapterOptions::default()
         },
+        verify: false,
     };
     Ok(Prepared { workload, desc, raised_delay })
 }
 
 impl Prepared {
+    /// Lets the effect of each paging operation be compared with the documented one.
+    pub fn set_verify(&mut self, verify: bool) {
+        self.desc.verify = verify;
+    }
+
     /// Runs it, and the run to compare with if there is one.
     pub fn run(
         &self,

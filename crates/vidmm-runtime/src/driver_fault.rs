@@ -106,4 +106,49 @@ driver_faults! {
     ReverseSplitOffsets, "reverse-split-offsets";
     /// The driver has no memory to create a process, a context or an allocation, or to open one.
     NoMemory, "no-memory";
+    /// A transfer goes to the page behind the right one; the last page is not moved.
+    TransferToNextPage, "transfer-to-next-page";
+    /// The second half of a transfer is not moved.
+    HalfTransfer, "half-transfer";
+    /// The first page of a fill is not filled.
+    FillFromNextPage, "fill-from-next-page";
+    /// The second half of a fill is not filled.
+    HalfFill, "half-fill";
+    /// A run of entries that become valid has one more, behind its last.
+    LongEntries, "long-entries";
+    /// A run of entries begins at the index behind the right one.
+    EntriesAtNextIndex, "entries-at-next-index";
+    /// Leaf entries of a user's process lead to system memory at the offset in their segment. Its occasions are those that lead
+    /// elsewhere.
+    EntriesOfSystemMemory, "entries-of-system-memory";
+    /// Leaf entries of a user's process that become valid read as zero.
+    ZeroEntries, "zero-entries";
+    /// Leaf entries of a user's process allow writes. Its occasions are those that do not.
+    WritableEntries, "writable-entries";
+    /// All leaf entries of a run of a user's process are as the first. Its occasions are the runs of several pages.
+    RepeatEntries, "repeat-entries";
+    /// An entry that leads to a table leads to the page behind it.
+    LinkNextTable, "link-next-table";
+    /// The 64 KiB side of an entry with two sides is not written.
+    SkipLargeLink, "skip-large-link";
+    /// A table is not initialised.
+    SkipInitialUpdate, "skip-initial-update";
+    /// An entry that is to lead to no table any more is not written.
+    KeepTableLink, "keep-table-link";
+    /// The last page of a range is not flushed. Its occasions are those that are not the whole space, as for the next.
+    ShortFlush, "short-flush";
+    /// The first page of a range is not flushed.
+    FlushFromNextPage, "flush-from-next-page";
+    /// The last page of MAP_APERTURE_SEGMENT, of either form, is not mapped.
+    ShortMapAperture, "short-map-aperture";
+    /// MAP_APERTURE_SEGMENT, of either form, maps all pages one page too far in the aperture.
+    MapAtNextPage, "map-at-next-page";
+    /// The last page of UNMAP_APERTURE_SEGMENT is not unmapped.
+    ShortUnmapAperture, "short-unmap-aperture";
+    /// UNMAP_APERTURE_SEGMENT lets the range show the page behind the dummy page.
+    UnmapToNextPage, "unmap-to-next-page";
+    /// A notification is taken to be about all but its last page.
+    ShortNotification, "short-notification";
+    /// A notification is taken to be about all but its first page.
+    NotifyFromNextPage, "notify-from-next-page";
 }

@@ -2,10 +2,10 @@
 
 use vidmm::contract::{
     AllocationListElement, Fill, FillVirtual, FlushTlb, Kmd, KmdProcessHandle, MapApertureSegment,
-    MemoryTransferDirection, PagingOperation, Patch, PatchLocation, PteFlags, Transfer, TransferVirtual,
-    UpdatePageTable, UpdatePageTableFlags,
+    MemoryTransferDirection, NotifyAlloc, PagingOperation, Patch, PatchLocation, Pte, PteFlags, PteRun, Transfer,
+    TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K};
+use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
 use crate::driver_fault::DriverFault;
 
@@ -20,17 +20,72 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             op.transfer_size > 0 && op.source.segment.is_system()
         }
         (
-            DriverFault::ShortTransfer | DriverFault::TransferNextPage | DriverFault::SwapTransfer,
+            DriverFault::ShortTransfer
+            | DriverFault::TransferNextPage
+            | DriverFault::SwapTransfer
+            | DriverFault::TransferToNextPage
+            | DriverFault::HalfTransfer,
             PagingOperation::VirtualTransfer(_),
         ) => true,
         (
-            DriverFault::ShortTransfer | DriverFault::TransferNextPage | DriverFault::SwapTransfer,
+            DriverFault::ShortTransfer
+            | DriverFault::TransferNextPage
+            | DriverFault::SwapTransfer
+            | DriverFault::TransferToNextPage
+            | DriverFault::HalfTransfer,
             PagingOperation::Transfer(op),
         ) => op.transfer_size > 0,
         (
-            DriverFault::SkipFill | DriverFault::ShortFill | DriverFault::WrongFillPattern,
+            DriverFault::SkipFill
+            | DriverFault::ShortFill
+            | DriverFault::WrongFillPattern
+            | DriverFault::FillFromNextPage
+            | DriverFault::HalfFill,
             PagingOperation::VirtualFill(_) | PagingOperation::Fill(_),
         ) => true,
+        (DriverFault::EntriesAtNextIndex | DriverFault::LongEntries, PagingOperation::UpdatePageTable(op)) => {
+            // Behind a whole table there is no entry.
+            !op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) && is_of_user(op.process)
+        }
+        (DriverFault::ZeroEntries, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op) && is_valid(op) && is_of_user(op.process)
+        }
+        (DriverFault::EntriesOfSystemMemory, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op)
+                && is_valid(op)
+                && is_of_user(op.process)
+                && !op.page_table_entries.first.address.segment.is_system()
+        }
+        (DriverFault::WritableEntries, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op) && op.page_table_entries.first.flags.contains(PteFlags::READ_ONLY | PteFlags::VALID)
+        }
+        (DriverFault::RepeatEntries, PagingOperation::UpdatePageTable(op)) => {
+            let is_repeated = op.flags.contains(UpdatePageTableFlags::REPEAT);
+            is_leaf(op) && is_valid(op) && !is_repeated && op.page_table_entries.num_page_table_entries > 1
+        }
+        (DriverFault::LinkNextTable, PagingOperation::UpdatePageTable(op)) => op.page_table_level > 0 && is_valid(op),
+        (DriverFault::SkipLargeLink, PagingOperation::UpdatePageTable(op)) => {
+            op.page_table_entries.first_64kb.is_some_and(|pte| pte.flags.contains(PteFlags::VALID))
+        }
+        (DriverFault::SkipInitialUpdate, PagingOperation::UpdatePageTable(op)) => {
+            op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) && is_of_user(op.process)
+        }
+        (DriverFault::KeepTableLink, PagingOperation::UpdatePageTable(op)) => {
+            let is_initial = op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+            op.page_table_level > 0 && !is_initial && !is_valid(op) && is_of_user(op.process)
+        }
+        (DriverFault::ShortFlush | DriverFault::FlushFromNextPage, PagingOperation::FlushTlb(op)) => {
+            op.end_virtual_address.0 > 0
+        }
+        (
+            DriverFault::ShortMapAperture | DriverFault::MapAtNextPage,
+            PagingOperation::MapApertureSegment(_) | PagingOperation::MapApertureSegment2(_),
+        )
+        | (
+            DriverFault::ShortUnmapAperture | DriverFault::UnmapToNextPage,
+            PagingOperation::UnmapApertureSegment(_),
+        )
+        | (DriverFault::ShortNotification | DriverFault::NotifyFromNextPage, PagingOperation::NotifyAlloc(_)) => true,
         (
             DriverFault::SkipEntries
             | DriverFault::ShortEntries
@@ -91,6 +146,53 @@ pub(crate) fn operation(
         (DriverFault::ShortFill, PagingOperation::Fill(op)) => {
             PagingOperation::Fill(Fill { fill_size: less_a_page(op.fill_size)?, ..op })
         }
+        (DriverFault::HalfFill, PagingOperation::VirtualFill(op)) => {
+            PagingOperation::VirtualFill(FillVirtual { fill_size_in_bytes: half(op.fill_size_in_bytes)?, ..op })
+        }
+        (DriverFault::HalfFill, PagingOperation::Fill(op)) => {
+            PagingOperation::Fill(Fill { fill_size: half(op.fill_size)?, ..op })
+        }
+        (DriverFault::FillFromNextPage, PagingOperation::VirtualFill(op)) => {
+            PagingOperation::VirtualFill(FillVirtual {
+                fill_size_in_bytes: less_a_page(op.fill_size_in_bytes)?,
+                destination_virtual_address: op.destination_virtual_address.offset(PAGE_SIZE),
+                allocation_offset_in_bytes: op.allocation_offset_in_bytes + PAGE_SIZE,
+                ..op
+            })
+        }
+        (DriverFault::FillFromNextPage, PagingOperation::Fill(op)) => PagingOperation::Fill(Fill {
+            fill_size: less_a_page(op.fill_size)?,
+            destination: op.destination.offset_by(PAGE_SIZE),
+            ..op
+        }),
+        (DriverFault::ShortFlush, PagingOperation::FlushTlb(op)) => {
+            let range = op.end_virtual_address.0.checked_sub(PAGE_SIZE).filter(|&end| end > op.start_virtual_address.0);
+            PagingOperation::FlushTlb(FlushTlb { end_virtual_address: vidmm::GpuVirtualAddress(range?), ..op })
+        }
+        (DriverFault::FlushFromNextPage, PagingOperation::FlushTlb(op)) => {
+            let start_virtual_address = op.start_virtual_address.offset(PAGE_SIZE);
+            let is_left = start_virtual_address < op.end_virtual_address;
+            PagingOperation::FlushTlb(is_left.then_some(FlushTlb { start_virtual_address, ..op })?)
+        }
+        (DriverFault::ShortUnmapAperture, PagingOperation::UnmapApertureSegment(op)) => {
+            let number_of_pages = less_one(op.number_of_pages)?;
+            PagingOperation::UnmapApertureSegment(UnmapApertureSegment { number_of_pages, ..op })
+        }
+        (DriverFault::UnmapToNextPage, PagingOperation::UnmapApertureSegment(op)) => {
+            let dummy_page = op.dummy_page.offset_by(PAGE_SIZE);
+            PagingOperation::UnmapApertureSegment(UnmapApertureSegment { dummy_page, ..op })
+        }
+        (DriverFault::ShortNotification, PagingOperation::NotifyAlloc(op)) => {
+            PagingOperation::NotifyAlloc(NotifyAlloc { size_in_bytes: less_a_page(op.size_in_bytes)?, ..op })
+        }
+        (DriverFault::NotifyFromNextPage, PagingOperation::NotifyAlloc(op)) => {
+            PagingOperation::NotifyAlloc(NotifyAlloc {
+                offset_in_bytes: op.offset_in_bytes + PAGE_SIZE,
+                size_in_bytes: less_a_page(op.size_in_bytes)?,
+                gpu_virtual_address_at_offset: op.gpu_virtual_address_at_offset.offset(PAGE_SIZE),
+                ..op
+            })
+        }
         (DriverFault::WrongFillPattern, PagingOperation::VirtualFill(op)) => {
             PagingOperation::VirtualFill(FillVirtual { fill_pattern: WRONG_PATTERN, ..op })
         }
@@ -100,11 +202,9 @@ pub(crate) fn operation(
         (DriverFault::FlushOtherProcess, PagingOperation::FlushTlb(op)) => {
             PagingOperation::FlushTlb(FlushTlb { process: paging?, ..op })
         }
-        (DriverFault::MapNextPages, PagingOperation::MapApertureSegment(op)) => {
-            PagingOperation::MapApertureSegment(next_pages(op))
-        }
-        (DriverFault::MapNextPages, PagingOperation::MapApertureSegment2(op)) => {
-            PagingOperation::MapApertureSegment2(next_pages(op.into()).into())
+        (_, PagingOperation::MapApertureSegment(op)) => PagingOperation::MapApertureSegment(mapped(fault, op)?),
+        (_, PagingOperation::MapApertureSegment2(op)) => {
+            PagingOperation::MapApertureSegment2(mapped(fault, op.into())?.into())
         }
         // A mistake names the operations that it garbles, as in `is_about`, and leaves out all others.
         _ => return None,
@@ -117,15 +217,42 @@ fn less_a_page(bytes: u64) -> Option<u64> {
     bytes.checked_sub(PAGE_SIZE).filter(|&left| left > 0)
 }
 
-fn next_pages(op: MapApertureSegment) -> MapApertureSegment {
-    let mdl = vidmm::PhysicalAddress { offset: op.mdl.offset + PAGE_SIZE, ..op.mdl };
-    MapApertureSegment { mdl, ..op }
+fn less_one(pages: u64) -> Option<u64> {
+    pages.checked_sub(1).filter(|&left| left > 0)
+}
+
+/// Half of the pages, rounded down.
+fn half(bytes: u64) -> Option<u64> {
+    Some(bytes / PAGE_SIZE / 2 * PAGE_SIZE).filter(|&left| left > 0)
+}
+
+fn mapped(fault: DriverFault, op: MapApertureSegment) -> Option<MapApertureSegment> {
+    match fault {
+        DriverFault::MapNextPages => Some(MapApertureSegment { mdl: op.mdl.offset_by(PAGE_SIZE), ..op }),
+        DriverFault::ShortMapAperture => {
+            Some(MapApertureSegment { number_of_pages: less_one(op.number_of_pages)?, ..op })
+        }
+        // Of the last page of an aperture there is no next one.
+        DriverFault::MapAtNextPage => Some(MapApertureSegment {
+            offset_in_pages: op.offset_in_pages + 1,
+            number_of_pages: less_one(op.number_of_pages)?,
+            ..op
+        }),
+        _ => None,
+    }
 }
 
 fn virtual_transfer(fault: DriverFault, op: TransferVirtual) -> Option<TransferVirtual> {
     let short = || Some(TransferVirtual { transfer_size_in_bytes: less_a_page(op.transfer_size_in_bytes)?, ..op });
     match fault {
         DriverFault::ShortTransfer => short(),
+        DriverFault::HalfTransfer => {
+            Some(TransferVirtual { transfer_size_in_bytes: half(op.transfer_size_in_bytes)?, ..op })
+        }
+        DriverFault::TransferToNextPage => Some(TransferVirtual {
+            destination_virtual_address: op.destination_virtual_address.offset(PAGE_SIZE),
+            ..short()?
+        }),
         DriverFault::TransferNextPage => {
             Some(TransferVirtual { source_virtual_address: op.source_virtual_address.offset(PAGE_SIZE), ..short()? })
         }
@@ -142,6 +269,10 @@ fn physical_transfer(fault: DriverFault, op: Transfer) -> Option<Transfer> {
     let short = || Some(Transfer { transfer_size: less_a_page(op.transfer_size)?, ..op });
     match fault {
         DriverFault::ShortTransfer => short(),
+        DriverFault::HalfTransfer => Some(Transfer { transfer_size: half(op.transfer_size)?, ..op }),
+        DriverFault::TransferToNextPage => {
+            Some(Transfer { destination: op.destination.offset_by(PAGE_SIZE), ..short()? })
+        }
         DriverFault::TransferNextPage => {
             let source = vidmm::PhysicalAddress { offset: op.source.offset + PAGE_SIZE, ..op.source };
             Some(Transfer { source, ..short()? })
@@ -161,9 +292,26 @@ fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
             run.first.address.offset += if large { PAGE_SIZE_64K } else { PAGE_SIZE };
         }
         DriverFault::ReadOnlyEntries => run.first.flags |= PteFlags::READ_ONLY,
+        DriverFault::LongEntries => run.num_page_table_entries += 1,
+        DriverFault::EntriesAtNextIndex => garbled.start_index += 1,
+        DriverFault::EntriesOfSystemMemory => run.first.address.segment = SegmentId::SYSTEM,
+        DriverFault::ZeroEntries => both_sides(run, |pte| pte.flags = PteFlags::ZERO),
+        DriverFault::WritableEntries => run.first.flags -= PteFlags::READ_ONLY,
+        DriverFault::RepeatEntries => garbled.flags |= UpdatePageTableFlags::REPEAT,
+        DriverFault::LinkNextTable => both_sides(run, |pte| pte.address = next_page(pte.address)),
+        DriverFault::SkipLargeLink => run.first_64kb = None,
         _ => return None,
     }
     Some(garbled)
+}
+
+fn both_sides(run: &mut PteRun, change: impl Fn(&mut Pte)) {
+    change(&mut run.first);
+    run.first_64kb.as_mut().into_iter().for_each(change);
+}
+
+fn next_page(address: PhysicalAddress) -> PhysicalAddress {
+    address.offset_by(PAGE_SIZE)
 }
 
 /// Whether the occasions of a mistake are patches.

@@ -1,11 +1,16 @@
 //! The GPU: executes bytes.
 
+use std::ops::Range;
+
 use vidmm::contract::{
-    CpuVirtualAddress, DmaBuffer, EngineFence, Packet, ResetEngineError, RestartError, ReturnedBuffers,
+    CpuVirtualAddress, DmaBuffer, EngineFence, KmdProcessHandle, Packet, ResetEngineError, RestartError,
+    ReturnedBuffers,
 };
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 
 use crate::kernel::Content;
+use crate::probe::Probe;
+use crate::verifier::WrongEffect;
 
 /// A GPU that executes DMA buffers, in virtual time or in its own.
 ///
@@ -20,12 +25,19 @@ pub trait Gpu {
     /// The time of the next event; `None` when nothing runs or everything waits.
     fn next_event_at(&self) -> Option<Nanoseconds>;
 
-    /// Runs until `now` and appends the events, in order of time.
+    /// Runs until `now`, or until a packet has ended, whichever is first, and appends the events, in order of time. It is
+    /// called again as long as [`next_event_at`](Self::next_event_at) is not behind `now`. Between two calls nothing begins: a
+    /// [`Verifier`](crate::Verifier) looks then.
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>);
 
     /// The digest of the bytes of one page of memory. In system memory these are the bytes that the CPU sees, in an
     /// aperture segment those of the page that is mapped there. `None` if there is no memory.
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
+
+    /// Lets a verifier see what commands did; none if the GPU shows no more than [`page_digest`](Self::page_digest) does.
+    fn probe(&self) -> Option<&dyn Probe> {
+        None
+    }
 
     /// Writes one page of memory as the CPU does, with the words of a kernel with `content` for `seed`. `false` if the
     /// CPU reaches no memory there.
@@ -168,6 +180,16 @@ pub enum GpuEvent {
         /// Whether it was written.
         write: bool,
     },
+    /// A command has made the GPU forget cached translations. Precedes the completion of its packet. Told for a verifier only: see
+    /// [`Sees::FLUSHES`](crate::Sees::FLUSHES).
+    Flushed {
+        /// The process; none is all of them.
+        process: Option<KmdProcessHandle>,
+        /// The addresses; from 0 to 0 are all (U-20).
+        addresses: Range<GpuVirtualAddress>,
+    },
+    /// A verifier has found that a driver's commands have not the documented effect.
+    WrongEffect(Box<WrongEffect>),
     /// A kernel has read its inputs. Precedes the completion of its packet; an oracle judges the digests.
     KernelRead {
         /// The kernel's number, as its command gave it.
@@ -187,7 +209,7 @@ impl GpuEvent {
             | Self::EngineReset { at, .. }
             | Self::ResetFromTimeout { at, .. }
             | Self::RestartedFromTimeout { at, .. } => Some(at),
-            Self::KernelRead { .. } | Self::LateAccess { .. } => None,
+            Self::KernelRead { .. } | Self::LateAccess { .. } | Self::Flushed { .. } | Self::WrongEffect(_) => None,
         }
     }
 }

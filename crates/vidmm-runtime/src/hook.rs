@@ -47,6 +47,16 @@ pub trait KmdHook {
     fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
         let _ = (process, system_process);
     }
+
+    /// Tells that a context has another root page table.
+    fn root_page_table_set(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        let _ = (context, root);
+    }
+
+    /// Tells that a DMA buffer is about to be handed to an engine.
+    fn command_submitted(&mut self, submit: &SubmitCommand) {
+        let _ = submit;
+    }
 }
 
 /// A driver with a [`KmdHook`] before it. Calls without a hook go to the driver as they are.
@@ -139,10 +149,12 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.hook.root_page_table_set(context, root);
         self.driver.set_root_page_table(context, root);
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+        self.hook.command_submitted(submit);
         self.driver.submit_command(submit, preamble);
     }
 

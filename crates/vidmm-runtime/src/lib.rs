@@ -3,7 +3,7 @@
 //! [`Runtime`] is the loop; [`Gpu`] executes; [`Umd`] encodes user work, whose results are specified in [`kernel`] so
 //! that they can be judged. [`HookedKmd`] is a driver behind a hook that encodes in its place, as a [`DriverFault`]
 //! does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it. [`Hits`] says on
-//! which occasions.
+//! which occasions. A [`Verifier`] finds what a driver's commands did wrong, with the GPU's [`Probe`].
 
 mod driver_fault;
 mod early_unmap;
@@ -16,8 +16,10 @@ mod interrupt_faults;
 pub mod kernel;
 mod occasions;
 mod patching;
+mod probe;
 mod runtime;
 mod umd;
+mod verifier;
 
 pub use driver_fault::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
@@ -27,5 +29,7 @@ pub use interrupt_faults::InterruptFault;
 pub use kernel::{Content, KernelCommand, PageRange, Surface};
 pub use occasions::{FaultSwitch, Hits, Occasions, mixed};
 pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
+pub use probe::{Probe, Sees, TableEntry};
 pub use runtime::{Happening, Machine, Runtime};
 pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, MemoryKind, Placement, SegmentOrder, Umd};
+pub use verifier::{Request, Verifier, Wrong, WrongEffect};

@@ -8,7 +8,7 @@ use vidmm::{
     Statistics, VidMm,
 };
 
-use crate::{Content, CpuView, FaultSwitch, Gpu, GpuEvent, Umd};
+use crate::{Content, CpuView, FaultSwitch, Gpu, GpuEvent, Umd, WrongEffect};
 
 /// A driver, its user-mode half, a GPU and a host that belong together.
 pub struct Machine {
@@ -48,6 +48,8 @@ pub enum Happening {
         /// Whether it was written.
         write: bool,
     },
+    /// A driver's commands have not the documented effect.
+    WrongEffect(Box<WrongEffect>),
     /// A packet has ended.
     PacketEnded {
         /// The fence that it signalled.
@@ -181,6 +183,9 @@ impl Runtime {
         let Some(until) = next.chain(limit).min() else { return false };
         self.now = self.now.max(until);
         self.machine.gpu.advance(self.now, &mut self.gpu_events);
+        while self.machine.gpu.next_event_at().is_some_and(|at| at <= self.now) {
+            self.machine.gpu.advance(self.now, &mut self.gpu_events);
+        }
         for event in std::mem::take(&mut self.gpu_events) {
             self.vidmm.events().set_occurred_at(event.occurred_at());
             self.handle(event);
@@ -198,6 +203,8 @@ impl Runtime {
             GpuEvent::LateAccess { kernel, virtual_address, write } => {
                 self.happenings.push_back(Happening::LateAccess { kernel, virtual_address, write });
             }
+            GpuEvent::Flushed { .. } => {}
+            GpuEvent::WrongEffect(wrong) => self.happenings.push_back(Happening::WrongEffect(wrong)),
             GpuEvent::Completed { signal, started_at, ended_at, buffer } => {
                 let paging = matches!(buffer, DmaBuffer::Paging(_));
                 self.vidmm.handle_completed(signal, buffer);

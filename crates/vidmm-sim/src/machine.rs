@@ -2,9 +2,9 @@
 
 use vidmm::PageSize;
 use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
-use vidmm_runtime::Machine;
+use vidmm_runtime::{Machine, Verifier};
 
-use crate::scenario::{AdapterSettings, CostSettings, Fault, MoreAperture, PageSize as PageSizeSetting, PageTables};
+use crate::scenario::{AdapterSettings, CostSettings, Fault, FaultKind, MoreAperture, PageSize as PageSizeSetting, PageTables};
 
 /// The machine that a run asks its factory for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,5 +174,40 @@ impl Default for MachineDesc {
     }
 }
 
-/// Makes machines.
+/// The machine that `desc` asks for, with its faults. A verifier, if there is one, stands between a faulty driver and the core, and
+/// between a faulty GPU and what is right in it.
+///
+/// # Errors
+///
+/// If `factory` cannot build it.
+pub(crate) fn build(factory: &MachineFactory<'_>, desc: &MachineDesc, verify: bool) -> Result<Machine, String> {
+    let machine = factory(desc)?;
+    if !verify {
+        return Ok(with_faults(machine, desc));
+    }
+    let (machine, verifier) = Verifier::watch_gpu(machine);
+    Ok(verifier.watch_driver(with_faults(machine, desc)))
+}
+
+/// The machine with the mistakes of driver and GPU that any machine can be given.
+fn with_faults(machine: Machine, desc: &MachineDesc) -> Machine {
+    desc.faults.iter().fold(machine, |machine, fault| {
+        let hits = fault.hits(desc.fault_seed);
+        match fault.kind {
+            FaultKind::Driver(fault) => machine.with_fault(fault, hits),
+            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, hits),
+            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, hits),
+            FaultKind::FlipBitInTransfer
+            | FaultKind::HangPacket
+            | FaultKind::HangPagingBuffer
+            | FaultKind::ForgePageFault
+            | FaultKind::ForgePagingFault
+            | FaultKind::LieAboutEngineReset
+            | FaultKind::FailCommit
+            | FaultKind::FailUserModeVaMapping => machine,
+        }
+    })
+}
+
+/// Makes machines, with the faults that are the GPU's and the host's own.
 pub type MachineFactory<'a> = dyn Fn(&MachineDesc) -> Result<Machine, String> + 'a;

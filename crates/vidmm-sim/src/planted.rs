@@ -20,8 +20,10 @@ use crate::simulate::{Outcome, Profile, SimDesc, machine_of, simulate_in};
 pub enum Planted {
     /// In the manager: only in a build of the saboteur's copy.
     Manager(&'static Bug),
-    /// In the driver.
+    /// In the driver, for the judges to find from what becomes of it.
     Driver(DriverFault),
+    /// In the driver, for the verifier to name the operation.
+    Effect(DriverFault),
 }
 
 /// Whether the machine that a seed draws can show what is shown in a world.
@@ -82,7 +84,9 @@ impl Planted {
                     | DriverFault::NoMemory
             )
         };
-        of_manager.chain(DriverFault::ALL.into_iter().filter(shows).map(Self::Driver))
+        let of_driver = DriverFault::ALL.into_iter().filter(shows).filter(|&fault| !has_effect_only(fault));
+        let effects = DriverFault::ALL.into_iter().filter(|&fault| !facts_of(fault).is_empty());
+        of_manager.chain(of_driver.map(Self::Driver)).chain(effects.map(Self::Effect))
     }
 
     /// Its number among those of its kind, from 1, with the kind's letter before it.
@@ -90,6 +94,7 @@ impl Planted {
         match self {
             Self::Manager(bug) => format!("M{}", bug.number()),
             Self::Driver(fault) => format!("D{}", fault as usize + 1),
+            Self::Effect(fault) => format!("E{}", fault as usize + 1),
         }
     }
 
@@ -97,15 +102,20 @@ impl Planted {
     pub fn name(self) -> &'static str {
         match self {
             Self::Manager(bug) => bug.name,
-            Self::Driver(fault) => fault.name(),
+            Self::Driver(fault) | Self::Effect(fault) => fault.name(),
         }
     }
 
-    /// The rule that must find it.
+    /// The rule that must find it; of several by which it is named, depending on the adapter, the first.
     pub fn rule(self) -> &'static str {
+        self.rules()[0]
+    }
+
+    fn rules(self) -> Vec<&'static str> {
         match self {
-            Self::Manager(bug) => bug.rule,
-            Self::Driver(fault) => rule_of(fault),
+            Self::Manager(bug) => vec![bug.rule],
+            Self::Driver(fault) => vec![rule_of(fault)],
+            Self::Effect(fault) => facts_of(fault).to_vec(),
         }
     }
 
@@ -113,7 +123,7 @@ impl Planted {
     pub fn world(self) -> World {
         match self {
             Self::Manager(bug) => bug.shown_in,
-            Self::Driver(fault) => world_of_fault(fault),
+            Self::Driver(fault) | Self::Effect(fault) => world_of_fault(fault),
         }
     }
 
@@ -121,14 +131,14 @@ impl Planted {
     fn in_manager(self) -> Option<&'static Bug> {
         match self {
             Self::Manager(bug) => Some(bug),
-            Self::Driver(_) => None,
+            Self::Driver(_) | Self::Effect(_) => None,
         }
     }
 
     /// The world without the bug.
     fn prepare(self, scenario: &mut ExplicitScenario) {
         // Nothing else goes wrong than a driver's mistake, so that what is found is the driver's.
-        if let Self::Driver(_) = self {
+        if let Self::Driver(_) | Self::Effect(_) = self {
             scenario.faults.clear();
         }
         make(self.world(), scenario);
@@ -137,7 +147,7 @@ impl Planted {
     /// Makes the mistake of a driver in a world; one of the manager is made wherever its code runs.
     fn add(self, scenario: &mut ExplicitScenario) {
         self.prepare(scenario);
-        if let Self::Driver(fault) = self {
+        if let Self::Driver(fault) | Self::Effect(fault) = self {
             scenario.faults.push(Fault { kind: FaultKind::Driver(fault), when: When::Always });
         }
     }
@@ -159,15 +169,103 @@ fn world_of_fault(fault: DriverFault) -> World {
         | DriverFault::ReadOnlyEntries
         | DriverFault::KeepEntries
         | DriverFault::SkipTableLink
+        | DriverFault::LongEntries
+        | DriverFault::EntriesAtNextIndex
+        | DriverFault::EntriesOfSystemMemory
+        | DriverFault::ZeroEntries
+        | DriverFault::WritableEntries
+        | DriverFault::RepeatEntries
+        | DriverFault::LinkNextTable
+        | DriverFault::SkipLargeLink
+        | DriverFault::SkipInitialUpdate
+        | DriverFault::KeepTableLink
+        | DriverFault::ShortFlush
+        | DriverFault::FlushFromNextPage
         | DriverFault::FlushOtherProcess => World::PageTables,
+        DriverFault::SkipCacheFlush | DriverFault::EarlyIoMmuUnmap => World::IoMmu,
         DriverFault::SkipPatch
         | DriverFault::PatchNextElement
         | DriverFault::SkipLastPatch
         | DriverFault::IgnorePatchOffset
         | DriverFault::SkipUnmapAperture
         | DriverFault::MapNextPages
+        | DriverFault::ShortMapAperture
+        | DriverFault::MapAtNextPage
+        | DriverFault::ShortUnmapAperture
+        | DriverFault::UnmapToNextPage
         | DriverFault::SkipMapAperture => World::Patching,
         _ => World::Any,
+    }
+}
+
+/// Whether a mistake is there for the verifier alone: what becomes of it is shown by others like it.
+fn has_effect_only(fault: DriverFault) -> bool {
+    fault as usize > DriverFault::NoMemory as usize
+}
+
+/// The facts by which the verifier names a mistake, depending on how the adapter finds memory; none if the mistake changes no
+/// effect: the manager itself sees it.
+fn facts_of(fault: DriverFault) -> &'static [&'static str] {
+    match fault {
+        DriverFault::DropPageOut
+        | DriverFault::DropPageIn
+        | DriverFault::ShortTransfer
+        | DriverFault::TransferNextPage
+        | DriverFault::SwapTransfer
+        | DriverFault::TransferToNextPage
+        | DriverFault::HalfTransfer => &["BPB-40", "BPB-20"],
+        DriverFault::SkipFill
+        | DriverFault::ShortFill
+        | DriverFault::WrongFillPattern
+        | DriverFault::FillFromNextPage
+        | DriverFault::HalfFill => &["BPB-42", "BPB-24"],
+        DriverFault::SkipEntries
+        | DriverFault::ShortEntries
+        | DriverFault::WrongEntries
+        | DriverFault::ReadOnlyEntries
+        | DriverFault::KeepEntries
+        | DriverFault::SkipTableLink
+        | DriverFault::LongEntries
+        | DriverFault::EntriesAtNextIndex
+        | DriverFault::EntriesOfSystemMemory
+        | DriverFault::ZeroEntries
+        | DriverFault::WritableEntries
+        | DriverFault::RepeatEntries
+        | DriverFault::LinkNextTable
+        | DriverFault::SkipLargeLink
+        | DriverFault::SkipInitialUpdate
+        | DriverFault::KeepTableLink => &["GVA-30"],
+        DriverFault::SkipTlbFlush
+        | DriverFault::FlushOtherProcess
+        | DriverFault::ShortFlush
+        | DriverFault::FlushFromNextPage => &["GVA-34"],
+        DriverFault::ReusePagingVa => &["GVA-34", "NTF-02"],
+        DriverFault::SkipMapAperture
+        | DriverFault::MapNextPages
+        | DriverFault::ShortMapAperture
+        | DriverFault::MapAtNextPage => &["BPB-30", "BPB-34"],
+        DriverFault::SkipUnmapAperture | DriverFault::ShortUnmapAperture | DriverFault::UnmapToNextPage => &["BPB-33"],
+        DriverFault::SkipDecompression | DriverFault::IgnoreChunkOffset => &["NTF-02"],
+        DriverFault::SkipCacheFlush => &["NTF-04"],
+        DriverFault::LateNotification
+        | DriverFault::EarlyIoMmuUnmap
+        | DriverFault::ShortNotification
+        | DriverFault::NotifyFromNextPage => &["NTF-02", "NTF-04"],
+        DriverFault::SkipPartAfterFull => {
+            &["BPB-40", "BPB-20", "BPB-42", "BPB-24", "GVA-30", "BPB-30", "BPB-34", "BPB-33", "NTF-02"]
+        }
+        DriverFault::SkipPatch
+        | DriverFault::PatchNextElement
+        | DriverFault::SkipLastPatch
+        | DriverFault::IgnorePatchOffset => &["PAT-10"],
+        DriverFault::OverrunDmaBuffer
+        | DriverFault::OverrunPrivateData
+        | DriverFault::AdvanceLess
+        | DriverFault::StandStill
+        | DriverFault::StayBusy
+        | DriverFault::AnswerNotSupported
+        | DriverFault::ReverseSplitOffsets
+        | DriverFault::NoMemory => &[],
     }
 }
 
@@ -223,7 +321,8 @@ impl Hunt {
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
                 let (profile, policy, digest) = (Profile::Any, None, planted.rule() == "I33");
-                let desc = SimDesc { seed, steps: self.steps, profile, policy, digest };
+                let verify = matches!(planted, Planted::Effect(_));
+                let desc = SimDesc { seed, steps: self.steps, profile, policy, digest, verify };
                 simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
             };
             let play_with_it = || {
@@ -245,7 +344,7 @@ impl Hunt {
             quarry.steps += outcome.machine_steps;
             match broken {
                 None => {}
-                Some((rule, problem)) if rule == planted.rule() => {
+                Some((rule, problem)) if planted.rules().contains(&rule.as_str()) => {
                     (quarry.seed, quarry.problem) = (Some(seed), problem);
                     return quarry;
                 }

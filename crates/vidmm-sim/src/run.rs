@@ -14,7 +14,7 @@ use crate::{
     fault_tales::FaultTales,
     figures::Figures,
     finding::Finding,
-    machine::{MachineDesc, MachineFactory},
+    machine::{self, MachineDesc, MachineFactory},
     oracle::{Oracle, Verdict, WrongPage},
     play::{CheckReport, Play},
     prediction::Content,
@@ -40,6 +40,8 @@ pub struct RunDesc {
     /// The options of the manager. A run of several processes takes their figures from its events, and therefore
     /// records them; the observer is shown them only if this asks for them.
     pub options: AdapterOptions,
+    /// Whether the effect of each paging operation is compared with the documented one.
+    pub verify: bool,
 }
 
 /// The observer of a run.
@@ -116,7 +118,7 @@ pub fn run(
     if kernel > memory {
         return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
-    let machine = factory(&desc.machine).map_err(RunError::Machine)?;
+    let machine = machine::build(factory, &desc.machine, desc.verify).map_err(RunError::Machine)?;
     let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
     let is_harmed = desc.clients.iter().any(|client| client.recovers || client.misbehaviour.is_some());
     let has_accounts = is_modelled || is_harmed || workload.processes().len() > 1 || desc.script != Script::default();
@@ -329,6 +331,7 @@ impl Run<'_> {
                 let event = self.last_event();
                 self.findings.push(Finding::Violation { rule, event });
             }
+            Happening::WrongEffect(wrong) => self.violated(&format_args!("{}: {wrong}", wrong.fact())),
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_sign = ended_at;

@@ -20,7 +20,7 @@ use crate::faults::{ModelGpuFaults, strikes};
 use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
 use crate::physical::{Memories, PhysicalRun, Place};
-use crate::surface::{Surfaces, page_key};
+use crate::surface::{SurfaceBook, Surfaces, page_key};
 use crate::tlb::{Access, PageFault};
 use crate::translation::{AddressSpace, Translation};
 
@@ -123,9 +123,10 @@ pub enum Begun {
 /// The memories, what translates addresses, and the marks of compression.
 #[derive(Debug)]
 pub struct Device {
-    translation: Translation,
-    memories: Memories,
-    surfaces: Surfaces,
+    pub(crate) translation: Translation,
+    pub(crate) memories: Memories,
+    pub(crate) surfaces: Surfaces,
+    pub(crate) surface_book: SurfaceBook,
     /// Where the allocations are of which it was told that (BPB-51).
     residents: BTreeMap<KmdAllocationHandle, GpuVirtualAddress>,
     faults: ModelGpuFaults,
@@ -138,7 +139,13 @@ impl Device {
     /// A device whose memories have no content yet.
     pub fn new(translation: Translation, memories: Memories, faults: ModelGpuFaults) -> Self {
         let (surfaces, counters) = (Surfaces::default(), ModelGpuCounters::default());
-        Self { translation, memories, surfaces, residents: BTreeMap::new(), faults, counters, late: None }
+        let surface_book = SurfaceBook::default();
+        Self { translation, memories, surfaces, surface_book, residents: BTreeMap::new(), faults, counters, late: None }
+    }
+
+    /// Tells the surfaces of allocations.
+    pub fn set_surface_book(&mut self, surfaces: SurfaceBook) {
+        self.surface_book = surfaces;
     }
 
     /// The counters so far.
@@ -226,7 +233,7 @@ impl Device {
                 finished
             }
             Begun::Decompress(decompress, plain) => self.finish_decompress(*space, &decompress, &plain),
-            Begun::Other(command) => self.finish_other(space, command),
+            Begun::Other(command) => self.finish_other(space, command, events),
         }
     }
 
@@ -238,7 +245,12 @@ impl Device {
         self.counters = counters;
     }
 
-    fn finish_other(&mut self, space: &mut Option<AddressSpace>, command: Command) -> Result<(), Abort> {
+    fn finish_other(
+        &mut self,
+        space: &mut Option<AddressSpace>,
+        command: Command,
+        events: &mut Vec<GpuEvent>,
+    ) -> Result<(), Abort> {
         match command {
             Command::SetRootPageTable(root) => {
                 if !can_be_table(root.root) {
@@ -265,6 +277,7 @@ impl Device {
             Command::WritePtes(ptes) => self.write_ptes(&ptes)?,
             Command::FlushTlb(range) => {
                 self.translation.flush(range);
+                events.push(GpuEvent::Flushed { process: range.process, addresses: range.start..range.end });
                 self.counters.commands.flush_tlb += 1;
             }
             Command::MapAperture(map) => self.map_aperture(&map)?,

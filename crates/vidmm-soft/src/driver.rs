@@ -26,6 +26,7 @@ use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::physical_addresses::PhysicalAddressMap;
 use crate::private_data::AllocationPrivateData;
 use crate::status::StatusRegisters;
+use crate::surface::SurfaceBook;
 
 /// Engine 0: runs the paging buffers.
 pub const PAGING_ENGINE: u32 = 0;
@@ -56,6 +57,7 @@ pub struct SoftKmd {
     processes: BTreeSet<KmdProcessHandle>,
     contexts: BTreeMap<KmdContextHandle, Context>,
     allocations: BTreeMap<KmdAllocationHandle, Allocation>,
+    surfaces: SurfaceBook,
     addresses: PhysicalAddressMap,
     paging_process: Option<KmdProcessHandle>,
     transfers_asked: u32,
@@ -101,10 +103,16 @@ impl SoftKmd {
             processes: BTreeSet::new(),
             contexts: BTreeMap::new(),
             allocations: BTreeMap::new(),
+            surfaces: SurfaceBook::default(),
             paging_process: None,
             transfers_asked: 0,
             notifications_asked: 0,
         }
+    }
+
+    /// The surfaces of its allocations.
+    pub fn surface_book(&self) -> SurfaceBook {
+        self.surfaces.clone()
     }
 
     /// How many processes, contexts and allocations are alive: all 0 when everything was destroyed.
@@ -556,6 +564,7 @@ impl Kmd for SoftKmd {
         let allocation = KmdAllocationHandle(self.handle());
         let is_told = data.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
         self.allocations.insert(allocation, Allocation { size: data.size, surface: data.surface, is_told });
+        self.surfaces.set(allocation, data.surface);
         let mut flags = data.flags;
         flags.set(AllocationFlags::FROM_END_OF_SEGMENT, placement.from_end_of_segment);
         Ok(AllocationInfo {
@@ -577,6 +586,7 @@ impl Kmd for SoftKmd {
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
         self.allocations.remove(&allocation);
+        self.surfaces.set(allocation, None);
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {

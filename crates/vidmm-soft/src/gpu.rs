@@ -4,7 +4,7 @@ mod packet;
 
 use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
-use vidmm_runtime::{Content, Gpu, GpuEvent};
+use vidmm_runtime::{Content, Gpu, GpuEvent, Probe};
 
 use crate::config::{NUM_ENGINES, SoftAdapterConfig};
 use crate::cost::CostModel;
@@ -14,6 +14,7 @@ use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
 use crate::programmed_state::ProgrammedState;
+use crate::surface::SurfaceBook;
 use crate::system::SystemMemory;
 use crate::translation::Translation;
 
@@ -87,6 +88,12 @@ impl ModelGpu {
             power: Power::On,
             programmed: config.is_physical().then(|| ProgrammedState::new(NUM_ENGINES, config.preemption_aware)),
         }
+    }
+
+    /// The GPU, which is told the surfaces of allocations for its [`Probe`].
+    pub fn with_surface_book(mut self, surfaces: SurfaceBook) -> Self {
+        self.device.set_surface_book(surfaces);
+        self
     }
 
     /// The GPU's counters so far.
@@ -248,6 +255,10 @@ impl Gpu for ModelGpu {
         self.device.memories().page_digest(address)
     }
 
+    fn probe(&self) -> Option<&dyn Probe> {
+        Some(&self.device)
+    }
+
     fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
         self.device.write_page(address, content, seed)
     }
@@ -301,10 +312,15 @@ impl Gpu for ModelGpu {
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let before = events.len();
+        let has_ended = |events: &[GpuEvent]| matches!(events.last(), Some(GpuEvent::Completed { .. }));
         while let Some((at, step)) = self.next_step().filter(|&(at, _)| at <= now) {
             match step {
                 Step::Adapter => self.step_adapter(at, events),
                 Step::Engine(engine) => self.step_engine(engine, at, events),
+            }
+            if has_ended(&events[before..]) {
+                return;
             }
         }
     }

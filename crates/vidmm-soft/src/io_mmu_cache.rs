@@ -1,6 +1,7 @@
 //! The GPU's cache of the IOMMU's mappings.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vidmm::contract::{AddressingModel, IoMmuDomain, KmdProcessHandle, Pte, PteFlags};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
@@ -77,6 +78,19 @@ impl IoMmuCache {
             page = mapping.first_page + mapping.num_pages;
         }
         None
+    }
+
+    /// The first of `pages` that the IOMMU does not map, or that is cached with another meaning.
+    pub fn first_stale(&self, process: KmdProcessHandle, pages: Range<u64>) -> Option<GpuVirtualAddress> {
+        let domain = self.domain(process);
+        let is_stale = |page: &u64| match self.io_mmu.mapping_at(domain, *page) {
+            None => true,
+            Some(mapping) => {
+                let cached = self.caches.get(&domain).and_then(|cache| cache.cached(*page));
+                cached.is_some_and(|cached| cached != entry_of(&mapping, *page))
+            }
+        };
+        pages.into_iter().find(is_stale).map(|page| GpuVirtualAddress(page * PAGE_SIZE))
     }
 
     /// Where the page at `virtual_address` of `process` is according to the IOMMU, whatever is cached; `None` if it is not

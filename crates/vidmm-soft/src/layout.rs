@@ -40,6 +40,11 @@ impl HardwareEntry {
         self.0 & (Self::VALID_BIT | Self::ZERO_BIT) == Self::VALID_BIT
     }
 
+    /// Whether the valid bit is set, whatever the zero bit is.
+    pub(crate) const fn has_valid_bit(self) -> bool {
+        self.0 & Self::VALID_BIT != 0
+    }
+
     /// Whether reads through the entry succeed.
     pub const fn is_mapped(self) -> bool {
         self.is_valid() || self.is_zero()

@@ -41,6 +41,7 @@ mod mmu;
 mod physical;
 mod physical_addresses;
 mod private_data;
+mod probe;
 mod programmed_state;
 mod status;
 mod surface;
@@ -65,7 +66,7 @@ pub use memory::{PageContents, SparseMemory};
 pub use physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS, UNPATCHED_ADDRESS};
 pub use private_data::AllocationPrivateData;
 pub use status::{StatusKind, StatusRegisters};
-pub use surface::page_key;
+pub use surface::{SurfaceBook, page_key};
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
 pub use umd::SoftUmd;
 
@@ -109,10 +110,11 @@ pub fn machine(
     commit_limit: Option<u64>,
 ) -> SoftMachine {
     let (system, io_mmu) = (SystemMemory::new(), IoMmu::new());
+    let kmd = SoftKmd::new(config.clone());
     SoftMachine {
-        kmd: SoftKmd::new(config.clone()),
         umd: SoftUmd,
         host: SoftHost::new(system.clone(), io_mmu.clone(), commit_limit).with_faults(&faults),
-        gpu: ModelGpu::new(config, cost, faults, system, io_mmu),
+        gpu: ModelGpu::new(config, cost, faults, system, io_mmu).with_surface_book(kmd.surface_book()),
+        kmd,
     }
 }

@@ -7,7 +7,7 @@ use vidmm_runtime::Content;
 
 use crate::aperture::Aperture;
 use crate::config::SoftAdapterConfig;
-use crate::memory::SparseMemory;
+use crate::memory::{PageContents, SparseMemory};
 use crate::system::SystemMemory;
 
 /// Consecutive pages of one memory, or nothing at all.
@@ -98,6 +98,36 @@ impl Memories {
             memory.write_pages(page, 1, content, |_| seed);
         }
         there
+    }
+
+    /// The page of system memory that a page of an aperture shows.
+    pub fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {
+        self.apertures.iter().find(|aperture| aperture.is(segment))?.shown(page)
+    }
+
+    /// The word at `address`, which is in no aperture; `None` outside of all memory.
+    pub fn read_word(&self, address: PhysicalAddress) -> Option<u64> {
+        let word = |memory: &SparseMemory| {
+            memory.contains(address.offset / PAGE_SIZE, 1).then(|| memory.read_word(address.offset))
+        };
+        match address.segment {
+            SegmentId::SYSTEM => word(&self.system.lock()),
+            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| word(memory)),
+        }
+    }
+
+    /// The content of the page at `address`; `None` if no memory is there.
+    pub fn page_contents(&self, address: PhysicalAddress) -> Option<PageContents> {
+        let page = address.offset / PAGE_SIZE;
+        let read = |memory: &SparseMemory| {
+            let mut contents = PageContents::default();
+            memory.contains(page, 1).then(|| memory.read_contents(page, 1, &mut contents))?;
+            Some(contents)
+        };
+        match address.segment {
+            SegmentId::SYSTEM => read(&self.system.lock()),
+            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| read(memory)),
+        }
     }
 
     /// Bytes that the content of memory segments costs.

@@ -39,6 +39,14 @@ impl PhysicalAddressMap {
         inside.map_or(UNPATCHED_ADDRESS, |memory| GpuVirtualAddress(memory.base + place.offset))
     }
 
+    /// The place that an engines' address is of; none if it is outside of all memories.
+    pub fn place_of(&self, address: GpuVirtualAddress) -> Option<PhysicalAddress> {
+        self.memories.iter().find_map(|memory| {
+            let offset = address.0.checked_sub(memory.base).filter(|&offset| offset < memory.bytes)?;
+            Some(PhysicalAddress { segment: memory.segment, offset })
+        })
+    }
+
     /// Appends where the pages of `access` are to `runs`.
     ///
     /// # Errors

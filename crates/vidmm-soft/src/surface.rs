@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use vidmm::contract::KmdAllocationHandle;
 use vidmm_runtime::Surface;
 
 use crate::digest::mix;
@@ -12,6 +14,26 @@ use crate::digest::mix;
 /// The key that the words of page `page` of surface `number` are combined with when they are compressed.
 pub fn page_key(number: u32, page: u64) -> u64 {
     mix(u64::from(number) + 1, page) | 1
+}
+
+/// The surfaces of allocations: a handle that the driver and the GPU share, for whoever looks into the GPU.
+#[derive(Clone, Debug, Default)]
+pub struct SurfaceBook(Arc<Mutex<BTreeMap<KmdAllocationHandle, u32>>>);
+
+impl SurfaceBook {
+    /// The number of an allocation's surface; none if it has none.
+    pub fn get(&self, allocation: KmdAllocationHandle) -> Option<u32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&allocation).copied()
+    }
+
+    /// Notes the surface of an allocation; none takes the note back.
+    pub fn set(&self, allocation: KmdAllocationHandle, surface: Option<u32>) {
+        let mut surfaces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match surface {
+            Some(surface) => _ = surfaces.insert(allocation, surface),
+            None => _ = surfaces.remove(&allocation),
+        }
+    }
 }
 
 /// Which pages of which surfaces are marked: as runs, since allocations are written and decompressed by whole ranges.

@@ -159,6 +159,11 @@ impl Tlb {
         Ok(())
     }
 
+    /// What is cached of `page`.
+    pub fn cached(&self, page: u64) -> Option<Cached> {
+        self.chunks.get(&(page / PAGES_PER_CHUNK))?.lookup(page)
+    }
+
     /// Forgets a range: everything if it begins and ends at 0 (U-20).
     pub fn flush(&mut self, range: FlushRange) {
         if range.start.0 == 0 && range.end.0 == 0 {

@@ -7,7 +7,7 @@ use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
 use crate::figures::Figures;
-use crate::machine::{MachineDesc, MachineFactory, MemorySizes};
+use crate::machine::{self, MachineDesc, MachineFactory, MemorySizes};
 use crate::run::{Observer, RunError};
 use crate::scenario::steps::{Action, Answer, Answered, Look, See, Step, Undone, Until, Wait};
 use crate::scenario::{ExplicitScenario, JudgedBy};
@@ -15,7 +15,8 @@ use crate::scenario::{ExplicitScenario, JudgedBy};
 /// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
 const QUIET: Nanoseconds = 2_000_000_000;
 
-/// Starts the machine of `scenario`, with no step made.
+/// Starts the machine of `scenario`, with no step made. `verify`: the effect of each paging operation is compared with the
+/// documented one.
 ///
 /// # Errors
 ///
@@ -23,6 +24,7 @@ const QUIET: Nanoseconds = 2_000_000_000;
 pub(crate) fn start<'a>(
     scenario: &ExplicitScenario,
     factory: &MachineFactory<'_>,
+    verify: bool,
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, RunError> {
     let ExplicitScenario { adapter, cost, .. } = scenario;
@@ -30,7 +32,7 @@ pub(crate) fn start<'a>(
     let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
     let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
-    let machine = factory(&desc).map_err(RunError::Machine)?;
+    let machine = machine::build(factory, &desc, verify).map_err(RunError::Machine)?;
     let options = AdapterOptions {
         events: true,
         notification_revision: adapter.notification_revision,
@@ -53,7 +55,8 @@ pub(crate) fn start<'a>(
     Ok(session)
 }
 
-/// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
+/// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event. `verify`: the
+/// effect of each paging operation is compared with the documented one.
 ///
 /// # Errors
 ///
@@ -62,9 +65,10 @@ pub(crate) fn start<'a>(
 pub fn run_explicit(
     scenario: &ExplicitScenario,
     factory: &MachineFactory<'_>,
+    verify: bool,
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
-    let mut session = start(scenario, factory, observer)?;
+    let mut session = start(scenario, factory, verify, observer)?;
     session.settle();
     session.show_lines();
     if session.rules.is_some() {

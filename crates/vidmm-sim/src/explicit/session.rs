@@ -296,6 +296,7 @@ impl<'a> Session<'a> {
                 let access = if write { "wrote to" } else { "read" };
                 self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));
             }
+            Happening::WrongEffect(wrong) => self.broke(wrong.fact(), wrong.to_string()),
             Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
             Happening::PacketEnded { .. } => {}
             Happening::Output(output) => self.told(output),

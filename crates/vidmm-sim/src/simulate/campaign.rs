@@ -25,6 +25,8 @@ pub struct Campaign {
     pub policy: Option<PolicyChoice>,
     /// Whether the whole of each run goes into one number.
     pub digest: bool,
+    /// Whether the effect of each paging operation is compared with the documented one.
+    pub verify: bool,
     /// Threads.
     pub jobs: usize,
     /// The number of failures that ends the campaign.
@@ -84,8 +86,8 @@ impl Campaign {
                 if !self.seeds.contains(&seed) {
                     return;
                 }
-                let Self { steps, profile, policy, digest, .. } = *self;
-                let desc = SimDesc { seed, steps, profile, policy, digest };
+                let Self { steps, profile, policy, digest, verify, .. } = *self;
+                let desc = SimDesc { seed, steps, profile, policy, digest, verify };
                 let factory: &MachineFactory<'_> = &|desc| factory(desc);
                 let outcome = simulate(desc, factory, &mut Unobserved);
                 let mut tally = tally.lock().expect("no thread panics while it adds");

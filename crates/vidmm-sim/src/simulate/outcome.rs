@@ -27,6 +27,8 @@ pub struct SimDesc {
     pub policy: Option<PolicyChoice>,
     /// Whether the whole run goes into one number, which takes its time (I33).
     pub digest: bool,
+    /// Whether the effect of each paging operation is compared with the documented one.
+    pub verify: bool,
 }
 
 /// The result of a seed.
@@ -84,7 +86,7 @@ pub(crate) fn simulate_in(
     world.scenario.adapter.policy = desc.policy.unwrap_or(world.scenario.adapter.policy);
     change(&mut world.scenario);
     let mut scenario = world.scenario.clone();
-    let mut session = by_rules(&scenario, factory, observer)?;
+    let mut session = by_rules(&scenario, factory, desc.verify, observer)?;
     if let Some(rules) = session.rules.as_mut().filter(|_| desc.digest) {
         rules.digest = Some(Digest::default());
     }
@@ -98,7 +100,7 @@ pub(crate) fn simulate_in(
     Ok(finish(session, scenario, panic))
 }
 
-/// Plays the steps of a scenario again, as [`simulate`] did.
+/// Plays the steps of a scenario again, as [`simulate`] did with the same `verify`.
 ///
 /// # Errors
 ///
@@ -106,9 +108,10 @@ pub(crate) fn simulate_in(
 pub fn replay(
     scenario: &ExplicitScenario,
     factory: &MachineFactory<'_>,
+    verify: bool,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let mut session = by_rules(scenario, factory, observer)?;
+    let mut session = by_rules(scenario, factory, verify, observer)?;
     let panic = caught(|| session.play_all(&scenario.steps));
     Ok(finish(session, scenario.clone(), panic))
 }
@@ -116,9 +119,10 @@ pub fn replay(
 fn by_rules<'a>(
     scenario: &ExplicitScenario,
     factory: &MachineFactory<'_>,
+    verify: bool,
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, RunError> {
-    let mut session = start(scenario, factory, observer)?;
+    let mut session = start(scenario, factory, verify, observer)?;
     session.narrator.silent = true;
     session.settle();
     Ok(session)

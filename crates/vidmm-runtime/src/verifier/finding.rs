@@ -1,0 +1,244 @@
+//! What was wrong about an effect.
+
+use std::fmt;
+
+use vidmm::contract::{EngineFence, KmdAllocationHandle, KmdProcessHandle, PagingOperation, PagingOperationKind, Pte};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
+
+use crate::probe::TableEntry;
+
+/// An operation, or a patch, whose effect is not the documented one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WrongEffect {
+    /// The request that the driver encoded.
+    pub of: Request,
+    /// The packet with the end of which the effect is due; none if it was never due.
+    pub packet: Option<EngineFence>,
+    /// What is wrong.
+    pub wrong: Wrong,
+}
+
+/// A request to a driver whose effect can be seen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Request {
+    /// A paging operation.
+    Operation {
+        /// The operation.
+        operation: PagingOperation,
+        /// The calls that it took, each with a paging buffer of its own.
+        passes: u32,
+    },
+    /// A patch of an allocation's address.
+    Patch {
+        /// The allocation.
+        allocation: KmdAllocationHandle,
+        /// The index of the patch location in its list.
+        location: u32,
+    },
+}
+
+/// What is wrong about an effect.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Wrong {
+    /// The operation was answered with success, and nothing was encoded.
+    NothingWritten,
+    /// A page has another content.
+    Page {
+        /// The page of the allocation, counted from 0.
+        page: u64,
+        /// The page's place.
+        address: PhysicalAddress,
+        /// The digest of the documented content.
+        expected: u64,
+        /// The digest of what is there; none if no memory is there.
+        found: Option<u64>,
+    },
+    /// An entry of a page table is another.
+    Entry {
+        /// Its index.
+        index: u32,
+        /// The documented entry.
+        expected: TableEntry,
+        /// The entry; none if no memory is there.
+        found: Option<TableEntry>,
+    },
+    /// An entry beside those of the operation was written.
+    EntryBeside {
+        /// Its index.
+        index: u32,
+    },
+    /// Cached translations were kept that were to be flushed.
+    NotFlushed {
+        /// The process; none is all of them.
+        process: Option<KmdProcessHandle>,
+        /// The first address that was not flushed.
+        virtual_address: GpuVirtualAddress,
+    },
+    /// A page of an aperture shows another page of system memory.
+    AperturePage {
+        /// The aperture segment.
+        segment: SegmentId,
+        /// The page of it.
+        page: u64,
+        /// The page of system memory that it is to show.
+        expected: u64,
+        /// The page that it shows.
+        found: Option<u64>,
+    },
+    /// A page is still compressed.
+    Compressed {
+        /// The page of the allocation, counted from 0.
+        page: u64,
+    },
+    /// The device does not see what the IOMMU maps: the range was unmapped too early, or was used through a translation of what
+    /// was mapped there before.
+    Stale {
+        /// The first such address.
+        virtual_address: GpuVirtualAddress,
+    },
+    /// A command holds another address.
+    Address {
+        /// The documented address.
+        expected: PhysicalAddress,
+        /// The address; none if it is none of any memory.
+        found: Option<PhysicalAddress>,
+    },
+}
+
+impl WrongEffect {
+    /// The number of the fact that documents the effect.
+    pub fn fact(&self) -> &'static str {
+        use PagingOperationKind as Kind;
+        let Request::Operation { operation, .. } = self.of else { return "PAT-10" };
+        match operation.kind() {
+            Kind::VirtualTransfer => "BPB-40",
+            Kind::VirtualFill => "BPB-42",
+            Kind::UpdatePageTable => "GVA-30",
+            Kind::FlushTlb => "GVA-34",
+            Kind::MapApertureSegment => "BPB-30",
+            Kind::MapApertureSegment2 => "BPB-34",
+            Kind::UnmapApertureSegment => "BPB-33",
+            Kind::NotifyAlloc if is_eviction(&operation) => "NTF-02",
+            Kind::NotifyAlloc => "NTF-04",
+            Kind::Transfer => "BPB-20",
+            Kind::Fill => "BPB-24",
+            Kind::DiscardContent => "BPB-25",
+            Kind::NotifyResidency => "BPB-51",
+        }
+    }
+}
+
+/// Whether an operation announces an eviction.
+pub(super) fn is_eviction(operation: &PagingOperation) -> bool {
+    use vidmm::contract::NotifyAllocFlags;
+    matches!(operation, PagingOperation::NotifyAlloc(op) if op.flags.contains(NotifyAllocFlags::EVICTION))
+}
+
+impl fmt::Display for WrongEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of {
+            Request::Operation { operation, passes } => {
+                write!(f, "{}", operation.kind())?;
+                if let Some(allocation) = operation.allocation() {
+                    write!(f, " of allocation {:#x}", allocation.0)?;
+                }
+                if passes > 1 {
+                    write!(f, ", in {passes} passes")?;
+                }
+            }
+            Request::Patch { allocation, location } => {
+                write!(f, "patch location {location} of allocation {:#x}", allocation.0)?;
+            }
+        }
+        if let Some(EngineFence { engine, fence_id }) = self.packet {
+            write!(f, ", packet {fence_id} of engine {engine}")?;
+        }
+        write!(f, ": {}", self.wrong)
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Wrong::NothingWritten => f.write_str("success was answered, and nothing was encoded"),
+            Wrong::Page { page, address, expected, found } => {
+                write!(f, "page {page}, at {}, ", Place(address))?;
+                match found {
+                    Some(found) => write!(f, "has digest {found:#x} instead of {expected:#x}"),
+                    None => f.write_str("is in no memory"),
+                }
+            }
+            Wrong::Entry { index, expected, found } => {
+                write!(f, "entry {index} is ")?;
+                match found {
+                    Some(found) => write!(f, "{} instead of {}", Entry(found), Entry(expected)),
+                    None => write!(f, "in no memory instead of {}", Entry(expected)),
+                }
+            }
+            Wrong::EntryBeside { index } => write!(f, "entry {index} was written, and is none of the operation's"),
+            Wrong::NotFlushed { process: Some(process), virtual_address } => {
+                write!(f, "translations from {virtual_address} on of process {:#x} were not flushed", process.0)
+            }
+            Wrong::NotFlushed { process: None, virtual_address } => {
+                write!(f, "translations from {virtual_address} on were not flushed")
+            }
+            Wrong::AperturePage { segment, page, expected, found } => {
+                write!(f, "page {page} of aperture segment {} shows ", segment.0)?;
+                match found {
+                    Some(found) => write!(f, "system memory at {:#x}", found * PAGE_SIZE)?,
+                    None => f.write_str("nothing")?,
+                }
+                write!(f, " instead of {:#x}", expected * PAGE_SIZE)
+            }
+            Wrong::Compressed { page } => write!(f, "page {page} is still compressed"),
+            Wrong::Stale { virtual_address } => {
+                write!(f, "the device does not see what the IOMMU maps at {virtual_address}")
+            }
+            Wrong::Address { expected, found } => {
+                match found {
+                    Some(found) => write!(f, "the command has {}", Place(found))?,
+                    None => f.write_str("the command has an address outside all memory")?,
+                }
+                write!(f, " instead of {}", Place(expected))
+            }
+        }
+    }
+}
+
+struct Place(PhysicalAddress);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PhysicalAddress { segment, offset } = self.0;
+        match segment {
+            SegmentId::SYSTEM => write!(f, "system memory {offset:#x}"),
+            SegmentId(number) => write!(f, "segment {number} + {offset:#x}"),
+        }
+    }
+}
+
+struct Entry(TableEntry);
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TableEntry { pte, pte_64kb } = self.0;
+        pte_text(pte, f)?;
+        if let Some(large) = pte_64kb {
+            f.write_str(" with ")?;
+            pte_text(large, f)?;
+            f.write_str(" for 64 KiB")?;
+        }
+        Ok(())
+    }
+}
+
+fn pte_text(pte: Pte, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut names = pte.flags.iter_names().map(|(name, _)| name).peekable();
+    if names.peek().is_none() {
+        return f.write_str("INVALID");
+    }
+    for name in names {
+        write!(f, "{name} ")?;
+    }
+    write!(f, "{}", Place(pte.address))
+}

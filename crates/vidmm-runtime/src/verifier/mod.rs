@@ -1,0 +1,430 @@
+//! The verifier: what a driver encoded has the effect that is documented, or a finding says which operation has not (D27).
+//!
+//! A verifier stands between the core and a driver, and before the GPU itself. It notes each operation that the driver encodes,
+//! and, when the GPU is about to begin the packet, what the operation will find. When the packet ends, and before the GPU begins
+//! anything that waits for it, the verifier compares memory, page tables and apertures with what the documents say, as far as
+//! the GPU's [`Probe`](crate::Probe) shows them. It needs no knowledge of the encoding.
+
+mod documented;
+mod effect;
+mod finding;
+mod under_way;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use vidmm::contract::{
+    AdapterInfo, BuildPagingBuffer, BuildStatus, EngineFence, Kmd, KmdContextHandle, KmdProcessHandle,
+    Packet, PagingOperation, PagingOperationKind, Patch, RootPageTable, SubmitCommand,
+};
+use vidmm::{Nanoseconds, PhysicalAddress};
+
+use crate::probe::Sees;
+use crate::{Content, Gpu, GpuEvent, HookedKmd, KmdHook, Machine};
+use documented::Documented;
+use effect::{Effect, Flush};
+pub use finding::{Request, Wrong, WrongEffect};
+use under_way::UnderWay;
+
+/// A verifier, which watches the GPU of a machine already.
+///
+/// It watches in two places, so that faults that are made on purpose are between them: a GPU that loses interrupts is not the
+/// driver's mistake, and a driver's mistake must not be taken for a request.
+pub struct Verifier(Rc<RefCell<State>>);
+
+impl Verifier {
+    /// Puts a verifier before the GPU of `machine`.
+    pub fn watch_gpu(machine: Machine) -> (Machine, Self) {
+        let state = Rc::new(RefCell::new(State::new(machine.gpu)));
+        let gpu = Box::new(VerifiedGpu(state.clone()));
+        (Machine { gpu, ..machine }, Self(state))
+    }
+
+    /// Puts it before the driver of `machine`, too.
+    pub fn watch_driver(self, machine: Machine) -> Machine {
+        let kmd = Box::new(HookedKmd::new(machine.kmd, DriverWatch(self.0)));
+        Machine { kmd, ..machine }
+    }
+}
+
+/// What is known of driver and GPU.
+struct State {
+    gpu: Box<dyn Gpu>,
+    now: Nanoseconds,
+    documented: Documented,
+    /// Operations that have not ended, by their number.
+    operations: BTreeMap<u64, Operation>,
+    num_operations: u64,
+    /// The operation that the driver will be asked for again.
+    unfinished: Option<u64>,
+    /// What has been encoded since the last paging buffer was submitted.
+    next_packet: PagingPacket,
+    last_submitted: Option<EngineFence>,
+    packets: BTreeMap<EngineFence, PagingPacket>,
+    /// The packets that each engine has, and what each waits for.
+    engines: BTreeMap<u32, VecDeque<(u64, Vec<EngineFence>)>>,
+    under_way: UnderWay,
+    /// Since the packet began that the paging engine runs.
+    flushes: Vec<Flush>,
+    /// The adapter is being reset: what the driver encodes is not run (BPB-27).
+    is_resetting: bool,
+    found: Vec<WrongEffect>,
+}
+
+/// An operation that was encoded, or is being encoded.
+struct Operation {
+    operation: PagingOperation,
+    passes: u32,
+    bytes: usize,
+    effect: Option<Effect>,
+    is_prepared: bool,
+}
+
+/// The operations of a paging buffer, by their numbers.
+#[derive(Default)]
+struct PagingPacket {
+    begins: Vec<u64>,
+    ends: Vec<u64>,
+}
+
+/// Whether the documents let a driver answer success without a command: its effect is on the driver itself, or it may be had
+/// without the GPU.
+fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool) -> bool {
+    match operation.kind() {
+        // The driver may program the hardware while the allocation is idle (BPB-06), and has nothing to do after a reset (BPB-27).
+        PagingOperationKind::Transfer => allocation_is_idle || operation.size_in_bytes() == 0,
+        // The driver may use registers (BPB-32).
+        PagingOperationKind::MapApertureSegment
+        | PagingOperationKind::MapApertureSegment2
+        | PagingOperationKind::UnmapApertureSegment => true,
+        // What there is to do is the driver's secret (NTF-01, BPB-25, BPB-51).
+        PagingOperationKind::NotifyAlloc
+        | PagingOperationKind::DiscardContent
+        | PagingOperationKind::NotifyResidency => true,
+        PagingOperationKind::VirtualTransfer
+        | PagingOperationKind::VirtualFill
+        | PagingOperationKind::UpdatePageTable
+        | PagingOperationKind::FlushTlb
+        | PagingOperationKind::Fill => false,
+    }
+}
+
+impl State {
+    fn new(gpu: Box<dyn Gpu>) -> Self {
+        Self {
+            gpu,
+            now: 0,
+            documented: Documented::default(),
+            operations: BTreeMap::new(),
+            num_operations: 0,
+            unfinished: None,
+            next_packet: PagingPacket::default(),
+            last_submitted: None,
+            packets: BTreeMap::new(),
+            engines: BTreeMap::new(),
+            under_way: UnderWay::default(),
+            flushes: Vec::new(),
+            is_resetting: false,
+            found: Vec::new(),
+        }
+    }
+
+    /// The driver is about to encode an operation, or to go on with it; its number.
+    fn begin_operation(&mut self, build: &BuildPagingBuffer<'_>) -> u64 {
+        let number = self.unfinished.take().unwrap_or_else(|| {
+            self.num_operations += 1;
+            let effect = self.documented.apply(build.operation, build.system_context);
+            let operation =
+                Operation { operation: *build.operation, passes: 0, bytes: 0, effect, is_prepared: false };
+            self.operations.insert(self.num_operations, operation);
+            self.next_packet.begins.push(self.num_operations);
+            self.num_operations
+        });
+        let operation = self.operations.get_mut(&number).expect("an unfinished operation has not ended");
+        operation.passes += 1;
+        number
+    }
+
+    fn end_build(&mut self, number: u64, build: &BuildPagingBuffer<'_>, status: BuildStatus) {
+        let operation = self.operations.get_mut(&number).expect("an operation ends after it was built");
+        operation.bytes += build.dma_bytes_written;
+        let is_empty = operation.bytes == 0;
+        match status {
+            BuildStatus::Success if is_empty && !may_be_empty(build.operation, build.allocation_is_idle) => {
+                let of = Request::Operation { operation: *build.operation, passes: operation.passes };
+                self.found.push(WrongEffect { of, packet: None, wrong: Wrong::NothingWritten });
+                self.forget(number);
+            }
+            BuildStatus::Success if is_empty && build.dma_buffer_write_offset == 0 => self.end_with_last_packet(number),
+            BuildStatus::Success => self.next_packet.ends.push(number),
+            BuildStatus::InsufficientDmaBuffer => self.unfinished = Some(number),
+            BuildStatus::AllocationBusy if !is_empty => self.unfinished = Some(number),
+            BuildStatus::AllocationBusy | BuildStatus::Other(_) => self.forget(number),
+        }
+    }
+
+    fn forget(&mut self, number: u64) {
+        self.operations.remove(&number);
+        self.next_packet.begins.retain(|&begun| begun != number);
+    }
+
+    /// An operation without commands, in front of all commands of the next packet, is over with the last one.
+    fn end_with_last_packet(&mut self, number: u64) {
+        self.next_packet.begins.retain(|&begun| begun != number);
+        let last = self.last_submitted.and_then(|fence| self.packets.get_mut(&fence));
+        match last {
+            Some(packet) => {
+                packet.begins.push(number);
+                packet.ends.push(number);
+                self.prepare_heads();
+            }
+            None => {
+                self.prepare(number);
+                self.check(&[number], self.last_submitted);
+            }
+        }
+    }
+
+    /// A packet is handed out, for the first time or again (FLT-23).
+    fn submit_paging(&mut self, fence: EngineFence) {
+        if !self.packets.contains_key(&fence) {
+            self.packets.insert(fence, std::mem::take(&mut self.next_packet));
+            self.last_submitted = Some(fence);
+        }
+    }
+
+    /// Takes down what the operations of packets will find that may begin now.
+    fn prepare_heads(&mut self) {
+        let heads = self.engines.iter().filter_map(|(&engine, queue)| {
+            let (fence_id, waits) = queue.front()?;
+            let is_over = |wait: &EngineFence| !self.has(wait);
+            waits.iter().all(is_over).then_some(EngineFence { engine, fence_id: *fence_id })
+        });
+        let begun: Vec<u64> =
+            heads.filter_map(|head| self.packets.get(&head)).flat_map(|packet| packet.begins.clone()).collect();
+        begun.into_iter().for_each(|number| self.prepare(number));
+    }
+
+    fn has(&self, fence: &EngineFence) -> bool {
+        let queue = self.engines.get(&fence.engine);
+        queue.is_some_and(|queue| queue.iter().any(|&(fence_id, _)| fence_id == fence.fence_id))
+    }
+
+    fn prepare(&mut self, number: u64) {
+        let Some(operation) = self.operations.get_mut(&number).filter(|operation| !operation.is_prepared) else {
+            return;
+        };
+        operation.is_prepared = true;
+        if let Some(effect) = &mut operation.effect {
+            effect.prepare(number, &*self.gpu, &mut self.under_way);
+        }
+    }
+
+    /// Compares the effects of operations that have ended.
+    fn check(&mut self, numbers: &[u64], packet: Option<EngineFence>) {
+        let ended: Vec<(u64, Operation)> =
+            numbers.iter().filter_map(|number| Some((*number, self.operations.remove(number)?))).collect();
+        for (number, Operation { operation, passes, effect, is_prepared, .. }) in &ended {
+            let effect = effect.as_ref().filter(|_| *is_prepared);
+            let wrong = effect.and_then(|effect| effect.check(*number, &*self.gpu, &self.flushes, &self.under_way));
+            let of = Request::Operation { operation: *operation, passes: *passes };
+            self.found.extend(wrong.map(|wrong| WrongEffect { of, packet, wrong }));
+        }
+        ended.iter().for_each(|&(number, _)| self.under_way.release(number));
+    }
+
+    /// Operations have ended whose effects nobody could see in time.
+    fn pass_over(&mut self, numbers: &[u64]) {
+        for &number in numbers {
+            self.operations.remove(&number);
+            self.under_way.release(number);
+        }
+    }
+
+    fn leave(&mut self, engine: u32, is_over: impl Fn(u64) -> bool) {
+        if let Some(queue) = self.engines.get_mut(&engine) {
+            queue.retain(|&(fence_id, _)| !is_over(fence_id));
+        }
+    }
+
+    /// Sees what the GPU reports. `is_paused`: the GPU has begun nothing since.
+    fn see(&mut self, event: &GpuEvent, is_paused: bool) {
+        match event {
+            GpuEvent::Flushed { process, addresses } => {
+                self.flushes.push(Flush { process: *process, addresses: addresses.clone() });
+            }
+            GpuEvent::Completed { signal, .. } => {
+                self.leave(signal.engine, |fence_id| fence_id <= signal.fence_id);
+                if let Some(packet) = self.packets.remove(signal) {
+                    match is_paused {
+                        true => self.check(&packet.ends, Some(*signal)),
+                        false => self.pass_over(&packet.ends),
+                    }
+                    self.flushes.clear();
+                }
+            }
+            GpuEvent::Preempted { engine, returned, .. } | GpuEvent::EngineReset { engine, returned, .. } => {
+                self.leave(*engine, |fence_id| returned.iter().any(|&(back, _)| back == fence_id));
+            }
+            GpuEvent::ResetFromTimeout { .. } => self.lose_everything(),
+            GpuEvent::RestartedFromTimeout { .. } => self.is_resetting = false,
+            GpuEvent::Interrupt { .. }
+            | GpuEvent::LateAccess { .. }
+            | GpuEvent::KernelRead { .. }
+            | GpuEvent::WrongEffect(_) => {}
+        }
+    }
+
+    fn lose_everything(&mut self) {
+        self.documented.lose_memory();
+        self.operations.clear();
+        self.unfinished = None;
+        self.next_packet = PagingPacket::default();
+        self.packets.clear();
+        self.engines.clear();
+        self.under_way.clear();
+        self.flushes.clear();
+    }
+
+    fn check_patch(&mut self, patch: &Patch<'_>) {
+        let Some(probe) = self.gpu.probe().filter(|probe| probe.sees().contains(Sees::PATCHES)) else { return };
+        let (first, count) = (patch.patch_location_list_submission_start, patch.patch_location_list_submission_length);
+        let locations = (first..first.saturating_add(count)).zip(&patch.patch_location_list[first as usize..]);
+        for (number, location) in locations {
+            let element = patch.allocation_list.get(location.allocation_index as usize);
+            let Some((allocation, address)) = element.and_then(|element| element.allocation.zip(element.address)) else {
+                continue;
+            };
+            let Some(at) = location.patch_offset.checked_sub(patch.dma_buffer_submission_start_offset) else {
+                continue;
+            };
+            let expected = address.offset_by(location.allocation_offset.into());
+            let found = probe.patched_address(patch.dma_buffer, at as usize);
+            if found != Some(expected) {
+                let of = Request::Patch { allocation, location: number };
+                let wrong = Wrong::Address { expected, found };
+                self.found.push(WrongEffect { of, packet: None, wrong });
+            }
+        }
+    }
+}
+
+/// A verifier before a driver.
+struct DriverWatch(Rc<RefCell<State>>);
+
+impl KmdHook for DriverWatch {
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        if self.0.borrow().is_resetting {
+            return driver.build_paging_buffer(build);
+        }
+        let number = self.0.borrow_mut().begin_operation(build);
+        let status = driver.build_paging_buffer(build);
+        self.0.borrow_mut().end_build(number, build, status);
+        status
+    }
+
+    fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
+        driver.patch(patch);
+        self.0.borrow_mut().check_patch(patch);
+    }
+
+    fn adapter_queried(&mut self, info: &AdapterInfo) {
+        self.0.borrow_mut().documented.describe(info);
+    }
+
+    fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
+        if system_process {
+            self.0.borrow_mut().documented.set_paging_process(process);
+        }
+    }
+
+    fn root_page_table_set(&mut self, context: KmdContextHandle, root: RootPageTable) {
+        self.0.borrow_mut().documented.set_root(context, root);
+    }
+
+    fn command_submitted(&mut self, submit: &SubmitCommand) {
+        if submit.paging {
+            let fence = EngineFence { engine: submit.node_ordinal, fence_id: submit.submission_fence_id };
+            self.0.borrow_mut().submit_paging(fence);
+        }
+    }
+}
+
+/// A verifier before a GPU.
+struct VerifiedGpu(Rc<RefCell<State>>);
+
+impl Gpu for VerifiedGpu {
+    fn submit(&mut self, now: Nanoseconds, packet: Packet) {
+        let state = &mut *self.0.borrow_mut();
+        state.now = now;
+        let EngineFence { engine, fence_id } = packet.signal;
+        state.engines.entry(engine).or_default().push_back((fence_id, packet.waits.clone()));
+        state.prepare_heads();
+        state.gpu.submit(now, packet);
+    }
+
+    fn next_event_at(&self) -> Option<Nanoseconds> {
+        let state = self.0.borrow();
+        // What was found while the driver encoded is to be told.
+        let told_at = (!state.found.is_empty()).then_some(state.now);
+        state.gpu.next_event_at().into_iter().chain(told_at).min()
+    }
+
+    fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let state = &mut *self.0.borrow_mut();
+        state.now = now;
+        let mut reported = Vec::new();
+        state.gpu.advance(now, &mut reported);
+        let last = reported.iter().rposition(|event| matches!(event, GpuEvent::Completed { .. }));
+        for (number, event) in reported.into_iter().enumerate() {
+            state.see(&event, Some(number) == last);
+            events.extend(state.found.drain(..).map(|wrong| GpuEvent::WrongEffect(Box::new(wrong))));
+            events.push(event);
+        }
+        events.extend(state.found.drain(..).map(|wrong| GpuEvent::WrongEffect(Box::new(wrong))));
+        state.prepare_heads();
+    }
+
+    fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        self.0.borrow().gpu.page_digest(address)
+    }
+
+    fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        let state = &mut *self.0.borrow_mut();
+        if let Some(page) = state.documented.page(address, 0) {
+            state.under_way.written_by_cpu(page);
+            let effects = state.operations.values_mut().filter_map(|operation| operation.effect.as_mut());
+            effects.for_each(|effect| effect.written_by_cpu(page));
+        }
+        state.gpu.write_page(address, content, seed)
+    }
+
+    fn lose_power(&mut self) {
+        let state = &mut *self.0.borrow_mut();
+        state.documented.lose_memory();
+        state.gpu.lose_power();
+    }
+
+    fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        self.0.borrow_mut().gpu.preempt(now, engine, preemption_fence_id);
+    }
+
+    fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        self.0.borrow_mut().gpu.reset_engine(now, engine);
+    }
+
+    fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        let state = &mut *self.0.borrow_mut();
+        state.is_resetting = true;
+        state.gpu.reset_from_timeout(now);
+    }
+
+    fn restart_from_timeout(&mut self, now: Nanoseconds) {
+        self.0.borrow_mut().gpu.restart_from_timeout(now);
+    }
+
+    fn bytes_decompressed(&self) -> u64 {
+        self.0.borrow().gpu.bytes_decompressed()
+    }
+}
