@@ -52,6 +52,11 @@ fn mistakes_of_drivers_are_found_by_their_rules() {
 }
 
 #[test]
+fn effects_of_mistakes_of_drivers_are_named_by_the_verifier() {
+    are_found(Planted::all().filter(|bug| matches!(bug, Planted::Effect(_))));
+}
+
+#[test]
 fn there_is_a_bug_for_each_invariant() {
     let of_drivers = || Planted::all().filter(|bug| matches!(bug, Planted::Driver(_)));
     let is_planted = |rule: &str| BUGS.iter().any(|bug| bug.rule == rule) || of_drivers().any(|bug| bug.rule() == rule);

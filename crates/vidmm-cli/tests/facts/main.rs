@@ -22,3 +22,4 @@ mod splitting;
 mod splitting_audit;
 mod sweep;
 mod traces;
+mod verifier;

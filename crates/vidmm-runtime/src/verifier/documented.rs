@@ -91,7 +91,7 @@ impl Documented {
             PagingOperation::MapApertureSegment(op) => Some(self.map_aperture(op)),
             PagingOperation::MapApertureSegment2(op) => Some(self.map_aperture(&(*op).into())),
             PagingOperation::UnmapApertureSegment(op) => Some(self.unmap_aperture(op)),
-            PagingOperation::NotifyAlloc(op) => Some(self.notified(op)),
+            PagingOperation::NotifyAlloc(op) => self.notified(op),
             PagingOperation::Transfer(op) if op.transfer_size == 0 => None,
             PagingOperation::Transfer(op) => Some(self.transferred(op)),
             PagingOperation::Fill(op) => {
@@ -136,18 +136,19 @@ impl Documented {
         Effect::Aperture { segment, pages }
     }
 
-    fn notified(&self, op: &NotifyAlloc) -> Effect {
+    fn notified(&self, op: &NotifyAlloc) -> Option<Effect> {
         let address = op.gpu_virtual_address_at_offset;
         let addresses = address..address.offset(op.size_in_bytes);
         if !super::finding::is_eviction(&PagingOperation::NotifyAlloc(*op)) {
-            return Effect::Unmapped { process: op.process, addresses };
+            // The revision of August 2024 sends it to adapters with page tables, too, where the device has cached nothing (NTF-06).
+            return self.uses_io_mmu.then_some(Effect::Unmapped { process: op.process, addresses });
         }
         let first = op.offset_in_bytes / PAGE_SIZE;
-        Effect::Plain {
+        Some(Effect::Plain {
             allocation: op.allocation,
             pages: first..first + op.size_in_bytes / PAGE_SIZE,
             window: self.paging_process.filter(|_| self.uses_io_mmu).map(|process| (process, addresses)),
-        }
+        })
     }
 
     fn write_entries(&mut self, op: &UpdatePageTable) -> Entries {

@@ -142,6 +142,14 @@ impl fmt::Display for WrongEffect {
                 if let Some(allocation) = operation.allocation() {
                     write!(f, " of allocation {:#x}", allocation.0)?;
                 }
+                if let PagingOperation::FlushTlb(op) = operation {
+                    let (start, end) = (op.start_virtual_address, op.end_virtual_address);
+                    write!(f, " of process {:#x} from {start} to {end}", op.process.0)?;
+                }
+                if let PagingOperation::UpdatePageTable(op) = operation {
+                    let (level, table) = (op.page_table_level, Place(op.page_table_address));
+                    write!(f, ", of the level-{level} table at {table}")?;
+                }
                 if passes > 1 {
                     write!(f, ", in {passes} passes")?;
                 }
