@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs::File,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
     io::{self, BufReader, Read},
     path::{Path, PathBuf},
 };
@@ -218,15 +218,42 @@ fn hash(name: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// An object that has been requested.
+struct Known {
+    used: Use,
+    /// The submission that used it last, and its place there.
+    last: u64,
+    place: u32,
+}
+
+/// Mixes the bits of one number. The default hasher is made for keys that an adversary chooses, and is most of the time that reading
+/// a request takes.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("the names of objects are numbers")
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Each bit of the number is to change all bits of the hash: the product's halves together do that.
+        let product = u128::from(number ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
 /// The submissions of a file of requests. The size of an object is that of its first request, in whole pages.
 pub(crate) struct RequestStream<'a> {
     file: &'a RequestFile,
     requests: Requests,
-    numbers: HashMap<u64, u32>,
+    known: HashMap<u64, Known, BuildHasherDefault<Mixer>>,
     /// The number of requests that were read.
     read: u64,
-    /// The submission that used each object last, and its place there.
-    last: Vec<(u64, u32)>,
     submission: u64,
     /// The number of uses that were given out.
     used: usize,
@@ -238,9 +265,8 @@ impl<'a> RequestStream<'a> {
         Ok(Self {
             file,
             requests: file.requests()?,
-            numbers: HashMap::new(),
+            known: HashMap::default(),
             read: 0,
-            last: Vec::new(),
             submission: 0,
             used: 0,
             next_uses,
@@ -264,24 +290,27 @@ impl Stream for RequestStream<'_> {
         self.submission += 1;
         for _ in 0..self.file.batch {
             let Some(request) = self.request()? else { break };
-            let count = self.numbers.len();
-            let number = match self.numbers.entry(request.id) {
-                Entry::Occupied(known) => *known.get(),
+            let (count, place) = (self.known.len() as u32, step.uses.len() as u32);
+            let used = match self.known.entry(request.id) {
+                Entry::Occupied(known) => {
+                    let known = known.into_mut();
+                    // Within a submission an object is used once.
+                    if known.last == self.submission {
+                        step.next_uses[known.place as usize] = request.next;
+                        continue;
+                    }
+                    (known.last, known.place) = (self.submission, place);
+                    known.used
+                }
                 Entry::Vacant(new) => {
                     let size = request.size.max(1).next_multiple_of(PAGE);
                     step.objects.push(Object { size, lifetime: Lifetime::Whole });
-                    self.last.push((0, 0));
-                    *new.insert(Use::read(count as u32).object() as u32)
+                    let used = Use::read(count);
+                    new.insert(Known { used, last: self.submission, place });
+                    used
                 }
             };
-            // Within a submission an object is used once.
-            let last = &mut self.last[number as usize];
-            if last.0 == self.submission {
-                step.next_uses[last.1 as usize] = request.next;
-                continue;
-            }
-            *last = (self.submission, step.uses.len() as u32);
-            step.uses.push(Use::read(number));
+            step.uses.push(used);
             step.next_uses.push(request.next);
         }
         if let Some(next) = self.next_uses.filter(|_| !step.uses.is_empty()) {

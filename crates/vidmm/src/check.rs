@@ -163,6 +163,8 @@ fn check_evictable(objects: &Objects, residency: &Residents, account: Account, a
     let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
     audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
     audit.equal("CRE-31a: evictable bytes", residency.evictable[account].bytes(), bytes);
+    let order = |&index: &AllocationIx| (objects[index].queued_worth(), objects[index].process);
+    audit.holds(queued.is_sorted_by_key(order), || format!("CRE-31a: evictable allocations out of order: {queued:?}"));
     for index in queued {
         let allocation = &objects[index];
         let is_marked = allocation.state.contains(AllocationState::EVICTABLE);

@@ -3,11 +3,11 @@
 //! Small holes are kept in two lists for each size, one for each half of the segment, so that one of the wanted half is found
 //! without a search. Large holes, of which a segment has few, are kept in order.
 
-use crate::linear::Direction;
+use crate::{data::number_set::NumberSet, linear::Direction};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::{iter, mem};
 
-use super::{number_set::NumberSet, run::Run};
+use super::run::Run;
 
 /// Holes of at least so many pages (64 MiB) are large.
 const LARGE: u32 = 16 << 10;

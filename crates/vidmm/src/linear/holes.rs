@@ -6,14 +6,13 @@
 
 mod check;
 
-use crate::linear::Direction;
+use crate::{data::number_set::NumberSet, linear::Direction};
 use alloc::{vec, vec::Vec};
 use core::iter;
 
 use super::{
     banks::Banks,
     by_size::{BySize, HoleIndex, Link, Linked},
-    number_set::NumberSet,
     run::Run,
 };
 

@@ -48,7 +48,6 @@ mod compaction;
 mod direction;
 mod holes;
 mod moves;
-mod number_set;
 mod run;
 mod segment;
 mod transaction;

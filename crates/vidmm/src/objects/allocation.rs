@@ -8,9 +8,9 @@ use crate::{
     adapter::Adapter,
     budget::account::{Account, Choices, Home},
     contract::{KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
-    data::{extents::Extents, packed::U56},
+    data::{extents::Extents, packed::U56, rank_queue::Standing},
     gpu_va::Mapping,
-    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx, Slots, kind},
+    id::{DeviceIx, PlanNo, ProcessIx, Slots, kind},
     objects::{
         list::ListEntry,
         place::{MemoryPlace, PageOffset, Place},
@@ -36,7 +36,8 @@ pub(crate) struct Allocation {
     pub place: Option<Place>,
     /// The last plan that names it. It is *in flight* while that plan has not retired (D4).
     pub last_plan: PlanNo,
-    pub links: Links,
+    /// Its place in the queue of its process, class and priority while it is evictable.
+    pub standing: Standing,
     /// The fields that nearly no allocation needs.
     more: Option<Box<More>>,
     /// The driver's name of it.
@@ -91,20 +92,6 @@ pub(crate) struct Opening {
 pub(crate) struct Owner {
     pub process: ProcessIx,
     pub device: DeviceIx,
-}
-
-/// Neighbours of an allocation in the queue of its priority while it is evictable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Links {
-    pub before: AllocationIx,
-    pub after: AllocationIx,
-}
-
-impl Links {
-    /// No neighbour.
-    pub const NONE: AllocationIx = AllocationIx::new(u32::MAX);
-    /// The mark of an allocation that stands in no queue.
-    pub const UNLINKED: Links = Links { before: Self::NONE, after: Self::NONE };
 }
 
 bitflags! {
@@ -212,7 +199,7 @@ impl Allocation {
             backing_store,
             place: None,
             last_plan: 0,
-            links: Links::UNLINKED,
+            standing: Standing::default(),
             entry: ListEntry::default(),
             whole_mapping: None,
             more: None,

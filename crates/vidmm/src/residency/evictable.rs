@@ -4,21 +4,20 @@
 //! (CRE-31a): lower priority first, at equal priority the less recently used. Allocations that a suspended device will
 //! want again go last. An allocation is used by each submission of a device that lists it then; being made resident, mapped
 //! or paged in is no use. A policy may rank allocations of equal priority in another way.
-//! The allocations of one process, class, priority and rank are a queue, in the order in which they entered.
-//! The queues are linked through the allocations: entering and leaving touch at most three of them, however many there are.
+//! The allocations of one process, class and priority are a queue, in the order of their ranks; those of equal rank, in the order
+//! in which they entered. Entering and leaving touch no other allocation, but for a pass over a queue now and then.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound;
 
 use crate::{
     budget::account::Account,
+    data::rank_queue::RankQueue,
     id::{AllocationIx, ProcessIx},
-    objects::allocation::{Allocation, AllocationState, Allocations, Links},
+    objects::allocation::{Allocation, AllocationState, Allocations},
     policy::{Candidate, Candidates},
     units::SegmentId,
 };
-
-const NONE: AllocationIx = Links::NONE;
 
 /// The worth of an evictable allocation to its owner, in the order in which they go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -65,32 +64,35 @@ impl Allocation {
         self.state = self.state.difference(AllocationState::CLASS) | bits;
     }
 
-    /// Of the worthless, only the time counts for which they have been that.
-    fn worth(&self, class: Class) -> Worth {
+    /// The worth with which it stands in its queue. Of the worthless, only the time counts for which they have been that.
+    pub fn queued_worth(&self) -> Worth {
+        let class = self.queued_class();
         if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.rank()) }
     }
 
-    fn queue_key(&self) -> QueueKey {
-        (self.process, self.worth(self.queued_class()))
+    /// The queue that it stands in, and its rank there.
+    fn queue_key(&self) -> (QueueKey, u64) {
+        let (class, priority, rank) = self.queued_worth();
+        ((self.process, class, priority), rank)
     }
 }
 
-/// The class, the priority and the rank that the allocations of a queue have in common.
-type Worth = (Class, u32, u64);
+/// The class, the priority and the rank of an allocation, of which the least goes first.
+pub(crate) type Worth = (Class, u32, u64);
 
-/// The worth of what goes first.
-const LOWEST: Worth = (Class::Dead, 0, 0);
-
-type QueueKey = (ProcessIx, Worth);
+/// The process, the class and the priority that the allocations of a queue have in common.
+type QueueKey = (ProcessIx, Class, u32);
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
-    /// First and last of each queue.
-    queues: BTreeMap<QueueKey, (AllocationIx, AllocationIx)>,
-    /// The first queue of each process, in the order in which they go.
+    /// The queues that are not empty, in the order of rank.
+    queues: BTreeMap<QueueKey, RankQueue<AllocationIx>>,
+    /// The worth of the first of each process.
     firsts: BTreeSet<(Worth, ProcessIx)>,
     bytes: [u64; Class::COUNT],
+    /// The room of a queue that has become empty, for the next.
+    spare: Option<RankQueue<AllocationIx>>,
 }
 
 impl Evictable {
@@ -113,16 +115,12 @@ impl Evictable {
         allocation.state |= AllocationState::EVICTABLE;
         allocation.set_queued_class(class);
         self.bytes[class as usize] += allocation.size;
-        let (process, worth) = allocation.queue_key();
-        let (_, last) = self.queues.entry((process, worth)).or_insert((index, NONE));
-        let before = core::mem::replace(last, index);
-        if before == NONE {
-            self.note_new_queue((process, worth));
-        }
-        allocation.links = Links { before, after: NONE };
-        if before != NONE {
-            allocations[before].links.after = index;
-        }
+        let (key, rank) = allocation.queue_key();
+        let queue = self.queues.entry(key).or_insert_with(|| self.spare.take().unwrap_or_default());
+        let before = queue.first().map(|(rank, _)| rank);
+        queue.push(rank, index, |index, standing| allocations[index].standing = standing);
+        let after = queue.first().map(|(rank, _)| rank);
+        self.note_first(key, before, after);
     }
 
     /// Takes `index` out. Does nothing if it is not in. Its process, priority and rank are what they were when it entered.
@@ -132,79 +130,79 @@ impl Evictable {
             return;
         }
         allocation.state -= AllocationState::EVICTABLE;
-        let class = allocation.queued_class();
-        self.bytes[class as usize] -= allocation.size;
-        let key = allocation.queue_key();
-        let Links { before, after } = core::mem::replace(&mut allocation.links, Links::UNLINKED);
-        if before == NONE && after == NONE {
-            self.queues.remove(&key);
-            if self.firsts.remove(&(key.1, key.0)) {
-                self.firsts.extend(self.queue_from(key).map(|(process, worth)| (worth, process)));
-            }
+        self.bytes[allocation.queued_class() as usize] -= allocation.size;
+        let (key, rank) = allocation.queue_key();
+        let queue = self.queues.get_mut(&key).expect("an evictable allocation is in a queue");
+        let before = queue.first().map(|(rank, _)| rank);
+        queue.remove(index, rank, allocation.standing);
+        let after = queue.first().map(|(rank, _)| rank);
+        if after.is_none() {
+            self.spare = self.queues.remove(&key);
+        }
+        self.note_first(key, before, after);
+    }
+
+    /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
+    fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
+        let (process, class, priority) = key;
+        if before == after || self.queues.range((process, Class::Dead, 0)..key).next().is_some() {
             return;
         }
-        if before == NONE {
-            self.ends(key).0 = after;
-        } else {
-            allocations[before].links.after = after;
+        // Where this queue is empty, the next one of the process has its first.
+        let next = self.first_behind(key).map(|(worth, _)| worth);
+        let first = |rank: Option<u64>| rank.map(|rank| (class, priority, rank)).or(next);
+        if let Some(worth) = first(before) {
+            self.firsts.remove(&(worth, process));
         }
-        if after == NONE {
-            self.ends(key).1 = before;
-        } else {
-            allocations[after].links.before = before;
-        }
+        self.firsts.extend(first(after).map(|worth| (worth, process)));
     }
 
-    /// The first queue of the process of `key` from that on.
-    fn queue_from(&self, key: QueueKey) -> Option<QueueKey> {
-        self.queues.range(key..).next().map(|(&found, _)| found).filter(|&(process, _)| process == key.0)
+    /// The first of a process in the queue of `key`, of those of `rank` or above, and of the queues behind it.
+    fn first_from(&self, key: QueueKey, rank: u64) -> Option<(Worth, AllocationIx)> {
+        let (_, class, priority) = key;
+        let first = self.queues.get(&key).and_then(|queue| queue.first_from(rank));
+        first.map(|(rank, index)| ((class, priority, rank), index)).or_else(|| self.first_behind(key))
     }
 
-    fn note_new_queue(&mut self, (process, worth): QueueKey) {
-        if self.queue_from((process, LOWEST)) != Some((process, worth)) {
-            return;
-        }
-        let mut later = self.queues.range((Bound::Excluded((process, worth)), Bound::Unbounded)).map(|(&key, _)| key);
-        if let Some((_, second)) = later.next().filter(|&(other, _)| other == process) {
-            self.firsts.remove(&(second, process));
-        }
-        self.firsts.insert((worth, process));
+    /// The first of a process in the queues behind that of `key`.
+    fn first_behind(&self, key: QueueKey) -> Option<(Worth, AllocationIx)> {
+        let (&(process, class, priority), queue) =
+            self.queues.range((Bound::Excluded(key), Bound::Unbounded)).next()?;
+        let (rank, index) = queue.first().filter(|_| process == key.0)?;
+        Some(((class, priority, rank), index))
     }
 
-    fn ends(&mut self, key: QueueKey) -> &mut (AllocationIx, AllocationIx) {
-        self.queues.get_mut(&key).expect("a linked allocation is in a queue")
+    /// The first of each process, in the order in which they go.
+    fn firsts(&self) -> impl Iterator<Item = AllocationIx> + Clone {
+        self.firsts.iter().map(|&((class, priority, _), process)| {
+            let (_, first) =
+                self.queues[&(process, class, priority)].first().expect("queues that are empty are dropped");
+            first
+        })
     }
 
-    /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its queue, each
-    /// process is asked for its next.
+    /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its worth in its
+    /// process, each process is asked for its next.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else {
-            return self.firsts.first().map(|&(worth, process)| self.queues[&(process, worth)].0);
-        };
+        let Some(index) = index else { return self.firsts().next() };
         let allocation = &allocations[index];
-        if allocation.links.after != NONE {
-            return Some(allocation.links.after);
+        let (key, rank) = allocation.queue_key();
+        let next = self.queues[&key].after(rank, allocation.standing);
+        if let Some((_, next)) = next.filter(|&(next, _)| next == rank) {
+            return Some(next);
         }
-        let (process, worth) = allocation.queue_key();
-        let next = |&(_, other): &(Worth, ProcessIx)| {
-            // Of queues of one worth, the lower process's goes first.
-            let from = if other > process { Bound::Included((other, worth)) } else { Bound::Excluded((other, worth)) };
-            let next = self.queues.range((from, Bound::Unbounded)).next();
-            next.filter(|((of, _), _)| *of == other).map(|(&(of, worth), &(first, _))| (worth, of, first))
+        let (process, class, priority) = key;
+        let next_of = |&(_, other): &(Worth, ProcessIx)| {
+            // Of equal worth, the lower process's goes first.
+            let from = if other > process { rank } else { rank + 1 };
+            self.first_from((other, class, priority), from).map(|(worth, next)| (worth, other, next))
         };
-        self.firsts.iter().filter_map(next).min().map(|(.., first)| first)
+        self.firsts.iter().filter_map(next_of).min().map(|(.., next)| next)
     }
 
     /// The first of all processes but those that `keep` theirs; of any process, if all do.
     pub fn first_not_kept(&self, keep: impl Fn(AllocationIx) -> bool) -> Option<AllocationIx> {
-        let mut firsts = self.firsts.iter().map(|&(worth, process)| self.queues[&(process, worth)].0);
-        firsts.clone().find(|&first| !keep(first)).or_else(|| firsts.next())
-    }
-
-    /// The first from `rank` on of those of a process that stand in one class and priority.
-    fn first_from(&self, (process, (class, priority, _)): QueueKey, rank: u64) -> Option<AllocationIx> {
-        let keys = (process, (class, priority, rank))..=(process, (class, priority, u64::MAX));
-        self.queues.range(keys).next().map(|(_, &(first, _))| first)
+        self.firsts().find(|&first| !keep(first)).or_else(|| self.firsts().next())
     }
 
     /// All of them in the order in which they go.
@@ -230,7 +228,7 @@ impl<'a> Cheapest<'a> {
         (account, memory): (Account, SegmentId),
         first: AllocationIx,
     ) -> Self {
-        let key = allocations[first].queue_key();
+        let (key, _) = allocations[first].queue_key();
         Self { evictable, allocations, account, memory, key }
     }
 
@@ -245,10 +243,8 @@ impl<'a> Cheapest<'a> {
         let allocation = self.allocations.contains(index).then(|| &self.allocations[index])?;
         let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
         let is_in = allocation.place.is_some_and(|place| place.account() == self.account);
-        let (process, (class, priority, _)) = allocation.queue_key();
-        let (of, (like_class, like_priority, _)) = self.key;
-        let is_like = (process, class, priority) == (of, like_class, like_priority);
-        (is_evictable && is_in && is_like).then_some(index)
+        let (key, _) = allocation.queue_key();
+        (is_evictable && is_in && key == self.key).then_some(index)
     }
 }
 
@@ -258,7 +254,8 @@ impl Candidates for Cheapest<'_> {
     }
 
     fn first_from(&self, rank: u64) -> Option<Candidate> {
-        self.evictable.first_from(self.key, rank).map(|index| self.candidate(index))
+        let queue = self.evictable.queues.get(&self.key)?;
+        queue.first_from(rank).map(|(_, index)| self.candidate(index))
     }
 
     fn get(&self, slot: usize) -> Option<Candidate> {

@@ -185,7 +185,7 @@ impl Residents {
         }
     }
 
-    /// The allocations are no victims any more. Their neighbours in the queues lie anywhere in memory: with nothing else between
+    /// The allocations are no victims any more. Their records lie anywhere in memory: with nothing else between
     /// one and the next, the processor waits for several of them at once.
     pub(crate) fn keep_all(&mut self, objects: &mut Objects, indices: impl Iterator<Item = AllocationIx>) {
         indices.for_each(|index| self.remove_candidate(objects, index));

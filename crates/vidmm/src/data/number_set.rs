@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 /// A tree of words: bit `i` of a level says that word `i` of the level below is not 0.
 #[derive(Clone, Debug)]
-pub(super) struct NumberSet {
+pub(crate) struct NumberSet {
     /// The lowest level, one bit for each number, is first; the last has one word.
     levels: Vec<Vec<u64>>,
 }
