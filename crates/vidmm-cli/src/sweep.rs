@@ -91,13 +91,7 @@ fn find(root: &Path) -> Result<Vec<PathBuf>, walkdir::Error> {
 }
 
 /// Runs a scenario with each of the seeds, on several threads, up to the lowest with a failure.
-fn sweep(
-    scenario: &ScenarioFile,
-    path: &Path,
-    seeds: &RangeInclusive<u64>,
-    jobs: usize,
-    verify: bool,
-) -> Swept {
+fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs: usize, verify: bool) -> Swept {
     let base = path.parent().unwrap_or(Path::new(""));
     if let ScenarioFile::Workload(scenario) = scenario
         && let Some(trace) = missing_trace(scenario, base)

@@ -149,6 +149,9 @@ driver_faults! {
     UnmapToNextPage, "unmap-to-next-page";
     /// A notification is taken to be about all but its last page.
     ShortNotification, "short-notification";
+    /// The addresses of a transfer are taken for those of the part: nothing is added to them. Its occasions are the parts behind the
+    /// first of an allocation (BPB-21).
+    AddNoTransferOffset, "add-no-transfer-offset";
     /// A notification is taken to be about all but its first page.
     NotifyFromNextPage, "notify-from-next-page";
 }

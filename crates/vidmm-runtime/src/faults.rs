@@ -238,7 +238,11 @@ fn is_unmapping(
 }
 
 /// Lets `driver` encode `operation` instead of the one that it was asked for, behind the content of the buffer.
-fn encode(driver: &mut dyn Kmd, operation: &PagingOperation, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+pub(crate) fn encode(
+    driver: &mut dyn Kmd,
+    operation: &PagingOperation,
+    build: &mut BuildPagingBuffer<'_>,
+) -> BuildStatus {
     let mut multipass_offset = *build.multipass_offset;
     let status = encode_part(driver, operation, &mut multipass_offset, build.allocation_is_idle, build);
     *build.multipass_offset = multipass_offset;

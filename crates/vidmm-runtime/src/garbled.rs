@@ -43,6 +43,7 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             | DriverFault::HalfFill,
             PagingOperation::VirtualFill(_) | PagingOperation::Fill(_),
         ) => true,
+        (DriverFault::AddNoTransferOffset, PagingOperation::Transfer(op)) => op.transfer_offset > 0,
         (DriverFault::EntriesAtNextIndex | DriverFault::LongEntries, PagingOperation::UpdatePageTable(op)) => {
             // Behind a whole table there is no entry.
             !op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) && is_of_user(op.process)
@@ -81,10 +82,7 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             DriverFault::ShortMapAperture | DriverFault::MapAtNextPage,
             PagingOperation::MapApertureSegment(_) | PagingOperation::MapApertureSegment2(_),
         )
-        | (
-            DriverFault::ShortUnmapAperture | DriverFault::UnmapToNextPage,
-            PagingOperation::UnmapApertureSegment(_),
-        )
+        | (DriverFault::ShortUnmapAperture | DriverFault::UnmapToNextPage, PagingOperation::UnmapApertureSegment(_))
         | (DriverFault::ShortNotification | DriverFault::NotifyFromNextPage, PagingOperation::NotifyAlloc(_)) => true,
         (
             DriverFault::SkipEntries
@@ -269,6 +267,7 @@ fn physical_transfer(fault: DriverFault, op: Transfer) -> Option<Transfer> {
     let short = || Some(Transfer { transfer_size: less_a_page(op.transfer_size)?, ..op });
     match fault {
         DriverFault::ShortTransfer => short(),
+        DriverFault::AddNoTransferOffset => Some(Transfer { transfer_offset: 0, mdl_offset: 0, ..op }),
         DriverFault::HalfTransfer => Some(Transfer { transfer_size: half(op.transfer_size)?, ..op }),
         DriverFault::TransferToNextPage => {
             Some(Transfer { destination: op.destination.offset_by(PAGE_SIZE), ..short()? })

@@ -18,6 +18,7 @@ mod occasions;
 mod patching;
 mod probe;
 mod runtime;
+mod transfer_offset;
 mod umd;
 mod verifier;
 
@@ -31,5 +32,6 @@ pub use occasions::{FaultSwitch, Hits, Occasions, mixed};
 pub use patching::{BoundKernel, BoundRange, CommandStep, UserCommands};
 pub use probe::{Probe, Sees, TableEntry};
 pub use runtime::{Happening, Machine, Runtime};
+pub use transfer_offset::TransferOffset;
 pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, MemoryKind, Placement, SegmentOrder, Umd};
-pub use verifier::{Request, Verifier, Wrong, WrongEffect};
+pub use verifier::{Offsets, Request, Verifier, Wrong, WrongEffect};

@@ -4,7 +4,9 @@ use vidmm::PageSize;
 use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
 use vidmm_runtime::{Machine, Verifier};
 
-use crate::scenario::{AdapterSettings, CostSettings, Fault, FaultKind, MoreAperture, PageSize as PageSizeSetting, PageTables};
+use crate::scenario::{
+    AdapterSettings, CostSettings, Fault, FaultKind, MoreAperture, PageSize as PageSizeSetting, PageTables,
+};
 
 /// The machine that a run asks its factory for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -193,6 +193,7 @@ fn world_of_fault(fault: DriverFault) -> World {
         | DriverFault::MapAtNextPage
         | DriverFault::ShortUnmapAperture
         | DriverFault::UnmapToNextPage
+        | DriverFault::AddNoTransferOffset
         | DriverFault::SkipMapAperture => World::Patching,
         _ => World::Any,
     }
@@ -214,6 +215,7 @@ fn facts_of(fault: DriverFault) -> &'static [&'static str] {
         | DriverFault::SwapTransfer
         | DriverFault::TransferToNextPage
         | DriverFault::HalfTransfer => &["BPB-40", "BPB-20"],
+        DriverFault::AddNoTransferOffset => &["BPB-21"],
         DriverFault::SkipFill
         | DriverFault::ShortFill
         | DriverFault::WrongFillPattern

@@ -50,7 +50,8 @@ impl Probe for Device {
     }
 
     fn plain_digest(&self, allocation: KmdAllocationHandle, page: u64, address: PhysicalAddress) -> Option<u64> {
-        let surface = self.surface_book.get(allocation).filter(|_| self.first_compressed(allocation, page..page + 1).is_some());
+        let surface =
+            self.surface_book.get(allocation).filter(|_| self.first_compressed(allocation, page..page + 1).is_some());
         let Some(number) = surface else { return self.memories.page_digest(address) };
         let mut contents = self.memories.page_contents(address)?;
         contents.xor(0, page_key(number, page));

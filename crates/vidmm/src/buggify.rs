@@ -17,6 +17,8 @@ pub(crate) enum Unlikely {
     HoldPacket,
     /// Requests that could be granted are so a moment later.
     HoldRequests,
+    /// A part of a transfer between physical places has no more than 64 KiB.
+    CutTransfer,
 }
 
 /// How much later, in nanoseconds, a request that is held back is looked at again.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use vidmm::contract::{
-    AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc, PagingOperation, Pte,
-    PteFlags, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
+    AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc,
+    PagingOperation, Pte, PteFlags, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable,
+    UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
@@ -84,7 +85,11 @@ impl Documented {
                 let pages = op.fill_size_in_bytes / PAGE_SIZE;
                 let destinations = self.walk(context, op.destination_virtual_address, pages);
                 let pattern = Some(pattern(op.fill_pattern));
-                Some(moved(op.allocation, op.allocation_offset_in_bytes, destinations.into_iter().map(|page| (pattern, page))))
+                Some(moved(
+                    op.allocation,
+                    op.allocation_offset_in_bytes,
+                    destinations.into_iter().map(|page| (pattern, page)),
+                ))
             }
             PagingOperation::UpdatePageTable(op) => Some(Effect::Entries(self.write_entries(op))),
             PagingOperation::FlushTlb(op) => Some(flushed(op)),

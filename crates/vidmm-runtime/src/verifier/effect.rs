@@ -6,7 +6,7 @@ use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 
 use super::documented::in_pages;
-use super::finding::Wrong;
+use super::finding::{Offsets, Wrong};
 use super::under_way::{Space, UnderWay, Values};
 use crate::Gpu;
 use crate::probe::{Probe, Sees, TableEntry};
@@ -134,7 +134,12 @@ impl Effect {
                 }
                 for run in pages.chunk_by(|one, next| one.to.is_before(next.to)) {
                     let digests = run.iter().map(|moved| moved.content.digest()).collect();
-                    under_way.add(operation, Space::Pages(run[0].to.segment), run[0].to.number, Values::Digests(digests));
+                    under_way.add(
+                        operation,
+                        Space::Pages(run[0].to.segment),
+                        run[0].to.number,
+                        Values::Digests(digests),
+                    );
                 }
             }
             Effect::Entries(entries) => entries.prepare(operation, gpu.probe(), under_way),
@@ -156,6 +161,23 @@ impl Effect {
             {
                 *digest = None;
             }
+        }
+    }
+
+    /// The offsets that the driver has added to the addresses of a later part, which has gone wrong, of an allocation that starts
+    /// at these places; none if that does not explain it.
+    pub fn offsets(&self, [source, destination]: [Option<Page>; 2], gpu: &dyn Gpu) -> Option<Offsets> {
+        let Effect::Moved(allocation, pages) = self else { return None };
+        let first = pages.first()?;
+        let digest = |place| plain_digest(gpu, *allocation, first.page, place);
+        let (start_of_source, start_of_destination) = (digest(source?)?, digest(destination?)?);
+        let (expected, found) = (first.content.digest()?, digest(first.to));
+        if found == Some(start_of_source) {
+            Some(Offsets::OfDestination)
+        } else if start_of_destination == expected {
+            Some(Offsets::OfSource)
+        } else {
+            (found == first.before && start_of_destination == start_of_source).then_some(Offsets::None)
         }
     }
 
@@ -195,9 +217,9 @@ impl Effect {
                     .map(|(page, expected, found)| Wrong::AperturePage { segment, page, expected, found })
             }
             Effect::Plain { allocation, pages, window } => {
-                let stale = window.as_ref().and_then(|(process, addresses)| {
-                    seen(Sees::IO_MMU)?.first_stale(*process, in_pages(addresses))
-                });
+                let stale = window
+                    .as_ref()
+                    .and_then(|(process, addresses)| seen(Sees::IO_MMU)?.first_stale(*process, in_pages(addresses)));
                 let stale = stale.map(|virtual_address| Wrong::Stale { virtual_address });
                 stale.or_else(|| {
                     let page = seen(Sees::COMPRESSION)?.first_compressed(*allocation, pages.clone())?;

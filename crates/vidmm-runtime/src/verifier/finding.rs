@@ -53,6 +53,12 @@ pub enum Wrong {
         /// The digest of what is there; none if no memory is there.
         found: Option<u64>,
     },
+    /// A later part of an allocation has moved from or to the wrong part: the driver adds other offsets to the addresses than it
+    /// is to add (BPB-21).
+    Part {
+        /// The offsets that it adds.
+        adds: Offsets,
+    },
     /// An entry of a page table is another.
     Entry {
         /// Its index.
@@ -105,12 +111,24 @@ pub enum Wrong {
     },
 }
 
+/// Offsets that a driver adds to the addresses of a TRANSFER (BPB-21).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offsets {
+    /// None: it takes the addresses for advanced already.
+    None,
+    /// One to the source.
+    OfSource,
+    /// One to the destination.
+    OfDestination,
+}
+
 impl WrongEffect {
     /// The number of the fact that documents the effect.
     pub fn fact(&self) -> &'static str {
         use PagingOperationKind as Kind;
         let Request::Operation { operation, .. } = self.of else { return "PAT-10" };
         match operation.kind() {
+            Kind::Transfer if matches!(self.wrong, Wrong::Part { .. }) => "BPB-21",
             Kind::VirtualTransfer => "BPB-40",
             Kind::VirtualFill => "BPB-42",
             Kind::UpdatePageTable => "GVA-30",
@@ -175,6 +193,13 @@ impl fmt::Display for Wrong {
                     Some(found) => write!(f, "has digest {found:#x} instead of {expected:#x}"),
                     None => f.write_str("is in no memory"),
                 }
+            }
+            Wrong::Part { adds: Offsets::None } => f.write_str(
+                "the driver adds no offset: it takes the addresses for advanced already, which `--transfer-offset preadvanced` is for",
+            ),
+            Wrong::Part { adds: Offsets::OfSource } => f.write_str("the driver adds the offset to the source only"),
+            Wrong::Part { adds: Offsets::OfDestination } => {
+                f.write_str("the driver adds the offset to the destination only")
             }
             Wrong::Entry { index, expected, found } => {
                 write!(f, "entry {index} is ")?;

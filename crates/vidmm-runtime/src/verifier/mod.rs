@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use vidmm::contract::{
-    AdapterInfo, BuildPagingBuffer, BuildStatus, EngineFence, Kmd, KmdContextHandle, KmdProcessHandle,
-    Packet, PagingOperation, PagingOperationKind, Patch, RootPageTable, SubmitCommand,
+    AdapterInfo, BuildPagingBuffer, BuildStatus, EngineFence, Kmd, KmdContextHandle, KmdProcessHandle, Packet,
+    PagingOperation, PagingOperationKind, Patch, RootPageTable, SubmitCommand,
 };
 use vidmm::{Nanoseconds, PhysicalAddress};
 
@@ -24,7 +24,7 @@ use crate::probe::Sees;
 use crate::{Content, Gpu, GpuEvent, HookedKmd, KmdHook, Machine};
 use documented::Documented;
 use effect::{Effect, Flush};
-pub use finding::{Request, Wrong, WrongEffect};
+pub use finding::{Offsets, Request, Wrong, WrongEffect};
 use under_way::UnderWay;
 
 /// A verifier, which watches the GPU of a machine already.
@@ -135,8 +135,7 @@ impl State {
         let number = self.unfinished.take().unwrap_or_else(|| {
             self.num_operations += 1;
             let effect = self.documented.apply(build.operation, build.system_context);
-            let operation =
-                Operation { operation: *build.operation, passes: 0, bytes: 0, effect, is_prepared: false };
+            let operation = Operation { operation: *build.operation, passes: 0, bytes: 0, effect, is_prepared: false };
             self.operations.insert(self.num_operations, operation);
             self.next_packet.begins.push(self.num_operations);
             self.num_operations
@@ -228,6 +227,13 @@ impl State {
         for (number, Operation { operation, passes, effect, is_prepared, .. }) in &ended {
             let effect = effect.as_ref().filter(|_| *is_prepared);
             let wrong = effect.and_then(|effect| effect.check(*number, &*self.gpu, &self.flushes, &self.under_way));
+            let wrong = wrong.map(|wrong| match (operation, effect, &wrong) {
+                (PagingOperation::Transfer(op), Some(effect), Wrong::Page { .. }) if op.transfer_offset > 0 => {
+                    let starts = [op.source, op.destination].map(|start| self.documented.page(start, 0));
+                    effect.offsets(starts, &*self.gpu).map_or(wrong, |adds| Wrong::Part { adds })
+                }
+                _ => wrong,
+            });
             let of = Request::Operation { operation: *operation, passes: *passes };
             self.found.extend(wrong.map(|wrong| WrongEffect { of, packet, wrong }));
         }
@@ -293,7 +299,8 @@ impl State {
         let locations = (first..first.saturating_add(count)).zip(&patch.patch_location_list[first as usize..]);
         for (number, location) in locations {
             let element = patch.allocation_list.get(location.allocation_index as usize);
-            let Some((allocation, address)) = element.and_then(|element| element.allocation.zip(element.address)) else {
+            let Some((allocation, address)) = element.and_then(|element| element.allocation.zip(element.address))
+            else {
                 continue;
             };
             let Some(at) = location.patch_offset.checked_sub(patch.dma_buffer_submission_start_offset) else {

@@ -62,6 +62,12 @@ impl BuildEnv<'_> {
         let most = left.min(self.windows.size());
         if self.buggify.makes(Unlikely::CutWindow) { most.min(PAGE_SIZE_64K) } else { most }
     }
+
+    /// How much of what is `left` one physical TRANSFER moves.
+    fn part_of_transfer(&mut self, left: u64) -> u64 {
+        let most = left.min(TRANSFER_BYTES_MAX);
+        if self.buggify.makes(Unlikely::CutTransfer) { most.min(PAGE_SIZE_64K) } else { most }
+    }
 }
 
 /// How many ranges are flushed one by one before one flush covers them all.
@@ -333,18 +339,21 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     part.size
 }
 
-fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     let &PageOut { account, handle, size, ref extents, backing_store, through_aperture } = out;
     let source = in_memory(account, extents, env);
     let Some(at) = through_aperture else {
-        return physical_transfer(handle, size, offset, source, in_system(backing_store), steps);
+        let transfer_size = env.part_of_transfer(size - offset);
+        physical_transfer(handle, size, (offset, transfer_size), source, in_system(backing_store), steps);
+        return transfer_size;
     };
     let range = ApertureRange { handle, size, offset: at, backing_store };
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
     let destination = env.adapter.in_aperture(at);
-    let bytes = physical_transfer(handle, size, offset, source, destination, steps);
+    let bytes = env.part_of_transfer(size - offset);
+    physical_transfer(handle, size, (offset, bytes), source, destination, steps);
     if offset + bytes == size {
         unmap_aperture(&range, env, steps);
     }
@@ -352,7 +361,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &BuildEnv<'_>, steps: &m
 }
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
-fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     let &PageIn { account, handle, size, ref extents, backing_store, .. } = page_in;
     let destination = in_memory(account, extents, env);
     let Some(backing_store) = backing_store else {
@@ -360,22 +369,23 @@ fn bring_in_physically(page_in: &PageIn, offset: u64, env: &BuildEnv<'_>, steps:
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
         return size;
     };
-    physical_transfer(handle, size, offset, in_system(backing_store), destination, steps)
+    let transfer_size = env.part_of_transfer(size - offset);
+    physical_transfer(handle, size, (offset, transfer_size), in_system(backing_store), destination, steps);
+    transfer_size
 }
 
 /// The most that one physical TRANSFER moves (BPB-20).
 const TRANSFER_BYTES_MAX: u64 = 64 << 20;
 
-/// The part of a transfer of `size` bytes that begins at `offset`. Returns its bytes.
+/// The part of a transfer of `size` bytes that begins at an offset, and has so many bytes.
 fn physical_transfer(
     allocation: KmdAllocationHandle,
     size: u64,
-    offset: u64,
+    (offset, transfer_size): (u64, u64),
     source: PhysicalAddress,
     destination: PhysicalAddress,
     steps: &mut VecDeque<Step>,
-) -> u64 {
-    let transfer_size = (size - offset).min(TRANSFER_BYTES_MAX);
+) {
     let mut flags = TransferFlags::empty();
     flags.set(TransferFlags::TRANSFER_START, offset == 0);
     flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size);
@@ -388,7 +398,6 @@ fn physical_transfer(
         flags,
         mdl_offset: (offset / PAGE_SIZE) as u32,
     })));
-    transfer_size
 }
 
 fn discard(account: Account, allocation: KmdAllocationHandle, offset: u64, env: &BuildEnv<'_>) -> Step {
