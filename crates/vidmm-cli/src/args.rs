@@ -168,9 +168,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub compress_arrivals: Option<u64>,
 
-    /// The GPU that executes what the driver encodes
-    #[arg(long, value_enum, default_value_t = Gpu::Soft)]
-    pub gpu: Gpu,
+    /// The GPU that executes what the driver encodes [default: the only one that this program has; `soft` is the model GPU]
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
 
     /// Local memory: a size such as `24GiB`, a share of the workload's footprint such as `50%`, or `0` for none [default: the
     /// scenario's]
@@ -409,12 +409,6 @@ impl From<LevelArg> for EventsLevel {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Gpu {
-    /// The model GPU, in virtual time
-    Soft,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ContentArg {
     Uniform,
     Ramp,
@@ -461,9 +455,16 @@ pub fn settings(faults: &[Fault], seed: u64, buggify: Option<u64>) -> BTreeMap<S
     settings
 }
 
+/// The name of this program: that of its file, without the extension.
+pub fn program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from);
+    let stem = path.as_deref().and_then(std::path::Path::file_stem);
+    stem.map_or_else(|| "vidmm".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 /// The words of the command line, but options of these names with their values.
 fn words_without(names: &[&str]) -> Vec<String> {
-    let mut words = vec!["vidmm".to_owned()];
+    let mut words = vec![quoted(&program())];
     let mut given = std::env::args_os().skip(1).map(OsString::into_string);
     while let Some(word) = given.next() {
         let word = word.unwrap_or_else(|word| word.to_string_lossy().into_owned());

@@ -8,7 +8,7 @@ use vidmm_soft::{
     PacketHits, RENDER_ENGINE, SoftAdapterConfig,
 };
 
-/// Builds the machine that `desc` asks for.
+/// Builds the machine that `desc` asks for, with the faults inside of the GPU and its host.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let config = config(desc);
     config.check().map_err(|error| error.to_string())?;
@@ -22,24 +22,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     };
     let fault_switch = FaultSwitch::default();
     let own = own_faults(desc, &fault_switch);
-    let mut machine = Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) };
-    for fault in &desc.faults {
-        let hits = fault.hits(desc.fault_seed);
-        machine = match fault.kind {
-            FaultKind::Driver(fault) => machine.with_fault(fault, hits),
-            FaultKind::Gpu(fault) => machine.with_gpu_fault(fault, hits),
-            FaultKind::Interrupt(fault) => machine.with_interrupt_fault(fault, hits),
-            FaultKind::FlipBitInTransfer
-            | FaultKind::HangPacket
-            | FaultKind::HangPagingBuffer
-            | FaultKind::ForgePageFault
-            | FaultKind::ForgePagingFault
-            | FaultKind::LieAboutEngineReset
-            | FaultKind::FailCommit
-            | FaultKind::FailUserModeVaMapping => machine,
-        };
-    }
-    Ok(machine)
+    Ok(Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) })
 }
 
 /// The errors that the model GPU and its host make themselves.
@@ -88,6 +71,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
     SoftAdapterConfig {
         wddm_version: desc.wddm_version,
         addressing_model: desc.addressing_model,
+        engines: desc.engines,
         local_memory_bytes: desc.local_memory_bytes,
         local_memory_cpu_visible: desc.local_memory_cpu_visible,
         more_memory: desc.more_memory.iter().map(|&(bytes, cpu_visible)| MemoryConfig { bytes, cpu_visible }).collect(),
@@ -113,7 +97,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         dependent_engines: desc
             .dependent_engines
             .iter()
-            .map(|group| group.iter().copied().map(ordinal).collect())
+            .map(|group| group.iter().copied().map(ordinal).filter(|&engine| engine < desc.engines).collect())
             .collect(),
         ..base
     }

@@ -22,7 +22,7 @@ pub fn run(
     args: &RunArgs,
     scenario: &Scenario,
     base: &Path,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
 ) -> Result<bool, Box<dyn Error>> {
     let mut prepared = prepare(scenario, base)?;
     prepared.desc.options.events = args.events.is_some();
@@ -52,7 +52,14 @@ pub fn run(
     let log = files.finish_log();
     let (run, other) = outcome?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
-    report::print(&scenario.name, &prepared.workload, &run, other.as_ref(), &scenario.faults, replay.as_deref())?;
+    report::print(
+        &scenario.name,
+        &prepared.workload,
+        &run,
+        other.as_ref(),
+        (&scenario.faults, factory.lacks()),
+        replay.as_deref(),
+    )?;
     files.write_summary(&run)?;
     log?;
     Ok(run.all_held())
@@ -99,7 +106,7 @@ impl Prepared {
     pub fn run(
         &self,
         scenario: &Scenario,
-        factory: &MachineFactory<'_>,
+        factory: &dyn MachineFactory,
         observer: &mut dyn Observer,
     ) -> Result<(Report, Option<Report>), RunError> {
         let Self { workload, desc, .. } = self;
@@ -130,7 +137,7 @@ fn otherwise(
     compare: CompareSettings,
     workload: &Workload,
     mut desc: RunDesc,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
 ) -> Result<Report, RunError> {
     for client in &mut desc.clients {
         client.residency = compare.residency.unwrap_or(client.residency);

@@ -7,6 +7,7 @@
 
 // A file imports only from those above it.
 mod exact;
+mod features;
 mod digest;
 mod prediction;
 mod oracle;
@@ -31,6 +32,7 @@ mod planted;
 pub use accounts::{ProcessFigures, Touched};
 pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
+pub use features::Features;
 pub use figures::Figures;
 pub use finding::Finding;
 pub use machine::{ApertureDesc, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};

@@ -217,9 +217,10 @@ pub struct Quarry {
 
 impl Hunt {
     /// Hunts a bug. Seeds whose machine does not start are passed over.
-    pub fn run(self, planted: Planted, factory: &MachineFactory<'_>) -> Quarry {
+    pub fn run(self, planted: Planted, factory: &dyn MachineFactory) -> Quarry {
         let mut quarry = Quarry::default();
-        let fits = |seed: &u64| is_of(planted.world(), &machine_of(*seed, Profile::Any));
+        let machine = |seed| machine_of(seed, Profile::Any, factory.lacks());
+        let fits = |seed: &u64| machine(*seed).is_some_and(|scenario| is_of(planted.world(), &scenario));
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
                 let (profile, policy, digest) = (Profile::Any, None, planted.rule() == "I33");
