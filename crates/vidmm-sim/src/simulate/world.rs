@@ -118,6 +118,11 @@ impl World {
         adapter.policy = if is_speed { PolicyChoice::Lru } else { policy(seed) };
         let may_have_second_form = !is_speed && adapter.wddm == Wddm::V3_2 && has(Features::MAP_APERTURE2);
         adapter.map_aperture2 = may_have_second_form && aside.chance(40);
+        // Drawn last, so that the other draws of a seed stay as they were.
+        if !is_speed && has(Features::PAGING_ENGINE) && aside.chance(10) {
+            adapter.engines = 1;
+            adapter.dependent_engines.clear();
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
