@@ -448,6 +448,7 @@ impl MachineFactory for OwnMachines {
             | Features::PLACEMENT
             | Features::COSTS
             | Features::INNER_FAULTS
+            | Features::MODEL_OCCASIONS
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {

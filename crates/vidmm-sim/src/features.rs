@@ -74,11 +74,14 @@ bitflags! {
         const INNER_FAULTS = 1 << 28;
         /// Kernels whose results are specified ([`vidmm_runtime::kernel`]). Without them no content is judged.
         const KERNELS = 1 << 29;
+        /// The model GPU's occasions: steps that expect the effect of a fault at its n-th occasion count how often the
+        /// driver of the model GPU is asked.
+        const MODEL_OCCASIONS = 1 << 30;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 30] = [
+const NAMES: [(Features, &str); 31] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -109,6 +112,7 @@ const NAMES: [(Features, &str); 30] = [
     (Features::COSTS, "costs"),
     (Features::INNER_FAULTS, "faults inside of GPU and host"),
     (Features::KERNELS, "kernels whose results are specified"),
+    (Features::MODEL_OCCASIONS, "the model GPU's occasions for faults"),
 ];
 
 impl Features {

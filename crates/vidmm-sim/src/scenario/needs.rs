@@ -6,8 +6,9 @@ use super::adapter::{AdapterSettings, PageTables};
 use super::contract::Wddm;
 use super::definition::Scenario;
 use super::explicit::ExplicitScenario;
-use super::fault::{Fault, FaultKind};
+use super::fault::{Fault, FaultKind, When};
 use super::file::ScenarioFile;
+use super::judged_by::JudgedBy;
 use super::page_size::PageSize;
 use super::paging_va::PagingVa;
 use super::steps::{Action, Answer, Call, CreateAllocation, KernelEngine, Look, Step};
@@ -43,7 +44,12 @@ impl ExplicitScenario {
     pub fn needs(&self) -> Features {
         let steps = self.steps.iter().map(of_step).fold(Features::empty(), Features::union);
         let has_local_memory = self.adapter.has_local_memory() && self.local_memory_bytes > 0;
-        of_adapter(&self.adapter, has_local_memory) | of_faults(&self.all_faults()) | steps
+        let faults = self.all_faults();
+        let counts = self.judged_by != JudgedBy::Rules && faults.iter().any(|fault| matches!(fault.when, When::Nth(_)));
+        of_adapter(&self.adapter, has_local_memory)
+            | of_faults(&faults)
+            | steps
+            | if_so(Features::MODEL_OCCASIONS, counts)
     }
 }
 
@@ -101,6 +107,7 @@ fn of_step(step: &Step) -> Features {
         Action::Call(Call::Kernel(kernel)) => of_engine(kernel.engine) | if_so(Features::RECOVERY, kernel.hangs),
         Action::Call(Call::Render(render)) => of_engine(render.engine),
         Action::Call(Call::Power(_)) => Features::POWER,
+        Action::Call(Call::SetContextPriority(_)) => Features::PREEMPTION,
         Action::Look(Look::CheckResets(_)) => Features::RECOVERY,
         Action::Call(_) | Action::Look(_) => Features::empty(),
     };
