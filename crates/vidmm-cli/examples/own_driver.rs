@@ -60,7 +60,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         clients: Vec::new(),
         script: Script::default(),
         options: AdapterOptions::default(),
-        verify: true,
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;
     println!(

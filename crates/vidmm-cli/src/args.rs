@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathB
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::Lists;
-use vidmm_sim::{Fault, Profile};
+use vidmm_runtime::TransferOffset;
+use vidmm_sim::{Bench, Fault, Profile};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
 
 /// The colours that users of cargo are used to.
@@ -168,9 +169,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub compress_arrivals: Option<u64>,
 
-    /// The GPU that executes what the driver encodes
-    #[arg(long, value_enum, default_value_t = Gpu::Soft)]
-    pub gpu: Gpu,
+    /// The GPU that executes what the driver encodes [default: the only one that this program has; `soft` is the model GPU]
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
 
     /// Local memory: a size such as `24GiB`, a share of the workload's footprint such as `50%`, or `0` for none [default: the
     /// scenario's]
@@ -220,6 +221,11 @@ pub struct RunArgs {
     #[arg(long)]
     pub verify: bool,
 
+    /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
+    /// `preadvanced`
+    #[arg(long, value_name = "READING", default_value_t)]
+    pub transfer_offset: TransferOffset,
+
     /// Kernels write `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the
     /// scenario's]
     #[arg(long, value_enum)]
@@ -256,7 +262,19 @@ pub struct RunArgs {
     pub summary: Option<PathBuf>,
 }
 
+impl SimArgs {
+    /// How the driver is tried.
+    pub fn bench(&self) -> Bench {
+        Bench { verify: !self.no_verify, transfer_offset: self.transfer_offset }
+    }
+}
+
 impl RunArgs {
+    /// How the driver is tried.
+    pub fn bench(&self) -> Bench {
+        Bench { verify: self.verify, transfer_offset: self.transfer_offset }
+    }
+
     /// The files that the arguments say to read.
     pub fn inputs(&self) -> Vec<PathBuf> {
         self.scenario.iter().chain(&self.trace).cloned().collect()
@@ -336,6 +354,11 @@ pub struct SimArgs {
     /// Do not compare the effect of each paging operation with the documented one: judge by what becomes of it
     #[arg(long)]
     pub no_verify: bool,
+
+    /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
+    /// `preadvanced`
+    #[arg(long, value_name = "READING", default_value_t)]
+    pub transfer_offset: TransferOffset,
 
     /// How many of the last steps of one seed are shown
     #[arg(long, value_name = "N", default_value_t = 25)]
@@ -418,12 +441,6 @@ impl From<LevelArg> for EventsLevel {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Gpu {
-    /// The model GPU, in virtual time
-    Soft,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ContentArg {
     Uniform,
     Ramp,
@@ -470,9 +487,16 @@ pub fn settings(faults: &[Fault], seed: u64, buggify: Option<u64>) -> BTreeMap<S
     settings
 }
 
+/// The name of this program: that of its file, without the extension.
+pub fn program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from);
+    let stem = path.as_deref().and_then(std::path::Path::file_stem);
+    stem.map_or_else(|| "vidmm".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 /// The words of the command line, but options of these names with their values.
 fn words_without(names: &[&str]) -> Vec<String> {
-    let mut words = vec!["vidmm".to_owned()];
+    let mut words = vec![quoted(&program())];
     let mut given = std::env::args_os().skip(1).map(OsString::into_string);
     while let Some(word) = given.next() {
         let word = word.unwrap_or_else(|word| word.to_string_lossy().into_owned());

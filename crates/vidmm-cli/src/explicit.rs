@@ -13,7 +13,7 @@ use crate::{
     args::{RunArgs, replay_command, settings},
     output::Files,
     portions,
-    report::unless_closed,
+    report::{unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, VERB, counted, number},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
-pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory<'_>) -> Result<bool, Box<dyn Error>> {
+pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
     header.settings.insert("policy".to_owned(), scenario.adapter.policy.to_string());
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;
     let mut watcher = Watcher { files, lines: Vec::new() };
-    let run = run_explicit(scenario, factory, args.verify, &mut watcher);
+    let run = run_explicit(scenario, factory, &mut watcher);
     let Watcher { mut files, lines } = watcher;
     // A log that cannot be written must not hide what was found.
     let log = files.finish_log();
@@ -40,6 +40,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &MachineFactory
     if run.all_held() && !scenario.faults.is_empty() && !scenario.tells_of_faults() {
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
+    unless_closed(write_not_judged(&mut out, factory.lacks(), ""))?;
     files.write_summary(&run)?;
     log?;
     Ok(run.all_held())

@@ -6,24 +6,23 @@ use std::{
 };
 
 use vidmm_saboteur::BUGS;
-use vidmm_sim::{Hunt, Planted, Quarry};
+use vidmm_sim::{Hunt, MachineFactory, Planted, Quarry};
 
 use crate::{
     args::SimArgs,
     report::unless_closed,
-    soft,
     style::{BAD, BOLD, GOOD, number},
 };
 
 /// Hunts the bugs that are asked for, `all` or some by name. Returns whether each was found by its rule.
-pub fn run(args: &SimArgs, which: &str) -> Result<bool, Box<dyn Error>> {
+pub fn run(args: &SimArgs, which: &str, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     let bugs = chosen(which)?;
     let hunt = Hunt { seeds: *args.seeds.end(), steps: args.steps };
     let mut out = anstream::stdout().lock();
     unless_closed(head(&mut out))?;
     let (mut steps, mut num_free) = (Vec::new(), 0);
     for bug in bugs {
-        let quarry = hunt.run(bug, &soft::machine);
+        let quarry = hunt.run(bug, factory);
         match quarry.seed {
             Some(_) => steps.push(quarry.steps),
             None => num_free += 1,

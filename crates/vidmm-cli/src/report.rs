@@ -2,8 +2,7 @@
 
 use std::io::{self, Write};
 
-use vidmm::MemorySegmentGroup;
-use vidmm_sim::{Fault, Figures, Finding, Report, Touched};
+use vidmm_sim::{Fault, Features, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
@@ -18,13 +17,14 @@ const MOST_LOST: usize = 6;
 /// The number of faults that are told.
 const MOST_FAULTS: usize = 6;
 
-/// Prints the figures and the findings of a run with `faults` in it. `other` is a run to compare with, `replay` the command that shows a finding again.
+/// Prints the figures and the findings of a run with `faults` in it, on a machine that lacks `lacks`. `other` is a run to
+/// compare with, `replay` the command that shows a finding again.
 pub fn print(
     name: &str,
     workload: &Workload,
     report: &Report,
     other: Option<&Report>,
-    faults: &[Fault],
+    (faults, lacks): (&[Fault], Features),
     replay: Option<&str>,
 ) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
@@ -33,7 +33,12 @@ pub fn print(
         _ if !report.all_held() || report.figures.engine_resets + report.figures.adapter_resets > 0 => Ok(()),
         _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
     });
-    unless_closed(written)
+    unless_closed(written.and_then(|()| write_not_judged(&mut out, lacks, "  ")))
+}
+
+/// Names what was not judged, for what the machine lacks.
+pub fn write_not_judged(out: &mut impl Write, lacks: Features, indent: &str) -> io::Result<()> {
+    lacks.not_judged().iter().try_for_each(|subject| writeln!(out, "{indent}{:<12}{subject}", "not judged"))
 }
 
 /// Ignores the error that the reader of the output, such as `head`, has closed it.
@@ -229,32 +234,11 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
     shown.try_for_each(|(_, text)| writeln!(out, "              {text}"))
 }
 
-/// The culprit when an allocation is mapped and not resident.
-fn write_touched(out: &mut impl Write, touched: &Touched) -> io::Result<()> {
-    let Touched { process, group, is_listed, is_resident } = touched;
-    let memory = if *group == MemorySegmentGroup::Local { "local" } else { "non-local" };
-    let resident = if *is_resident { "resident" } else { "not resident" };
-    let listed = if *is_listed { "was" } else { "was not" };
-    writeln!(out, "which {process} has mapped")?;
-    writeln!(
-        out,
-        "              it is meant for {memory} memory, is {resident}, and {listed} on its device's list when the work was submitted"
-    )?;
-    let rule = match (is_listed, is_resident) {
-        (false, _) => {
-            "the client must make resident what its work uses before it submits it: nobody else knows (RES-05)"
-        }
-        (true, false) => "the manager must have in place what is on the list before the work runs (RES-11)",
-        (true, true) => "the driver or the GPU did not do what the page tables were to say",
-    };
-    writeln!(out, "              {rule}")
-}
-
 /// The first finding, in a line. A run that shows how a mistake is found must have findings, and all of them must
 /// contain `shows`.
 pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
     let unheld = report.checks.iter().filter(|check| !check.held).map(|check| check.text.clone());
-    let mut problems = report.findings.iter().map(in_words).chain(unheld);
+    let mut problems = report.findings.iter().map(ToString::to_string).chain(unheld);
     let problem = match shows {
         None => problems.next(),
         Some(words) if report.all_held() => Some(format!("nothing was found, but `{words}` must be")),
@@ -263,61 +247,9 @@ pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
     problem.map(|problem| problem.lines().next().unwrap_or_default().to_owned())
 }
 
-fn in_words(finding: &Finding) -> String {
-    let mut words = Vec::new();
-    write_words(&mut words, finding).expect("memory can be written to");
-    String::from_utf8(words).expect("it is text")
-}
-
 fn write_finding(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
-    write!(out, "  {BAD}finding{BAD:#}     ")?;
-    write_words(out, finding)
-}
-
-fn write_words(out: &mut impl Write, finding: &Finding) -> io::Result<()> {
-    match finding {
-        Finding::WrongPage { kernel, process, buffer, allocation, page, expected, found, wrong, event } => {
-            let allocation = allocation.as_deref().unwrap_or("an allocation that is gone");
-            writeln!(
-                out,
-                "kernel {kernel} of {process} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
-            )?;
-            writeln!(
-                out,
-                "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all"
-            )?;
-            writeln!(out, "              event {event}")
-        }
-        Finding::WrongSystemPage { buffer, allocation, page, address, expected, found, wrong, event } => {
-            writeln!(
-                out,
-                "the CPU sees a wrong page: page {page} of {allocation} (buffer {buffer} of the workload), at {address:#x} of system memory"
-            )?;
-            writeln!(
-                out,
-                "              its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all"
-            )?;
-            writeln!(out, "              event {event}")
-        }
-        Finding::PageFault { virtual_address, write, engine, allocation, page, touched, event } => {
-            let access = if *write { "wrote to" } else { "read" };
-            let part = allocation.as_deref().map(|allocation| format!(" (page {page} of {allocation})"));
-            let part = part.unwrap_or_default();
-            write!(out, "page fault: engine {engine} {access} {virtual_address:#x}{part}, ")?;
-            match touched {
-                Some(touched) => write_touched(out, touched)?,
-                None => writeln!(out, "which is not mapped")?,
-            }
-            writeln!(out, "              event {event}")
-        }
-        Finding::Violation { rule, event } => writeln!(out, "{rule}\n              event {event}"),
-        Finding::Stuck { ended, event } => {
-            writeln!(out, "nothing runs and nothing is to come, after {ended} kernels\n              event {event}")
-        }
-        Finding::Audit { broken, event } => {
-            writeln!(out, "the manager's books do not hold together")?;
-            broken.iter().try_for_each(|line| writeln!(out, "              {line}"))?;
-            writeln!(out, "              event {event}")
-        }
-    }
+    let text = finding.to_string();
+    let mut lines = text.lines();
+    writeln!(out, "  {BAD}finding{BAD:#}     {}", lines.next().unwrap_or_default())?;
+    lines.try_for_each(|line| writeln!(out, "              {line}"))
 }

@@ -6,27 +6,27 @@ use std::{
 };
 
 use vidmm_sim::{
-    Content, ExplicitScenario, Fault, Lifetimes, MachineFactory, ProcessSettings, ResidencyPolicy, Scenario,
+    Content, ExplicitScenario, Fault, Lifetimes, MachineFactory, ProcessSettings, ResidencyPolicy, RunError, Scenario,
     ScenarioFile, TraceSource, WorkloadSource,
 };
 use vidmm_trace::{ImportOptions, LocalMemory};
 
 use crate::{
-    args::{ContentArg, Gpu, LifetimesArg, ResidencyArg, RunArgs},
-    explicit, soft, sweep, workload,
+    args::{ContentArg, LifetimesArg, ResidencyArg, RunArgs},
+    explicit, sweep, workload,
 };
 
 /// The scenario of a run without arguments.
 const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("../../../scenarios/training.toml"));
 
 /// Runs, prints, and writes the files that were asked for. Returns whether all checks held.
-pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
-    if let Some(seeds) = &args.seeds {
-        return sweep::run(args, seeds);
+pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    if let Some(name) = args.gpu.as_deref().filter(|&name| name != factory.name()) {
+        return Err(format!("`--gpu {name}`: this program has one GPU, which is `{}`", factory.name()).into());
     }
-    let factory: &MachineFactory<'_> = match args.gpu {
-        Gpu::Soft => &soft::machine,
-    };
+    if let Some(seeds) = &args.seeds {
+        return sweep::run(args, seeds, factory);
+    }
     let here = PathBuf::new();
     let (scenario, base) = match (&args.scenario, &args.trace[..]) {
         // The paths of a scenario start at its folder, those of an argument at the current one.
@@ -39,6 +39,10 @@ pub fn run(args: &RunArgs) -> Result<bool, Box<dyn Error>> {
     match scenario {
         ScenarioFile::Workload(mut scenario) => {
             change_workload(&mut scenario, args)?;
+            let lacking = scenario.needs() & factory.lacks();
+            if !lacking.is_empty() {
+                return Err(RunError::Lacks(lacking).into());
+            }
             workload::run(args, &scenario, &base, factory)
         }
         ScenarioFile::Explicit(mut scenario) => {

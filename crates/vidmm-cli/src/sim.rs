@@ -10,15 +10,15 @@ use std::{
 use indicatif::ProgressBar;
 use vidmm::NumberedEvent;
 use vidmm_sim::{
-    Campaign, ExplicitScenario, Failure, MachineDesc, Observer, SimDesc, Tally, Unobserved, replay, shrink, simulate,
+    Campaign, ExplicitScenario, Failure, Features, MachineFactory, Observer, SimDesc, Tally, Unobserved, replay,
+    shrink, simulate,
 };
 use vidmm_trace::LogHeader;
 
 use crate::{
-    args::{SimArgs, count_of, jobs, settings},
+    args::{SimArgs, count_of, jobs, program, quoted, settings},
     output::Files,
-    report::unless_closed,
-    soft,
+    report::{unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, number},
 };
 
@@ -26,19 +26,19 @@ use crate::{
 const SHRINK_RUNS: u32 = 4000;
 
 /// Runs seeds, and prints the findings. Returns whether there are none.
-pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
+pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     let of_one_seed = [("--events", args.events.is_some()), ("--shrink", args.shrink.is_some())];
     if let (None, Some((name, _))) = (args.seed, of_one_seed.iter().find(|(_, is_given)| *is_given)) {
         return Err(format!("{name} is for one world; name it with --seed").into());
     }
     if let Some(which) = &args.planted {
-        return crate::planted::run(args, which);
+        return crate::planted::run(args, which, factory);
     }
     let seeds = args.seed.map_or_else(|| args.seeds.clone(), |seed| seed..=seed);
     let jobs = jobs(args.jobs);
     let count = count_of(&seeds);
     if let (Some(seed), Some(events)) = (args.seed, &args.events) {
-        write_events(args, seed, events)?;
+        write_events(args, seed, events, factory)?;
     }
     let campaign = Campaign {
         seeds,
@@ -46,50 +46,52 @@ pub fn run(args: &SimArgs) -> Result<bool, Box<dyn Error>> {
         profile: args.profile,
         policy: args.policy,
         digest: args.digest,
-        verify: !args.no_verify,
         jobs,
         max_failures: args.max_failures as usize,
     };
     let bar = ProgressBar::new(count);
-    let factory = |desc: &MachineDesc| soft::machine(desc);
     let begun = Instant::now();
-    let tally = campaign.run(&factory, &|seed, tally| {
+    let tally = campaign.run(factory, &|seed, tally| {
         bar.set_position(tally.seeds);
         // A campaign takes a night: its findings are printed at once, and again at the end.
-        if let (Some(Failure { finding, .. }), None) = (tally.failures.get(&seed), args.seed) {
-            bar.suspend(|| eprintln!("seed {seed}: {}: {}", finding.rule.unwrap_or("-"), finding.problem));
+        if let (Some(failure), None) = (tally.failures.get(&seed), args.seed) {
+            bar.suspend(|| eprintln!("seed {seed}: {failure}"));
         }
     });
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let shrunk = match (&args.shrink, tally.failures.first_key_value()) {
-        (Some(path), Some((_, failure))) => Some(write_shrunk(path, failure, !args.no_verify)?),
+        (Some(path), Some((_, failure))) => Some(write_shrunk(path, failure, factory)?),
         _ => None,
     };
     let mut out = anstream::stdout().lock();
-    unless_closed(write(&mut out, args, &tally, seconds))?;
+    unless_closed(write(&mut out, args, &tally, seconds, factory.lacks()))?;
     if let (Some(steps), Some(path)) = (shrunk, &args.shrink) {
-        unless_closed(writeln!(out, "shrunk      to {steps} steps; replay with `vidmm run {}`", path.display()))?;
+        unless_closed(writeln!(
+            out,
+            "shrunk      to {steps} steps; replay with `{} run {}`",
+            program(),
+            path.display()
+        ))?;
     }
-    Ok(tally.failures.is_empty() && tally.not_started.is_empty())
+    Ok(tally.failures.is_empty() && tally.not_started.is_empty() && tally.has_judged())
 }
 
 /// Runs a seed once more, and writes its events.
-fn write_events(args: &SimArgs, seed: u64, events: &Path) -> Result<(), Box<dyn Error>> {
+fn write_events(args: &SimArgs, seed: u64, events: &Path, factory: &dyn MachineFactory) -> Result<(), Box<dyn Error>> {
     let mut header = LogHeader::new(format!("seed-{seed}"), seed);
     header.level = args.events_level.into();
     header.settings = settings(&[], seed, None);
     let mut log = Log(Files::create(Some(events), None, &[], header)?);
     let &SimArgs { steps, profile, policy, .. } = args;
-    let desc = SimDesc { seed, steps, profile, policy, digest: false, verify: !args.no_verify };
-    simulate(desc, &soft::machine, &mut log)?;
+    simulate(SimDesc { seed, steps, profile, policy, digest: false }, factory, &mut log)?;
     Ok(log.0.finish_log()?)
 }
 
 /// Shrinks the scenario of a failure, and writes it to a file. Returns the number of steps that are left.
-fn write_shrunk(path: &Path, failure: &Failure, verify: bool) -> Result<usize, String> {
+fn write_shrunk(path: &Path, failure: &Failure, factory: &dyn MachineFactory) -> Result<usize, String> {
     let rule = |scenario: &ExplicitScenario| {
-        let outcome = replay(scenario, &soft::machine, verify, &mut Unobserved).ok()?;
+        let outcome = replay(scenario, factory, &mut Unobserved).ok()?;
         Some(outcome.failure?.finding.rule)
     };
     let scenario = shrink(&failure.scenario, SHRINK_RUNS, rule);
@@ -105,8 +107,8 @@ impl Observer for Log {
     }
 }
 
-fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64) -> io::Result<()> {
-    let Tally { seeds, machine_steps, kernels, pages, virtual_ns, digest, failures, not_started } = tally;
+fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lacks: Features) -> io::Result<()> {
+    let Tally { seeds, machine_steps, kernels, pages, virtual_ns, digest, failures, not_started, not_drawn } = tally;
     writeln!(out, "{BOLD}sim{BOLD:#}         {} seeds, profile {}", number(*seeds), args.profile)?;
     writeln!(
         out,
@@ -119,26 +121,33 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64) -> i
     if args.digest {
         writeln!(out, "digest      {digest:#018x}")?;
     }
+    if !lacks.is_empty() {
+        writeln!(out, "not drawn   {lacks}")?;
+        write_not_judged(out, lacks, "")?;
+    }
+    if *not_drawn > 0 {
+        writeln!(out, "{BAD}no world{BAD:#}    for {} seeds: the machine lacks too much", number(*not_drawn))?;
+    }
     for (seed, problem) in not_started {
         writeln!(out, "{BAD}not started{BAD:#} seed {seed}: {problem}")?;
     }
-    for (seed, Failure { finding, scenario }) in failures {
+    for (seed, failure) in failures {
+        let Failure { finding, scenario } = failure;
         if args.seed.is_some() {
             let played = scenario.steps.iter().rev().take(args.show_last);
             for step in played.collect::<Vec<_>>().into_iter().rev() {
                 writeln!(out, "  {:>6}    {}", step.line, step.action)?;
             }
         }
-        writeln!(
-            out,
-            "{BAD}finding{BAD:#}     seed {seed}, step {}: {}: {}",
-            finding.line,
-            finding.rule.unwrap_or("-"),
-            finding.problem
-        )?;
+        writeln!(out, "{BAD}finding{BAD:#}     seed {seed}, step {}: {failure}", finding.line)?;
         writeln!(out, "            in {}", finding.step)?;
         let policy = args.policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
-        writeln!(out, "replay      vidmm sim --seed {seed} --steps {} --profile {}{policy}", args.steps, args.profile)?;
+        let program = quoted(&program());
+        let (steps, profile) = (args.steps, args.profile);
+        writeln!(out, "replay      {program} sim --seed {seed} --steps {steps} --profile {profile}{policy}")?;
+    }
+    if !tally.has_judged() {
+        return writeln!(out, "{BAD}found{BAD:#}       nothing was judged");
     }
     let style = if failures.is_empty() && not_started.is_empty() { GOOD } else { BAD };
     writeln!(out, "{style}found{style:#}       {}", failures.len() + not_started.len())

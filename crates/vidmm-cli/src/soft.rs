@@ -8,7 +8,7 @@ use vidmm_soft::{
     PacketHits, RENDER_ENGINE, SoftAdapterConfig,
 };
 
-/// Builds the machine that `desc` asks for.
+/// Builds the machine that `desc` asks for, with the faults inside of the GPU and its host.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
     let config = config(desc);
     config.check().map_err(|error| error.to_string())?;
@@ -71,6 +71,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
     SoftAdapterConfig {
         wddm_version: desc.wddm_version,
         addressing_model: desc.addressing_model,
+        engines: desc.engines,
         local_memory_bytes: desc.local_memory_bytes,
         local_memory_cpu_visible: desc.local_memory_cpu_visible,
         more_memory: desc.more_memory.iter().map(|&(bytes, cpu_visible)| MemoryConfig { bytes, cpu_visible }).collect(),
@@ -96,7 +97,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         dependent_engines: desc
             .dependent_engines
             .iter()
-            .map(|group| group.iter().copied().map(ordinal).collect())
+            .map(|group| group.iter().copied().map(ordinal).filter(|&engine| engine < desc.engines).collect())
             .collect(),
         ..base
     }

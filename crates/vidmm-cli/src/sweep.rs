@@ -13,13 +13,12 @@ use std::{
     time::Instant,
 };
 
-use vidmm_sim::{MachineDesc, Scenario, ScenarioFile, Unobserved, caught, run_explicit};
+use vidmm_sim::{Features, MachineFactory, Scenario, ScenarioFile, Unobserved, caught, run_explicit};
 use walkdir::WalkDir;
 
 use crate::{
-    args::{RunArgs, count_of, jobs, quoted},
-    report::{problem as problem_of, unless_closed},
-    soft,
+    args::{RunArgs, count_of, jobs, program, quoted},
+    report::{problem as problem_of, unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, counted, number, printable},
     workload,
 };
@@ -30,31 +29,39 @@ enum Swept {
     Held,
     /// The lowest seed with a failure, and the failure.
     Found(u64, String),
-    /// The scenario was not run, because this is missing.
+    /// The scenario was not run, because this trace is missing.
     Skipped(PathBuf),
+    /// The scenario was not run, because the machine lacks what it needs.
+    Lacks(Features),
 }
 
 /// Runs the scenario of the arguments, or all below a folder, with each of the seeds, and prints a line for each.
 /// Returns whether all checks held.
-pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn Error>> {
+pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     let root = args.scenario.as_deref().ok_or("--seeds is for scenarios; name one, or a folder of them")?;
     let files = find(root).map_err(|error| format!("cannot read {}: {error}; check the path", root.display()))?;
     let scenarios = files.iter().map(|path| ScenarioFile::load(path)).collect::<Result<Vec<_>, _>>()?;
     let jobs = jobs(args.jobs);
     let count = count_of(seeds);
-    let (mut held, mut skipped) = (0, 0);
+    let (mut held, mut skipped, mut lacking) = (0, 0, 0);
     let begun = Instant::now();
     let mut out = anstream::stdout().lock();
     for (path, scenario) in files.iter().zip(&scenarios) {
-        let swept = sweep(scenario, path, seeds, jobs, args.verify);
+        let swept = sweep(scenario, path, seeds, jobs, factory);
         match &swept {
             Swept::Held => held += 1,
             Swept::Skipped(_) => skipped += 1,
+            Swept::Lacks(_) => lacking += 1,
             Swept::Found(..) => {}
         }
         unless_closed(write(&mut out, path, &swept, count))?;
     }
-    let of = files.len() - skipped;
+    let of = files.len() - skipped - lacking;
+    if of == 0 && lacking > 0 {
+        let skipped = counted((skipped + lacking) as u64, "scenario", "scenarios");
+        unless_closed(writeln!(out, "{BAD}checked{BAD:#}     nothing was judged: {skipped} skipped"))?;
+        return Ok(false);
+    }
     if of == 0 {
         return Err(match files.len() {
             0 => format!("there is no scenario below {}; its files end in `.toml`", root.display()).into(),
@@ -63,13 +70,17 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>) -> Result<bool, Box<dyn 
     }
     let style = if held == of { GOOD } else { BAD };
     let seconds = begun.elapsed().as_secs_f64();
-    let skipped = if skipped > 0 { format!("; {skipped} skipped") } else { String::new() };
+    let skipped = match skipped + lacking {
+        0 => String::new(),
+        skipped => format!("; {skipped} skipped"),
+    };
     unless_closed(writeln!(
         out,
         "{style}checked{style:#}     {held} of {} held for {} each{skipped}; {seconds:.1} s",
         counted(of as u64, "scenario", "scenarios"),
         counted(count, "seed", "seeds")
     ))?;
+    unless_closed(write_not_judged(&mut out, factory.lacks(), ""))?;
     Ok(held == of)
 }
 
@@ -91,7 +102,17 @@ fn find(root: &Path) -> Result<Vec<PathBuf>, walkdir::Error> {
 }
 
 /// Runs a scenario with each of the seeds, on several threads, up to the lowest with a failure.
-fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs: usize, verify: bool) -> Swept {
+fn sweep(
+    scenario: &ScenarioFile,
+    path: &Path,
+    seeds: &RangeInclusive<u64>,
+    jobs: usize,
+    factory: &dyn MachineFactory,
+) -> Swept {
+    let lacking = scenario.needs() & factory.lacks();
+    if !lacking.is_empty() {
+        return Swept::Lacks(lacking);
+    }
     let base = path.parent().unwrap_or(Path::new(""));
     if let ScenarioFile::Workload(scenario) = scenario
         && let Some(trace) = missing_trace(scenario, base)
@@ -106,7 +127,7 @@ fn sweep(scenario: &ScenarioFile, path: &Path, seeds: &RangeInclusive<u64>, jobs
             if !seeds.contains(&seed) || is_enough(seed) {
                 return;
             }
-            if let Some(problem) = problem(scenario.clone(), seed, base, verify) {
+            if let Some(problem) = problem(scenario.clone(), seed, base, factory) {
                 let mut found = found.lock().expect("no thread panics");
                 if found.as_ref().is_none_or(|(lowest, _)| seed < *lowest) {
                     *found = Some((seed, problem));
@@ -125,9 +146,9 @@ fn missing_trace(scenario: &Scenario, base: &Path) -> Option<PathBuf> {
 }
 
 /// The first failure with a seed.
-fn problem(scenario: ScenarioFile, seed: u64, base: &Path, verify: bool) -> Option<String> {
+fn problem(scenario: ScenarioFile, seed: u64, base: &Path, factory: &dyn MachineFactory) -> Option<String> {
     let mut judged = Ok(None);
-    let panic = caught(|| judged = judge(scenario, seed, base, verify));
+    let panic = caught(|| judged = judge(scenario, seed, base, factory));
     match (panic, judged) {
         (Some(message), _) => Some(format!("panic: {message}")),
         (None, Ok(problem)) => problem,
@@ -136,19 +157,22 @@ fn problem(scenario: ScenarioFile, seed: u64, base: &Path, verify: bool) -> Opti
 }
 
 /// Runs a scenario with a seed. Returns the first failure.
-fn judge(scenario: ScenarioFile, seed: u64, base: &Path, verify: bool) -> Result<Option<String>, String> {
-    let factory = |desc: &MachineDesc| soft::machine(desc);
+fn judge(
+    scenario: ScenarioFile,
+    seed: u64,
+    base: &Path,
+    factory: &dyn MachineFactory,
+) -> Result<Option<String>, String> {
     match scenario {
         ScenarioFile::Explicit(mut scenario) => {
             scenario.set_seed(seed);
-            let run = run_explicit(&scenario, &factory, verify, &mut Unobserved).map_err(|error| error.to_string())?;
+            let run = run_explicit(&scenario, factory, &mut Unobserved).map_err(|error| error.to_string())?;
             Ok(run.findings.first().map(ToString::to_string))
         }
         ScenarioFile::Workload(mut scenario) => {
             scenario.set_seed(seed);
-            let mut prepared = workload::prepare(&scenario, base).map_err(|error| error.to_string())?;
-            prepared.set_verify(verify);
-            let run = prepared.run(&scenario, &factory, &mut Unobserved).map_err(|error| error.to_string())?.0;
+            let prepared = workload::prepare(&scenario, base).map_err(|error| error.to_string())?;
+            let run = prepared.run(&scenario, factory, &mut Unobserved).map_err(|error| error.to_string())?.0;
             Ok(problem_of(&run, scenario.shows.as_deref()))
         }
     }
@@ -161,9 +185,10 @@ fn write(out: &mut impl Write, path: &Path, swept: &Swept, count: u64) -> io::Re
         Swept::Skipped(missing) => {
             writeln!(out, "{BOLD}skipped{BOLD:#}     {name}: there is no {}", printable(&missing.to_string_lossy()))
         }
+        Swept::Lacks(features) => writeln!(out, "{BOLD}skipped{BOLD:#}     {name}: needs {features}"),
         Swept::Found(seed, problem) => {
             writeln!(out, "{BAD}found{BAD:#}       {name}: seed {}: {problem}", number(*seed))?;
-            writeln!(out, "replay      vidmm run {} --seed {seed}", quoted(&path.to_string_lossy()))
+            writeln!(out, "replay      {} run {} --seed {seed}", quoted(&program()), quoted(&path.to_string_lossy()))
         }
     }
 }

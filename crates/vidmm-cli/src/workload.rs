@@ -22,10 +22,9 @@ pub fn run(
     args: &RunArgs,
     scenario: &Scenario,
     base: &Path,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
 ) -> Result<bool, Box<dyn Error>> {
     let mut prepared = prepare(scenario, base)?;
-    prepared.set_verify(args.verify);
     prepared.desc.options.events = args.events.is_some();
     if let Some((longest, delay)) = prepared.raised_delay {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
@@ -53,7 +52,14 @@ pub fn run(
     let log = files.finish_log();
     let (run, other) = outcome?;
     let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
-    report::print(&scenario.name, &prepared.workload, &run, other.as_ref(), &scenario.faults, replay.as_deref())?;
+    report::print(
+        &scenario.name,
+        &prepared.workload,
+        &run,
+        other.as_ref(),
+        (&scenario.faults, factory.lacks()),
+        replay.as_deref(),
+    )?;
     files.write_summary(&run)?;
     log?;
     Ok(run.all_held())
@@ -91,22 +97,16 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             buggify: adapter.buggify,
             ..AdapterOptions::default()
         },
-        verify: false,
     };
     Ok(Prepared { workload, desc, raised_delay })
 }
 
 impl Prepared {
-    /// Lets the effect of each paging operation be compared with the documented one.
-    pub fn set_verify(&mut self, verify: bool) {
-        self.desc.verify = verify;
-    }
-
     /// Runs it, and the run to compare with if there is one.
     pub fn run(
         &self,
         scenario: &Scenario,
-        factory: &MachineFactory<'_>,
+        factory: &dyn MachineFactory,
         observer: &mut dyn Observer,
     ) -> Result<(Report, Option<Report>), RunError> {
         let Self { workload, desc, .. } = self;
@@ -137,7 +137,7 @@ fn otherwise(
     compare: CompareSettings,
     workload: &Workload,
     mut desc: RunDesc,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
 ) -> Result<Report, RunError> {
     for client in &mut desc.clients {
         client.residency = compare.residency.unwrap_or(client.residency);

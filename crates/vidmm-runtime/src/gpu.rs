@@ -34,6 +34,11 @@ pub trait Gpu {
     /// aperture segment those of the page that is mapped there. `None` if there is no memory.
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64>;
 
+    /// Whether it caches translations of addresses, so that FLUSH_TLB has something to do.
+    fn caches_translations(&self) -> bool {
+        true
+    }
+
     /// Lets a verifier see what commands did; none if the GPU shows no more than [`page_digest`](Self::page_digest) does.
     fn probe(&self) -> Option<&dyn Probe> {
         None

@@ -1,6 +1,9 @@
 //! The findings of a run.
 
+use std::fmt;
+
 use serde::Serialize;
+use vidmm::MemorySegmentGroup;
 
 use crate::accounts::Touched;
 
@@ -86,4 +89,78 @@ pub enum Finding {
         /// The number of the last event.
         event: u64,
     },
+}
+
+impl fmt::Display for Finding {
+    /// One line, and lines of details below it; the last names the event.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = match self {
+            Self::WrongPage { kernel, process, buffer, allocation, page, expected, found, wrong, event } => {
+                let allocation = allocation.as_deref().unwrap_or("an allocation that is gone");
+                writeln!(
+                    f,
+                    "kernel {kernel} of {process} read a wrong page: page {page} of {allocation} (buffer {buffer} of the workload)"
+                )?;
+                write_digests(f, *found, *expected, *wrong)?;
+                event
+            }
+            Self::WrongSystemPage { buffer, allocation, page, address, expected, found, wrong, event } => {
+                writeln!(
+                    f,
+                    "the CPU sees a wrong page: page {page} of {allocation} (buffer {buffer} of the workload), at {address:#x} of system memory"
+                )?;
+                write_digests(f, *found, *expected, *wrong)?;
+                event
+            }
+            Self::PageFault { virtual_address, write, engine, allocation, page, touched, event } => {
+                let access = if *write { "wrote to" } else { "read" };
+                let part = allocation.as_deref().map(|allocation| format!(" (page {page} of {allocation})"));
+                let part = part.unwrap_or_default();
+                write!(f, "page fault: engine {engine} {access} {virtual_address:#x}{part}, ")?;
+                match touched {
+                    Some(touched) => write_touched(f, touched)?,
+                    None => writeln!(f, "which is not mapped")?,
+                }
+                event
+            }
+            Self::Violation { rule, event } => {
+                writeln!(f, "{rule}")?;
+                event
+            }
+            Self::Stuck { ended, event } => {
+                writeln!(f, "nothing runs and nothing is to come, after {ended} kernels")?;
+                event
+            }
+            Self::Audit { broken, event } => {
+                writeln!(f, "the manager's books do not hold together")?;
+                broken.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+                event
+            }
+        };
+        write!(f, "event {event}")
+    }
+}
+
+fn write_digests(f: &mut fmt::Formatter<'_>, found: u64, expected: u64, wrong: u64) -> fmt::Result {
+    writeln!(f, "its digest is {found:#018x} and must be {expected:#018x}; {wrong} wrong pages in all")
+}
+
+/// The culprit when an allocation is mapped and not resident.
+fn write_touched(f: &mut fmt::Formatter<'_>, touched: &Touched) -> fmt::Result {
+    let Touched { process, group, is_listed, is_resident } = touched;
+    let memory = if *group == MemorySegmentGroup::Local { "local" } else { "non-local" };
+    let resident = if *is_resident { "resident" } else { "not resident" };
+    let listed = if *is_listed { "was" } else { "was not" };
+    writeln!(f, "which {process} has mapped")?;
+    writeln!(
+        f,
+        "it is meant for {memory} memory, is {resident}, and {listed} on its device's list when the work was submitted"
+    )?;
+    f.write_str(match (is_listed, is_resident) {
+        (false, _) => {
+            "the client must make resident what its work uses before it submits it: nobody else knows (RES-05)\n"
+        }
+        (true, false) => "the manager must have in place what is on the list before the work runs (RES-11)\n",
+        (true, true) => "the driver or the GPU did not do what the page tables were to say\n",
+    })
 }

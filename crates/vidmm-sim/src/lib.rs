@@ -7,6 +7,7 @@
 
 // A file imports only from those above it.
 mod exact;
+mod features;
 mod digest;
 mod prediction;
 mod oracle;
@@ -31,9 +32,10 @@ mod planted;
 pub use accounts::{ProcessFigures, Touched};
 pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
+pub use features::Features;
 pub use figures::Figures;
 pub use finding::Finding;
-pub use machine::{ApertureDesc, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
+pub use machine::{ApertureDesc, Bench, Benched, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};
 pub use planted::{Hunt, Planted, Quarry};
 pub use play::{CheckReport, Row, Standing};

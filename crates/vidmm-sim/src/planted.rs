@@ -10,7 +10,7 @@ use vidmm::contract::AddressingModel;
 use vidmm_runtime::DriverFault;
 use vidmm_saboteur::{BUGS, Bug, IS_AT_WORK, World, plant};
 
-use crate::machine::MachineFactory;
+use crate::machine::{Bench, Benched, MachineFactory};
 use crate::run::Unobserved;
 use crate::scenario::{ExplicitScenario, Fault, FaultKind, PageSize, PageTables, PagingVa, When};
 use crate::simulate::{Outcome, Profile, SimDesc, machine_of, simulate_in};
@@ -317,14 +317,17 @@ pub struct Quarry {
 
 impl Hunt {
     /// Hunts a bug. Seeds whose machine does not start are passed over.
-    pub fn run(self, planted: Planted, factory: &MachineFactory<'_>) -> Quarry {
+    pub fn run(self, planted: Planted, factory: &dyn MachineFactory) -> Quarry {
         let mut quarry = Quarry::default();
-        let fits = |seed: &u64| is_of(planted.world(), &machine_of(*seed, Profile::Any));
+        // Other judges are to find a bug from what becomes of it.
+        let bench = Bench { verify: matches!(planted, Planted::Effect(_)), ..factory.bench() };
+        let factory: &dyn MachineFactory = &Benched { factory, bench };
+        let machine = |seed| machine_of(seed, Profile::Any, factory.lacks());
+        let fits = |seed: &u64| machine(*seed).is_some_and(|scenario| is_of(planted.world(), &scenario));
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
                 let (profile, policy, digest) = (Profile::Any, None, planted.rule() == "I33");
-                let verify = matches!(planted, Planted::Effect(_));
-                let desc = SimDesc { seed, steps: self.steps, profile, policy, digest, verify };
+                let desc = SimDesc { seed, steps: self.steps, profile, policy, digest };
                 simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
             };
             let play_with_it = || {

@@ -12,9 +12,10 @@ use crate::{
     accounts::Accounts,
     client::{Client, ClientDesc, ClientError, ClientOptions},
     fault_tales::FaultTales,
+    features::Features,
     figures::Figures,
     finding::Finding,
-    machine::{self, MachineDesc, MachineFactory},
+    machine::{MachineDesc, MachineFactory, build, limits_without},
     oracle::{Oracle, Verdict, WrongPage},
     play::{CheckReport, Play},
     prediction::Content,
@@ -40,8 +41,6 @@ pub struct RunDesc {
     /// The options of the manager. A run of several processes takes their figures from its events, and therefore
     /// records them; the observer is shown them only if this asks for them.
     pub options: AdapterOptions,
-    /// Whether the effect of each paging operation is compared with the documented one.
-    pub verify: bool,
 }
 
 /// The observer of a run.
@@ -71,6 +70,12 @@ impl Observer for Unobserved {}
 /// run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The machine lacks what the scenario needs.
+    #[error("skipped: needs {0}, which the machine lacks")]
+    Lacks(Features),
+    /// No world can be drawn for a machine that lacks these.
+    #[error("no world can be drawn for a machine that lacks {0}")]
+    NoWorld(Features),
     /// The factory cannot build the machine.
     #[error("the machine cannot be built: {0}")]
     Machine(String),
@@ -110,7 +115,7 @@ pub enum RunError {
 pub fn run(
     workload: &Workload,
     desc: &RunDesc,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
     observer: &mut dyn Observer,
 ) -> Result<Report, RunError> {
     let footprint = workload.footprint(desc.machine.page_size.bytes());
@@ -118,12 +123,13 @@ pub fn run(
     if kernel > memory {
         return Err(RunError::KernelDoesNotFit { memory, kernel });
     }
-    let machine = machine::build(factory, &desc.machine, desc.verify).map_err(RunError::Machine)?;
+    let machine = build(factory, &desc.machine).map_err(RunError::Machine)?;
     let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
     let is_harmed = desc.clients.iter().any(|client| client.recovers || client.misbehaviour.is_some());
     let has_accounts = is_modelled || is_harmed || workload.processes().len() > 1 || desc.script != Script::default();
     let tells = has_accounts || !desc.machine.faults.is_empty();
-    let options = AdapterOptions { events: desc.options.events || tells, ..desc.options };
+    let tdr = limits_without(factory.lacks(), desc.options.tdr);
+    let options = AdapterOptions { events: desc.options.events || tells, tdr, ..desc.options };
     let runtime = Runtime::start(options, machine)?;
     let mut run = Run {
         runtime,
@@ -418,7 +424,8 @@ impl Run<'_> {
     fn faulted(&mut self, signal: EngineFence, virtual_address: u64, write: bool, client: &Client<'_>) {
         let (event, engine) = (self.last_event(), signal.engine);
         // The paging process's mapping at the address belongs to no process. Without accounts there is one process.
-        let is_paging = self.runtime.vidmm().engines().get(engine as usize) == Some(&EngineKind::Paging);
+        let engines = self.runtime.vidmm().engines();
+        let is_paging = engines.len() > 1 && engines.get(engine as usize) == Some(&EngineKind::Paging);
         let packet = self.accounts.as_ref().map_or(Some((0, 0)), |accounts| accounts.packet(signal));
         let found = packet.filter(|_| !is_paging).and_then(|packet| {
             let (buffer, page) = client.mapping_at(packet.0, virtual_address)?;

@@ -15,6 +15,8 @@ pub struct SoftAdapterConfig {
     /// How engines find memory (PGV-20). With an IOMMU there is no local memory. With an IOMMU or physical addresses the fields
     /// about page tables and the TLB mean nothing.
     pub addressing_model: AddressingModel,
+    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
+    pub engines: u32,
     /// Bytes of local memory, which is segment 1; a multiple of `page_size`. 0 is none: then the aperture is segment 1, and
     /// page tables live in system memory.
     pub local_memory_bytes: u64,
@@ -113,6 +115,7 @@ impl Default for SoftAdapterConfig {
         Self {
             wddm_version: WddmVersion::WDDM3_2,
             addressing_model: AddressingModel::GpuMmu,
+            engines: NUM_ENGINES,
             local_memory_bytes: 8 << 30,
             local_memory_cpu_visible: false,
             more_memory: Vec::new(),
@@ -299,7 +302,10 @@ impl SoftAdapterConfig {
         if self.max_entries_per_command == 0 {
             return Err(ConfigError::NoEntriesPerCommand);
         }
-        if let Some(&engine) = self.dependent_engines.iter().flatten().find(|&&engine| engine >= NUM_ENGINES) {
+        if !(1..=NUM_ENGINES).contains(&self.engines) {
+            return Err(ConfigError::EngineCount { engines: self.engines });
+        }
+        if let Some(&engine) = self.dependent_engines.iter().flatten().find(|&&engine| engine >= self.engines) {
             return Err(ConfigError::NoSuchEngine { engine });
         }
         self.check_levels()
@@ -340,7 +346,7 @@ impl SoftAdapterConfig {
     }
 }
 
-/// How many engines the adapter has: those of paging, of kernels and of copies.
+/// How many engines an adapter has at most: those of paging, of kernels and of copies.
 pub const NUM_ENGINES: u32 = 3;
 
 /// The segment of local memory, on adapters that have any.
@@ -368,6 +374,12 @@ pub enum ConfigError {
         value: u64,
         /// The unit, in bytes.
         unit: u64,
+    },
+    /// There is no engine, or more than the GPU has.
+    #[error("engines is {engines}: an adapter has from 1 to {NUM_ENGINES}")]
+    EngineCount {
+        /// The number of engines.
+        engines: u32,
     },
     /// There is neither local memory nor an aperture.
     #[error("local_memory_bytes and aperture_bytes are 0: an adapter has at least one segment")]

@@ -506,8 +506,10 @@ impl Kmd for SoftKmd {
             scheduling_log_buffer_size: self.config.scheduling_log_buffer_bytes,
             segments: self.segments(),
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
+                .into_iter()
+                .take(self.config.engines as usize)
                 .map(|kind| EngineDesc { kind })
-                .into(),
+                .collect(),
             gpu_mmu: self.gpu_mmu(),
             page_table_levels: self.page_table_levels(),
             paging_buffer: PagingBufferDesc {

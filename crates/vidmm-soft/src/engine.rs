@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use vidmm::Nanoseconds;
-use vidmm::contract::{EngineFence, Packet};
+use vidmm::contract::{DmaBuffer, EngineFence, Packet};
 
 use crate::device::Begun;
 use crate::encoding::{Command, DecodeError, Decoder};
@@ -117,12 +117,13 @@ impl Engine {
         }
     }
 
-    /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls it.
-    pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce() -> Option<Mishap>) -> Option<Box<Running>> {
+    /// Takes the first packet, to run it from `now` on; `mishap` tells what befalls it, by whether it is a paging buffer.
+    pub fn start(&mut self, now: Nanoseconds, mishap: impl FnOnce(bool) -> Option<Mishap>) -> Option<Box<Running>> {
         let Queued { packet, .. } = self.queue.pop_front()?;
         self.num_begun += 1;
         let commands = Decoder::new(&packet.preamble).chain(Decoder::new(packet.buffer.commands())).collect();
-        Some(Box::new(Running { packet, commands, started_at: now, mishap: mishap() }))
+        let mishap = mishap(matches!(packet.buffer, DmaBuffer::Paging(_)));
+        Some(Box::new(Running { packet, commands, started_at: now, mishap }))
     }
 
     /// The packet that signals `fence_id` has ended at `now`, one way or the other.

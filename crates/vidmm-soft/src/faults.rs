@@ -27,7 +27,7 @@ pub struct ModelGpuFaults {
 /// Some of the packets of an engine.
 #[derive(Clone, Debug)]
 pub struct PacketHits {
-    /// The engine.
+    /// The engine. Packets of work on an adapter's only engine count as those of the engine of kernels.
     pub engine: u32,
     /// Which packets, in the order in which it begins them.
     pub occasions: Occasions,

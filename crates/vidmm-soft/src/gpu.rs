@@ -6,9 +6,10 @@ use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe};
 
-use crate::config::{NUM_ENGINES, SoftAdapterConfig};
+use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
 use crate::device::{Device, ModelGpuCounters};
+use crate::driver::RENDER_ENGINE;
 use crate::engine::{Engine, State};
 use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::IoMmu;
@@ -81,12 +82,12 @@ impl ModelGpu {
             panic!("{error}");
         }
         Self {
-            engines: (0..NUM_ENGINES).map(|_| Engine::default()).collect(),
+            engines: (0..config.engines).map(|_| Engine::default()).collect(),
             device: Device::new(Translation::new(config, io_mmu), Memories::new(config, system), faults.clone()),
             cost,
             faults,
             power: Power::On,
-            programmed: config.is_physical().then(|| ProgrammedState::new(NUM_ENGINES, config.preemption_aware)),
+            programmed: config.is_physical().then(|| ProgrammedState::new(config.engines, config.preemption_aware)),
         }
     }
 
@@ -158,7 +159,11 @@ impl ModelGpu {
         match std::mem::take(&mut self.engines[engine].state) {
             State::Idle => self.answer_preemption(engine, now, events),
             State::Starting(_) => {
-                let mishap = || self.faults.mishap(engine as u32);
+                let is_only = self.engines.len() == 1;
+                let mishap = |is_paging: bool| match is_only && !is_paging {
+                    true => self.faults.mishap(RENDER_ENGINE),
+                    false => self.faults.mishap(engine as u32),
+                };
                 if let Some(running) = self.engines[engine].start(now, mishap) {
                     let latency = self.cost.packet_latency(engine as u32, self.engines[engine].num_begun);
                     let until = now.saturating_add(latency);
@@ -234,7 +239,7 @@ impl Gpu for ModelGpu {
     ///
     /// If the packet names an engine that there is not.
     fn submit(&mut self, now: Nanoseconds, packet: Packet) {
-        let exists = |fence: &EngineFence| fence.engine < NUM_ENGINES;
+        let exists = |fence: &EngineFence| (fence.engine as usize) < self.engines.len();
         assert!(
             exists(&packet.signal) && packet.waits.iter().all(exists),
             "a packet names an engine that does not exist"

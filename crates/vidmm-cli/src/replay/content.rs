@@ -1,13 +1,13 @@
-//! Combinations with content: each is a run of its own on the model GPU, and every page that a kernel reads is checked.
+//! Combinations with content: each is a run of its own on the machine, and every page that a kernel reads is checked.
 
 use std::error::Error;
 
 use vidmm::policy::PolicyChoice;
-use vidmm_sim::{Report, Scenario, Unobserved};
+use vidmm_sim::{MachineFactory, Report, RunError, Scenario, Unobserved};
 use vidmm_trace::LocalMemory;
 
 use super::{Cell, Input, row::Row};
-use crate::{args::ReplayArgs, soft, workload};
+use crate::{args::ReplayArgs, workload};
 
 /// The scenario of a combination, with its workload.
 pub fn prepare(
@@ -26,9 +26,13 @@ pub fn prepare(
 }
 
 /// Runs a combination.
-pub fn run(args: &ReplayArgs, cell: &Cell<'_>) -> Result<Row, Box<dyn Error>> {
+pub fn run(args: &ReplayArgs, cell: &Cell<'_>, factory: &dyn MachineFactory) -> Result<Row, Box<dyn Error>> {
     let (scenario, prepared) = prepare(args, cell.input, cell.local_memory, cell.policy)?;
-    let (report, _) = prepared.run(&scenario, &soft::machine, &mut Unobserved)?;
+    let lacking = scenario.needs() & factory.lacks();
+    if !lacking.is_empty() {
+        return Err(RunError::Lacks(lacking).into());
+    }
+    let (report, _) = prepared.run(&scenario, factory, &mut Unobserved)?;
     let Report { footprint_bytes, local_memory_bytes, figures, time, .. } = &report;
     Ok(Row {
         is_one_seed: args.seeds.is_some(),

@@ -17,7 +17,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{PlayOptions, Played, References, Setup, Trace, bounds, play};
-use vidmm_sim::{Scenario, ScenarioFile, caught};
+use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::LocalMemory;
 
 use self::row::{Optimum, Row};
@@ -59,7 +59,7 @@ enum Outcome {
 }
 
 /// Runs all combinations, and prints and writes what they gave. Returns whether all that was checked held.
-pub fn run(args: &ReplayArgs) -> Result<bool, Box<dyn Error>> {
+pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     let outputs =
         Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
     output::check_apart(&outputs, &args.inputs)?;
@@ -71,7 +71,7 @@ pub fn run(args: &ReplayArgs) -> Result<bool, Box<dyn Error>> {
             .iter()
             .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
     }
-    let mut rows = run_all(args, &cells)?;
+    let mut rows = run_all(args, &cells, factory)?;
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
@@ -129,7 +129,7 @@ fn cells<'a>(args: &ReplayArgs, inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
 }
 
 /// Runs the combinations of the shard on several threads.
-fn run_all(args: &ReplayArgs, cells: &[Cell<'_>]) -> Result<Vec<Row>, String> {
+fn run_all(args: &ReplayArgs, cells: &[Cell<'_>], factory: &dyn MachineFactory) -> Result<Vec<Row>, String> {
     let Shard { number, of } = args.shard;
     let own = Vec::from_iter((0..cells.len()).filter(|at| at % of == number - 1));
     let of_size = |at: usize| (std::ptr::from_ref(cells[at].input), cells[at].local_memory);
@@ -143,7 +143,7 @@ fn run_all(args: &ReplayArgs, cells: &[Cell<'_>]) -> Result<Vec<Row>, String> {
     }
     let mut rows: Vec<Row> = Vec::new();
     let mut optimum = None;
-    for ((at, task), outcome) in tasks.iter().zip(in_parallel(args, &tasks)?) {
+    for ((at, task), outcome) in tasks.iter().zip(in_parallel(args, factory, &tasks)?) {
         if matches!(task, Task::Bound(_)) {
             optimum = None;
         }
@@ -156,7 +156,11 @@ fn run_all(args: &ReplayArgs, cells: &[Cell<'_>]) -> Result<Vec<Row>, String> {
 }
 
 /// The outcomes, in the order of the tasks.
-fn in_parallel(args: &ReplayArgs, tasks: &[(usize, Task<'_>)]) -> Result<Vec<Outcome>, String> {
+fn in_parallel(
+    args: &ReplayArgs,
+    factory: &dyn MachineFactory,
+    tasks: &[(usize, Task<'_>)],
+) -> Result<Vec<Outcome>, String> {
     let bar = ProgressBar::new(tasks.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}").expect("it is a template"));
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
@@ -166,7 +170,7 @@ fn in_parallel(args: &ReplayArgs, tasks: &[(usize, Task<'_>)]) -> Result<Vec<Out
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some((_, task)) = tasks.get(at) else { return };
-            let outcome = run_task(args, task);
+            let outcome = run_task(args, factory, task);
             outcomes.lock().expect("no thread panics")[at] = Some(outcome);
             bar.inc(1);
         }
@@ -177,7 +181,7 @@ fn in_parallel(args: &ReplayArgs, tasks: &[(usize, Task<'_>)]) -> Result<Vec<Out
     outcomes.into_iter().map(|outcome| outcome.expect("all have run")).collect()
 }
 
-fn run_task(args: &ReplayArgs, task: &Task<'_>) -> Result<Outcome, String> {
+fn run_task(args: &ReplayArgs, factory: &dyn MachineFactory, task: &Task<'_>) -> Result<Outcome, String> {
     let (Task::Play(cell) | Task::Bound(cell)) = task;
     let name = format!("{} at {} under {}", cell.input.path.display(), cell.local_memory, cell.policy);
     let mut outcome = None;
@@ -185,7 +189,7 @@ fn run_task(args: &ReplayArgs, task: &Task<'_>) -> Result<Outcome, String> {
         outcome = Some(match (task, &cell.input.trace) {
             (Task::Bound(_), Some(trace)) => optimum(args, cell, trace).map(Outcome::Optimum),
             (_, Some(trace)) => played(args, cell, trace).map(|row| Outcome::Row(Box::new(row))),
-            (_, None) => content::run(args, cell).map(|row| Outcome::Row(Box::new(row))),
+            (_, None) => content::run(args, cell, factory).map(|row| Outcome::Row(Box::new(row))),
         });
     });
     match (outcome, panic) {

@@ -14,6 +14,7 @@ mod found;
 mod hostile;
 mod lifetimes;
 mod notification;
+mod own_machine;
 mod pressure;
 mod replay;
 mod residency;

@@ -88,10 +88,11 @@ struct PagingPacket {
     ends: Vec<u64>,
 }
 
-/// Whether the documents let a driver answer success without a command: its effect is on the driver itself, or it may be had
-/// without the GPU.
-fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool) -> bool {
+/// Whether a driver may answer success without a command: the effect is on the driver itself, or may be had without the GPU, or
+/// there is nothing to do.
+fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool, gpu: &dyn Gpu) -> bool {
     match operation.kind() {
+        PagingOperationKind::FlushTlb => !gpu.caches_translations(),
         // The driver may program the hardware while the allocation is idle (BPB-06), and has nothing to do after a reset (BPB-27).
         PagingOperationKind::Transfer => allocation_is_idle || operation.size_in_bytes() == 0,
         // The driver may use registers (BPB-32).
@@ -105,7 +106,6 @@ fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool) -> bool {
         PagingOperationKind::VirtualTransfer
         | PagingOperationKind::VirtualFill
         | PagingOperationKind::UpdatePageTable
-        | PagingOperationKind::FlushTlb
         | PagingOperationKind::Fill => false,
     }
 }
@@ -149,8 +149,9 @@ impl State {
         let operation = self.operations.get_mut(&number).expect("an operation ends after it was built");
         operation.bytes += build.dma_bytes_written;
         let is_empty = operation.bytes == 0;
+        let may_be_empty = || may_be_empty(build.operation, build.allocation_is_idle, &*self.gpu);
         match status {
-            BuildStatus::Success if is_empty && !may_be_empty(build.operation, build.allocation_is_idle) => {
+            BuildStatus::Success if is_empty && !may_be_empty() => {
                 let of = Request::Operation { operation: *build.operation, passes: operation.passes };
                 self.found.push(WrongEffect { of, packet: None, wrong: Wrong::NothingWritten });
                 self.forget(number);

@@ -17,6 +17,7 @@ use super::{
     list::{DeviceList, EachKernel, ListKeeper},
     models::model,
 };
+use crate::features::engine_for;
 
 /// A process of the workload at work.
 pub(super) struct Process {
@@ -114,10 +115,7 @@ pub(super) fn slot(engine: Engine) -> usize {
 
 impl Process {
     pub fn new(runtime: &mut Runtime, engines: &[EngineKind], desc: &ClientDesc) -> Result<Self, ClientError> {
-        let ordinal = |kind| {
-            let at = engines.iter().position(|&engine| engine == kind);
-            at.map(|at| at as u32).ok_or(ClientError::NoEngine(kind))
-        };
+        let ordinal = |kind| engine_for(engines, kind).ok_or(ClientError::NoEngine(kind));
         let ordinals = [ordinal(ENGINES[0].1)?, ordinal(ENGINES[1].1)?];
         let create = |error: CreateError| refused(0, "create", error);
         let (vidmm, kmd, host) = runtime.borrow();

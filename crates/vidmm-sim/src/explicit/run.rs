@@ -7,7 +7,7 @@ use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
 use crate::figures::Figures;
-use crate::machine::{self, MachineDesc, MachineFactory, MemorySizes};
+use crate::machine::{MachineDesc, MachineFactory, MemorySizes, build, limits_without};
 use crate::run::{Observer, RunError};
 use crate::scenario::steps::{Action, Answer, Answered, Look, See, Step, Undone, Until, Wait};
 use crate::scenario::{ExplicitScenario, JudgedBy};
@@ -15,29 +15,32 @@ use crate::scenario::{ExplicitScenario, JudgedBy};
 /// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
 const QUIET: Nanoseconds = 2_000_000_000;
 
-/// Starts the machine of `scenario`, with no step made. `verify`: the effect of each paging operation is compared with the
-/// documented one.
+/// Starts the machine of `scenario`, with no step made.
 ///
 /// # Errors
 ///
-/// If the machine does not start.
+/// If the machine lacks what the scenario needs, or does not start.
 pub(crate) fn start<'a>(
     scenario: &ExplicitScenario,
-    factory: &MachineFactory<'_>,
-    verify: bool,
+    factory: &dyn MachineFactory,
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, RunError> {
+    let lacks = factory.lacks();
+    let lacking = scenario.needs() & lacks;
+    if !lacking.is_empty() {
+        return Err(RunError::Lacks(lacking));
+    }
     let ExplicitScenario { adapter, cost, .. } = scenario;
     let faults = &scenario.all_faults();
     let &ExplicitScenario { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes, .. } = scenario;
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
     let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
-    let machine = machine::build(factory, &desc, verify).map_err(RunError::Machine)?;
+    let machine = build(factory, &desc).map_err(RunError::Machine)?;
     let options = AdapterOptions {
         events: true,
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-        tdr: adapter.tdr.into(),
+        tdr: limits_without(lacks, adapter.tdr.into()),
         preparation: adapter.preparation,
         page_table_area: adapter.page_table_area.bytes(),
         policy: adapter.policy,
@@ -51,24 +54,22 @@ pub(crate) fn start<'a>(
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();
     session.rules =
-        (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter.addressing_model, faults)));
+        (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter.addressing_model, faults, lacks)));
     Ok(session)
 }
 
-/// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event. `verify`: the
-/// effect of each paging operation is compared with the documented one.
+/// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
 ///
 /// # Errors
 ///
-/// If the machine does not start, or a step needs what an earlier one was refused. An expectation that does not hold is
+/// If the machine lacks what the scenario needs, does not start, or a step needs what an earlier one was refused. An expectation that does not hold is
 /// a finding in the report.
 pub fn run_explicit(
     scenario: &ExplicitScenario,
-    factory: &MachineFactory<'_>,
-    verify: bool,
+    factory: &dyn MachineFactory,
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
-    let mut session = start(scenario, factory, verify, observer)?;
+    let mut session = start(scenario, factory, observer)?;
     session.settle();
     session.show_lines();
     if session.rules.is_some() {

@@ -16,6 +16,7 @@ use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
 use super::truth::Truth;
+use crate::features::engine_for;
 use crate::run::Observer;
 use crate::scenario::steps::Answer;
 use crate::sequence::Narrator;
@@ -90,8 +91,7 @@ impl<'a> Session<'a> {
     /// Begins on a machine that was just started; none if it has no engine of a kind that kernels need.
     pub fn new(mut runtime: Runtime, is_physical: bool, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
         let kinds = runtime.vidmm().engines().to_vec();
-        let ordinal = |kind| kinds.iter().position(|&engine| engine == kind).map(|at| at as u32);
-        let engines = [ordinal(EngineKind::Render3d)?, ordinal(EngineKind::Copy)?];
+        let engines = [engine_for(&kinds, EngineKind::Render3d)?, engine_for(&kinds, EngineKind::Copy)?];
         Some(Self {
             runtime,
             objects: Objects::default(),

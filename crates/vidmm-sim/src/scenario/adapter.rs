@@ -40,6 +40,9 @@ pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
+    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
+    #[serde(deserialize_with = "within::<_, _, 1, 3>")]
+    pub engines: u32,
     /// The size of local memory. None leaves it to [`local_memory_or`](Self::local_memory_or).
     #[serde(deserialize_with = "optional_local_memory", serialize_with = "exactly")]
     pub local_memory: Option<LocalMemory>,
@@ -178,6 +181,7 @@ impl Default for AdapterSettings {
     fn default() -> Self {
         Self {
             addressing_model: AddressingModel::GpuMmu,
+            engines: 3,
             local_memory: None,
             local_memory_cpu_visible: false,
             more_memory: Vec::new(),

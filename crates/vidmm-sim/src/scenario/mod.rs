@@ -31,6 +31,7 @@ mod definition;
 pub mod steps;
 mod explicit;
 mod file;
+mod needs;
 mod written;
 
 pub use adapter::{AdapterSettings, MoreAperture, MoreMemory, PageTables};

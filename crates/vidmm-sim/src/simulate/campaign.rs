@@ -25,8 +25,6 @@ pub struct Campaign {
     pub policy: Option<PolicyChoice>,
     /// Whether the whole of each run goes into one number.
     pub digest: bool,
-    /// Whether the effect of each paging operation is compared with the documented one.
-    pub verify: bool,
     /// Threads.
     pub jobs: usize,
     /// The number of failures that ends the campaign.
@@ -52,9 +50,16 @@ pub struct Tally {
     pub failures: BTreeMap<u64, Failure>,
     /// Machines that did not start, by seed.
     pub not_started: BTreeMap<u64, String>,
+    /// Seeds for which no world could be drawn: the machine lacks too much.
+    pub not_drawn: u64,
 }
 
 impl Tally {
+    /// Whether a step of any seed was judged.
+    pub fn has_judged(&self) -> bool {
+        self.machine_steps > 0
+    }
+
     fn add(&mut self, seed: u64, outcome: Result<Outcome, RunError>) {
         self.seeds += 1;
         match outcome {
@@ -66,6 +71,7 @@ impl Tally {
                 self.virtual_ns += u128::from(report.virtual_ns);
                 self.failures.extend(failure.map(|failure| (seed, failure)));
             }
+            Err(RunError::NoWorld(_)) => self.not_drawn += 1,
             Err(error) => drop(self.not_started.insert(seed, error.to_string())),
         }
     }
@@ -73,11 +79,7 @@ impl Tally {
 
 impl Campaign {
     /// Runs the seeds. `progress` is told of the results so far after each seed.
-    pub fn run(
-        &self,
-        factory: &(dyn Fn(&crate::MachineDesc) -> Result<vidmm_runtime::Machine, String> + Sync),
-        progress: &(dyn Fn(u64, &Tally) + Sync),
-    ) -> Tally {
+    pub fn run(&self, factory: &dyn MachineFactory, progress: &(dyn Fn(u64, &Tally) + Sync)) -> Tally {
         let (next, enough) = (AtomicU64::new(*self.seeds.start()), AtomicBool::new(false));
         let tally = Mutex::new(Tally::default());
         let work = || {
@@ -86,9 +88,8 @@ impl Campaign {
                 if !self.seeds.contains(&seed) {
                     return;
                 }
-                let Self { steps, profile, policy, digest, verify, .. } = *self;
-                let desc = SimDesc { seed, steps, profile, policy, digest, verify };
-                let factory: &MachineFactory<'_> = &|desc| factory(desc);
+                let Self { steps, profile, policy, digest, .. } = *self;
+                let desc = SimDesc { seed, steps, profile, policy, digest };
                 let outcome = simulate(desc, factory, &mut Unobserved);
                 let mut tally = tally.lock().expect("no thread panics while it adds");
                 tally.add(seed, outcome);

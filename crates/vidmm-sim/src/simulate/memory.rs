@@ -6,6 +6,7 @@ use vidmm_trace::ByteSize;
 
 use super::cast::{Allocation, View};
 use super::player::Player;
+use crate::features::Features;
 use crate::scenario::steps::{
     AllocationPriority, Answer, CloseAllocation, CpuAccess, CpuRead, CpuWrite, CreateAllocation, DestroyAllocation,
     DestroyFlag, DirectionName, Evict, EvictFlag, FreeVa, Lock, MakeResident, MakeResidentFlag, Map, Offer, OfferFlag,
@@ -86,26 +87,30 @@ impl Player<'_, '_> {
         );
         // A driver that is not notified of an eviction leaves the content compressed.
         let is_notified = self.world.scenario.adapter.wddm == Wddm::V3_2;
-        let compression = !is_physical && is_notified && self.dice.chance(10);
+        let has_notifications = self.has(Features::NOTIFICATIONS);
+        let may_compress = !is_physical && is_notified && has_notifications && self.has(Features::COMPRESSION);
+        let compression = may_compress && self.dice.chance(10);
         let mut notify = Vec::new();
-        if compression || self.dice.chance(25) {
+        if compression || has_notifications && self.dice.chance(25) {
             notify.push(Notification::Eviction);
         }
-        if behind_io_mmu {
+        if behind_io_mmu && has_notifications {
             // The model GPU caches translations of the IOMMU, so its driver is notified of each unmap.
             notify.push(Notification::IoMmuUnmap);
         }
         let cpu = match self.dice.below(10) {
-            _ if compression => None,
+            _ if compression || !self.has(Features::CPU_ACCESS) => None,
             0 | 1 => Some(CpuAccess::Visible),
             2 if segments != AllocationSegments::System => Some(CpuAccess::PermanentSysMem),
             3 => Some(CpuAccess::ExistingSysMem),
             _ => None,
         };
         let name = self.cast.name("a");
+        let has_placement = self.has(Features::PLACEMENT);
+        let may_be_accessed = !is_physical && segments == AllocationSegments::System && has_placement;
         let is_accessed_physically = self.world.tells_residency
             || self.world.has_ranges && self.dice.chance(25)
-            || !is_physical && segments == AllocationSegments::System && self.dice.chance(25);
+            || may_be_accessed && self.dice.chance(25);
         let is_aligned_range = self.world.has_ranges && is_accessed_physically;
         CreateAllocation {
             name,
@@ -119,15 +124,15 @@ impl Player<'_, '_> {
             cpu,
             shared: self.cast.devices[device].has_list && self.dice.chance(15),
             count: None,
-            alignment: ((is_physical || is_aligned_range) && self.dice.chance(30))
+            alignment: ((is_physical && has_placement || is_aligned_range) && self.dice.chance(30))
                 .then(|| ByteSize(1 << self.dice.within(12, 18))),
             direction: match self.dice.below(4) {
-                0 if is_physical => Some(DirectionName::FromStart),
-                1 if is_physical => Some(DirectionName::FromEnd),
+                0 if is_physical && has_placement => Some(DirectionName::FromStart),
+                1 if is_physical && has_placement => Some(DirectionName::FromEnd),
                 _ => None,
             },
             banks: Vec::new(),
-            evict_through_aperture: is_physical && self.dice.chance(20),
+            evict_through_aperture: is_physical && has_placement && self.dice.chance(20),
             device: Some(self.cast.devices[device].name.clone()),
         }
     }

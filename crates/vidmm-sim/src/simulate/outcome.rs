@@ -1,5 +1,7 @@
 //! One seed: a world is drawn, played for so many steps, and brought to its end.
 
+use std::fmt;
+
 use vidmm::policy::PolicyChoice;
 
 use super::caught::caught;
@@ -9,6 +11,7 @@ use super::profile::Profile;
 use super::world::World;
 use crate::digest::Digest;
 use crate::explicit::{ExplicitReport, Session, StepFinding, start};
+use crate::features::Features;
 use crate::machine::MachineFactory;
 use crate::run::{Observer, RunError};
 use crate::scenario::ExplicitScenario;
@@ -27,8 +30,6 @@ pub struct SimDesc {
     pub policy: Option<PolicyChoice>,
     /// Whether the whole run goes into one number, which takes its time (I33).
     pub digest: bool,
-    /// Whether the effect of each paging operation is compared with the documented one.
-    pub verify: bool,
 }
 
 /// The result of a seed.
@@ -55,19 +56,27 @@ pub struct Failure {
     pub scenario: ExplicitScenario,
 }
 
+impl fmt::Display for Failure {
+    /// The rule and the problem on one line, without the step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.finding.rule.unwrap_or("-"), self.finding.problem)
+    }
+}
+
 /// Draws the world of a seed, plays it, waits until nothing is pending, and destroys all objects. `observer` is shown
 /// every event.
 ///
 /// # Errors
 ///
-/// If the machine does not start.
-pub fn simulate(desc: SimDesc, factory: &MachineFactory<'_>, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
+/// If no world can be drawn for the machine, or it does not start.
+pub fn simulate(desc: SimDesc, factory: &dyn MachineFactory, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
     simulate_in(desc, factory, observer, |_| {})
 }
 
-/// The machine that a seed draws.
-pub(crate) fn machine_of(seed: u64, profile: Profile) -> ExplicitScenario {
-    World::draw(seed, profile, &mut Dice::new(seed)).scenario
+/// The machine that a seed draws, of those that lack these features; none if there is no such world.
+pub(crate) fn machine_of(seed: u64, profile: Profile, lacks: Features) -> Option<ExplicitScenario> {
+    let world = World::draw(seed, profile, lacks, &mut Dice::new(seed)).ok()?;
+    Some(world.scenario)
 }
 
 /// As [`simulate`], on a machine that `change` has changed.
@@ -77,16 +86,17 @@ pub(crate) fn machine_of(seed: u64, profile: Profile) -> ExplicitScenario {
 /// If the machine does not start.
 pub(crate) fn simulate_in(
     desc: SimDesc,
-    factory: &MachineFactory<'_>,
+    factory: &dyn MachineFactory,
     observer: &mut dyn Observer,
     change: impl FnOnce(&mut ExplicitScenario),
 ) -> Result<Outcome, RunError> {
     let mut dice = Dice::new(desc.seed);
-    let mut world = World::draw(desc.seed, desc.profile, &mut dice);
+    let world = World::draw(desc.seed, desc.profile, factory.lacks(), &mut dice);
+    let mut world = world.map_err(RunError::NoWorld)?;
     world.scenario.adapter.policy = desc.policy.unwrap_or(world.scenario.adapter.policy);
     change(&mut world.scenario);
     let mut scenario = world.scenario.clone();
-    let mut session = by_rules(&scenario, factory, desc.verify, observer)?;
+    let mut session = by_rules(&scenario, factory, observer)?;
     if let Some(rules) = session.rules.as_mut().filter(|_| desc.digest) {
         rules.digest = Some(Digest::default());
     }
@@ -100,29 +110,27 @@ pub(crate) fn simulate_in(
     Ok(finish(session, scenario, panic))
 }
 
-/// Plays the steps of a scenario again, as [`simulate`] did with the same `verify`.
+/// Plays the steps of a scenario again, as [`simulate`] did.
 ///
 /// # Errors
 ///
 /// If the machine does not start.
 pub fn replay(
     scenario: &ExplicitScenario,
-    factory: &MachineFactory<'_>,
-    verify: bool,
+    factory: &dyn MachineFactory,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let mut session = by_rules(scenario, factory, verify, observer)?;
+    let mut session = by_rules(scenario, factory, observer)?;
     let panic = caught(|| session.play_all(&scenario.steps));
     Ok(finish(session, scenario.clone(), panic))
 }
 
 fn by_rules<'a>(
     scenario: &ExplicitScenario,
-    factory: &MachineFactory<'_>,
-    verify: bool,
+    factory: &dyn MachineFactory,
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, RunError> {
-    let mut session = start(scenario, factory, verify, observer)?;
+    let mut session = start(scenario, factory, observer)?;
     session.narrator.silent = true;
     session.settle();
     Ok(session)

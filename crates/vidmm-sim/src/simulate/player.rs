@@ -4,6 +4,7 @@ use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
 use super::world::World;
 use crate::explicit::Session;
+use crate::features::Features;
 use crate::scenario::steps::{
     Action, Answer, Call, CreateDevice, CreateProcess, KillProcess, Look, ResidencyLists, Step,
 };
@@ -99,6 +100,11 @@ impl<'s, 'a> Player<'s, 'a> {
         self.session.step.0 = line;
         let answer = self.session.play(&self.steps[line - 1]);
         answer.unwrap_or(Answer::Other)
+    }
+
+    /// Whether the machine has all of these features.
+    pub fn has(&self, features: Features) -> bool {
+        !self.world.lacks.intersects(features)
     }
 
     /// Whether a program makes a mistake now.

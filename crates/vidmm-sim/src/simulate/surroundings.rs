@@ -4,6 +4,7 @@ use vidmm::{PriorityBand, Visibility};
 use vidmm_trace::ByteSize;
 
 use super::player::Player;
+use crate::features::Features;
 use crate::scenario::Duration;
 use crate::scenario::steps::{
     Group, Intervals, NotifyBudget, Power, PowerState, ProcessPriority, QueryVideoMemory, RegisterTrim,
@@ -89,7 +90,7 @@ impl Player<'_, '_> {
                 let after = if self.dice.chance(50) { 0 } else { self.dice.log_within(1, 64) as u32 };
                 self.kill(process, after);
             }
-            2 => _ = self.call(Power { power: PowerState::Down }),
+            2 if self.has(Features::POWER) => _ = self.call(Power { power: PowerState::Down }),
             _ => {
                 let known = &mut self.cast.processes[process];
                 known.is_suspended = !known.is_suspended;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::player::Player;
+use crate::features::Features;
 use crate::prediction::Content;
 use crate::scenario::steps::{Bound, CreateFence, HostileList, Kernel, KernelEngine, Render, RenderCommand};
 
@@ -145,7 +146,8 @@ impl Player<'_, '_> {
     }
 
     fn draw_engine(&mut self) -> KernelEngine {
-        if self.dice.chance(70) { KernelEngine::Render } else { KernelEngine::Copy }
+        let copies = self.has(Features::COPY_ENGINE) && !self.dice.chance(70);
+        if copies { KernelEngine::Copy } else { KernelEngine::Render }
     }
 
     /// Now and then makes work wait for a person.

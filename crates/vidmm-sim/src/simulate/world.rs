@@ -4,10 +4,11 @@ use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
 use vidmm::{NotificationRevision, PreparationKnobs};
 use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
-use vidmm_trace::ByteSize;
+use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::dice::Dice;
 use super::profile::Profile;
+use crate::features::Features;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
     MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
@@ -30,6 +31,8 @@ pub(super) struct World {
     pub tells_residency: bool,
     /// Whether engines address some allocations physically that lie among pages in a memory segment.
     pub has_ranges: bool,
+    /// The features that the machine lacks.
+    pub lacks: Features,
 }
 
 /// The mistakes that a right manager survives: those of engines, of their interrupts, and of programs' kernels.
@@ -61,19 +64,21 @@ const SURVIVED: [FaultKind; 24] = [
 ];
 
 impl World {
-    /// Draws the world of a seed.
-    pub fn draw(seed: u64, profile: Profile, dice: &mut Dice) -> Self {
+    /// Draws the world of a seed, for a machine that lacks these features.
+    ///
+    /// # Errors
+    ///
+    /// Returns the features without which no world of the profile can be drawn.
+    pub fn draw(seed: u64, profile: Profile, lacks: Features, dice: &mut Dice) -> Result<Self, Features> {
         let is_speed = profile == Profile::Speed;
-        let addressing_model = match profile {
-            Profile::Speed => AddressingModel::GpuMmu,
-            _ => dice.weighted(&[
-                (5, AddressingModel::GpuMmu),
-                (2, AddressingModel::GpuVaIoMmu),
-                (1, AddressingModel::GpuVaIoMmuGlobal),
-                (3, AddressingModel::Physical),
-            ]),
+        let models = if is_speed { &MODELS[..1] } else { &MODELS };
+        let models = Vec::from_iter(models.iter().copied().filter(|&(_, model)| has_model(lacks, model)));
+        let addressing_model = match models[..] {
+            [] => return Err(lacks),
+            _ if is_speed => AddressingModel::GpuMmu,
+            _ => dice.weighted(&models),
         };
-        let mut adapter = adapter(addressing_model, dice);
+        let mut adapter = adapter(addressing_model, lacks, dice);
         let has_local_memory = adapter.has_local_memory();
         let local_memory = match adapter.page_size {
             _ if is_speed => 16 << 20,
@@ -84,34 +89,44 @@ impl World {
         let aperture = if has_local_memory { aperture } else { aperture.max(1 << 20) };
         let aperture_commit_limit_bytes = dice.chance(25).then(|| (aperture / 2).max(1 << 16) & !0xFFFF);
         let mut aside = Dice::aside(seed);
-        if !is_speed && has_local_memory && aside.chance(20) {
+        let has = |features| !lacks.intersects(features);
+        if !is_speed && has_local_memory && has(Features::MORE_SEGMENTS) && aside.chance(20) {
             adapter.more_memory = more_memory(local_memory, &mut aside);
             adapter.local_memory_cpu_visible = aside.chance(30);
         }
-        let has_no_aperture = !is_speed && has_local_memory && adapter.is_physical() && aside.chance(15);
-        if has_no_aperture {
+        let may_have_none = !is_speed && has_local_memory && adapter.is_physical() && has(Features::OLDER_VERSIONS);
+        let has_no_aperture = !has(Features::APERTURE) || may_have_none && aside.chance(15);
+        if has_no_aperture && adapter.is_physical() {
             adapter.wddm = Wddm::V1_3;
         }
-        if !is_speed && adapter.is_physical() && !has_no_aperture && aside.chance(20) {
+        let may_have_more = adapter.is_physical() && has(Features::MORE_SEGMENTS.union(Features::OLDER_VERSIONS));
+        if !is_speed && may_have_more && !has_no_aperture && aside.chance(20) {
             adapter.wddm = Wddm::V1_3;
             adapter.more_apertures = more_apertures(aperture, &mut aside);
         }
         let knows_residency = adapter.is_physical() && adapter.wddm != Wddm::V1_3;
         let tables_are_elsewhere =
             addressing_model == AddressingModel::GpuMmu && adapter.page_tables() == PageTables::System;
-        let mut has_ranges = !is_speed && has_local_memory && tables_are_elsewhere && aside.chance(60);
-        let tells_residency = !is_speed && knows_residency && aside.chance(25);
+        let may_have_ranges = !is_speed && has_local_memory && tables_are_elsewhere && has(Features::PLACEMENT);
+        let mut has_ranges = may_have_ranges && aside.chance(60);
+        let tells_residency = !is_speed && knows_residency && has(Features::NOTIFICATIONS) && aside.chance(25);
         let has_tables = addressing_model == AddressingModel::GpuMmu && adapter.page_tables() == PageTables::Local;
         if !is_speed && has_tables && aside.chance(25) {
             adapter.page_table_area = page_table_area(local_memory, adapter.page_size, &mut aside);
-            has_ranges = true;
+            has_ranges = has(Features::PLACEMENT);
         }
         adapter.policy = if is_speed { PolicyChoice::Lru } else { policy(seed) };
-        adapter.map_aperture2 = !is_speed && adapter.wddm == Wddm::V3_2 && aside.chance(40);
+        let may_have_second_form = !is_speed && adapter.wddm == Wddm::V3_2 && has(Features::MAP_APERTURE2);
+        adapter.map_aperture2 = may_have_second_form && aside.chance(40);
+        // Drawn last, so that the other draws of a seed stay as they were.
+        if !is_speed && has(Features::PAGING_ENGINE) && aside.chance(10) {
+            adapter.engines = 1;
+            adapter.dependent_engines.clear();
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
-        let faults = if is_calm { Vec::new() } else { faults(dice) };
+        let faults = if is_calm { Vec::new() } else { faults(lacks, dice) };
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -139,53 +154,92 @@ impl World {
             judged_by: JudgedBy::Rules,
             steps: Vec::new(),
         };
-        let misuse = if is_calm { 0 } else { dice.within(0, 8) };
+        // A program's mistake may end with a fault.
+        let misuse = if is_calm || !has(Features::RECOVERY) { 0 } else { dice.within(0, 8) };
         let has_upheavals = !is_speed && dice.chance(50);
-        Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency, has_ranges }
+        Ok(Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency, has_ranges, lacks })
     }
 }
 
-fn adapter(addressing_model: AddressingModel, dice: &mut Dice) -> AdapterSettings {
+/// The addressing models, and how often each is drawn.
+const MODELS: [(u32, AddressingModel); 4] = [
+    (5, AddressingModel::GpuMmu),
+    (2, AddressingModel::GpuVaIoMmu),
+    (1, AddressingModel::GpuVaIoMmuGlobal),
+    (3, AddressingModel::Physical),
+];
+
+/// Whether a machine that lacks these features has an addressing model, and memory and pages for it.
+fn has_model(lacks: Features, model: AddressingModel) -> bool {
+    let pages = Features::PAGES_4KIB | Features::PAGES_64KIB;
+    let has_local_memory = match model {
+        AddressingModel::GpuMmu => !lacks.intersects(Features::LOCAL_MEMORY) && !lacks.contains(pages),
+        AddressingModel::Physical => !lacks.intersects(Features::LOCAL_MEMORY),
+        AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => false,
+    };
+    // Without an aperture a driver that patches is one of WDDM 1.3 (SEG-10).
+    let needs_version = model == AddressingModel::Physical && lacks.contains(Features::APERTURE);
+    !lacks.intersects(Features::of_model(model))
+        && (has_local_memory || !lacks.contains(Features::APERTURE))
+        && !(needs_version && lacks.contains(Features::OLDER_VERSIONS))
+}
+
+fn adapter(addressing_model: AddressingModel, lacks: Features, dice: &mut Dice) -> AdapterSettings {
+    let has = |features| !lacks.intersects(features);
     let is_physical = addressing_model == AddressingModel::Physical;
-    let reaches_local = matches!(addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
-    let page_size = if is_physical || dice.chance(50) { PageSize::Kib4 } else { PageSize::Kib64 };
+    let is_behind_io_mmu = !matches!(addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
+    let reaches_local = !is_behind_io_mmu && has(Features::LOCAL_MEMORY);
+    let page_size = match (has(Features::PAGES_4KIB), has(Features::PAGES_64KIB)) {
+        (true, true) if is_physical || dice.chance(50) => PageSize::Kib4,
+        (_, true) if !is_physical => PageSize::Kib64,
+        _ => PageSize::Kib4,
+    };
     // The device caches what the IOMMU translates. Without the notification of today its driver could not flush that
     // cache.
-    let has_device_cache = !reaches_local;
+    let has_device_cache = is_behind_io_mmu;
     let default = AdapterSettings::default();
     AdapterSettings {
         addressing_model,
+        engines: lacks.engines_max(),
+        local_memory: (!is_behind_io_mmu && !reaches_local).then_some(LocalMemory::Bytes(ByteSize(0))),
         page_size,
         dual_pte: (page_size == PageSize::Kib64 && dice.chance(30)).then_some(false),
         invalid_tlb_entries_not_cached: dice.chance(70),
-        page_tables: (!reaches_local || dice.chance(15)).then_some(PageTables::System),
+        page_tables: (!reaches_local || has(Features::SYSTEM_PAGE_TABLES) && dice.chance(15))
+            .then_some(PageTables::System),
         paging_buffer: ByteSize::kib(dice.pick(&[4, 4, 8, 64]).unwrap_or(64)),
         max_command: ByteSize::kib(dice.log_within(1, 1024) << 2),
         paging_va_mib: match dice.below(4) {
             0 => PagingVa::Fails,
+            _ if !has(Features::PAGING_VA_SIZE) => PagingVa::Mib(0),
             1 => PagingVa::Mib(0),
             _ => PagingVa::Mib(dice.log_within(1, 64) as u32),
         },
         paging_va_without_local_memory: dice.chance(50),
         cache_coherent_aperture: dice.chance(50),
         scheduling_log: dice.chance(60).then(|| ByteSize::mib(dice.log_within(1, 16))),
-        linked_adapters: if addressing_model == AddressingModel::GpuMmu && dice.chance(5) {
-            vec![LinkedAdapter::default()]
-        } else {
-            Vec::new()
+        linked_adapters: match addressing_model {
+            AddressingModel::GpuMmu if has(Features::LINKED_ADAPTERS) && dice.chance(5) => {
+                vec![LinkedAdapter::default()]
+            }
+            _ => Vec::new(),
         },
         notification_revision: match !has_device_cache && dice.chance(15) {
             false => NotificationRevision::Current,
             true => NotificationRevision::August2024,
         },
-        wddm: if has_device_cache || dice.chance(80) { Wddm::V3_2 } else { Wddm::V2_0 },
-        busy_notify_every: dice.chance(40).then(|| dice.within(1, 9) as u32),
-        busy_every: dice.chance(40).then(|| dice.within(1, 9) as u32),
+        wddm: match has_device_cache || !has(Features::OLDER_VERSIONS) || dice.chance(80) {
+            true => Wddm::V3_2,
+            false => Wddm::V2_0,
+        },
+        busy_notify_every: (has(Features::BUSY_ANSWERS) && dice.chance(40)).then(|| dice.within(1, 9) as u32),
+        busy_every: (has(Features::BUSY_ANSWERS) && dice.chance(40)).then(|| dice.within(1, 9) as u32),
         slots: if is_physical { dice.log_within(2, 32) as u32 } else { default.slots },
         preemption_aware: is_physical && dice.chance(30),
         preparation: if is_physical { preparation(dice) } else { PreparationKnobs::default() },
         buggify: dice.chance(40).then(|| dice.within(1, i64::MAX as u64)),
         dependent_engines: match dice.below(10) {
+            _ if !has(Features::DEPENDENT_ENGINES) => Vec::new(),
             0 => vec![vec![EngineName::Render, EngineName::Copy]],
             1 => vec![vec![EngineName::Render, EngineName::Paging]],
             _ => Vec::new(),
@@ -242,8 +296,9 @@ fn preparation(dice: &mut Dice) -> PreparationKnobs {
 }
 
 /// A few mistakes, each at one of its first occasions, or again and again.
-fn faults(dice: &mut Dice) -> Vec<Fault> {
-    let kinds = dice.some(&SURVIVED, 3);
+fn faults(lacks: Features, dice: &mut Dice) -> Vec<Fault> {
+    let survived = Vec::from_iter(SURVIVED.into_iter().filter(|kind| !kind.needs().intersects(lacks)));
+    let kinds = dice.some(&survived, 3);
     let when = |dice: &mut Dice| match dice.chance(60) {
         true => When::Nth(dice.log_within(1, 200)),
         false => When::OneIn(dice.log_within(1, 500)),

@@ -138,6 +138,15 @@ impl VidMm {
                 last_submitted,
             });
         }
+        // An only engine has gone on to a paging buffer, which is half done.
+        if self.state.engines.engines[engine as usize].has_paging(last_aborted) {
+            return adapter_reset::begin_adapter_reset(
+                &mut self.state,
+                &mut self.requests,
+                &mut self.work,
+                DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
+            );
+        }
         self.state.moment.statistics_mut().engine_resets += 1;
         // The engine's earlier requests to yield are over.
         self.state.engines.engines[engine as usize].last_answered =
@@ -203,7 +212,7 @@ impl VidMm {
                 DeviceErrorReason::IllegalCommand
             }
         };
-        if engine == self.state.adapter.paging_engine {
+        if engine_reset::runs_paging(&self.state, engine) {
             // Work that waits for the packet finds it undone, whether it begins or not: it writes nothing that is right.
             if !flags.contains(PageFaultFlags::FENCE_INVALID) {
                 let awaited = &mut self.state.engines.recovery.awaited;

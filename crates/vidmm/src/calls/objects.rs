@@ -175,8 +175,9 @@ impl VidMm {
         let device_index = self.state.objects.devices.lookup(device)?;
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let paging = self.state.adapter.paging_engine;
-        if engine as usize >= self.state.engines.engines.len() || engine == paging {
-            return Err(CreateError::Engine { engine, last: self.state.engines.engines.len() as u32 - 1, paging });
+        let count = self.state.engines.engines.len();
+        if engine as usize >= count || engine == paging && count > 1 {
+            return Err(CreateError::Engine { engine, last: count as u32 - 1, paging });
         }
         let process = self.state.objects[self.state.objects[device_index].process].handle;
         let handle = kmd.create_context(process, engine, false)?;

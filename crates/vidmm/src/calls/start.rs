@@ -374,6 +374,7 @@ impl Builder {
             pool: Vec::new(),
             buffers: 0,
             current: None,
+            submitted: 0,
             named: Vec::new(),
             steps: VecDeque::new(),
             plan: 0,

@@ -156,7 +156,8 @@ pub struct EngineDesc {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum EngineKind {
-    /// Runs the paging buffers, in the system context (GVA-63). Exactly one engine does.
+    /// Runs the paging buffers, in the system context (GVA-63). Exactly one engine does. Users' contexts run on it only if
+    /// it is the adapter's only engine.
     Paging,
     /// Runs shaders.
     Render3d,

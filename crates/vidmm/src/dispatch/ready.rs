@@ -56,8 +56,10 @@ pub(super) enum Overtakes {
 pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Overtakes {
     let Context { engine, priority, ref queue, .. } = state.objects[index];
     let has_asked = queue.front().is_some_and(|next| next.num_yields >= YIELDS_MAX);
-    // Without saved state nothing comes between the portions of a DMA buffer (SPL-07).
-    if has_asked || state.adapter.is_physical() && !state.adapter.preemption_aware {
+    // Without saved state nothing comes between the portions of a DMA buffer (SPL-07). On an only engine paging buffers lie
+    // between the packets: they keep their fences, so no new packet can go before them.
+    let is_only = engine == state.adapter.paging_engine;
+    if has_asked || is_only || state.adapter.is_physical() && !state.adapter.preemption_aware {
         return Overtakes::Nothing;
     }
     let in_flight = &state.engines.engines[engine as usize].in_flight;
@@ -80,13 +82,14 @@ pub(super) fn is_behind_long_wait(state: &State, plans: &Plans, index: ContextIx
 }
 
 /// Whether a context has no packet among those that its engine has given back, and goes before one of them: that is less urgent,
-/// or waits for long.
+/// or waits for long. On an only engine nothing does: paging buffers among them keep their fences.
 pub(super) fn goes_before_returned(state: &State, plans: &Plans, index: ContextIx) -> bool {
     let Context { engine, priority, .. } = state.objects[index];
     let returned = state.engines.recovery.returned.iter().filter(|returned| returned.engine == engine);
     let mut packets = returned.map(|returned| &returned.packet);
     let is_urgent = |packet: &InFlight| priority_of(&state.objects, packet).is_some_and(|given| given < priority);
-    packets.clone().all(|packet| !is_of(packet, index))
+    engine != state.adapter.paging_engine
+        && packets.clone().all(|packet| !is_of(packet, index))
         && packets.any(|packet| is_urgent(packet) || waits_for_long(state, plans, packet))
 }
 

@@ -64,6 +64,12 @@ impl Engine {
         self.in_flight.iter().any(|packet| packet.fence_id == fence_id)
     }
 
+    /// Whether a paging buffer is under way that signals `fence_id`.
+    pub fn has_paging(&self, fence_id: u64) -> bool {
+        let is_paging = |packet: &InFlight| matches!(packet.work, PacketWork::Paging { .. });
+        self.in_flight.iter().any(|packet| packet.fence_id == fence_id && is_paging(packet))
+    }
+
     /// Takes the oldest packet out, if its fence is at most `fence_id`.
     pub fn pop_up_to(&mut self, fence_id: u64) -> Option<InFlight> {
         self.in_flight.front().filter(|packet| packet.fence_id <= fence_id)?;

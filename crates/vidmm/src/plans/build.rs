@@ -117,11 +117,11 @@ impl Plans {
                 Built::Full => {
                     self.submit_paging_buffer(state, kmd);
                     // The first part uses the allocation: the next call must wait for it to be idle again (BPB-06).
-                    self.builder.idle_at = idle.then(|| state.engines.paging_engine(&state.adapter).submitted);
+                    self.builder.idle_at = idle.then_some(self.builder.submitted);
                 }
                 Built::Busy => {
                     self.submit_paging_buffer(state, kmd);
-                    self.builder.idle_at = Some(state.engines.paging_engine(&state.adapter).submitted);
+                    self.builder.idle_at = Some(self.builder.submitted);
                 }
                 Built::Violation(violation) => state.moment.fail(violation),
             }
@@ -137,7 +137,7 @@ impl Plans {
                 Step::MapIoMmu(range) => map_io_mmu(&mut state.moment, host, plan, range),
                 Step::UnmapIoMmu(range) => {
                     self.submit_paging_buffer(state, kmd);
-                    let submitted = state.engines.paging_engine(&state.adapter).submitted;
+                    let submitted = self.builder.submitted;
                     if state.engines.paging_engine(&state.adapter).retired < submitted {
                         self.builder.host_step_at = Some(submitted);
                         return false;
@@ -169,7 +169,9 @@ impl Plans {
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
                 let moves_bytes = plan.bytes() > 0;
                 let pending = self.builder.current.as_ref().is_some_and(|buffer| !buffer.is_empty());
-                let fence_id = state.engines.paging_engine(&state.adapter).submitted + u64::from(pending);
+                // No other work is handed out before the buffer is.
+                let next = state.engines.paging_engine(&state.adapter).submitted + 1;
+                let fence_id = if pending { next } else { self.builder.submitted };
                 let signal = EngineFence { engine: state.adapter.paging_engine, fence_id };
                 self.stream.head_built(fence_id);
                 state.moment.record(|| Event::PlanBuilt { plan: number, signal });
@@ -276,6 +278,7 @@ impl Plans {
         let allocations = core::mem::take(&mut self.builder.named);
         let work = PacketWork::Paging { allocations };
         let fence_id = state.engines.engines[engine as usize].push(alloc::vec::Vec::new(), work);
+        self.builder.submitted = fence_id;
         let signal = EngineFence { engine, fence_id };
         let submit = SubmitCommand {
             context: self.builder.system_context,

@@ -15,6 +15,8 @@ pub(crate) struct Builder {
     /// Buffers that exist: in the pool, being built, submitted.
     pub buffers: usize,
     pub current: Option<PagingBuffer>,
+    /// The fence of the last paging buffer that was handed out. An only engine has fences of other work beside these.
+    pub submitted: u64,
     /// The allocations that the operations in it name.
     pub named: Vec<KmdAllocationHandle>,
     /// Steps that are not done yet, all of one plan.

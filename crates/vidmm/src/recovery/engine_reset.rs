@@ -74,6 +74,11 @@ pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &Engines, engine
     }
 }
 
+/// Whether an engine runs a paging buffer, or nothing but paging buffers. Its reset is that of the adapter (FLT-23).
+pub(crate) fn runs_paging(state: &State, engine: u32) -> bool {
+    engine == state.adapter.paging_engine && state.engines.device_under_way(&state.objects, engine).is_none()
+}
+
 /// Schedules the reset of an engine.
 pub(crate) fn condemn(
     state: &mut State,
@@ -82,7 +87,7 @@ pub(crate) fn condemn(
     engine: u32,
     reason: DeviceErrorReason,
 ) {
-    if engine == state.adapter.paging_engine {
+    if runs_paging(state, engine) {
         return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout);
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
@@ -173,7 +178,8 @@ fn resubmit(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     let mut held_up = BTreeSet::new();
     returned.sort_by_cached_key(|Returned { engine, packet, .. }| {
         let PacketWork::User { context, .. } = packet.work else { return (0, false) };
-        if dispatch::waits_for_long(state, plans, packet) {
+        // On an only engine all paging buffers come first.
+        if *engine != paging_engine && dispatch::waits_for_long(state, plans, packet) {
             held_up.insert(context);
         }
         (engine + 1, held_up.contains(&context))

@@ -41,6 +41,7 @@ mod nth_failure;
 mod nth_failure_patching;
 mod objects;
 mod offer;
+mod one_engine;
 mod operations;
 mod paging_buffer;
 mod paging_va;

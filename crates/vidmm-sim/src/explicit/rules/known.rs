@@ -7,6 +7,7 @@ use vidmm::{AllocationId, DeviceId, Event, NumberedEvent};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
+use crate::features::Features;
 use crate::scenario::{Fault, FaultKind, When};
 
 /// The knowledge of a session that expects nothing.
@@ -43,10 +44,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules for a machine of that addressing model with these mistakes.
-    pub fn new(addressing_model: AddressingModel, faults: &[Fault]) -> Self {
-        let has_device_cache =
+    /// The rules for a machine of that addressing model with these mistakes, which lacks these features. A driver that has no
+    /// notifications has no cache that it must flush for them.
+    pub fn new(addressing_model: AddressingModel, faults: &[Fault], lacks: Features) -> Self {
+        let is_behind_io_mmu =
             matches!(addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
+        let has_device_cache = is_behind_io_mmu && !lacks.contains(Features::NOTIFICATIONS);
         let forges = |fault: &Fault| {
             matches!(fault.kind, FaultKind::ForgePageFault | FaultKind::ForgePagingFault | FaultKind::Interrupt(_))
         };

@@ -54,7 +54,7 @@ impl Audit {
             format!("submission {submission} of {id} runs on engine {}, but is for {engine:?}", signal.engine)
         });
         let paging = self.fences.paging_engine;
-        let awaited = waits.iter().filter(|wait| wait.engine == paging).map(|wait| wait.fence_id).max();
+        let awaited = waits.iter().filter(|&&wait| self.fences.is_paging(wait)).map(|wait| wait.fence_id).max();
         let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
         self.fences.awaited = self.fences.awaited.max(covered);
         let dispatch = Dispatch { device: id, submission, covered };

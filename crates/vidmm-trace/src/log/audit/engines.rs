@@ -142,7 +142,10 @@ impl Audit {
     }
 
     fn engine_reset_begun(&mut self, id: u32, reason: DeviceErrorReason) {
-        self.findings.check(id != self.fences.paging_engine, Invariant::Flt23, || {
+        let first = self.fences.engine_mut(id).and_then(|engine| engine.in_flight.front().copied());
+        let runs_work =
+            first.is_some_and(|fence_id| self.fences.work.contains_key(&EngineFence { engine: id, fence_id }));
+        self.findings.check(id != self.fences.paging_engine || runs_work, Invariant::Flt23, || {
             format!("the paging engine is reset as {reason:?}; its reset is that of the adapter")
         });
         let Some(engine) = self.fences.engine_mut(id) else { return };
@@ -176,6 +179,12 @@ impl Audit {
             let why =
                 format!("engine {id} aborted packet {last_aborted}, which is not from {completed} to {submitted}");
             self.consequence = Some(Consequence { is_reset: false, invariant: Invariant::Flt22, why });
+            return;
+        }
+        let aborted = EngineFence { engine: id, fence_id: last_aborted };
+        if self.fences.has(aborted) && self.fences.is_paging(aborted) {
+            let why = format!("the reset of engine {id} aborted a paging buffer, but the adapter is not reset");
+            self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::Flt23, why });
             return;
         }
         self.take_back(id, last_aborted, returned);

@@ -16,6 +16,8 @@ pub(super) struct Fences {
     pub paging_engine: u32,
     pub queues: BTreeMap<PagingQueueId, Queue>,
     pub monitored: Monitored,
+    /// The last paging buffer that was handed out for the first time. An only engine has fences of other work beside these.
+    pub paging_submitted: u64,
     /// The last packet of the paging engine that work was handed out to run after.
     pub awaited: u64,
     /// User work under way.
@@ -117,10 +119,15 @@ impl Fences {
         self.engines.get(signal.engine as usize).is_some_and(|engine| engine.in_flight.contains(&signal.fence_id))
     }
 
+    /// Whether a packet that has not ended is a paging buffer. An only engine runs users' work too.
+    pub fn is_paging(&self, signal: EngineFence) -> bool {
+        signal.engine == self.paging_engine && !self.work.contains_key(&signal)
+    }
+
     /// Whether a paging buffer came back, and is not handed out again yet.
     pub fn has_returned_paging(&self, signal: EngineFence) -> bool {
         let books = self.engines.get(signal.engine as usize);
-        signal.engine == self.paging_engine && books.is_some_and(|books| books.returned.contains(&signal.fence_id))
+        self.is_paging(signal) && books.is_some_and(|books| books.returned.contains(&signal.fence_id))
     }
 
     /// Whether an engine goes on with nothing that it has: that comes back, or it has stopped, and it will be reset.
@@ -175,7 +182,7 @@ impl Fences {
 
     /// A packet has left its engine without having ended. Returns whose it was.
     pub fn abort(&mut self, signal: EngineFence, findings: &mut Findings) -> Option<Work> {
-        let is_paging = signal.engine == self.paging_engine;
+        let is_paging = self.is_paging(signal);
         let engine = self.engines.get_mut(signal.engine as usize)?;
         let was_there = engine.in_flight.contains(&signal.fence_id) || engine.returned.contains(&signal.fence_id);
         findings.check(was_there, Invariant::I30, || {

@@ -104,7 +104,7 @@ impl Audit {
 
     /// A window of the paging process goes: the buffer with what it is for was submitted before (NTF-02).
     pub(super) fn check_chunk_submitted(&mut self) {
-        let submitted = self.fences.submitted(self.fences.paging_engine);
+        let submitted = self.fences.paging_submitted;
         self.findings.check(self.notified_in <= submitted, Invariant::I09, || {
             format!("the window of a notification in packet {} goes before that is submitted", self.notified_in)
         });

@@ -43,6 +43,7 @@ impl Audit {
             format!("{signal:?} is handed out before packet {returned:?}, which came back")
         });
         self.fences.submit(signal, &mut self.findings);
+        self.fences.paging_submitted = signal.fence_id;
     }
 
     fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
@@ -54,7 +55,10 @@ impl Audit {
         if !self.check_operation_exists(operation) {
             return;
         }
-        let packet = self.fences.submitted(self.fences.paging_engine).saturating_add(u64::from(in_open_buffer));
+        let packet = match in_open_buffer {
+            true => self.fences.submitted(self.fences.paging_engine).saturating_add(1),
+            false => self.fences.paging_submitted,
+        };
         match operation {
             PagingOperation::VirtualTransfer(op) => self.transfer(op),
             PagingOperation::VirtualFill(op) => self.fill(op),

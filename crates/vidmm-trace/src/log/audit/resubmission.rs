@@ -15,6 +15,7 @@ use super::finding::Invariant;
 pub(super) struct Resubmission {
     before: EngineFence,
     signal: EngineFence,
+    is_paging: bool,
     /// The fences that it waited for; none of a paging buffer, which waits for nothing.
     waited: Vec<EngineFence>,
     waits: Vec<EngineFence>,
@@ -22,7 +23,7 @@ pub(super) struct Resubmission {
 
 impl Audit {
     pub(super) fn resubmitted(&mut self, before: EngineFence, signal: EngineFence, waits: &[EngineFence]) {
-        let is_paging = before.engine == self.fences.paging_engine;
+        let is_paging = self.fences.is_paging(before);
         self.check_order(before, is_paging);
         let Some(engine) = self.fences.engine_mut(before.engine) else { return };
         let came_back = engine.returned.contains(&before.fence_id);
@@ -49,7 +50,7 @@ impl Audit {
             work.waits = waits.to_vec();
             self.fences.work.insert(signal, work);
         }
-        self.resubmission.push(Resubmission { before, signal, waited, waits: waits.to_vec() });
+        self.resubmission.push(Resubmission { before, signal, is_paging, waited, waits: waits.to_vec() });
     }
 
     /// Paging buffers come first, and the packets of an engine in their order; but a context may come after others from its first
@@ -72,11 +73,11 @@ impl Audit {
         if own.is_some_and(is_held_up) || own.is_some_and(is_behind_own) {
             return;
         }
-        let passed =
-            self.resubmission.iter().map(|other| other.before).find(|other| match other.engine == before.engine {
-                true => other.fence_id > before.fence_id,
-                false => is_paging && other.engine != paging,
-            });
+        let comes_after = |other: &&Resubmission| match is_paging == other.is_paging {
+            true => other.before.engine == before.engine && other.before.fence_id > before.fence_id,
+            false => is_paging,
+        };
+        let passed = self.resubmission.iter().find(comes_after).map(|other| other.before);
         self.findings.check(passed.is_none(), Invariant::Flt23, || {
             format!("{before:?} is handed out again after {passed:?}, which came after it")
         });

@@ -53,12 +53,12 @@ impl Audit {
         if self.building.as_ref().is_some_and(|building| building.plan == number) {
             self.close_plan();
         }
-        let submitted = self.fences.submitted(self.fences.paging_engine);
-        let next = submitted.saturating_add(1);
+        let submitted = self.fences.paging_submitted;
+        let next = self.fences.submitted(self.fences.paging_engine).saturating_add(1);
         let is_right = match (self.sees_operations(), self.open_buffer.is_empty()) {
             (true, true) => signal.fence_id == submitted,
             (true, false) => signal.fence_id == next,
-            (false, _) => (submitted..=next).contains(&signal.fence_id),
+            (false, _) => [submitted, next].contains(&signal.fence_id),
         };
         self.findings.check(is_right && signal.engine == self.fences.paging_engine, Invariant::I20, || {
             format!("plan {number} is said to be built by {signal:?}, but {submitted} is the last packet handed out")

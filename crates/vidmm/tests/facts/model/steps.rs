@@ -182,7 +182,10 @@ pub fn adapter() -> impl Strategy<Value = (Config, bool)> {
         4 => integrated().prop_map(|config| (config, false)),
     ];
     let policy = prop::sample::select(&PolicyChoice::ALL[..]);
-    (adapter, operation_bytes, 1..4u32, policy).prop_map(|((adapter, only_local), operation_bytes, buffers, policy)| {
-        (Config { operation_bytes, buffer_bytes: buffers * 4096, policy, ..adapter }, only_local)
-    })
+    let one_engine = prop::bool::weighted(0.2);
+    (adapter, operation_bytes, 1..4u32, policy, one_engine).prop_map(
+        |((adapter, only_local), operation_bytes, buffers, policy, one_engine)| {
+            (Config { operation_bytes, buffer_bytes: buffers * 4096, policy, one_engine, ..adapter }, only_local)
+        },
+    )
 }

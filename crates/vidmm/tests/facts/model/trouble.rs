@@ -116,12 +116,15 @@ impl Model {
     fn happens(&mut self, trouble: &Trouble) -> bool {
         match *trouble {
             Trouble::Mishap { engine, steps, mishap } => {
+                let engine = self.world.config.engine(engine);
+                let next = self.world.engines[engine as usize].front();
+                let is_paging = next.is_some_and(|next| matches!(next.buffer, DmaBuffer::Paging(_)));
                 let needs_reset = matches!(mishap, Mishap::FaultForAdapter | Mishap::ResetLies | Mishap::ResetFails);
-                let resets = usize::from(needs_reset || engine == PAGING);
+                let resets = usize::from(needs_reset || is_paging || self.world.config.one_engine);
                 let happens = self.resets_allowed + resets <= RESETS_MAX && self.begins(engine, steps);
                 if happens {
                     self.resets_allowed += resets;
-                    self.befalls(engine, mishap);
+                    self.befalls(engine, mishap, is_paging);
                 }
                 happens
             }
@@ -166,10 +169,10 @@ impl Model {
     }
 
     /// Ends, or breaks, the packet that the engine has begun.
-    fn befalls(&mut self, engine: u32, mishap: Mishap) {
+    fn befalls(&mut self, engine: u32, mishap: Mishap, is_paging: bool) {
         let mut fault = page_fault(FOUND);
         match mishap {
-            Mishap::Fault | Mishap::UnknownFault if engine == PAGING => self.world.fault_quietly(PAGING, FOUND),
+            Mishap::Fault | Mishap::UnknownFault if is_paging => self.world.fault_quietly(PAGING, FOUND),
             Mishap::Fault | Mishap::UnknownFault => {
                 fault.page_fault_flags.set(PageFaultFlags::FENCE_INVALID, mishap == Mishap::UnknownFault);
                 self.world.fault_with(engine, fault);

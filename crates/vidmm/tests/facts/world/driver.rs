@@ -61,6 +61,8 @@ pub struct Config {
     pub resets_at_once: bool,
     /// The same for the whole adapter.
     pub stops_at_once: bool,
+    /// One engine runs paging buffers and all work.
+    pub one_engine: bool,
     /// The engines that a reset harms, by engine.
     pub dependent_engines: [u64; 3],
 }
@@ -96,6 +98,7 @@ impl Default for Config {
             tdr: TdrOptions { quantum: Nanoseconds::MAX, ..TdrOptions::default() },
             resets_at_once: true,
             stops_at_once: true,
+            one_engine: false,
             dependent_engines: [1, 2, 4],
         }
     }
@@ -122,6 +125,11 @@ impl Config {
     pub fn integrated(model: AddressingModel, aperture_pages: u64) -> Self {
         let aperture_bytes = aperture_pages * PAGE_SIZE;
         Self { model, segment_bytes: 0, aperture_bytes, scheduling_log: Some(1 << 20), ..Self::default() }
+    }
+
+    /// The engine where work for `engine` runs.
+    pub fn engine(&self, engine: u32) -> u32 {
+        if self.one_engine { 0 } else { engine }
     }
 
     pub fn options(&self) -> AdapterOptions {
@@ -219,8 +227,10 @@ impl Config {
             scheduling_log_buffer_size: self.scheduling_log,
             segments,
             engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
+                .into_iter()
+                .take(if self.one_engine { 1 } else { 3 })
                 .map(|kind| EngineDesc { kind })
-                .into(),
+                .collect(),
             gpu_mmu: GpuMmuCaps {
                 flags: mmu,
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,

@@ -21,6 +21,8 @@ pub struct Faults {
     pub(super) being_reset: [bool; 3],
     /// The last request to yield that an engine has answered.
     answered: [Option<u64>; 3],
+    /// Paging buffers that engines gave back.
+    pub(super) coming_again: BTreeSet<EngineFence>,
     /// Whose work a packet is.
     pub whose: BTreeMap<EngineFence, DeviceId>,
     /// Devices whose packets were aborted.
@@ -299,10 +301,9 @@ impl World {
 
     fn give_back(&mut self, engine: u32) -> ReturnedBuffers {
         let packets = core::mem::take(&mut self.engines[engine as usize]);
-        if engine == PAGING {
-            // Paging buffers come again with the fences that they have.
-            self.submitted[PAGING as usize] -= packets.len() as u64;
-        }
+        // Paging buffers come again with the fences that they have.
+        let paging = packets.iter().filter(|packet| matches!(packet.buffer, DmaBuffer::Paging(_)));
+        self.trouble.coming_again.extend(paging.map(|packet| packet.signal));
         packets.into_iter().map(|packet| (packet.signal.fence_id, packet.buffer)).collect()
     }
 
@@ -319,6 +320,7 @@ impl World {
             self.trouble.being_reset[engine] = false;
         }
         self.preempting.clear();
+        self.trouble.coming_again.clear();
         self.trouble.failing_resets = 0;
         self.trouble.owed.clear();
         // An operation that was built and not run will not be.

@@ -1,0 +1,86 @@
+//! The command line of vidmm, for any machine.
+//!
+//! A crate with a driver and a GPU of its own gives its [`MachineFactory`] to [`main`], and has `run`, `sim`, `explain` and
+//! `replay` for its own machine. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
+//! [`ModelGpu`].
+//!
+//! Exit status: 0 all that was checked held; 1 something did not, or nothing was judged; 2 the input or the arguments are
+//! wrong, or the machine lacks what the scenario needs.
+
+mod args;
+mod style;
+mod output;
+mod processes;
+mod table;
+mod report;
+mod soft;
+mod portions;
+mod explicit;
+mod workload;
+mod sweep;
+mod run;
+mod planted;
+mod sim;
+mod explain;
+mod replay;
+
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use clap::Parser;
+use vidmm_runtime::Machine;
+use vidmm_sim::{Benched, MachineDesc, MachineFactory};
+
+use args::{Args, Command};
+
+/// The status if a check did not hold.
+const DID_NOT_HOLD: u8 = 1;
+
+/// The status if the input or the arguments are wrong.
+const WRONG_INPUT: u8 = 2;
+
+/// The most characters of a line of an error.
+const LINE_CHARS: usize = 300;
+
+/// The text of an error: what a file said in it fills no screen.
+fn shown(error: &str) -> String {
+    let lines = error.lines().map(|line| {
+        let is_long = line.chars().nth(LINE_CHARS).is_some();
+        let cut: String = line.chars().take(LINE_CHARS).chain(is_long.then_some('…')).collect();
+        style::printable(&cut)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The model GPU, which has all features: the machine of the binary `vidmm`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelGpu;
+
+impl MachineFactory for ModelGpu {
+    fn name(&self) -> &str {
+        "soft"
+    }
+
+    fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
+        soft::machine(desc)
+    }
+}
+
+/// Carries out the command line of this process on machines of `factory`'s.
+pub fn main(factory: &dyn MachineFactory) -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Run(args) => run::run(&args, &Benched { factory, bench: args.bench() }),
+        Command::Sim(args) => sim::run(&args, &Benched { factory, bench: args.bench() }),
+        Command::Replay(args) => replay::run(&args, factory),
+        Command::Explain(args) => explain::explain(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DID_NOT_HOLD),
+        Err(error) => {
+            let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+            anstream::eprintln!("{red}error:{red:#} {}", shown(&error.to_string()));
+            ExitCode::from(WRONG_INPUT)
+        }
+    }
+}
