@@ -72,7 +72,7 @@ fn steps_that_need_what_the_machine_lacks_are_skipped_by_its_name() {
 
 #[test]
 fn steps_run_on_the_machine() {
-    let text = "[adapter]\nlocal-memory = \"1 MiB\"\n\
+    let text = "[adapter]\nlocal-memory = \"4 MiB\"\n\
         [[step]]\ncreate-allocation = \"A\"\nsize = \"640 KiB\"\n[[step]]\nmap = \"A\"\n\
         [[step]]\ncreate-allocation = \"B\"\nsize = \"64 KiB\"\n[[step]]\nmap = \"B\"\n\
         [[step]]\nmake-resident = [\"A\", \"B\"]\n[[step]]\nkernel = \"K\"\nwrites = \"A\"\n\
