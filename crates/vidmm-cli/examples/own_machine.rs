@@ -41,7 +41,7 @@ const NOT_SUPPORTED: BuildStatus = BuildStatus::Other(0xC000_00BB_u32 as i32);
 
 /// An entry of the page tables: the offset of a page, its segment, and the flags.
 fn entry(pte: Pte) -> u64 {
-    pack(pte.address) | (pte.flags & (PteFlags::VALID | PteFlags::ZERO)).bits()
+    pack(pte.address) | pte.flags.bits()
 }
 
 fn pack(address: PhysicalAddress) -> u64 {
@@ -444,7 +444,7 @@ impl Probe for OwnGpu {
         let system = || word(&self.system.lock());
         let word = if table.segment.is_system() { system() } else { word(&self.local) };
         let word = word.filter(|_| index < 1 << LEVEL_BITS)?;
-        let flags = PteFlags::from_bits_truncate(word) & (PteFlags::VALID | PteFlags::ZERO);
+        let flags = PteFlags::from_bits_truncate(word & 0xF);
         Some(TableEntry { pte: Pte { flags, address: unpack(word) }, pte_64kb: None })
     }
 }
