@@ -1,10 +1,12 @@
 //! The properties that a machine must have; this crate names no GPU.
 
 use vidmm::PageSize;
-use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
+use vidmm::contract::{AddressingModel, EngineKind, PageTableUpdateMode, WddmVersion};
 use vidmm_runtime::{Machine, Verifier};
 
-use crate::scenario::{AdapterSettings, CostSettings, Fault, FaultKind, MoreAperture, PageSize as PageSizeSetting, PageTables};
+use crate::scenario::{
+    AdapterSettings, CostSettings, Fault, FaultKind, MoreAperture, PageSize as PageSizeSetting, PageTables,
+};
 
 /// The machine that a run asks its factory for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct MachineDesc {
     pub invalid_tlb_entries_not_cached: bool,
     /// Whether page tables live in system memory instead of local memory.
     pub page_tables_in_system_memory: bool,
+    /// Who writes page tables, and where the writer finds them (GVA-10).
+    pub page_table_update_mode: PageTableUpdateMode,
     /// Bytes of a paging buffer.
     pub paging_buffer_bytes: u32,
     /// The most bytes that one command of the driver covers.
@@ -142,6 +146,7 @@ impl MachineDesc {
             dual_pte: adapter.dual_pte(),
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
             page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
+            page_table_update_mode: adapter.update_mode.into(),
             paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,
             max_command_bytes: adapter.max_command.bytes(),
             paging_va_mib: adapter.paging_va_mib.answer(),

@@ -33,7 +33,7 @@ mod explicit;
 mod file;
 mod written;
 
-pub use adapter::{AdapterSettings, MoreAperture, MoreMemory, PageTables};
+pub use adapter::{AdapterSettings, MoreAperture, MoreMemory, PageTables, UpdateMode};
 pub use amount::local_memory;
 pub use client::ClientSettings;
 pub use contract::Wddm;

@@ -72,3 +72,4 @@ mod table_area;
 mod termination;
 mod trims;
 mod turns;
+mod update_modes;
