@@ -10,7 +10,7 @@ use super::dice::Dice;
 use super::profile::Profile;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
+    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, Wddm, When,
 };
 
 /// The draws of a seed before the first step.
@@ -108,6 +108,9 @@ impl World {
         }
         adapter.policy = if is_speed { PolicyChoice::Lru } else { policy(seed) };
         adapter.map_aperture2 = !is_speed && adapter.wddm == Wddm::V3_2 && aside.chance(40);
+        if !is_speed && tables_are_elsewhere && aside.chance(60) {
+            adapter.update_mode = UpdateMode::CpuVirtual;
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
