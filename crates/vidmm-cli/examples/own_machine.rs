@@ -464,6 +464,7 @@ impl MachineFactory for OwnMachines {
             | Features::COPY_ENGINE
             | Features::DEPENDENT_ENGINES
             | Features::MORE_SEGMENTS
+            | Features::CPU_TABLES
             | Features::LINKED_ADAPTERS
             | Features::MAP_APERTURE2
             | Features::PAGING_VA_SIZE

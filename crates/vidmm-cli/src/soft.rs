@@ -85,6 +85,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         page_table_index_bits: desc.page_table_bits.clone().unwrap_or(base.page_table_index_bits),
         dual_pte: desc.dual_pte,
         page_tables_in_system_memory: desc.page_tables_in_system_memory,
+        page_table_update_mode: desc.page_table_update_mode,
         invalid_tlb_entries_not_cached: desc.invalid_tlb_entries_not_cached,
         paging_buffer_bytes: desc.paging_buffer_bytes,
         paging_va_mib: desc.paging_va_mib,

@@ -66,6 +66,10 @@ impl Host for EarlyHost {
         self.0.borrow_mut().host.rotate_cpu_virtual_address(address, segment, extents);
     }
 
+    fn kernel_virtual_address(&mut self, table: PhysicalAddress) -> CpuVirtualAddress {
+        self.0.borrow_mut().host.kernel_virtual_address(table)
+    }
+
     fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
         self.0.borrow_mut().host.unmap_cpu_virtual_address(address);
     }

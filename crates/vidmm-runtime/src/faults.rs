@@ -199,7 +199,10 @@ impl Mistake {
     /// Encodes the late notification, if it is time; `false` if it does not fit.
     fn catch_up(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> bool {
         let Some(late) = &mut self.late else { return true };
-        if is_unmapping(self.paging_process, &late.notification, build.operation) {
+        // There is no buffer where the CPU writes entries.
+        let is_for_cpu =
+            matches!(build.operation, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical());
+        if is_for_cpu || is_unmapping(self.paging_process, &late.notification, build.operation) {
             return true;
         }
         let operation = PagingOperation::NotifyAlloc(late.notification);

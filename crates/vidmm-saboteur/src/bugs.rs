@@ -654,10 +654,7 @@ notice.size - cursor.offset",
         shown_in: World::IoMmu,
         what: "A window is unmapped from the IOMMU before the packet with its operation has ended.",
         file: "plans/build.rs",
-        edit: Edit::Expression {
-            right: "state.engines.paging_engine(&state.adapter).retired < submitted",
-            wrong: "false",
-        },
+        edit: Edit::Expression { right: "engine.retired < engine.submitted", wrong: "false" },
     },
     Bug {
         name: "complete-aborted",

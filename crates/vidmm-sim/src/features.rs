@@ -81,11 +81,13 @@ bitflags! {
         const PROBE = 1 << 31;
         /// A GPU that executes what the driver encodes. A semantic GPU executes operations as documented.
         const OWN_COMMANDS = 1 << 32;
+        /// Page tables that the CPU writes.
+        const CPU_TABLES = 1 << 33;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 33] = [
+const NAMES: [(Features, &str); 34] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -119,6 +121,7 @@ const NAMES: [(Features, &str); 33] = [
     (Features::MODEL_OCCASIONS, "the model GPU's occasions for faults"),
     (Features::PROBE, "a probe"),
     (Features::OWN_COMMANDS, "a GPU for the driver's commands"),
+    (Features::CPU_TABLES, "page tables that the CPU writes"),
 ];
 
 impl Features {

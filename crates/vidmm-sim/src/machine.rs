@@ -1,6 +1,6 @@
 //! The properties that a machine must have; this crate names no GPU.
 
-use vidmm::contract::{AddressingModel, EngineKind, WddmVersion};
+use vidmm::contract::{AddressingModel, EngineKind, PageTableUpdateMode, WddmVersion};
 use vidmm::{Nanoseconds, PageSize, TdrOptions};
 use vidmm_runtime::{Machine, TransferOffset, Verifier};
 
@@ -59,6 +59,8 @@ pub struct MachineDesc {
     /// Whether page tables live in system memory instead of local memory. A factory must obey it.
     /// [`Features::SYSTEM_PAGE_TABLES`].
     pub page_tables_in_system_memory: bool,
+    /// Who writes page tables, and where the writer finds them (GVA-10). A factory must obey it. [`Features::CPU_TABLES`].
+    pub page_table_update_mode: PageTableUpdateMode,
     /// Bytes of a paging buffer. A factory may ignore it.
     pub paging_buffer_bytes: u32,
     /// The most bytes that one command of the driver covers. A factory may ignore it.
@@ -165,6 +167,7 @@ impl MachineDesc {
             dual_pte: adapter.dual_pte(),
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
             page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
+            page_table_update_mode: adapter.update_mode.into(),
             paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,
             max_command_bytes: adapter.max_command.bytes(),
             paging_va_mib: adapter.paging_va_mib.answer(),

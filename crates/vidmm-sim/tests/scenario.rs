@@ -10,7 +10,7 @@ use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_sim::{
     Check, ClientKind, Content, Duration, Fault, FaultError, FaultKind, Lifetimes, Misbehaviour, Misdeed, Notification,
     PageSize, PageTables, PagingVa, ProcessSettings, Processes, ResidencyPolicy, Scenario, ScenarioError, ScenarioFile,
-    SubmissionsSource, Wddm, When, WorkloadSource,
+    SubmissionsSource, UpdateMode, Wddm, When, WorkloadSource,
 };
 use vidmm_trace::{Buffer, ByteSize, Generator, LocalMemory, Workload};
 
@@ -139,6 +139,7 @@ fn every_key_is_read() {
         dual-pte = true
         invalid-tlb-entries-not-cached = false
         page-tables = "local"
+        update-mode = "cpu-virtual"
         paging-buffer = 8192
         max-command = "1 MiB"
         paging-va-mib = 64
@@ -186,6 +187,7 @@ fn every_key_is_read() {
     assert_eq!((adapter.addressing_model, adapter.wddm), (AddressingModel::GpuMmu, Wddm::V2_0));
     assert_eq!((adapter.aperture, adapter.cache_coherent_aperture), (Some(ByteSize::mib(48)), true));
     assert!(adapter.map_aperture2);
+    assert_eq!((adapter.update_mode, adapter.page_tables()), (UpdateMode::CpuVirtual, PageTables::Local));
     assert_eq!(adapter.aperture_commit_limit, Some(LocalMemory::Percent(2500)));
     assert_eq!(adapter.scheduling_log, Some(ByteSize::mib(4)));
     assert_eq!(adapter.notification_revision, NotificationRevision::August2024);
@@ -382,6 +384,9 @@ fn toml_errors_show_the_line() {
     refused("\n\n[adapter]\ndual-pte = \"yes\"", &["line 4", "dual-pte", "boolean"]);
     refused("adapter = 3", &["line 1", "a table"]);
     refused("[adapter]\npage-tables = \"both\"", &["line 2", "`local` or `system`"]);
+    refused("[adapter]\nupdate-mode = \"cpu\"", &["line 2", "`cpu-virtual` or `gpu-physical`"]);
+    let by_cpu = parse("[adapter]\nupdate-mode = \"cpu-virtual\"").adapter;
+    assert_eq!(by_cpu.page_tables(), PageTables::System, "the CPU writes none in local memory");
     refused("[client]\n\ncontent = \"noise\"", &["line 3", "`uniform` or `ramp`"]);
     refused("name = \"\"", &["line 1", "1 to 100 characters"]);
     refused("name = \"two\\nlines\"", &["one line"]);

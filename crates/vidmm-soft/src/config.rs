@@ -1,6 +1,6 @@
 //! The configuration of the reference driver's adapter.
 
-use vidmm::contract::{AddressingModel, WddmVersion};
+use vidmm::contract::{AddressingModel, PageTableUpdateMode, WddmVersion};
 use vidmm::{PAGE_SIZE, PageSize, SegmentId};
 
 use crate::layout::PageTableLayout;
@@ -51,6 +51,8 @@ pub struct SoftAdapterConfig {
     pub dual_pte: bool,
     /// Whether the page tables live in system memory, where none may be larger than 4 KiB (GVA-15), or in segment 1.
     pub page_tables_in_system_memory: bool,
+    /// Who writes page tables, and where the writer finds them (GVA-10).
+    pub page_table_update_mode: PageTableUpdateMode,
     /// Whether the TLB caches valid entries only. If not, an entry that becomes valid must be flushed too.
     pub invalid_tlb_entries_not_cached: bool,
     /// Bytes in a paging buffer (SEG-35).
@@ -132,6 +134,7 @@ impl Default for SoftAdapterConfig {
             page_table_index_bits: vec![13, 10],
             dual_pte: true,
             page_tables_in_system_memory: false,
+            page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
             paging_buffer_bytes: 64 << 10,
             paging_buffer_private_data_bytes: 0,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
@@ -17,10 +17,10 @@ use crate::encoding::{
     WritePtes,
 };
 use crate::faults::{ModelGpuFaults, strikes};
-use crate::layout::PageTableLayout;
 use crate::memory::{PageContents, SparseMemory};
 use crate::physical::{Memories, PhysicalRun, Place};
 use crate::surface::{SurfaceBook, Surfaces, page_key};
+use crate::table;
 use crate::tlb::{Access, PageFault};
 use crate::translation::{AddressSpace, Translation};
 
@@ -253,7 +253,7 @@ impl Device {
     ) -> Result<(), Abort> {
         match command {
             Command::SetRootPageTable(root) => {
-                if !can_be_table(root.root) {
+                if !table::can_be_at(root.root) {
                     return Err(Abort::IllegalCommand);
                 }
                 *space = Some(self.enter(AddressSpace::PageTables(root))?);
@@ -528,16 +528,13 @@ impl Device {
 
     fn write_ptes(&mut self, ptes: &WritePtes) -> Result<(), Abort> {
         let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?;
-        let shape = TableShape::of(layout, ptes)?;
         let mut memory = self.memories.lock();
-        let (start, end) = shape.words(ptes);
-        let first_page = (ptes.table.offset + start * 8) / PAGE_SIZE;
-        let end_page = (ptes.table.offset + end * 8).div_ceil(PAGE_SIZE);
-        if !memory.contains(ptes.table.segment, first_page, end_page - first_page) {
+        let (first_page, num_pages) = table::pages_of(layout, ptes).ok_or(Abort::IllegalCommand)?;
+        if !memory.contains(ptes.table.segment, first_page, num_pages) {
             return Err(Abort::IllegalCommand);
         }
-        let table = memory.segment_mut(ptes.table.segment).ok_or(Abort::IllegalCommand)?;
-        write_entries(table, ptes, shape);
+        let written = memory.segment_mut(ptes.table.segment).ok_or(Abort::IllegalCommand)?;
+        table::write_entries(written, layout, ptes);
         self.counters.ptes_written += u64::from(ptes.count);
         self.counters.commands.write_ptes += 1;
         Ok(())
@@ -597,58 +594,6 @@ impl Device {
         aperture.show(first_page, num_pages, system_page);
         self.counters.aperture_entries_written += num_pages;
         Ok(())
-    }
-}
-
-/// Whether an entry could point to `address`.
-fn can_be_table(address: PhysicalAddress) -> bool {
-    address.offset.is_multiple_of(PAGE_SIZE) && address.offset < 1 << 52
-}
-
-/// How the entries of a table lie in memory.
-#[derive(Clone, Copy)]
-struct TableShape {
-    words_per_entry: u64,
-}
-
-impl TableShape {
-    /// The shape of the table that `ptes` writes to, if there are such tables and the entries are inside.
-    fn of(layout: &PageTableLayout, ptes: &WritePtes) -> Result<Self, Abort> {
-        let end = u64::from(ptes.start_index) + u64::from(ptes.count);
-        let exists = ptes.level < layout.levels()
-            && (ptes.level > 0 || ptes.page_size == PageSize::Kib4 || layout.has_dual_entries())
-            && can_be_table(ptes.table);
-        if !exists || end > layout.entries(ptes.level, ptes.page_size) {
-            return Err(Abort::IllegalCommand);
-        }
-        let words_per_entry = layout.entry_bytes(ptes.level) / 8;
-        if ptes.first_64kb.is_some() && words_per_entry != 2 {
-            return Err(Abort::IllegalCommand);
-        }
-        Ok(Self { words_per_entry })
-    }
-
-    /// The first word of the table that is written, and the first after those.
-    fn words(self, ptes: &WritePtes) -> (u64, u64) {
-        let start = u64::from(ptes.start_index) * self.words_per_entry;
-        (start, start + u64::from(ptes.count) * self.words_per_entry)
-    }
-}
-
-fn write_entries(table: &mut SparseMemory, ptes: &WritePtes, shape: TableShape) {
-    let (mut word, end) = shape.words(ptes);
-    let first_word = word;
-    let words_in_page = PAGE_SIZE / 8;
-    while word < end {
-        let page_end = end.min((word / words_in_page + 1) * words_in_page);
-        let words = table.words_mut(ptes.table.offset / PAGE_SIZE + word / words_in_page);
-        let written = &mut words[(word % words_in_page) as usize..][..(page_end - word) as usize];
-        for (slot, number) in written.iter_mut().zip(word - first_word..) {
-            let (index, side) = (number / shape.words_per_entry, number % shape.words_per_entry);
-            let first = if side == 0 { ptes.first } else { ptes.first_64kb.unwrap_or_default() };
-            *slot = first.offset_by(index.wrapping_mul(ptes.stride)).0;
-        }
-        word = page_end;
     }
 }
 

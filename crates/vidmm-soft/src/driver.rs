@@ -7,12 +7,13 @@ mod render;
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{
-    AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineDesc,
-    EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError,
-    KmdProcessHandle, MapApertureFlags, MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags,
-    NotifyInterrupt, NotifyResidency, PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation,
-    Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet,
-    SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags, VidMmCaps,
+    AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CpuVirtualAddress,
+    CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
+    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, NotifyResidency, PageTableLevelDesc,
+    PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags,
+    SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdateMode, UpdatePageTable,
+    UpdatePageTableFlags, VidMmCaps,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
@@ -27,6 +28,8 @@ use crate::physical_addresses::PhysicalAddressMap;
 use crate::private_data::AllocationPrivateData;
 use crate::status::StatusRegisters;
 use crate::surface::SurfaceBook;
+use crate::system::{self, SystemMemory};
+use crate::table;
 
 /// Engine 0: runs the paging buffers.
 pub const PAGING_ENGINE: u32 = 0;
@@ -53,6 +56,8 @@ const PRIORITY_NORMAL: u32 = 0x7800_0000;
 pub struct SoftKmd {
     config: SoftAdapterConfig,
     layout: PageTableLayout,
+    /// As the CPU sees it.
+    memory: SystemMemory,
     next_handle: u64,
     processes: BTreeSet<KmdProcessHandle>,
     contexts: BTreeMap<KmdContextHandle, Context>,
@@ -99,6 +104,7 @@ impl SoftKmd {
             addresses: PhysicalAddressMap::new(&config),
             config,
             layout,
+            memory: SystemMemory::new(),
             next_handle: 1,
             processes: BTreeSet::new(),
             contexts: BTreeMap::new(),
@@ -113,6 +119,11 @@ impl SoftKmd {
     /// The surfaces of its allocations.
     pub fn surface_book(&self) -> SurfaceBook {
         self.surfaces.clone()
+    }
+
+    /// The driver with the machine's system memory, where its CPU writes page tables if it is to (GVA-10).
+    pub fn with_memory(self, memory: SystemMemory) -> Self {
+        Self { memory, ..self }
     }
 
     /// How many processes, contexts and allocations are alive: all 0 when everything was destroyed.
@@ -188,7 +199,7 @@ impl SoftKmd {
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
         GpuMmuCaps {
             flags,
-            page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+            page_table_update_mode: self.config.page_table_update_mode,
             virtual_address_bit_count: self.config.virtual_address_bit_count,
             leaf_page_table_size_for_64k_pages_in_bytes: if dual_pte {
                 self.layout.leaf_64kib_table_bytes()
@@ -423,6 +434,22 @@ impl SoftKmd {
         })
     }
 
+    /// Writes entries with the CPU, into the table that it sees at `address` (BPB-08).
+    fn write_by_cpu(&self, op: &UpdatePageTable, address: CpuVirtualAddress) -> BuildStatus {
+        let Some(offset) = system::seen_at(address) else { return BuildStatus::Other(STATUS_INVALID_PARAMETER) };
+        let table = PhysicalAddress { segment: SegmentId::SYSTEM, offset };
+        let mut memory = self.memory.lock();
+        for ptes in (0..).map_while(|index| self.write_ptes(op, index)) {
+            let ptes = WritePtes { table, ..ptes };
+            let pages = table::pages_of(&self.layout, &ptes);
+            if !pages.is_some_and(|(first, count)| memory.contains(first, count)) {
+                return BuildStatus::Other(STATUS_INVALID_PARAMETER);
+            }
+            table::write_entries(&mut memory, &self.layout, &ptes);
+        }
+        BuildStatus::Success
+    }
+
     /// The GPU keeps where the allocation is.
     fn notify_residency(&self, op: &NotifyResidency) -> Command {
         let address = op.resident.then(|| self.addresses.address(op.physical_address));
@@ -492,6 +519,9 @@ fn notified_range(op: &NotifyAlloc, process: Option<KmdProcessHandle>) -> FlushR
 }
 
 const PRIVATE_BYTES_PER_BUILD: usize = 8;
+
+/// The answer to an operation that the driver was not told of before: there is no such page table.
+const STATUS_INVALID_PARAMETER: i32 = 0xC000_000D_u32 as i32;
 
 impl Kmd for SoftKmd {
     fn query_adapter_info(&mut self) -> AdapterInfo {
@@ -598,6 +628,11 @@ impl Kmd for SoftKmd {
     }
 
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        if let PagingOperation::UpdatePageTable(op) = build.operation
+            && let UpdateMode::CpuVirtual(address) = op.update_mode
+        {
+            return self.write_by_cpu(op, address);
+        }
         if self.is_busy(build) {
             return BuildStatus::AllocationBusy;
         }

@@ -9,7 +9,7 @@ use vidmm_runtime::Occasions;
 use crate::cpu_addresses::CpuAddresses;
 use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
-use crate::system::{SYSTEM_MEMORY_BYTES, SystemMemory};
+use crate::system::{self, SYSTEM_MEMORY_BYTES, SystemMemory};
 
 /// A host that keeps backing store in [`SystemMemory`].
 ///
@@ -138,6 +138,11 @@ impl Host for SoftHost {
 
     fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {
         self.cpu_addresses.unmap(address);
+    }
+
+    fn kernel_virtual_address(&mut self, table: PhysicalAddress) -> CpuVirtualAddress {
+        assert!(self.is_committed(table, 1), "the CPU is to see what was not committed: {table:?}");
+        system::kernel_virtual_address(table)
     }
 
     fn total_system_memory(&self) -> u64 {

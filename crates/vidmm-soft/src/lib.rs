@@ -11,7 +11,7 @@
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!
-//! The model has: engines that run side by side and wait for each other's fences, the page-table layouts of
+//! The model has: page tables that the GPU or the driver writes ([`SoftAdapterConfig::page_table_update_mode`]), engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
 //! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, physical addresses
 //! and engine state that other work on the GPU clobbers, compression, what things cost ([`CostModel`]), and what goes wrong: faults that stop an engine, kernels that never end, preemption between
@@ -46,6 +46,7 @@ mod programmed_state;
 mod status;
 mod surface;
 mod system;
+mod table;
 mod tlb;
 mod translation;
 mod umd;
@@ -110,7 +111,7 @@ pub fn machine(
     commit_limit: Option<u64>,
 ) -> SoftMachine {
     let (system, io_mmu) = (SystemMemory::new(), IoMmu::new());
-    let kmd = SoftKmd::new(config.clone());
+    let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
     SoftMachine {
         umd: SoftUmd,
         host: SoftHost::new(system.clone(), io_mmu.clone(), commit_limit).with_faults(&faults),

@@ -14,12 +14,13 @@ mod schema;
 use schema::Schema;
 
 /// Other machines: the keys of `[adapter]` in place of a scenario's own.
-const MACHINES: [(&str, &str); 9] = [
+const MACHINES: [(&str, &str); 10] = [
     ("4 KiB pages", "page-size = \"4 KiB\""),
     ("4 KiB pages with two kinds of leaf tables", "page-size = \"4 KiB\"\ndual-pte = true"),
     ("one kind of leaf table", "dual-pte = false"),
     ("page tables in system memory", "page-tables = \"system\""),
     ("4 KiB pages, and page tables in system memory", "page-size = \"4 KiB\"\npage-tables = \"system\""),
+    ("page tables that the CPU writes", "update-mode = \"cpu-virtual\""),
     ("a scratch space that cuts moves into chunks", "paging-va-mib = 1"),
     ("paging buffers that are soon full", "paging-buffer = \"4 KiB\""),
     ("a TLB that caches invalid entries", "invalid-tlb-entries-not-cached = false"),

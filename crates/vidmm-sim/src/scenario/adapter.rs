@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
-use vidmm::contract::AddressingModel;
+use vidmm::contract::{AddressingModel, PageTableUpdateMode};
 use vidmm::policy::PolicyChoice;
 use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
@@ -62,6 +62,8 @@ pub struct AdapterSettings {
     pub invalid_tlb_entries_not_cached: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
+    /// Who writes page tables, and where the writer finds them (GVA-10).
+    pub update_mode: UpdateMode,
     /// Bytes at the end of the memory segments with page tables that hold nothing else, so that allocations that engines address
     /// physically may be there too; 0 lets tables lie anywhere. Adapter start checks it.
     #[serde(serialize_with = "exactly")]
@@ -166,6 +168,25 @@ impl MoreAperture {
     }
 }
 
+/// Who writes page tables, and where the writer finds them (GVA-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateMode {
+    /// The driver, with the CPU: page tables live in system memory, unless the scenario says where they live.
+    CpuVirtual,
+    /// The paging engine, at physical addresses.
+    GpuPhysical,
+}
+
+impl From<UpdateMode> for PageTableUpdateMode {
+    fn from(mode: UpdateMode) -> Self {
+        match mode {
+            UpdateMode::CpuVirtual => Self::CpuVirtual,
+            UpdateMode::GpuPhysical => Self::GpuPhysical,
+        }
+    }
+}
+
 /// Where page tables live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -190,6 +211,7 @@ impl Default for AdapterSettings {
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
             page_tables: None,
+            update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),
             policy: PolicyChoice::Lru,
             paging_buffer: ByteSize::kib(64),
@@ -234,9 +256,10 @@ impl AdapterSettings {
         reaches_it && self.local_memory != Some(amount::NONE)
     }
 
-    /// The place of page tables: the scenario's, or else local memory where there is any.
+    /// The place of page tables: the scenario's, or else local memory where there is any and the CPU does not write them.
     pub fn page_tables(&self) -> PageTables {
-        let default = if self.has_local_memory() { PageTables::Local } else { PageTables::System };
+        let is_local = self.has_local_memory() && self.update_mode != UpdateMode::CpuVirtual;
+        let default = if is_local { PageTables::Local } else { PageTables::System };
         self.page_tables.unwrap_or(default)
     }
 

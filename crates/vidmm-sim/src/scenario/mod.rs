@@ -34,7 +34,7 @@ mod file;
 mod needs;
 mod written;
 
-pub use adapter::{AdapterSettings, MoreAperture, MoreMemory, PageTables};
+pub use adapter::{AdapterSettings, MoreAperture, MoreMemory, PageTables, UpdateMode};
 pub use amount::local_memory;
 pub use client::ClientSettings;
 pub use contract::Wddm;

@@ -1,6 +1,8 @@
 //! Page-table updates, folded: readers want to know which addresses show which bytes from now on.
 
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::contract::{
+    KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+};
 use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};
 
 use super::names::Names;
@@ -16,6 +18,7 @@ pub(super) struct Entries {
     /// Where the bytes are and which they are; none if the entries are invalid.
     shown: Option<(SegmentId, u64)>,
     read_only: bool,
+    by_cpu: bool,
 }
 
 impl Entries {
@@ -33,6 +36,7 @@ impl Entries {
             allocation: update.allocation,
             shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
             read_only: run.first.flags.contains(PteFlags::READ_ONLY),
+            by_cpu: matches!(update.update_mode, UpdateMode::CpuVirtual(_)),
         })
     }
 
@@ -70,6 +74,6 @@ impl Entries {
             (None, Some(allocation)) => format!("{whose} of {allocation}"),
             (_, None) => whose,
         };
-        (verb, text)
+        (verb, if self.by_cpu { text + ", by the CPU" } else { text })
     }
 }

@@ -11,7 +11,7 @@ use super::profile::Profile;
 use crate::features::Features;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, Wddm, When,
+    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, Wddm, When,
 };
 
 /// The draws of a seed before the first step.
@@ -122,6 +122,9 @@ impl World {
         if !is_speed && has(Features::PAGING_ENGINE) && aside.chance(10) {
             adapter.engines = 1;
             adapter.dependent_engines.clear();
+        }
+        if !is_speed && tables_are_elsewhere && has(Features::CPU_TABLES) && aside.chance(60) {
+            adapter.update_mode = UpdateMode::CpuVirtual;
         }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);

@@ -112,6 +112,7 @@ fn update(count: u32, flags: UpdatePageTableFlags) -> PagingOperation {
         driver_protection: 0,
         allocation_offset_in_bytes: 0,
         process: KmdProcessHandle(1),
+        update_mode: UpdateMode::GpuPhysical,
         first_pte_virtual_address: GpuVirtualAddress(3 * PAGE),
     })
 }

@@ -95,6 +95,7 @@ impl Faulty {
             driver_protection: 0,
             allocation_offset_in_bytes: 0,
             process: self.paging,
+            update_mode: UpdateMode::GpuPhysical,
             first_pte_virtual_address: GpuVirtualAddress(address),
         })
     }

@@ -5,6 +5,7 @@ mod common;
 mod aperture;
 mod compression;
 mod cpu_addresses;
+mod cpu_updates;
 mod digest;
 mod driver;
 mod driver_faults;

@@ -49,6 +49,7 @@ pub fn all_events() -> Vec<Event> {
             level_bits: vec![13, 10, 12],
             table_bytes: vec![LARGE, 4096, 0],
             leaf_table_64kb_bytes: Some(LARGE),
+            page_table_update_mode: PageTableUpdateMode::CpuVirtual,
             invalid_tlb_entries_not_cached: true,
             paging_buffer_bytes: LARGE,
             va_bits: 47,
@@ -527,6 +528,12 @@ fn violations(found: EngineFence) -> Vec<Violation> {
             operation: PagingOperationKind::Transfer,
             allocation: Some(KmdAllocationHandle(LARGE)),
         },
+        Violation::NotAtOnce {
+            operation: PagingOperationKind::UpdatePageTable,
+            status: BuildStatus::InsufficientDmaBuffer,
+            dma_bytes: usize::MAX,
+            private_bytes: 0,
+        },
         Violation::AbortedFence { engine: u32::MAX, last_aborted: LARGE, last_completed: u64::MAX, last_submitted: 0 },
         Violation::PacketNotReturned { missing: found },
         Violation::ResetDoesNotReturn,
@@ -557,7 +564,7 @@ fn operations() -> Vec<PagingOperation> {
             flags: TransferVirtualFlags::all(),
         })
     };
-    let update = |allocation, first: Pte, first_64kb, flags| {
+    let update = |allocation, first: Pte, first_64kb, flags, update_mode| {
         PagingOperation::UpdatePageTable(UpdatePageTable {
             page_table_level: 5,
             allocation,
@@ -568,6 +575,7 @@ fn operations() -> Vec<PagingOperation> {
             driver_protection: LARGE,
             allocation_offset_in_bytes: LARGE,
             process: KmdProcessHandle(LARGE),
+            update_mode,
             first_pte_virtual_address: address,
         })
     };
@@ -610,8 +618,14 @@ fn operations() -> Vec<PagingOperation> {
             fill_pattern: u32::MAX,
             destination_virtual_address: address,
         }),
-        update(Some(handle), valid, Some(Pte::INVALID), UpdatePageTableFlags::all()),
-        update(None, Pte::INVALID, None, UpdatePageTableFlags::empty()),
+        update(Some(handle), valid, Some(Pte::INVALID), UpdatePageTableFlags::all(), UpdateMode::GpuPhysical),
+        update(
+            None,
+            Pte::INVALID,
+            None,
+            UpdatePageTableFlags::empty(),
+            UpdateMode::CpuVirtual(CpuVirtualAddress(LARGE)),
+        ),
         PagingOperation::FlushTlb(FlushTlb {
             root_page_table_address: local(0),
             process: KmdProcessHandle(LARGE),

@@ -184,8 +184,13 @@ pub enum BrokenRule {
         private_data_size: u32,
     },
     /// An update mode that this version does not know.
-    #[error("vidmm: page-table update mode {0:?} is not supported by this version; report GpuPhysical")]
+    #[error("vidmm: page-table update mode {0:?} is not supported by this version; report CpuVirtual or GpuPhysical")]
     UpdateMode(PageTableUpdateMode),
+    /// Page tables that the CPU is to write, in local memory.
+    #[error(
+        "GVA-10: the CPU is to write page tables (CpuVirtual), but some live in segment {0}, which is local memory; report GpuPhysical, or system memory (0)"
+    )]
+    CpuTablesInLocalMemory(u8),
     /// The address space is too small for the windows of the paging process.
     #[error(
         "GVA-61: {va_bits} virtual address bits are too few: the paging process needs two windows of at least {coverage} bytes, which one leaf table covers, behind an unused one"

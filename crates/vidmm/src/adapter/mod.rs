@@ -10,7 +10,8 @@ use crate::{
         account::{Account, Accounts, Choices, Home, Homes},
     },
     contract::{
-        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, SegmentPreference, SegmentSet, WddmVersion,
+        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, SegmentPreference, SegmentSet,
+        WddmVersion,
     },
     linear::MAX_SEGMENT_SIZE,
     units::{Extent, PageSize, PhysicalAddress, SegmentId},
@@ -59,6 +60,8 @@ pub(crate) struct Adapter {
     /// Bytes in a leaf table of 64 KiB entries; `None` when 64 KiB pages are mapped by 4 KiB entries.
     pub leaf_table_64kb: Option<u64>,
     pub va_bits: u32,
+    /// How page tables are written.
+    pub page_table_update_mode: PageTableUpdateMode,
     /// A valid entry that replaces an invalid one needs no flush.
     pub invalid_not_cached: bool,
     /// Where page tables live, those of processes and those of the paging process: in system memory, or pinned in a memory

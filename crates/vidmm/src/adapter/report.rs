@@ -50,10 +50,9 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         AddressingModel::Physical => check_patching(info, &memory, &mut broken),
         AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => check_io_mmu(info, &mut broken),
     };
-    let mode = info.gpu_mmu.page_table_update_mode;
     let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
-    if has_page_tables && mode != PageTableUpdateMode::GpuPhysical {
-        broken.push(BrokenRule::UpdateMode(mode));
+    if has_page_tables {
+        check_update_mode(info, &mut broken);
     }
     let dual = has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
     let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
@@ -94,6 +93,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
         // Without GPU virtual addresses whatever is reported means nothing.
         va_bits: if is_physical { 0 } else { info.gpu_mmu.virtual_address_bit_count },
+        page_table_update_mode: PageTableUpdateMode::default(),
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,
@@ -112,6 +112,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         let [tables_in, paging_tables_in] =
             homes_of(info).map(|segment| adapter.home_in(segment).map_or(Account::SYSTEM, Home::account));
         (adapter.tables_in, adapter.paging_tables_in) = (tables_in, paging_tables_in);
+        adapter.page_table_update_mode = info.gpu_mmu.page_table_update_mode;
     }
     Ok(adapter)
 }
@@ -138,6 +139,18 @@ fn check_reach(info: &AdapterInfo, memory: &[MemorySegment], broken: &mut Vec<Br
         matches!(info.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
     if let Some(memory) = memory.first().filter(|_| is_behind_io_mmu) {
         broken.push(BrokenRule::MemorySegmentBehindIoMmu(memory.id.0));
+    }
+}
+
+/// The CPU writes page tables only where they lie in system memory (GVA-10).
+fn check_update_mode(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) {
+    match info.gpu_mmu.page_table_update_mode {
+        PageTableUpdateMode::CpuVirtual => {
+            let in_memory = homes_of(info).into_iter().find(|segment| !segment.is_system());
+            broken.extend(in_memory.map(|segment| BrokenRule::CpuTablesInLocalMemory(segment.0)));
+        }
+        mode @ PageTableUpdateMode::GpuVirtual => broken.push(BrokenRule::UpdateMode(mode)),
+        PageTableUpdateMode::GpuPhysical => {}
     }
 }
 

@@ -200,6 +200,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
         table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),
         leaf_table_64kb_bytes: adapter.leaf_table_64kb,
+        page_table_update_mode: adapter.page_table_update_mode,
         invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,
         va_bits: adapter.va_bits,

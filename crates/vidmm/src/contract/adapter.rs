@@ -198,16 +198,26 @@ bitflags! {
 
 /// How page tables are written (GVA-10).
 #[doc(alias = "DXGK_PAGETABLEUPDATEMODE")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum PageTableUpdateMode {
-    /// By the CPU. Refused at adapter start in this version.
+    /// By the CPU, without a paging buffer (BPB-08). All page tables must live in system memory.
     CpuVirtual,
     /// By the paging engine, the table addressed in the paging process's address space. Refused at adapter start in this
     /// version.
     GpuVirtual,
     /// By the paging engine, the table addressed by segment and offset.
+    #[default]
     GpuPhysical,
+}
+
+impl PageTableUpdateMode {
+    /// Whether it is the mode of a log that does not name one.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One level of the page tables (4.3).

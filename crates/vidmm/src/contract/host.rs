@@ -51,6 +51,14 @@ pub trait Host {
         let _ = address;
     }
 
+    /// The address at which a driver that writes page tables with the CPU sees one (BPB-08): a table that lies at the start of
+    /// memory of [`commit_backing_store`](Self::commit_backing_store). Of the same table it is always the same.
+    ///
+    /// The host set aside the addresses that it needs for this when it committed the memory.
+    fn kernel_virtual_address(&mut self, table: PhysicalAddress) -> CpuVirtualAddress {
+        CpuVirtualAddress(table.offset)
+    }
+
     /// The machine's system memory in bytes; half of it is for graphics (1.7).
     fn total_system_memory(&self) -> u64 {
         u64::MAX
@@ -80,7 +88,7 @@ pub trait Host {
     }
 }
 
-/// An address in the process that locks an allocation.
+/// An address of the CPU: in the process that locks an allocation, or in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CpuVirtualAddress(pub u64);

@@ -141,6 +141,9 @@ pub trait Kmd {
     /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written). When the operation does not fit it answers
     /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a
     /// new buffer, and `multipass_offset` as it left it (BPB-04).
+    ///
+    /// An update of entries in mode [`CpuVirtual`](super::UpdateMode::CpuVirtual) has no buffer: the driver writes the
+    /// entries with the CPU before it returns (BPB-08).
     #[doc(alias = "DxgkDdiBuildPagingBuffer")]
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
 

@@ -7,7 +7,9 @@ use core::{
 
 use bitflags::bitflags;
 
-use super::{AddressingModel, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun, WddmVersion};
+use super::{
+    AddressingModel, CpuVirtualAddress, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun, WddmVersion,
+};
 use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 /// One call of [`build_paging_buffer`](super::Kmd::build_paging_buffer).
@@ -16,7 +18,8 @@ use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 pub struct BuildPagingBuffer<'a> {
     /// The operation to be encoded.
     pub operation: &'a PagingOperation,
-    /// The free part of the paging buffer: operations are packed without gaps (BPB-02).
+    /// The free part of the paging buffer: operations are packed without gaps (BPB-02). Empty where there is no paging buffer,
+    /// because the CPU carries out the operation at once (BPB-08): see [`UpdateMode::CpuVirtual`].
     pub dma_buffer: &'a mut [u8],
     /// The offset of `dma_buffer` in the paging buffer, in bytes; 0 in a new buffer.
     #[doc(alias = "DmaBufferWriteOffset")]
@@ -344,7 +347,7 @@ pub struct UpdatePageTable {
     /// The allocation that the entries map; none for entries that point to tables (GVA-31).
     #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
     pub allocation: Option<KmdAllocationHandle>,
-    /// The table.
+    /// The table. WDDM has a union here; its other members are in [`update_mode`](Self::update_mode).
     pub page_table_address: PhysicalAddress,
     /// The entries.
     pub page_table_entries: PteRun,
@@ -360,8 +363,31 @@ pub struct UpdatePageTable {
     #[doc(alias = "hProcess")]
     #[cfg_attr(feature = "serde", serde(rename = "process_handle"))]
     pub process: KmdProcessHandle,
+    /// How the entries are written.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "UpdateMode::is_gpu_physical"))]
+    pub update_mode: UpdateMode,
     /// The address that the first entry maps.
     pub first_pte_virtual_address: GpuVirtualAddress,
+}
+
+/// How the entries of an [`UpdatePageTable`] are written, and where the table is for that (GVA-10, GVA-33).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum UpdateMode {
+    /// By the CPU, before the call returns, at this address: there is no paging buffer, and the one answer is success
+    /// (BPB-08). What was built before has completed on the GPU, and what comes after is not built yet.
+    CpuVirtual(CpuVirtualAddress),
+    /// By the paging engine, at [`page_table_address`](UpdatePageTable::page_table_address).
+    #[default]
+    GpuPhysical,
+}
+
+impl UpdateMode {
+    /// Whether the paging engine writes, at the table's physical address.
+    pub fn is_gpu_physical(&self) -> bool {
+        *self == Self::GpuPhysical
+    }
 }
 
 bitflags! {

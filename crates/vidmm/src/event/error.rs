@@ -7,8 +7,8 @@ use crate::{
     adapter::patching::PatchListRule,
     budget::MemoryAccount,
     contract::{
-        AddressingModel, AllocationFlags2, BackingStoreError, CpuAddressError, CreateAllocationError, EngineFence,
-        KmdAllocationHandle, KmdError, PagingOperationKind,
+        AddressingModel, AllocationFlags2, BackingStoreError, BuildStatus, CpuAddressError, CreateAllocationError,
+        EngineFence, KmdAllocationHandle, KmdError, PagingOperationKind,
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
@@ -69,6 +69,20 @@ pub enum Violation {
         /// The allocation that it is about.
         #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
+    },
+    /// An operation that the CPU carries out at once was not.
+    #[error(
+        "BPB-08: {operation} without a paging buffer was answered {status:?}, with {dma_bytes} bytes of commands and {private_bytes} of private data; the CPU carries it out at once, with success and no bytes"
+    )]
+    NotAtOnce {
+        /// The operation that the driver was asked to carry out.
+        operation: PagingOperationKind,
+        /// The driver's answer.
+        status: BuildStatus,
+        /// Bytes of commands claimed.
+        dma_bytes: usize,
+        /// Bytes of private data claimed.
+        private_bytes: usize,
     },
     /// The packet that a reset is said to have aborted was not under way.
     #[doc(alias = "VIDEO_SCHEDULER_INTERNAL_ERROR")]

@@ -21,7 +21,8 @@ use crate::{
     budget::{MemorySegmentGroup, PriorityBand, Visibility},
     contract::{
         AddressingModel, AllocationFlags2, BuildStatus, CpuVirtualAddress, EngineFence, EngineKind, FaultErrorCode,
-        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PagingOperation, PatchLocation,
+        IoMmuDomain, KmdAllocationHandle, KmdProcessHandle, PageFaultFlags, PageTableUpdateMode, PagingOperation,
+        PatchLocation,
     },
     event::{
         destroy_flags::DestroyFlags,
@@ -104,6 +105,9 @@ pub enum Event {
         table_bytes: Vec<u64>,
         /// Bytes of a leaf table of 64 KiB entries; none if level-1 entries are not dual (GVA-43).
         leaf_table_64kb_bytes: Option<u64>,
+        /// How page tables are written.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "PageTableUpdateMode::is_default"))]
+        page_table_update_mode: PageTableUpdateMode,
         /// Whether a valid entry that replaces an invalid one needs no flush.
         invalid_tlb_entries_not_cached: bool,
         /// Bytes of a paging buffer.

@@ -6,7 +6,7 @@ use crate::{
     buggify::Unlikely,
     contract::{
         BuildPagingBuffer, BuildStatus, DmaBuffer, EngineFence, Host, Kmd, KmdContextHandle, NotifyAllocFlags, Packet,
-        PagingBuffer, PagingOperation, SubmitCommand,
+        PagingBuffer, PagingOperation, SubmitCommand, UpdateMode, UpdatePageTable,
     },
     engines::engine::PacketWork,
     event::{
@@ -128,27 +128,53 @@ impl Plans {
         }
     }
 
-    /// Does the host's steps that are next; `false` when one must wait until what was built before has completed.
+    /// Does the steps that are next and need no buffer; `false` when one must wait until what was built before has completed.
     fn do_host_steps(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
         while let Some(&step) = self.builder.steps.front() {
             let plan = self.builder.plan;
             match step {
                 Step::Operation(_) => break,
                 Step::MapIoMmu(range) => map_io_mmu(&mut state.moment, host, plan, range),
-                Step::UnmapIoMmu(range) => {
-                    self.submit_paging_buffer(state, kmd);
-                    let submitted = self.builder.submitted;
-                    if state.engines.paging_engine(&state.adapter).retired < submitted {
-                        self.builder.host_step_at = Some(submitted);
-                        return false;
-                    }
-                    unmap_io_mmu(&mut state.moment, host, plan, range);
-                }
+                Step::UnmapIoMmu(_) | Step::UpdateByCpu(_) if !self.has_all_completed(state, kmd) => return false,
+                Step::UnmapIoMmu(range) => unmap_io_mmu(&mut state.moment, host, plan, range),
+                Step::UpdateByCpu(update) => self.update_by_cpu(&mut state.moment, kmd, host, update),
+            }
+            if state.moment.has_failed() {
+                return false;
             }
             self.builder.host_step_at = None;
             self.builder.steps.pop_front();
         }
         true
+    }
+
+    /// Whether all that was built has completed; what is not handed out yet is, and the next step waits for it.
+    fn has_all_completed(&mut self, state: &mut State, kmd: &mut dyn Kmd) -> bool {
+        self.submit_paging_buffer(state, kmd);
+        let (retired, submitted) = (state.engines.paging_engine(&state.adapter).retired, self.builder.submitted);
+        self.builder.host_step_at = (retired < submitted).then_some(submitted);
+        self.builder.host_step_at.is_none()
+    }
+
+    /// Lets the driver write entries with the CPU: it has no buffer to write commands into (BPB-08).
+    fn update_by_cpu(&mut self, moment: &mut Moment, kmd: &mut dyn Kmd, host: &mut dyn Host, update: UpdatePageTable) {
+        let update_mode = UpdateMode::CpuVirtual(host.kernel_virtual_address(update.page_table_address));
+        let operation = PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update });
+        let (plan, system_context) = (self.builder.plan, self.builder.system_context);
+        let (mut no_buffer, mut multipass_offset) = (PagingBuffer::new(0, 0), 0);
+        let Encoded { status, dma_bytes, private_bytes } =
+            encode(kmd, &mut no_buffer, &operation, &mut multipass_offset, false, system_context);
+        moment.statistics_mut().build_calls += 1;
+        let bytes = dma_bytes as u32;
+        moment.record(|| Event::PagingOperation { plan, operation, status, offset: 0, bytes, multipass_offset });
+        let operation = operation.kind();
+        match status {
+            BuildStatus::Success if dma_bytes == 0 && private_bytes == 0 => {
+                moment.statistics_mut().operations[operation] += 1;
+            }
+            BuildStatus::Other(status) => moment.fail(Violation::IllegalStatus { operation, status }),
+            _ => moment.fail(Violation::NotAtOnce { operation, status, dma_bytes, private_bytes }),
+        }
     }
 
     /// Makes sure that there is a step to do; `false` when the stream is empty, with nothing left unsubmitted.

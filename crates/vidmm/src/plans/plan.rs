@@ -22,6 +22,8 @@
 //! BPB-40 PGV-05
 //! ```
 //!
+//! Where the CPU writes page tables, each UPDATE_PAGE_TABLE is a step of its own between paging buffers, in this order (BPB-08).
+//!
 //! Behind an IOMMU there are no page tables: the host maps when the plan enters the stream and unmaps when it has retired, that
 //! is, when all paging operations that were under way for the range have ended (NTF-04). Nothing waits for it but plans
 //! that map the same again, and those are parked.

@@ -1,13 +1,32 @@
 //! The steps that plans are expanded into.
 
-use crate::{addresses::IoMmuRange, contract::PagingOperation};
+use crate::{
+    adapter::Adapter,
+    addresses::IoMmuRange,
+    contract::{PageTableUpdateMode, PagingOperation, UpdatePageTable},
+};
 
-/// One step of the stream: what the driver encodes, or what the host does in between.
+/// One step of the stream: what the driver encodes, or what is done without the GPU in between.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     Operation(PagingOperation),
     /// Nothing that is under way uses the addresses: done at once.
     MapIoMmu(IoMmuRange),
-    /// Done when all that was built before has completed.
+    /// Done by the host when all that was built before has completed.
     UnmapIoMmu(IoMmuRange),
+    /// Done by the driver, with the CPU, when all that was built before has completed (BPB-08): whatever the GPU read through
+    /// the old entries it has read, and what is built next finds the new ones.
+    UpdateByCpu(UpdatePageTable),
+}
+
+impl Step {
+    /// An update of entries, written as the driver has reported (GVA-33).
+    pub fn update(adapter: &Adapter, update: UpdatePageTable) -> Self {
+        match adapter.page_table_update_mode {
+            PageTableUpdateMode::CpuVirtual => Self::UpdateByCpu(update),
+            PageTableUpdateMode::GpuVirtual | PageTableUpdateMode::GpuPhysical => {
+                Self::Operation(PagingOperation::UpdatePageTable(update))
+            }
+        }
+    }
 }

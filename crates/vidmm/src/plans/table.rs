@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use crate::{
     adapter::Adapter,
-    contract::{KmdProcessHandle, PagingOperation, Pte, PteRun, RootPageTable, UpdatePageTable, UpdatePageTableFlags},
+    contract::{KmdProcessHandle, Pte, PteRun, RootPageTable, UpdateMode, UpdatePageTable, UpdatePageTableFlags},
     gpu_va::{PageTables, TableKey},
     plans::{BuildEnv, PlannedTable, Step, UnlinkedTable, window::root_entries},
     units::{GpuVirtualAddress, PageSize, PhysicalAddress},
@@ -83,7 +83,7 @@ fn update(
     entries: PteRun,
 ) -> Step {
     let coverage = adapter.coverage(key.level) / u64::from(key.entries(adapter));
-    Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
+    let update = UpdatePageTable {
         page_table_level: key.level,
         allocation: None,
         page_table_address: address,
@@ -93,8 +93,10 @@ fn update(
         driver_protection: 0,
         allocation_offset_in_bytes: 0,
         process,
+        update_mode: UpdateMode::default(),
         first_pte_virtual_address: GpuVirtualAddress(key.first_address(adapter) + u64::from(start_index) * coverage),
-    }))
+    };
+    Step::update(adapter, update)
 }
 
 /// Where a process's contexts find their tables.

@@ -12,7 +12,7 @@ use crate::{
     budget::account::Account,
     contract::{
         FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
-        UpdatePageTable, UpdatePageTableFlags,
+        UpdateMode, UpdatePageTable, UpdatePageTableFlags,
     },
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
@@ -289,7 +289,7 @@ impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
             let key = TableKey::covering(self.adapter, 0, target.page_size, start);
             let done = start - target.address;
             let pages = |bytes: u64| bytes / target.page_size.bytes();
-            steps.push_back(Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable {
+            let update = UpdatePageTable {
                 page_table_level: 0,
                 allocation: target.handle,
                 page_table_address: (self.leaf)(key),
@@ -303,8 +303,10 @@ impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
                 driver_protection: target.driver_protection,
                 allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
                 process: self.process,
+                update_mode: UpdateMode::default(),
                 first_pte_virtual_address: GpuVirtualAddress(start),
-            })));
+            };
+            steps.push_back(Step::update(self.adapter, update));
         }
     }
 }

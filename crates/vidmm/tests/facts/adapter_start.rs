@@ -332,9 +332,24 @@ fn a_paging_buffer_has_a_sane_size() {
 /// GVA-10.
 #[test]
 fn other_update_modes_are_refused() {
-    for mode in [PageTableUpdateMode::CpuVirtual, PageTableUpdateMode::GpuVirtual] {
-        let broken = broken(|info| info.gpu_mmu.page_table_update_mode = mode);
-        assert_eq!(broken, [BrokenRule::UpdateMode(mode)]);
+    let mode = PageTableUpdateMode::GpuVirtual;
+    let broken = broken(|info| info.gpu_mmu.page_table_update_mode = mode);
+    assert_eq!(broken, [BrokenRule::UpdateMode(mode)]);
+}
+
+/// GVA-10: the CPU writes no page table in local memory, whether it sees that or not: of a process, or of the paging process.
+#[test]
+fn the_cpu_writes_no_tables_in_local_memory() {
+    let update_mode = PageTableUpdateMode::CpuVirtual;
+    assert_eq!(broken_of(Config { update_mode, ..Config::default() }, |_| {}), []);
+    for cpu_visible in [false, true] {
+        let local = Config { update_mode, cpu_visible, tables_in_system: false, ..Config::pages(64) };
+        assert_eq!(broken_of(local.clone(), |_| {}), [BrokenRule::CpuTablesInLocalMemory(1)]);
+        let system = Config { tables_in_system: true, ..local };
+        let of_paging_process = |info: &mut AdapterInfo| {
+            info.page_table_levels.iter_mut().for_each(|level| level.paging_process_page_table_segment_id = LOCAL);
+        };
+        assert_eq!(broken_of(system, of_paging_process), [BrokenRule::CpuTablesInLocalMemory(1)]);
     }
 }
 
@@ -352,7 +367,7 @@ fn all_broken_rules_are_listed() {
     driver.info.wddm_version = WddmVersion(1);
     driver.info.segments[0].commit_limit = 0;
     driver.info.page_table_levels.clear();
-    driver.info.gpu_mmu.page_table_update_mode = PageTableUpdateMode::CpuVirtual;
+    driver.info.gpu_mmu.page_table_update_mode = PageTableUpdateMode::GpuVirtual;
     let options = AdapterOptions::default();
     let error = VidMm::start_adapter(options, &mut driver, &mut Ledger::default()).err().unwrap();
     assert_eq!(error.broken_rules.len(), 4);

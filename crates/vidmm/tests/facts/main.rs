@@ -73,3 +73,4 @@ mod table_area;
 mod termination;
 mod trims;
 mod turns;
+mod update_modes;

@@ -17,10 +17,12 @@ fn said_powered_down(world: &World) -> usize {
     world.outputs.iter().filter(|output| matches!(output, Output::PoweredDown)).count()
 }
 
-/// Page tables in system memory, page tables in local memory, and an adapter with allocations everywhere.
-fn adapters() -> [Config; 3] {
+/// Page tables in system memory, where the GPU or the CPU writes them, page tables in local memory, and an adapter with
+/// allocations everywhere.
+fn adapters() -> [Config; 4] {
     let in_segment = Config { tables_in_system: false, level_bits: vec![6, 6, 6], ..Config::pages(64) };
-    [Config::pages(16), in_segment, Config::discrete(16, 32)]
+    let by_cpu = Config { update_mode: PageTableUpdateMode::CpuVirtual, ..Config::pages(16) };
+    [Config::pages(16), by_cpu, in_segment, Config::discrete(16, 32)]
 }
 
 /// P60: every byte is what it was, wherever tables and content live.

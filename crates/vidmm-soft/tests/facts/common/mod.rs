@@ -150,7 +150,7 @@ impl Rig {
     pub fn with(config: SoftAdapterConfig, cost: CostModel, faults: ModelGpuFaults) -> Self {
         let (system, io_mmu) = (SystemMemory::new(), IoMmu::new());
         Self {
-            kmd: SoftKmd::new(config.clone()),
+            kmd: SoftKmd::new(config.clone()).with_memory(system.clone()),
             gpu: ModelGpu::new(&config, cost, faults, system.clone(), io_mmu.clone()),
             system,
             io_mmu,
@@ -301,6 +301,7 @@ impl Rig {
             driver_protection: 0,
             allocation_offset_in_bytes: 0,
             process: process.handle,
+            update_mode: UpdateMode::GpuPhysical,
             first_pte_virtual_address: GpuVirtualAddress(address),
         }))
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use vidmm::contract::{
-    AddressingModel, AllocationFlags2, KmdProcessHandle, PagingOperation, PagingOperationKind, WddmVersion,
+    AddressingModel, AllocationFlags2, KmdProcessHandle, PageTableUpdateMode, PagingOperation, PagingOperationKind,
+    UpdateMode, WddmVersion,
 };
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
 use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
@@ -21,6 +22,8 @@ pub(super) struct Adapter {
     pub addressing_model: AddressingModel,
     /// The aperture is mapped by MAP_APERTURE_SEGMENT2, and never by the first form (BPB-34).
     map_aperture2_supported: bool,
+    /// How page tables are written (GVA-10).
+    page_table_update_mode: PageTableUpdateMode,
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -39,6 +42,7 @@ impl Default for Adapter {
             wddm_version: WddmVersion(0),
             addressing_model: AddressingModel::GpuMmu,
             map_aperture2_supported: false,
+            page_table_update_mode: PageTableUpdateMode::default(),
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
@@ -98,6 +102,7 @@ impl Audit {
             ref level_bits,
             ref table_bytes,
             leaf_table_64kb_bytes,
+            page_table_update_mode,
             invalid_tlb_entries_not_cached,
             paging_buffer_bytes,
             va_bits,
@@ -116,6 +121,7 @@ impl Audit {
             wddm_version: WddmVersion(wddm_version),
             addressing_model,
             map_aperture2_supported,
+            page_table_update_mode,
             num_slots,
             preemption_aware,
             notification_revision,
@@ -186,7 +192,22 @@ impl Audit {
         self.findings.check(!is_other_form, Invariant::I23, || {
             format!("{kind} is sent to a driver whose MapAperture2Supported is {map_aperture2_supported} (BPB-34)")
         });
+        if let PagingOperation::UpdatePageTable(op) = operation {
+            self.check_update_mode(op.update_mode);
+        }
         kind.is_known_to(WddmVersion(u32::MAX), addressing_model)
+    }
+
+    /// Entries are written as the driver has reported (GVA-33).
+    fn check_update_mode(&mut self, mode: UpdateMode) {
+        let reported = self.adapter.page_table_update_mode;
+        let is_right = match mode {
+            UpdateMode::CpuVirtual(_) => reported == PageTableUpdateMode::CpuVirtual,
+            UpdateMode::GpuPhysical => reported == PageTableUpdateMode::GpuPhysical,
+        };
+        self.findings.check(is_right, Invariant::I23, || {
+            format!("entries are written as {mode:?}, but the driver has reported {reported:?} (GVA-10)")
+        });
     }
 
     /// An allocation gets only notifications that the driver's version, its model and its paging process's addresses allow.

@@ -1,6 +1,8 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
-use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::contract::{
+    BuildStatus, EngineFence, PagingOperation, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+};
 use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
@@ -9,12 +11,20 @@ use super::finding::Invariant;
 use super::shadow::{leaf_bytes, page_size};
 use super::tlb::Stale;
 
+/// Whether the CPU carries an operation out, without a paging buffer.
+fn is_by_cpu(operation: &PagingOperation) -> bool {
+    matches!(operation, PagingOperation::UpdatePageTable(op) if matches!(op.update_mode, UpdateMode::CpuVirtual(_)))
+}
+
 impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
                 self.check_goes_on(operation);
-                self.open_buffer.write(offset, bytes, &mut self.findings);
+                match is_by_cpu(operation) {
+                    true => self.check_by_cpu(offset, bytes),
+                    false => self.open_buffer.write(offset, bytes, &mut self.findings),
+                }
                 let in_open_buffer = offset > 0 || bytes > 0;
                 self.note_paged(operation, bytes);
                 self.operation(plan, operation, status, in_open_buffer);
@@ -27,6 +37,22 @@ impl Audit {
             }
             _ => {}
         }
+    }
+
+    /// The CPU writes entries: all that was built before has ended, and nothing of it is in a buffer (BPB-08).
+    fn check_by_cpu(&mut self, offset: u32, bytes: u32) {
+        let paging = self.fences.paging_engine;
+        let (submitted, completed) = (self.fences.paging_submitted, self.fences.completed(paging));
+        self.findings.check(self.open_buffer.is_empty() && submitted <= completed, Invariant::I05, || {
+            format!(
+                "the CPU writes entries when packet {completed} of {submitted} has ended, or more is built (BPB-08)"
+            )
+        });
+        self.findings.check(offset == 0 && bytes == 0, Invariant::I21, || {
+            format!(
+                "the CPU writes entries, but {bytes} bytes of commands are written at {offset} of a buffer (BPB-08)"
+            )
+        });
     }
 
     /// Notes the allocation that the driver has encoded something for, with the packet that has it.

@@ -204,6 +204,7 @@ pub fn write(plan: PlanNo, entries: &Entries) -> Event {
             driver_protection: if process == USER_HANDLE && level == 0 { PROTECTION } else { 0 },
             allocation_offset_in_bytes: offset,
             process,
+            update_mode: UpdateMode::GpuPhysical,
             first_pte_virtual_address: GpuVirtualAddress(virtual_address),
         }),
     )
@@ -333,6 +334,7 @@ fn objects() -> Vec<Event> {
             level_bits: vec![9, 9],
             table_bytes: vec![0x1000, 0x1000],
             leaf_table_64kb_bytes: None,
+            page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
             paging_buffer_bytes: BUFFER,
             va_bits: 30,

@@ -137,6 +137,7 @@ impl Run {
                 level_bits: if tables { vec![10, 8] } else { vec![] },
                 table_bytes: if tables { vec![0x2000, 0x1000] } else { vec![] },
                 leaf_table_64kb_bytes: None,
+                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
                 invalid_tlb_entries_not_cached: true,
                 paging_buffer_bytes: BUFFER,
                 va_bits: 30,

@@ -50,6 +50,7 @@ pub struct Config {
     pub level_bits: Vec<u32>,
     pub dual: bool,
     pub invalid_not_cached: bool,
+    pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
     pub private_bytes: u32,
@@ -91,6 +92,7 @@ impl Default for Config {
             level_bits: vec![4, 4, 8],
             dual: false,
             invalid_not_cached: false,
+            update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
             private_bytes: 0,
@@ -233,7 +235,7 @@ impl Config {
                 .collect(),
             gpu_mmu: GpuMmuCaps {
                 flags: mmu,
-                page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                page_table_update_mode: self.update_mode,
                 virtual_address_bit_count: if self.has_page_tables() { table_bits } else { self.io_mmu_bits },
                 leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
             },
@@ -332,6 +334,11 @@ pub fn allocation_info(size: u64, priority: u32) -> AllocationInfo {
     }
 }
 
+/// Whether the CPU carries an operation out, without a paging buffer (BPB-08).
+pub fn is_by_cpu(operation: &PagingOperation) -> bool {
+    matches!(operation, PagingOperation::UpdatePageTable(op) if matches!(op.update_mode, UpdateMode::CpuVirtual(_)))
+}
+
 pub fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()))
 }
@@ -399,6 +406,15 @@ impl Driver {
 
     /// Words of zero, and at the end of an operation its number.
     fn encode(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+        if is_by_cpu(build.operation) {
+            assert!(
+                build.dma_buffer.is_empty() && build.dma_buffer_private_data.is_empty(),
+                "BPB-08: there is no buffer"
+            );
+            self.operations.push(*build.operation);
+            self.journal.push(Happened::Built(self.operations.len() - 1));
+            return BuildStatus::Success;
+        }
         let words = (self.operation_bytes / 8) as u32;
         while *build.multipass_offset < words {
             let Some(room) = build.dma_buffer[build.dma_bytes_written..].get_mut(..8) else {

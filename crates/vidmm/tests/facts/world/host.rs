@@ -8,6 +8,9 @@ use vidmm::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress
 use super::failing::{Failing, Fallible};
 use super::journal::{Happened, Journal};
 
+/// The CPU sees system memory from here on, in the kernel.
+pub const KERNEL_ADDRESS: u64 = 1 << 63;
+
 /// Addresses are never handed out twice, so use after return is seen.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -126,6 +129,11 @@ impl Host for Ledger {
     fn rotate_cpu_virtual_address(&mut self, address: CpuVirtualAddress, segment: SegmentId, extents: &[Extent]) {
         let view = self.views.get_mut(&address.0).expect("only what is mapped is rotated");
         *view = (segment, extents.to_vec());
+    }
+
+    fn kernel_virtual_address(&mut self, table: PhysicalAddress) -> CpuVirtualAddress {
+        assert!(table.segment.is_system() && self.holds(table.offset), "the CPU is to see {table:?}");
+        CpuVirtualAddress(KERNEL_ADDRESS + table.offset)
     }
 
     fn unmap_cpu_virtual_address(&mut self, address: CpuVirtualAddress) {

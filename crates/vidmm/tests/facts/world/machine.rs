@@ -398,7 +398,7 @@ impl Machine {
         }
     }
 
-    fn update_page_table(&mut self, op: &UpdatePageTable) {
+    pub fn update_page_table(&mut self, op: &UpdatePageTable) {
         let table = op.page_table_address;
         if op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) {
             self.overwrite(table);

@@ -18,10 +18,10 @@ use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 use crate::judge::Judge;
-pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, private_data, words};
+pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, is_by_cpu, private_data, words};
 pub use failing::{Failing, Fallible};
 pub use faults::{Ending, Faults, Owed};
-pub use host::{IoMmuMapping, Ledger};
+pub use host::{IoMmuMapping, KERNEL_ADDRESS, Ledger};
 pub use journal::{Happened, Journal};
 pub use machine::{Known, Machine, Mistake, Root};
 pub use surface::Surfaces;
@@ -214,8 +214,26 @@ impl World {
 
     pub fn call<T>(&mut self, call: impl FnOnce(&mut VidMm, &mut Driver, &mut Ledger) -> T) -> T {
         let answer = call(&mut self.vidmm, &mut self.driver, &mut self.host);
+        self.see_cpu_updates();
         self.check();
         answer
+    }
+
+    /// The CPU has written entries: nothing that was built before was still to run.
+    fn see_cpu_updates(&mut self) {
+        for number in self.executed..self.driver.operations.len() {
+            let PagingOperation::UpdatePageTable(op) = self.driver.operations[number] else { continue };
+            let UpdateMode::CpuVirtual(address) = op.update_mode else { continue };
+            assert_eq!(number, self.executed, "BPB-08: the CPU writes entries before the GPU has come so far");
+            assert_eq!(
+                address.0,
+                KERNEL_ADDRESS + op.page_table_address.offset,
+                "BPB-08: the CPU sees the table there"
+            );
+            assert!(self.host.holds(op.page_table_address.offset), "GVA-10: a table that the CPU writes is committed");
+            self.machine.update_page_table(&op);
+            self.executed += 1;
+        }
     }
 
     pub fn client(&mut self) -> Client {

@@ -1,0 +1,58 @@
+//! The entries of a page table as they lie in memory. The GPU writes them, and so does the driver where the CPU is to (BPB-08).
+
+use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
+
+use crate::encoding::WritePtes;
+use crate::layout::PageTableLayout;
+use crate::memory::SparseMemory;
+
+/// Whether an entry could point to `address`.
+pub(crate) fn can_be_at(address: PhysicalAddress) -> bool {
+    address.offset.is_multiple_of(PAGE_SIZE) && address.offset < 1 << 52
+}
+
+/// The first page that `ptes` writes to, and how many; `None` if there are no such tables, or the entries are not inside.
+pub(crate) fn pages_of(layout: &PageTableLayout, ptes: &WritePtes) -> Option<(u64, u64)> {
+    let end = u64::from(ptes.start_index) + u64::from(ptes.count);
+    let exists = ptes.level < layout.levels()
+        && (ptes.level > 0 || ptes.page_size == PageSize::Kib4 || layout.has_dual_entries())
+        && can_be_at(ptes.table);
+    if !exists || end > layout.entries(ptes.level, ptes.page_size) {
+        return None;
+    }
+    if ptes.first_64kb.is_some() && words_per_entry(layout, ptes) != 2 {
+        return None;
+    }
+    let (start, end) = words(layout, ptes);
+    let first_page = (ptes.table.offset + start * 8) / PAGE_SIZE;
+    Some((first_page, (ptes.table.offset + end * 8).div_ceil(PAGE_SIZE) - first_page))
+}
+
+/// Writes the entries into `memory`, which has the pages of [`pages_of`].
+pub(crate) fn write_entries(memory: &mut SparseMemory, layout: &PageTableLayout, ptes: &WritePtes) {
+    let (mut word, end) = words(layout, ptes);
+    let first_word = word;
+    let words_in_page = PAGE_SIZE / 8;
+    let words_per_entry = words_per_entry(layout, ptes);
+    while word < end {
+        let page_end = end.min((word / words_in_page + 1) * words_in_page);
+        let words = memory.words_mut(ptes.table.offset / PAGE_SIZE + word / words_in_page);
+        let written = &mut words[(word % words_in_page) as usize..][..(page_end - word) as usize];
+        for (slot, number) in written.iter_mut().zip(word - first_word..) {
+            let (index, side) = (number / words_per_entry, number % words_per_entry);
+            let first = if side == 0 { ptes.first } else { ptes.first_64kb.unwrap_or_default() };
+            *slot = first.offset_by(index.wrapping_mul(ptes.stride)).0;
+        }
+        word = page_end;
+    }
+}
+
+fn words_per_entry(layout: &PageTableLayout, ptes: &WritePtes) -> u64 {
+    layout.entry_bytes(ptes.level) / 8
+}
+
+/// The first word of the table that is written, and the first after those.
+fn words(layout: &PageTableLayout, ptes: &WritePtes) -> (u64, u64) {
+    let start = u64::from(ptes.start_index) * words_per_entry(layout, ptes);
+    (start, start + u64::from(ptes.count) * words_per_entry(layout, ptes))
+}

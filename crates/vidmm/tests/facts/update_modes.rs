@@ -1,0 +1,194 @@
+//! Who writes page tables: the paging engine, or the driver with the CPU (GVA-10, GVA-33, BPB-08). In which place of the stream
+//! the CPU comes is asserted by the world after every call.
+
+use crate::world::{self, Access, Config, Place, SILENT, SOON, World, is_by_cpu};
+use vidmm::contract::*;
+use vidmm::*;
+use vidmm_trace::{Audit, Invariant};
+
+const MODES: [PageTableUpdateMode; 2] = [PageTableUpdateMode::GpuPhysical, PageTableUpdateMode::CpuVirtual];
+
+fn configs() -> [Config; 4] {
+    [
+        Config::discrete(16, 256),
+        Config { invalid_not_cached: true, ..Config::discrete(16, 256) },
+        Config::pages_64kb(4, true),
+        Config { level_bits: vec![9, 9, 9], ..Config::integrated(AddressingModel::GpuMmu, 256) },
+    ]
+}
+
+/// Allocations come, are written, leave, come back, and their tables are freed in the end. Returns the world at rest.
+fn comes_and_goes(config: Config) -> World {
+    let place = if config.segment_bytes > 0 { Place::Local } else { Place::System };
+    let mut world = World::new(config);
+    let client = world.client();
+    let (a, at) = world.create_resident(client, place, 16, SILENT);
+    let (b, at_b) = world.create_resident(client, Place::Aperture, 3, SILENT);
+    world::write(&mut world, client, at + 15 * PAGE_SIZE, 4);
+    world::write(&mut world, client, at_b, 5);
+    world.evict(client, &[a, b], SOON).unwrap();
+    world.run_all();
+    world.bring_in(client, &[a, b]);
+    world.submit(client, &[Access::Read(at + 15 * PAGE_SIZE), Access::Read(at_b)]);
+    world.run_all();
+    assert_eq!(world.read[world.read.len() - 2..], [4, 5]);
+    world.free(client, at_b, 3).unwrap();
+    world.run_all();
+    world
+}
+
+/// The operation as a driver whose paging engine writes entries gets it.
+fn by_engine(operation: &PagingOperation) -> PagingOperation {
+    match *operation {
+        PagingOperation::UpdatePageTable(op) => {
+            PagingOperation::UpdatePageTable(UpdatePageTable { update_mode: UpdateMode::GpuPhysical, ..op })
+        }
+        other => other,
+    }
+}
+
+/// GVA-10: the same operations in the same order, whoever writes. The CPU writes all entries, those of the paging process too
+/// (GVA-33); flushes stay with the GPU.
+#[test]
+fn the_order_does_not_depend_on_the_writer() {
+    for config in configs() {
+        let [by_gpu, by_cpu] = MODES.map(|update_mode| {
+            let world = comes_and_goes(Config { update_mode, ..config.clone() });
+            let operations = world.driver.operations.clone();
+            world.tear_down();
+            operations
+        });
+        assert!(!by_gpu.iter().any(is_by_cpu));
+        let is_update = |operation: &PagingOperation| operation.kind() == PagingOperationKind::UpdatePageTable;
+        assert!(by_cpu.iter().all(|operation| is_update(operation) == is_by_cpu(operation)));
+        assert!(by_cpu.iter().any(|operation| operation.kind() == PagingOperationKind::FlushTlb));
+        assert_eq!(by_cpu.iter().map(by_engine).collect::<Vec<_>>(), by_gpu);
+    }
+}
+
+/// BPB-08: there is no paging buffer, and the driver is called once for each update.
+#[test]
+fn there_is_no_buffer() {
+    for config in configs() {
+        let world = comes_and_goes(Config { update_mode: PageTableUpdateMode::CpuVirtual, ..config });
+        for call in world.driver.calls.iter().filter(|call| is_by_cpu(&call.operation)) {
+            assert_eq!(
+                (call.write_offset, call.room, call.multipass_before, call.allocation_is_idle),
+                (0, 0, 0, false)
+            );
+        }
+        let updates = world.driver.calls.iter().filter(|call| is_by_cpu(&call.operation)).count() as u64;
+        assert_eq!(world.vidmm.statistics().operations[PagingOperationKind::UpdatePageTable], updates);
+        world.tear_down();
+    }
+}
+
+/// BPB-08, GVA-28: the CPU waits for the GPU: while a copy out has not ended, nobody overwrites the entries that it reads through.
+#[test]
+fn the_cpu_waits_for_what_was_built_before() {
+    let mut world = World::new(Config { update_mode: PageTableUpdateMode::CpuVirtual, ..Config::discrete(16, 256) });
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::Local, 8, SILENT);
+    world::write(&mut world, client, at, 4);
+    world.evict(client, &[a], SOON).unwrap();
+    world.poll();
+    let is_copy = |operation: &PagingOperation| operation.kind() == PagingOperationKind::VirtualTransfer;
+    while !is_copy(world.driver.operations.last().unwrap()) {
+        world.complete(0);
+    }
+    let built = world.driver.operations.len();
+    world.poll();
+    assert_eq!(world.driver.operations.len(), built, "the windows are taken away by the CPU, after the copy");
+    world.complete(0);
+    assert!(is_by_cpu(&world.driver.operations[built]));
+    world.run_all();
+    world.tear_down();
+}
+
+/// BPB-08, BPB-01: the CPU carries an update out at once; a driver that does anything else puts its adapter in error.
+#[test]
+fn only_success_without_bytes_is_an_answer() {
+    type Answer = fn(&mut BuildPagingBuffer<'_>) -> BuildStatus;
+    let operation = PagingOperationKind::UpdatePageTable;
+    let not_at_once =
+        |status, dma_bytes, private_bytes| Some(Violation::NotAtOnce { operation, status, dma_bytes, private_bytes });
+    let answers: [(Answer, Option<Violation>); 6] = [
+        (|_| BuildStatus::Success, None),
+        (|_| BuildStatus::InsufficientDmaBuffer, not_at_once(BuildStatus::InsufficientDmaBuffer, 0, 0)),
+        (|_| BuildStatus::AllocationBusy, not_at_once(BuildStatus::AllocationBusy, 0, 0)),
+        (|_| BuildStatus::Other(-7), Some(Violation::IllegalStatus { operation, status: -7 })),
+        (
+            |build| {
+                build.dma_bytes_written = 8;
+                BuildStatus::Success
+            },
+            not_at_once(BuildStatus::Success, 8, 0),
+        ),
+        (
+            |build| {
+                build.private_bytes_written = usize::MAX;
+                BuildStatus::Success
+            },
+            not_at_once(BuildStatus::Success, 0, usize::MAX),
+        ),
+    ];
+    for (answer, expected) in answers {
+        let mut world =
+            World::new(Config { update_mode: PageTableUpdateMode::CpuVirtual, ..Config::discrete(16, 256) });
+        let client = world.client();
+        let a = world.create(client, Place::Local, 4, SILENT);
+        world.map(client, a);
+        world.run_all();
+        world.audit.expect(Invariant::I21);
+        world.driver.answer = Box::new(move |build| is_by_cpu(build.operation).then(|| answer(build)));
+        let calls = world.driver.calls.len();
+        let _: Residency = world.make_resident(client, &[a]).unwrap();
+        world.poll();
+        let violations = world.outputs.iter().filter_map(|output| match output {
+            Output::AdapterInError(violation) => Some(violation.clone()),
+            _ => None,
+        });
+        assert_eq!(violations.collect::<Vec<_>>(), Vec::from_iter(expected.clone()));
+        if expected.is_some() {
+            assert_eq!(world.driver.calls.len(), calls + 1, "after it the driver is asked for nothing");
+        }
+    }
+}
+
+fn found(events: &[Event]) -> Vec<Invariant> {
+    let mut audit = Audit::new();
+    for (number, event) in (1..).zip(events) {
+        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
+    }
+    let mut found: Vec<Invariant> = audit.finish().iter().map(|finding| finding.invariant).collect();
+    found.dedup();
+    found
+}
+
+/// The auditor misses none of the rules: the mode that was reported, the place in the stream, and no commands.
+#[test]
+fn the_auditor_finds_who_writes_otherwise() {
+    let world = comes_and_goes(Config { update_mode: PageTableUpdateMode::CpuVirtual, ..Config::discrete(16, 256) });
+    let events = world.events.clone();
+    world.tear_down();
+    assert_eq!(found(&events), []);
+    let is_cpu = |event: &Event| matches!(event, Event::PagingOperation { operation, .. } if is_by_cpu(operation));
+    let last = events.iter().rposition(is_cpu).unwrap();
+
+    let mut other_mode = events.clone();
+    let Event::PagingOperation { operation, .. } = &mut other_mode[last] else { unreachable!() };
+    *operation = by_engine(operation);
+    assert_eq!(found(&other_mode), [Invariant::I23]);
+
+    let mut with_bytes = events.clone();
+    let Event::PagingOperation { bytes, .. } = &mut with_bytes[last] else { unreachable!() };
+    *bytes = 8;
+    assert_eq!(found(&with_bytes), [Invariant::I21]);
+
+    let mut early = events.clone();
+    let is_end = |event: &Event| matches!(event, Event::Completed { signal } if signal.engine == 0);
+    let end = early[..last].iter().rposition(is_end).unwrap();
+    let completed = early.remove(end);
+    early.insert(last, completed);
+    assert!(found(&early).contains(&Invariant::I05), "{:?}", found(&early));
+}
