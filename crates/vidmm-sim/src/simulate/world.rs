@@ -175,23 +175,26 @@ const MODELS: [(u32, AddressingModel); 4] = [
 /// Whether a machine that lacks these features has an addressing model, and memory and pages for it.
 fn has_model(lacks: Features, model: AddressingModel) -> bool {
     let pages = Features::PAGES_4KIB | Features::PAGES_64KIB;
-    let has_local_memory = match model {
-        AddressingModel::GpuMmu => !lacks.intersects(Features::LOCAL_MEMORY) && !lacks.contains(pages),
-        AddressingModel::Physical => !lacks.intersects(Features::LOCAL_MEMORY),
-        AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => false,
-    };
-    // Without an aperture a driver that patches is one of WDDM 1.3 (SEG-10).
-    let needs_version = model == AddressingModel::Physical && lacks.contains(Features::APERTURE);
-    !lacks.intersects(Features::of_model(model))
-        && (has_local_memory || !lacks.contains(Features::APERTURE))
-        && !(needs_version && lacks.contains(Features::OLDER_VERSIONS))
+    let has = |features| !lacks.intersects(features);
+    if !has(Features::of_model(model)) {
+        return false;
+    }
+    match model {
+        AddressingModel::GpuMmu => has(Features::APERTURE) || has(Features::LOCAL_MEMORY) && !lacks.contains(pages),
+        // Without an aperture a driver that patches is one of WDDM 1.3 (SEG-10).
+        AddressingModel::Physical => {
+            has(Features::APERTURE) || has(Features::LOCAL_MEMORY.union(Features::OLDER_VERSIONS))
+        }
+        AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal => has(Features::APERTURE),
+    }
 }
 
 fn adapter(addressing_model: AddressingModel, lacks: Features, dice: &mut Dice) -> AdapterSettings {
     let has = |features| !lacks.intersects(features);
     let is_physical = addressing_model == AddressingModel::Physical;
     let is_behind_io_mmu = !matches!(addressing_model, AddressingModel::GpuMmu | AddressingModel::Physical);
-    let reaches_local = !is_behind_io_mmu && has(Features::LOCAL_MEMORY);
+    let has_pages = is_physical || !lacks.contains(Features::PAGES_4KIB | Features::PAGES_64KIB);
+    let reaches_local = !is_behind_io_mmu && has(Features::LOCAL_MEMORY) && has_pages;
     let page_size = match (has(Features::PAGES_4KIB), has(Features::PAGES_64KIB)) {
         (true, true) if is_physical || dice.chance(50) => PageSize::Kib4,
         (_, true) if !is_physical => PageSize::Kib64,

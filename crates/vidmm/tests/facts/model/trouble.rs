@@ -117,8 +117,7 @@ impl Model {
         match *trouble {
             Trouble::Mishap { engine, steps, mishap } => {
                 let engine = self.world.config.engine(engine);
-                let next = self.world.engines[engine as usize].front();
-                let is_paging = next.is_some_and(|next| matches!(next.buffer, DmaBuffer::Paging(_)));
+                let is_paging = self.world.is_paging_next(engine);
                 let needs_reset = matches!(mishap, Mishap::FaultForAdapter | Mishap::ResetLies | Mishap::ResetFails);
                 let resets = usize::from(needs_reset || is_paging || self.world.config.one_engine);
                 let happens = self.resets_allowed + resets <= RESETS_MAX && self.begins(engine, steps);

@@ -774,10 +774,16 @@ impl World {
         }
     }
 
+    /// Whether the engine's next packet is a paging buffer.
+    pub fn is_paging_next(&self, engine: u32) -> bool {
+        let next = self.engines[engine as usize].front();
+        next.is_some_and(|next| matches!(next.buffer, DmaBuffer::Paging(_)))
+    }
+
     /// Lets paging end, and nothing else.
     pub fn run_paging(&mut self) {
         self.poll();
-        while self.can_complete(PAGING) {
+        while self.can_complete(PAGING) && self.is_paging_next(PAGING) {
             self.complete(PAGING);
         }
     }
