@@ -201,18 +201,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
-    /// Make mistakes on purpose, to see that they are found: `flip-bit-in-transfer`, `skip-tlb-flush`, `drop-page-out`,
-    /// `skip-decompression`, `ignore-chunk-offset`, `late-notification`, `early-io-mmu-unmap`, `skip-cache-flush`,
-    /// `reuse-paging-va`, `skip-patch`, `drop-page-in`, `short-transfer`, `transfer-next-page`, `swap-transfer`,
-    /// `skip-part-after-full`, `skip-fill`, `short-fill`, `wrong-fill-pattern`, `skip-entries`, `short-entries`, `wrong-entries`,
-    /// `read-only-entries`, `keep-entries`, `skip-table-link`, `flush-other-process`, `skip-map-aperture`, `map-next-pages`,
-    /// `skip-unmap-aperture`, `patch-next-element`, `skip-last-patch`, `ignore-patch-offset`, `overrun-dma-buffer`,
-    /// `overrun-private-data`, `advance-less`, `stand-still`, `stay-busy`, `answer-not-supported`, `reverse-split-offsets`,
-    /// `no-memory`; of the GPU, to see what it harms: `hang-packet`, `hang-paging-buffer`, `forge-page-fault`,
-    /// `forge-paging-fault`, `lie-about-engine-reset`, `ignore-preempt`, `fail-engine-reset`, `ignore-engine-reset`,
-    /// `fail-restart`, `lose-interrupt`, `delay-interrupt`, `repeat-interrupt`, `forge-interrupt`, `swap-interrupts`,
-    /// `forge-status`; and in the report of a page fault: `hide-faulted-fence`, `require-adapter-reset`, `require-no-reset`,
-    /// `report-fatal-error`, `garble-faulted-fence`, `garble-faulted-engine`; each with `@N` for its n-th occasion only
+    /// Make mistakes on purpose, to see that they are found: of the driver, such as `skip-tlb-flush`, of the GPU, such as
+    /// `hang-packet`, or in its reports, such as `lose-interrupt`; each with `@N` for its n-th occasion only. A name that is
+    /// none lists them all
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 

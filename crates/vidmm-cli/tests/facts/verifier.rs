@@ -1,6 +1,10 @@
 //! `vidmm run --verify` names the operation and the fact for each mistake that a driver makes, in the packet that shows it.
 
-use crate::common::{Scratch, vidmm_run};
+use std::fs;
+
+use vidmm_sim::FaultKind;
+
+use crate::common::{Scratch, vidmm_run, workspace};
 
 const TRAINING: &str = "scenarios/training.toml";
 const IO_MMU: &str = "scenarios/notification/integrated-training.toml";
@@ -129,5 +133,13 @@ fn nothing_is_found_about_a_driver_without_mistakes() {
     for scenario in [TRAINING, IO_MMU, CHUNKS, FULL, APERTURE, PATCHED, READ_ONLY, OFFSET] {
         let scratch = Scratch::new();
         vidmm_run(&[&file(&scratch, scenario), "--verify"]).expect(0);
+    }
+}
+
+#[test]
+fn the_guide_lists_every_mistake() {
+    let guide = fs::read_to_string(workspace().join("docs/driver-authors.md")).expect("there is the guide");
+    for fault in FaultKind::all() {
+        assert!(guide.contains(&format!("`{}`", fault.name())), "{} is not in the guide", fault.name());
     }
 }

@@ -24,7 +24,7 @@ fn seeds() -> Vec<Vec<u8>> {
 fn run(data: &[u8]) {
     let Some(ScenarioFile::Explicit(mut scenario)) = scenario::parse(&String::from_utf8_lossy(data)) else { return };
     shrink(&mut scenario);
-    let Ok(report) = run_explicit(&scenario, &soft::machine, false, &mut Unobserved) else { return };
+    let Ok(report) = run_explicit(&scenario, &soft::machine, &mut Unobserved) else { return };
     for finding in &report.findings {
         assert!(!finding.problem.contains("books do not hold together"), "{}: {}", finding.step, finding.problem);
     }
