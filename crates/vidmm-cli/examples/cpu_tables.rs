@@ -24,6 +24,9 @@ impl MachineFactory for CpuTables {
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         let desc = MachineDesc {
             page_tables_in_system_memory: true,
+            // A table in system memory is one page of entries (GVA-15).
+            page_table_bits: Some(vec![9, 9, 9]),
+            dual_pte: false,
             page_table_update_mode: PageTableUpdateMode::CpuVirtual,
             ..desc.clone()
         };

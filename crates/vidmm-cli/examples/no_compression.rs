@@ -1,5 +1,4 @@
-//! A machine of another shape: nothing is compressed, and its driver has no notifications to act on. Driver and GPU are otherwise
-//! ours.
+//! A machine of another shape: it compresses nothing. Driver and GPU are otherwise ours.
 //!
 //! `cargo run --release -p vidmm-cli --example no_compression -- sim --seeds 1..100`
 
@@ -17,7 +16,7 @@ impl MachineFactory for NoCompression {
     }
 
     fn lacks(&self) -> Features {
-        Features::COMPRESSION | Features::NOTIFICATIONS
+        Features::COMPRESSION
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
