@@ -38,20 +38,23 @@ fn chosen(which: &str) -> Result<Vec<Planted>, String> {
     if which == "all" {
         return Ok(Planted::all().collect());
     }
+    // A mistake of a driver may be hunted in two ways.
     let by_name = |name: &str| {
-        let known = Planted::all().find(|bug| bug.name() == name || bug.number() == name);
-        known.ok_or_else(|| {
-            if BUGS.iter().any(|bug| bug.name == name) {
-                return format!(
-                    "`{name}` is a bug of the manager, which this build does not have; it is in the saboteur's: cargo run \
-                     -p vidmm-saboteur -- run --release -p vidmm-cli -- sim --planted {name}"
-                );
-            }
-            let names: Vec<String> = Planted::all().map(|bug| bug.to_string()).collect();
-            format!("`{name}` is no planted bug; they are {}", names.join(", "))
-        })
+        let known: Vec<_> = Planted::all().filter(|bug| bug.name() == name || bug.number() == name).collect();
+        if known.is_empty() { Err(unknown(name)) } else { Ok(known) }
     };
-    which.split(',').map(by_name).collect()
+    Ok(which.split(',').map(by_name).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn unknown(name: &str) -> String {
+    if BUGS.iter().any(|bug| bug.name == name) {
+        return format!(
+            "`{name}` is a bug of the manager, which this build does not have; it is in the saboteur's: cargo run \
+             -p vidmm-saboteur -- run --release -p vidmm-cli -- sim --planted {name}"
+        );
+    }
+    let names: Vec<String> = Planted::all().map(|bug| bug.to_string()).collect();
+    format!("`{name}` is no planted bug; they are {}", names.join(", "))
 }
 
 fn head(out: &mut impl Write) -> io::Result<()> {
