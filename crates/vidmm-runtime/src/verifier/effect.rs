@@ -172,12 +172,13 @@ impl Effect {
         let digest = |place| plain_digest(gpu, *allocation, first.page, place);
         let (start_of_source, start_of_destination) = (digest(source?)?, digest(destination?)?);
         let (expected, found) = (first.content.digest()?, digest(first.to));
-        if found == Some(start_of_source) {
+        // Pages with equal content leave a choice; the commonest reading comes first.
+        if found == first.before && start_of_destination == start_of_source {
+            Some(Offsets::None)
+        } else if found == Some(start_of_source) {
             Some(Offsets::OfDestination)
-        } else if start_of_destination == expected {
-            Some(Offsets::OfSource)
         } else {
-            (found == first.before && start_of_destination == start_of_source).then_some(Offsets::None)
+            (start_of_destination == expected).then_some(Offsets::OfSource)
         }
     }
 
