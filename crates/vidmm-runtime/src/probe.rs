@@ -7,7 +7,7 @@ use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, Pte};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 
 bitflags! {
-    /// What a GPU shows beside the content of pages.
+    /// The parts of a GPU that it shows beside the content of pages.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Sees: u32 {
         /// Entries of page tables: [`Probe::page_table_entry`].
@@ -30,11 +30,11 @@ bitflags! {
 ///
 /// A method is called only if [`sees`](Self::sees) names it.
 pub trait Probe {
-    /// What the GPU shows.
+    /// The parts that the GPU shows.
     fn sees(&self) -> Sees;
 
-    /// The entry of a page table, as it is in memory; none if no memory is there, or the table has no such entry. The `page_size` of a leaf table is that of
-    /// its entries.
+    /// The entry of a page table, as it is in memory; none if no memory is there, or the table has no such entry. The
+    /// `page_size` of a leaf table is that of its entries.
     fn page_table_entry(
         &self,
         table: PhysicalAddress,

@@ -259,7 +259,7 @@ fn flushed(op: &FlushTlb) -> Effect {
     Effect::Flushed { process: Some(op.process), addresses }
 }
 
-/// The pages of an allocation from `offset` on get the content of others. What is mapped nowhere cannot be seen.
+/// The pages of an allocation from `offset` on get the content of others. A page that is mapped nowhere cannot be seen.
 fn moved(
     allocation: KmdAllocationHandle,
     offset: u64,

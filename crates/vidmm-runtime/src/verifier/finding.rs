@@ -1,4 +1,4 @@
-//! What was wrong about an effect.
+//! The findings of a verifier.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct WrongEffect {
     pub of: Request,
     /// The packet with the end of which the effect is due; none if it was never due.
     pub packet: Option<EngineFence>,
-    /// What is wrong.
+    /// The flaw.
     pub wrong: Wrong,
 }
 
@@ -37,7 +37,7 @@ pub enum Request {
     },
 }
 
-/// What is wrong about an effect.
+/// A flaw of an effect.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Wrong {
     /// The operation was answered with success, and nothing was encoded.

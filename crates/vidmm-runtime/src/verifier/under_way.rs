@@ -1,4 +1,4 @@
-//! What operations write that are under way.
+//! The writes of operations that are under way.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(super) enum Space {
     Aperture(SegmentId),
 }
 
-/// What consecutive places get.
+/// The values that consecutive places get.
 #[derive(Debug)]
 pub(super) enum Values {
     /// The digests of pages, where they are known.
@@ -29,7 +29,7 @@ pub(super) enum Values {
     Other(u64),
 }
 
-/// What an operation writes.
+/// A write of an operation.
 #[derive(Debug)]
 struct Write {
     /// The operation's number; the highest of all is the CPU.
@@ -41,7 +41,7 @@ struct Write {
 
 const CPU: u64 = u64::MAX;
 
-/// What the operations write that have begun and not ended, in their order. There are few at a time.
+/// The writes of the operations that have begun and not ended, in their order. There are few at a time.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay(Vec<Write>);
 
@@ -98,13 +98,13 @@ impl UnderWay {
         self.0.iter().rev().find(|write| write.space == space && write.places.contains(&place))
     }
 
-    /// What is written behind an operation.
+    /// The writes behind an operation.
     pub fn later(&self, operation: u64) -> Later<'_> {
         Later(self.0.iter().filter(|write| write.operation > operation).collect())
     }
 }
 
-/// What is written behind an operation.
+/// The writes behind an operation.
 pub(super) struct Later<'a>(Vec<&'a Write>);
 
 impl Later<'_> {
