@@ -52,7 +52,9 @@ mod translation;
 mod umd;
 
 pub use command_buffer::CommandBuffer;
-pub use config::{ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SoftAdapterConfig};
+pub use config::{
+    ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SegmentKind, SoftAdapterConfig,
+};
 pub use cost::CostModel;
 pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters};
