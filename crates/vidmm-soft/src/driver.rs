@@ -1,5 +1,6 @@
 //! The kernel-mode half of the reference driver: it encodes paging, and lets users run kernels.
 
+mod adopted;
 mod patch;
 mod physical;
 mod render;
