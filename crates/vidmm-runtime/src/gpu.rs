@@ -39,6 +39,12 @@ pub trait Gpu {
         true
     }
 
+    /// Whether it executes the commands that the driver encodes. A GPU that carries out operations as documented instead leaves
+    /// the driver's effects unchecked, and reports must say so.
+    fn executes_commands(&self) -> bool {
+        true
+    }
+
     /// Lets a verifier see what commands did; none if the GPU shows no more than [`page_digest`](Self::page_digest) does.
     fn probe(&self) -> Option<&dyn Probe> {
         None

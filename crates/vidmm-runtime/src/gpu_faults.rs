@@ -220,6 +220,10 @@ impl Gpu for FaultyGpu {
         }
     }
 
+    fn executes_commands(&self) -> bool {
+        self.gpu.executes_commands()
+    }
+
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
         self.gpu.page_digest(address)
     }

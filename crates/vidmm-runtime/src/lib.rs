@@ -34,4 +34,4 @@ pub use probe::{Probe, Sees, TableEntry};
 pub use runtime::{Happening, Machine, Runtime};
 pub use transfer_offset::TransferOffset;
 pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, MemoryKind, Placement, SegmentOrder, Umd};
-pub use verifier::{Offsets, Request, Verifier, Wrong, WrongEffect};
+pub use verifier::{Offsets, Request, Verifier, Wrong, WrongEffect, may_be_empty};

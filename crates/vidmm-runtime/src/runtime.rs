@@ -135,6 +135,12 @@ impl Runtime {
         shown.is_some_and(|page| self.machine.gpu.write_page(page, content, seed))
     }
 
+    /// Whether the GPU executes the driver's commands, by [`Gpu::executes_commands`]. If not, the driver's effects are
+    /// unchecked.
+    pub fn executes_commands(&self) -> bool {
+        self.machine.gpu.executes_commands()
+    }
+
     /// The bytes that the driver had decompressed so far, by [`Gpu::bytes_decompressed`].
     pub fn bytes_decompressed(&self) -> u64 {
         self.machine.gpu.bytes_decompressed()

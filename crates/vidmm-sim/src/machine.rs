@@ -276,6 +276,11 @@ impl MachineFactory for Benched<'_> {
 pub(crate) fn build(factory: &dyn MachineFactory, desc: &MachineDesc) -> Result<Machine, String> {
     let bench = factory.bench();
     let machine = factory.machine(desc)?.with_transfer_offset(bench.transfer_offset);
+    if !machine.gpu.executes_commands() && !factory.lacks().contains(Features::OWN_COMMANDS) {
+        return Err(
+            "its GPU does not execute the driver's commands, and the factory does not say that it lacks that".into()
+        );
+    }
     if !bench.verify {
         return Ok(with_faults(machine, desc));
     }

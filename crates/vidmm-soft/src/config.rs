@@ -1,5 +1,7 @@
 //! The configuration of the reference driver's adapter.
 
+use std::borrow::Cow;
+
 use vidmm::contract::{AddressingModel, PageTableUpdateMode, WddmVersion};
 use vidmm::{PAGE_SIZE, PageSize, SegmentId};
 
@@ -17,8 +19,8 @@ pub struct SoftAdapterConfig {
     pub addressing_model: AddressingModel,
     /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
     pub engines: u32,
-    /// Bytes of local memory, which is segment 1; a multiple of `page_size`. 0 is none: then the aperture is segment 1, and
-    /// page tables live in system memory.
+    /// Bytes of local memory, which is segment 1 unless `segment_order` says otherwise; a multiple of `page_size`. 0 is none:
+    /// then the aperture is segment 1, and page tables live in system memory.
     pub local_memory_bytes: u64,
     /// Whether the CPU sees all of local memory.
     pub local_memory_cpu_visible: bool,
@@ -30,6 +32,9 @@ pub struct SoftAdapterConfig {
     pub aperture_bytes: u64,
     /// Further aperture segments, which come last, before WDDM 2.0 (SEG-10); none without a first one.
     pub more_apertures: Vec<ApertureConfig>,
+    /// The kinds of the segments, by id from 1. Empty is local memory, the aperture, further memory and further apertures, as far
+    /// as there are any. Memory segments stand in it in their order, and so do apertures.
+    pub segment_order: Vec<SegmentKind>,
     /// The most that may be mapped in the aperture segment, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
     pub aperture_commit_limit_bytes: Option<u64>,
     /// Whether the GPU snoops the CPU's caches through the aperture (BPB-30).
@@ -81,6 +86,24 @@ pub struct SoftAdapterConfig {
     pub dependent_engines: Vec<Vec<u32>>,
 }
 
+/// The kind of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentKind {
+    /// Memory of the adapter's own.
+    Memory,
+    /// A range of addresses over system memory.
+    Aperture,
+}
+
+/// A segment: its kind, and what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SegmentConfig {
+    /// Memory of the adapter's own.
+    Memory(MemoryConfig),
+    /// A range of addresses over system memory.
+    Aperture(ApertureConfig),
+}
+
 /// A further memory segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryConfig {
@@ -124,6 +147,7 @@ impl Default for SoftAdapterConfig {
             page_size: PageSize::Kib64,
             aperture_bytes: 256 << 20,
             more_apertures: Vec::new(),
+            segment_order: Vec::new(),
             aperture_commit_limit_bytes: None,
             cache_coherent_aperture: false,
             map_aperture2: false,
@@ -180,46 +204,78 @@ impl SoftAdapterConfig {
 
     /// The segment of local memory, if there is any.
     pub fn local_segment(&self) -> Option<SegmentId> {
-        (self.local_memory_bytes > 0).then_some(LOCAL_SEGMENT)
+        self.memory_segment(1)
     }
 
-    /// The aperture segment, if there is one: that after local memory.
+    /// The aperture segment, if there is one: the first of several.
     pub fn aperture_segment(&self) -> Option<SegmentId> {
-        let after = SegmentId(self.local_segment().map_or(1, |local| local.0 + 1));
-        (self.aperture_bytes > 0).then_some(after)
+        self.aperture(1)
     }
 
-    /// The memory segments, local memory first: which each is, where it begins in the GPU's physical addresses, and what it is.
-    pub fn memory_segments(&self) -> impl Iterator<Item = (SegmentId, u64, MemoryConfig)> {
+    /// The segments by their ids: which each is, where it begins in the GPU's physical addresses, and what it is. They follow each
+    /// other without gaps.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (SegmentId, u64, SegmentConfig)> {
+        let (mut memories, mut apertures) = (self.memories(), self.apertures());
+        let kinds = self.segment_kinds().into_owned();
+        let mut base = 0;
+        (1..).map(SegmentId).zip(kinds).filter_map(move |(segment, kind)| {
+            let (begins, config) = (
+                base,
+                match kind {
+                    SegmentKind::Memory => SegmentConfig::Memory(memories.next()?),
+                    SegmentKind::Aperture => SegmentConfig::Aperture(apertures.next()?),
+                },
+            );
+            base += match config {
+                SegmentConfig::Memory(memory) => memory.bytes,
+                SegmentConfig::Aperture(aperture) => aperture.bytes,
+            };
+            Some((segment, begins, config))
+        })
+    }
+
+    fn memories(&self) -> impl Iterator<Item = MemoryConfig> {
         let local = MemoryConfig { bytes: self.local_memory_bytes, cpu_visible: self.local_memory_cpu_visible };
-        let first = self.local_segment().map(|segment| (segment, 0, local));
-        let next = 1 + u8::from(first.is_some()) + u8::from(self.aperture_bytes > 0);
-        let mut base = self.local_memory_bytes + self.aperture_bytes;
-        let more = (next..).map(SegmentId).zip(&self.more_memory).map(move |(segment, &memory)| {
-            let begins = base;
-            base += memory.bytes;
-            (segment, begins, memory)
-        });
-        first.into_iter().chain(more)
+        let local = (self.local_memory_bytes > 0).then_some(local);
+        local.into_iter().chain(self.more_memory.iter().copied())
     }
 
-    /// The aperture segments: which each is, where it begins in the GPU's physical addresses, and what it is.
-    pub fn aperture_segments(&self) -> impl Iterator<Item = (SegmentId, u64, ApertureConfig)> {
-        let aperture = ApertureConfig {
+    fn apertures(&self) -> impl Iterator<Item = ApertureConfig> {
+        let first = ApertureConfig {
             bytes: self.aperture_bytes,
             commit_limit_bytes: self.aperture_commit_limit_bytes,
             cache_coherent: self.cache_coherent_aperture,
         };
-        let first = self.aperture_segment().map(|segment| (segment, self.local_memory_bytes, aperture));
-        let next = 1 + self.memory_segments().count() as u8 + u8::from(first.is_some());
-        let more_memory: u64 = self.more_memory.iter().map(|memory| memory.bytes).sum();
-        let mut base = self.local_memory_bytes + self.aperture_bytes + more_memory;
-        let more = (next..).map(SegmentId).zip(&self.more_apertures).map(move |(segment, &aperture)| {
-            let begins = base;
-            base += aperture.bytes;
-            (segment, begins, aperture)
-        });
-        first.into_iter().chain(more)
+        let first = (self.aperture_bytes > 0).then_some(first);
+        first.into_iter().chain(self.more_apertures.iter().copied())
+    }
+
+    /// The kinds of the segments, by id from 1.
+    fn segment_kinds(&self) -> Cow<'_, [SegmentKind]> {
+        if !self.segment_order.is_empty() {
+            return Cow::Borrowed(&self.segment_order);
+        }
+        let local = (self.local_memory_bytes > 0).then_some(SegmentKind::Memory);
+        let aperture = (self.aperture_bytes > 0).then_some(SegmentKind::Aperture);
+        let more_memory = self.more_memory.iter().map(|_| SegmentKind::Memory);
+        let more_apertures = self.more_apertures.iter().map(|_| SegmentKind::Aperture);
+        local.into_iter().chain(aperture).chain(more_memory).chain(more_apertures).collect()
+    }
+
+    /// The memory segments, local memory first: which each is, where it begins in the GPU's physical addresses, and what it is.
+    pub fn memory_segments(&self) -> impl Iterator<Item = (SegmentId, u64, MemoryConfig)> {
+        self.segments().filter_map(|(segment, base, config)| match config {
+            SegmentConfig::Memory(memory) => Some((segment, base, memory)),
+            SegmentConfig::Aperture(_) => None,
+        })
+    }
+
+    /// The aperture segments: which each is, where it begins in the GPU's physical addresses, and what it is.
+    pub fn aperture_segments(&self) -> impl Iterator<Item = (SegmentId, u64, ApertureConfig)> {
+        self.segments().filter_map(|(segment, base, config)| match config {
+            SegmentConfig::Aperture(aperture) => Some((segment, base, aperture)),
+            SegmentConfig::Memory(_) => None,
+        })
     }
 
     /// The memory segment of this number, from 1.
@@ -287,6 +343,12 @@ impl SoftAdapterConfig {
         if self.aperture_bytes == 0 && !self.more_apertures.is_empty() {
             return Err(ConfigError::MoreAperturesWithoutFirst);
         }
+        let num_of = |kind| self.segment_kinds().iter().filter(|&&other| other == kind).count();
+        if num_of(SegmentKind::Memory) != self.memories().count()
+            || num_of(SegmentKind::Aperture) != self.apertures().count()
+        {
+            return Err(ConfigError::SegmentOrder);
+        }
         for linked in &self.linked_adapters {
             self.check_memory(linked.local_memory_bytes, linked.aperture_bytes)?;
         }
@@ -352,7 +414,8 @@ impl SoftAdapterConfig {
 /// How many engines an adapter has at most: those of paging, of kernels and of copies.
 pub const NUM_ENGINES: u32 = 3;
 
-/// The segment of local memory, on adapters that have any.
+/// The segment of local memory, on adapters that have any, unless [`segment_order`](SoftAdapterConfig::segment_order) says
+/// otherwise.
 pub const LOCAL_SEGMENT: SegmentId = SegmentId(1);
 
 /// Index bits beyond which a table no longer has a size that fits the contract's 32 bits.
@@ -393,6 +456,9 @@ pub enum ConfigError {
     /// Further aperture segments, but no first one.
     #[error("aperture_bytes is 0, so more_apertures must be empty")]
     MoreAperturesWithoutFirst,
+    /// The order of segments names more or fewer of a kind than there are.
+    #[error("segment_order must name each memory segment and each aperture once")]
+    SegmentOrder,
     /// Local memory that no engine could reach.
     #[error("local_memory_bytes is {bytes}: engines that find memory through the IOMMU reach system memory only")]
     LocalMemoryBehindIoMmu {

@@ -1,5 +1,6 @@
 //! The kernel-mode half of the reference driver: it encodes paging, and lets users run kernels.
 
+mod adopted;
 mod patch;
 mod physical;
 mod render;
@@ -18,7 +19,7 @@ use vidmm::contract::{
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 
-use crate::config::{ApertureConfig, LOCAL_SEGMENT, MemoryConfig, SoftAdapterConfig};
+use crate::config::{ApertureConfig, LinkedAdapterConfig, MemoryConfig, SegmentConfig, SoftAdapterConfig};
 use crate::encoding::{
     self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
     UseAllocation, WritePtes,
@@ -139,27 +140,17 @@ impl SoftKmd {
     }
 
     fn segments(&self) -> Vec<SegmentDescriptor> {
-        let aperture_limit = self.config.aperture_commit_limit_bytes;
-        let mut segments = self.segments_of(self.config.local_memory_bytes, self.config.aperture_bytes, aperture_limit);
-        for (segment, base_address, MemoryConfig { bytes, cpu_visible }) in self.config.memory_segments() {
-            let flags = self.memory_flags() | cpu_visible_flag(cpu_visible);
-            let memory = SegmentDescriptor { flags, base_address, size: bytes, commit_limit: bytes };
-            match segment == LOCAL_SEGMENT {
-                true => segments[0] = memory,
-                false => segments.push(memory),
+        let descriptor = |(_, base_address, config)| match config {
+            SegmentConfig::Memory(MemoryConfig { bytes: size, cpu_visible }) => {
+                let flags = self.memory_flags() | cpu_visible_flag(cpu_visible);
+                SegmentDescriptor { flags, base_address, size, commit_limit: size }
             }
-        }
-        for (_, base_address, aperture) in self.config.aperture_segments().skip(1) {
-            let ApertureConfig { bytes: size, commit_limit_bytes, cache_coherent } = aperture;
-            let commit_limit = commit_limit_bytes.unwrap_or(size);
-            segments.push(SegmentDescriptor {
-                flags: aperture_flags(cache_coherent),
-                base_address,
-                size,
-                commit_limit,
-            });
-        }
-        segments
+            SegmentConfig::Aperture(ApertureConfig { bytes: size, commit_limit_bytes, cache_coherent }) => {
+                let commit_limit = commit_limit_bytes.unwrap_or(size);
+                SegmentDescriptor { flags: aperture_flags(cache_coherent), base_address, size, commit_limit }
+            }
+        };
+        self.config.segments().map(descriptor).collect()
     }
 
     fn memory_flags(&self) -> SegmentFlags {
@@ -168,26 +159,22 @@ impl SoftKmd {
         flags
     }
 
-    /// The segments of a physical adapter: local memory if there is any, and the aperture behind it.
-    fn segments_of(
-        &self,
-        local_bytes: u64,
-        aperture_bytes: u64,
-        aperture_limit: Option<u64>,
-    ) -> Vec<SegmentDescriptor> {
+    /// The segments of a further physical adapter: local memory if there is any, and the aperture behind it.
+    fn linked_segments(&self, linked: &LinkedAdapterConfig) -> Vec<SegmentDescriptor> {
+        let LinkedAdapterConfig { local_memory_bytes, aperture_bytes, .. } = *linked;
         let local = SegmentDescriptor {
             flags: self.memory_flags(),
             base_address: 0,
-            size: local_bytes,
-            commit_limit: local_bytes,
+            size: local_memory_bytes,
+            commit_limit: local_memory_bytes,
         };
         let aperture = SegmentDescriptor {
             flags: aperture_flags(self.config.cache_coherent_aperture),
-            base_address: local_bytes,
+            base_address: local_memory_bytes,
             size: aperture_bytes,
-            commit_limit: aperture_limit.unwrap_or(aperture_bytes),
+            commit_limit: aperture_bytes,
         };
-        let local = (local_bytes > 0).then_some(local);
+        let local = (local_memory_bytes > 0).then_some(local);
         let aperture = (aperture_bytes > 0).then_some(aperture);
         local.into_iter().chain(aperture).collect()
     }
@@ -221,7 +208,8 @@ impl SoftKmd {
     }
 
     fn page_table_level(&self, level: u32) -> PageTableLevelDesc {
-        let segment = if self.config.page_tables_in_system_memory { SegmentId::SYSTEM } else { LOCAL_SEGMENT };
+        let local = self.config.local_segment().filter(|_| !self.config.page_tables_in_system_memory);
+        let segment = local.unwrap_or(SegmentId::SYSTEM);
         PageTableLevelDesc {
             page_table_index_bit_count: self.layout.index_bits(level),
             page_table_segment_id: segment,
@@ -530,7 +518,7 @@ impl Kmd for SoftKmd {
             addressing_model: self.config.addressing_model,
             memory_management_caps: self.memory_management_caps(),
             linked_adapter_segments: (self.config.linked_adapters.iter())
-                .map(|linked| self.segments_of(linked.local_memory_bytes, linked.aperture_bytes, None))
+                .map(|linked| self.linked_segments(linked))
                 .collect(),
             aperture_segment_commit_limit: self.config.system_commit_limit_bytes.unwrap_or(u64::MAX),
             scheduling_log_buffer_size: self.config.scheduling_log_buffer_bytes,

@@ -11,6 +11,8 @@
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!
+//! [`semantic_machine`] is for a driver whose encoding nobody executes: the model GPU carries out what the driver is asked for.
+//!
 //! The model has: page tables that the GPU or the driver writes ([`SoftAdapterConfig::page_table_update_mode`]), engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache
 //! invalid entries, read-only and zero entries, the aperture, an IOMMU behind a cache of the device's own, physical addresses
@@ -43,6 +45,7 @@ mod physical_addresses;
 mod private_data;
 mod probe;
 mod programmed_state;
+mod semantic;
 mod status;
 mod surface;
 mod system;
@@ -52,7 +55,9 @@ mod translation;
 mod umd;
 
 pub use command_buffer::CommandBuffer;
-pub use config::{ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SoftAdapterConfig};
+pub use config::{
+    ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SegmentKind, SoftAdapterConfig,
+};
 pub use cost::CostModel;
 pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters};
@@ -66,6 +71,7 @@ pub use layout::{HardwareEntry, PageTableLayout};
 pub use memory::{PageContents, SparseMemory};
 pub use physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS, UNPATCHED_ADDRESS};
 pub use private_data::AllocationPrivateData;
+pub use semantic::{SemanticError, semantic_machine};
 pub use status::{StatusKind, StatusRegisters};
 pub use surface::{SurfaceBook, page_key};
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};

@@ -13,6 +13,7 @@ mod faults;
 mod found;
 mod hostile;
 mod lifetimes;
+mod no_gpu_model;
 mod notification;
 mod own_machine;
 mod pressure;

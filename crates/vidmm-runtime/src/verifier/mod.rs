@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 pub use finding::{Offsets, Request, Wrong, WrongEffect};
 use state::State;
+pub use state::may_be_empty;
 use watch::{DriverWatch, VerifiedGpu};
 
 use crate::{HookedKmd, Machine};

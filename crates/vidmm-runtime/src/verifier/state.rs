@@ -53,10 +53,10 @@ struct PagingPacket {
 }
 
 /// Whether a driver may answer success without a command: the effect is on the driver itself, or may be had without the GPU, or
-/// there is nothing to do.
-fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool, gpu: &dyn Gpu) -> bool {
+/// there is nothing to do. There is nothing to flush for a GPU that does not cache translations.
+pub fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool, caches_translations: bool) -> bool {
     match operation.kind() {
-        PagingOperationKind::FlushTlb => !gpu.caches_translations(),
+        PagingOperationKind::FlushTlb => !caches_translations,
         // The driver may program the hardware while the allocation is idle (BPB-06), and has nothing to do after a reset (BPB-27).
         PagingOperationKind::Transfer => allocation_is_idle || operation.size_in_bytes() == 0,
         // The driver may use registers (BPB-32).
@@ -121,7 +121,7 @@ impl State {
         let operation = self.operations.get_mut(&number).expect("an operation ends after it was built");
         operation.bytes += build.dma_bytes_written;
         let is_empty = operation.bytes == 0;
-        let may_be_empty = || may_be_empty(build.operation, build.allocation_is_idle, &*self.gpu);
+        let may_be_empty = || may_be_empty(build.operation, build.allocation_is_idle, self.gpu.caches_translations());
         match status {
             BuildStatus::Success if is_by_cpu(build.operation) => self.check(&[number], None),
             BuildStatus::Success if is_empty && !may_be_empty() => {

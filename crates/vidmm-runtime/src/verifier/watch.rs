@@ -88,6 +88,10 @@ impl Gpu for VerifiedGpu {
         state.prepare_heads();
     }
 
+    fn executes_commands(&self) -> bool {
+        self.0.borrow().gpu.executes_commands()
+    }
+
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
         self.0.borrow().gpu.page_digest(address)
     }

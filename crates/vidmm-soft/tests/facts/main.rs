@@ -29,4 +29,5 @@ mod recovery;
 mod render;
 mod resets;
 mod segments;
+mod semantic;
 mod tlb;
