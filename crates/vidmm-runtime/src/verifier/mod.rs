@@ -88,8 +88,8 @@ struct PagingPacket {
     ends: Vec<u64>,
 }
 
-/// Whether a driver may answer success without a command: the effect is on the driver itself, or may be had without the GPU, or
-/// there is nothing to do. There is nothing to flush for a GPU that does not cache translations.
+/// Whether a driver may answer success without a command: the effect is on the driver itself, or may be had without the
+/// GPU, or there is nothing to do. There is nothing to flush for a GPU that does not cache translations.
 pub fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool, caches_translations: bool) -> bool {
     match operation.kind() {
         PagingOperationKind::FlushTlb => !caches_translations,
