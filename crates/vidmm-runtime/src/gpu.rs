@@ -39,8 +39,8 @@ pub trait Gpu {
         true
     }
 
-    /// Whether it executes the commands that the driver encodes. A GPU that carries out operations as documented instead leaves
-    /// the driver's effects unchecked, and reports must say so.
+    /// Whether it executes the commands that the driver encodes. A GPU that carries out operations as documented instead
+    /// leaves the driver's effects unchecked, and reports must say so.
     fn executes_commands(&self) -> bool {
         true
     }

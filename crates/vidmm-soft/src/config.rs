@@ -19,8 +19,8 @@ pub struct SoftAdapterConfig {
     pub addressing_model: AddressingModel,
     /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
     pub engines: u32,
-    /// Bytes of local memory, which is segment 1 unless `segment_order` says otherwise; a multiple of `page_size`. 0 is none:
-    /// then the aperture is segment 1, and page tables live in system memory.
+    /// Bytes of local memory, which is segment 1 unless `segment_order` says otherwise; a multiple of `page_size`.
+    /// 0 is none: then the aperture is segment 1, and page tables live in system memory.
     pub local_memory_bytes: u64,
     /// Whether the CPU sees all of local memory.
     pub local_memory_cpu_visible: bool,
@@ -32,8 +32,8 @@ pub struct SoftAdapterConfig {
     pub aperture_bytes: u64,
     /// Further aperture segments, which come last, before WDDM 2.0 (SEG-10); none without a first one.
     pub more_apertures: Vec<ApertureConfig>,
-    /// The kinds of the segments, by id from 1. Empty is local memory, the aperture, further memory and further apertures, as far
-    /// as there are any. Memory segments stand in it in their order, and so do apertures.
+    /// The kinds of the segments, by id from 1. Empty is local memory, the aperture, further memory and further
+    /// apertures, as far as there are any. Memory segments stand in it in their order, and so do apertures.
     pub segment_order: Vec<SegmentKind>,
     /// The most that may be mapped in the aperture segment, in bytes, at most its size; `None` is its size (SEG-30, SEG-50).
     pub aperture_commit_limit_bytes: Option<u64>,
@@ -212,8 +212,8 @@ impl SoftAdapterConfig {
         self.aperture(1)
     }
 
-    /// The segments by their ids: which each is, where it begins in the GPU's physical addresses, and what it is. They follow each
-    /// other without gaps.
+    /// The segments by their ids: which each is, where it begins in the GPU's physical addresses, and what it is. They
+    /// follow each other without gaps.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (SegmentId, u64, SegmentConfig)> {
         let (mut memories, mut apertures) = (self.memories(), self.apertures());
         let kinds = self.segment_kinds().into_owned();
@@ -414,8 +414,8 @@ impl SoftAdapterConfig {
 /// How many engines an adapter has at most: those of paging, of kernels and of copies.
 pub const NUM_ENGINES: u32 = 3;
 
-/// The segment of local memory, on adapters that have any, unless [`segment_order`](SoftAdapterConfig::segment_order) says
-/// otherwise.
+/// The segment of local memory, on adapters that have any, unless
+/// [`segment_order`](SoftAdapterConfig::segment_order) says otherwise.
 pub const LOCAL_SEGMENT: SegmentId = SegmentId(1);
 
 /// Index bits beyond which a table no longer has a size that fits the contract's 32 bits.

@@ -11,7 +11,8 @@
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!
-//! [`semantic_machine`] is for a driver whose encoding nobody executes: the model GPU carries out what the driver is asked for.
+//! [`semantic_machine`] is for a driver whose encoding nobody executes: the model GPU carries out what the driver is
+//! asked for.
 //!
 //! The model has: page tables that the GPU or the driver writes ([`SoftAdapterConfig::page_table_update_mode`]), engines that run side by side and wait for each other's fences, the page-table layouts of
 //! [`SoftAdapterConfig`], 4 KiB and 64 KiB pages, dual level-1 entries, a TLB for each process that may or may not cache

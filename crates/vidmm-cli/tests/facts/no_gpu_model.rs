@@ -1,12 +1,13 @@
 //! Drivers without a model of their GPU: operations are carried out as documented, and the driver's protocol is judged.
 
-use std::path::Path;
-
+use vidmm::AdapterOptions;
 use vidmm_runtime::Machine;
 use vidmm_sim::{
-    Campaign, Features, MachineDesc, MachineFactory, Profile, ScenarioFile, Tally, Unobserved, run_explicit,
+    Bench, Benched, Campaign, Content, Fault, Features, MachineDesc, MachineFactory, Profile, RunDesc, Script, Tally,
+    Unobserved,
 };
 use vidmm_soft::{CostModel, ModelGpuFaults, semantic_machine};
+use vidmm_trace::{ByteSize, Generator, generate::TouchesParams};
 
 #[allow(dead_code)]
 #[path = "../../examples/no_gpu_model.rs"]
@@ -60,8 +61,23 @@ fn worlds_hold_whatever_the_driver_encodes() {
 
 #[test]
 fn mistakes_of_protocol_are_still_named() {
-    let steps = "[[step]]\ncreate-allocation = \"A\"\nsize = \"1 MiB\"\n[[step]]\nmake-resident = \"A\"\n\
-        [[step]]\nwait = \"idle\"\n";
+    let touches = TouchesParams { buffers: 20, buffer_bytes: ByteSize::mib(1), touches: 50, kernel_ns: 10_000 };
+    let workload = Generator::RandomTouches(touches).generate(1).expect("the parameters are right");
+    let bench = Bench { verify: true, ..Bench::default() };
+    let findings = |mistake: &str| {
+        let fault: Fault = mistake.parse().expect("it is a mistake");
+        let machine = MachineDesc { local_memory_bytes: 8 << 20, faults: vec![fault], ..MachineDesc::default() };
+        let desc = RunDesc {
+            machine,
+            content: Content::Uniform,
+            clients: Vec::new(),
+            script: Script::default(),
+            options: AdapterOptions::default(),
+        };
+        let factory = Benched { factory: &NoGpuModel, bench };
+        let report = vidmm_sim::run(&workload, &desc, &factory, &mut Unobserved).expect("the machine starts");
+        report.findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
     let mistakes = [
         ("answer-not-supported", "BPB-01"),
         ("overrun-dma-buffer", "BPB-02"),
@@ -70,12 +86,7 @@ fn mistakes_of_protocol_are_still_named() {
         ("skip-fill", "BPB-42"),
     ];
     for (mistake, fact) in mistakes {
-        let text = format!("faults = [\"{mistake}\"]\n{steps}");
-        let Ok(ScenarioFile::Explicit(scenario)) = ScenarioFile::parse(&text, Path::new("x.toml")) else {
-            panic!("{mistake}: it is a scenario")
-        };
-        let report = run_explicit(&scenario, &NoGpuModel, &mut Unobserved).expect("the machine starts");
-        let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
-        assert!(findings.iter().any(|finding| finding.contains(fact)), "{mistake}: {findings:?}");
+        let found = findings(mistake);
+        assert!(found.contains(fact), "{mistake}: {found}");
     }
 }

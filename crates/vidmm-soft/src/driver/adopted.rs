@@ -27,7 +27,8 @@ impl SoftKmd {
         self.allocations.insert(info.allocation, Allocation { size: info.size, surface: None, is_told });
     }
 
-    /// All commands of an operation. An update of entries by the CPU has none: the entries are written at once (BPB-08).
+    /// All commands of an operation. An update of entries by the CPU has none: the entries are written at once
+    /// (BPB-08).
     pub(crate) fn carry_out(&self, operation: &PagingOperation) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let PagingOperation::UpdatePageTable(op) = operation

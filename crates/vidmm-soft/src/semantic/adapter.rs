@@ -47,8 +47,8 @@ pub enum SemanticError {
 /// The ids that fit into an entry of the model GPU's page tables, without that of system memory.
 const SEGMENTS_MAX: usize = 31;
 
-/// The configuration of a model GPU for the adapter that `info` describes. The fields of which the model GPU knows nothing, such
-/// as the size of a paging buffer, are the defaults.
+/// The configuration of a model GPU for the adapter that `info` describes. The fields of which the model GPU knows
+/// nothing, such as the size of a paging buffer, are the defaults.
 ///
 /// # Errors
 ///

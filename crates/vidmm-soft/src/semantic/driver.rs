@@ -24,8 +24,8 @@ pub(super) struct SemanticKmd {
     packets: PacketOperations,
     /// The bytes that the author's driver has written for the operation that it is asked for again.
     bytes_so_far: usize,
-    /// The processes that were destroyed. The author's driver may use such a handle again, and the model GPU may still have
-    /// cached translations of the old process.
+    /// The processes that were destroyed. The author's driver may use such a handle again, and the model GPU may still
+    /// have cached translations of the old process.
     ended_processes: BTreeSet<KmdProcessHandle>,
     /// Contexts that have submitted nothing yet, of processes whose handles were used before.
     reused: BTreeMap<KmdContextHandle, KmdProcessHandle>,
@@ -38,8 +38,8 @@ impl SemanticKmd {
         Self { author, info, soft, packets, bytes_so_far: 0, ended_processes, reused }
     }
 
-    /// The author's driver has encoded an operation to its end, and has written `bytes` for it: it is carried out with the
-    /// packet that is encoded.
+    /// The author's driver has encoded an operation to its end, and has written `bytes` for it: it is carried out with
+    /// the packet that is encoded.
     fn carry_out(&self, build: &mut BuildPagingBuffer<'_>, bytes: usize) {
         if bytes == 0 && !is_by_cpu(build.operation) && !may_be_empty(build.operation, build.allocation_is_idle, false)
         {

@@ -1,9 +1,9 @@
 //! A machine for a driver without a model of its GPU: the paging operations are carried out as documented.
 //!
-//! The author's driver is asked for everything, and its answers count: the adapter, allocations, statuses, bytes written,
-//! progress, busy answers. Beside it the reference driver encodes the same operations, and a [`ModelGpu`] executes these
-//! commands in the place of the author's. So the manager and the driver's protocol are judged, with content, and the effects
-//! of the driver's bytes are not.
+//! The author's driver is asked for everything, and its answers count: the adapter, allocations, statuses, bytes
+//! written, progress, busy answers. Beside it the reference driver encodes the same operations, and a [`ModelGpu`]
+//! executes these commands in the place of the author's. So the manager and the driver's protocol are judged, with
+//! content, and the effects of the driver's bytes are not.
 
 mod adapter;
 mod driver;
@@ -24,14 +24,17 @@ use umd::SemanticUmd;
 
 /// Builds a machine that executes the paging operations of `kmd` as documented, whatever `kmd` encodes.
 ///
-/// `umd` writes the private data of allocations, which `kmd` parses. Kernels are those of [`SoftUmd`](crate::SoftUmd), and
-/// allocations are never compressed. `kmd` describes its adapter once, here. `commit_limit` bounds the backing store, in bytes.
+/// `umd` writes the private data of allocations, which `kmd` parses. Kernels are those of [`SoftUmd`](crate::SoftUmd),
+/// and allocations are never compressed. `kmd` describes its adapter once, here. `commit_limit` bounds the backing
+/// store, in bytes.
 ///
 /// These functions of `kmd` have no effect, because they belong to its encoding: `interrupt_routine` and, on an adapter
-/// without GPU virtual addresses, `render` and `patch` are not called; the preamble that `submit_command` writes is dropped.
+/// without GPU virtual addresses, `render` and `patch` are not called; the preamble that `submit_command` writes is
+/// dropped.
 ///
-/// An operation that `kmd` may have without commands, such as one that it carries out by registers, gets a byte in an empty
-/// paging buffer, so that a packet carries it out. An operation that must have commands and has none is not carried out.
+/// An operation that `kmd` may have without commands, such as one that it carries out by registers, gets a byte in an
+/// empty paging buffer, so that a packet carries it out. An operation that must have commands and has none is not
+/// carried out.
 ///
 /// # Errors
 ///

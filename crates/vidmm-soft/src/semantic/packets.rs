@@ -31,8 +31,8 @@ impl PacketOperations {
         self.0.borrow_mut().next.extend_from_slice(commands);
     }
 
-    /// The commands of the paging buffer that is being submitted. One that is handed out again keeps its fence (FLT-23), and
-    /// has the commands that it had.
+    /// The commands of the paging buffer that is being submitted. One that is handed out again keeps its fence
+    /// (FLT-23), and has the commands that it had.
     pub fn submit(&self, fence: EngineFence) -> Vec<u8> {
         let State { next, submitted, .. } = &mut *self.0.borrow_mut();
         submitted.entry(fence).or_insert_with(|| std::mem::take(next)).clone()
