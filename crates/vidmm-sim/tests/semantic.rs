@@ -1,10 +1,10 @@
 //! The example driver of `vidmm::contract`, whose commands nobody executes, under a workload with content.
 
-use vidmm::AdapterOptions;
-use vidmm::PageSize;
+use vidmm::contract::Kmd;
+use vidmm::{AdapterOptions, PageSize};
 use vidmm_runtime::{AllocationDesc, CommandStep, KernelCommand, Machine, Umd, UserCommands};
 use vidmm_sim::{Content, Features, MachineDesc, MachineFactory, Report, RunDesc, Script, Unobserved};
-use vidmm_soft::{CostModel, ModelGpuFaults, semantic_machine};
+use vidmm_soft::{CostModel, ModelGpuFaults, SegmentKind, SoftAdapterConfig, SoftKmd, SoftUmd, semantic_machine};
 use vidmm_trace::{ByteSize, Generator, generate::TouchesParams};
 
 /// The driver as the documentation shows it.
@@ -33,7 +33,7 @@ impl Umd for ExampleUmd {
     }
 }
 
-/// The factory of machines with the example driver, which has 64 MiB of local memory, and says so if it is asked to.
+/// The factory of machines with the example driver, which has 64 MiB of local memory.
 struct ExampleMachines {
     lacks: Features,
 }
@@ -44,12 +44,34 @@ impl MachineFactory for ExampleMachines {
     }
 
     fn machine(&self, _: &MachineDesc) -> Result<Machine, String> {
-        let (cost, faults) = (CostModel::default(), ModelGpuFaults::default());
-        semantic_machine(example::driver(), Box::new(ExampleUmd), cost, faults, None).map_err(|error| error.to_string())
+        machine(example::driver(), Box::new(ExampleUmd))
     }
 }
 
-fn run(lacks: Features) -> Result<Report, vidmm_sim::RunError> {
+/// The factory of machines whose aperture comes before its 64 MiB of local memory, where the page tables are.
+struct ApertureFirst;
+
+impl MachineFactory for ApertureFirst {
+    fn lacks(&self) -> Features {
+        Features::OWN_COMMANDS
+    }
+
+    fn machine(&self, _: &MachineDesc) -> Result<Machine, String> {
+        let config = SoftAdapterConfig {
+            local_memory_bytes: 64 << 20,
+            segment_order: vec![SegmentKind::Aperture, SegmentKind::Memory],
+            ..SoftAdapterConfig::with_4kib_pages()
+        };
+        machine(Box::new(SoftKmd::new(config)), Box::new(SoftUmd))
+    }
+}
+
+fn machine(kmd: Box<dyn Kmd>, umd: Box<dyn Umd>) -> Result<Machine, String> {
+    let machine = semantic_machine(kmd, umd, CostModel::default(), ModelGpuFaults::default(), None);
+    machine.map_err(|error| error.to_string())
+}
+
+fn run(factory: &dyn MachineFactory) -> Result<Report, vidmm_sim::RunError> {
     let touches = TouchesParams { buffers: 40, buffer_bytes: ByteSize::mib(4), touches: 200, kernel_ns: 10_000 };
     let workload = Generator::RandomTouches(touches).generate(1).expect("the parameters are right");
     let machine = MachineDesc { local_memory_bytes: 64 << 20, page_size: PageSize::Kib4, ..MachineDesc::default() };
@@ -60,20 +82,22 @@ fn run(lacks: Features) -> Result<Report, vidmm_sim::RunError> {
         script: Script::default(),
         options: AdapterOptions::default(),
     };
-    vidmm_sim::run(&workload, &desc, &ExampleMachines { lacks }, &mut Unobserved)
+    vidmm_sim::run(&workload, &desc, factory, &mut Unobserved)
 }
 
 #[test]
 fn every_page_that_kernels_read_is_right() {
-    let report = run(Features::OWN_COMMANDS).expect("the machine runs");
-    assert!(report.all_held(), "{:?}", report.findings);
-    assert_eq!((report.pages_wrong, report.kernels_ended), (0, report.kernels + report.uploads));
-    assert!(report.pages_checked > 100_000 && report.figures.evictions > 50, "{report:?}");
+    for factory in [&ExampleMachines { lacks: Features::OWN_COMMANDS } as &dyn MachineFactory, &ApertureFirst] {
+        let report = run(factory).expect("the machine runs");
+        assert!(report.all_held(), "{:?}", report.findings);
+        assert_eq!((report.pages_wrong, report.kernels_ended), (0, report.kernels + report.uploads));
+        assert!(report.pages_checked > 100_000 && report.figures.evictions > 50, "{report:?}");
+    }
 }
 
 #[test]
 fn a_factory_has_to_say_that_the_drivers_effects_are_unchecked() {
     assert!(Features::OWN_COMMANDS.not_judged().concat().starts_with("driver effects unchecked"));
-    let refused = run(Features::empty()).expect_err("the report would not tell");
+    let refused = run(&ExampleMachines { lacks: Features::empty() }).expect_err("the report would not tell");
     assert!(refused.to_string().contains("does not execute the driver's commands"), "{refused}");
 }

@@ -556,6 +556,8 @@ fn contradictions_in_the_configuration_are_found() {
     let system = SoftAdapterConfig { page_tables_in_system_memory: true, ..default() };
     assert_eq!(error(system), ConfigError::TableTooLargeForSystemMemory);
     assert_eq!(error(SoftAdapterConfig { max_entries_per_command: 0, ..default() }), ConfigError::NoEntriesPerCommand);
+    let order = SoftAdapterConfig { segment_order: vec![SegmentKind::Memory; 2], ..default() };
+    assert_eq!(error(order), ConfigError::SegmentOrder);
     assert_eq!(
         error(SoftAdapterConfig { aperture_commit_limit_bytes: Some((256 << 20) + 1), ..default() }),
         ConfigError::ApertureCommitLimit { limit: (256 << 20) + 1, size: 256 << 20 }
