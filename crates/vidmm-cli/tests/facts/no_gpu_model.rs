@@ -13,12 +13,8 @@ use vidmm_trace::{ByteSize, Generator, generate::TouchesParams};
 #[path = "../../examples/no_gpu_model.rs"]
 mod example;
 
-#[allow(dead_code)]
-#[path = "../../examples/own_machine.rs"]
-mod own_machine;
-
+use crate::own_machine::OwnMachines;
 use example::NoGpuModel;
-use own_machine::OwnMachines;
 
 /// A driver with an encoding of its own, of whose GPU only the driver is used.
 struct OwnDriver;

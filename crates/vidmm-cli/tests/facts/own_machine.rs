@@ -11,7 +11,7 @@ use vidmm_sim::{
 #[path = "../../examples/own_machine.rs"]
 mod example;
 
-use example::OwnMachines;
+pub use example::OwnMachines;
 
 fn campaign(factory: &dyn MachineFactory, seeds: u64, profile: Profile) -> Tally {
     let campaign =
