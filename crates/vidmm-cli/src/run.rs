@@ -6,8 +6,8 @@ use std::{
 };
 
 use vidmm_sim::{
-    Content, ExplicitScenario, Fault, Lifetimes, MachineFactory, ProcessSettings, ResidencyPolicy, RunError, Scenario,
-    ScenarioFile, TraceSource, WorkloadSource,
+    Bench, Benched, Content, ExplicitScenario, Fault, JudgedBy, Lifetimes, MachineFactory, ProcessSettings,
+    ResidencyPolicy, RunError, Scenario, ScenarioFile, TraceSource, WorkloadSource,
 };
 use vidmm_trace::{ImportOptions, LocalMemory};
 
@@ -47,7 +47,10 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
         }
         ScenarioFile::Explicit(mut scenario) => {
             change_explicit(&mut scenario, args)?;
-            explicit::run(args, &scenario, factory)
+            // Rules judge what `sim` has found, and `sim` verifies.
+            let verify = args.verify || scenario.judged_by == JudgedBy::Rules;
+            let bench = Bench { verify, ..factory.bench() };
+            explicit::run(args, &scenario, &Benched { factory, bench })
         }
     }
 }

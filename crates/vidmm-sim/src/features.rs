@@ -75,7 +75,7 @@ bitflags! {
         /// Kernels whose results are specified ([`vidmm_runtime::kernel`]). Without them no content is judged.
         const KERNELS = 1 << 29;
         /// The model GPU's occasions: steps that expect the effect of a fault at its n-th occasion count how often the
-        /// driver of the model GPU is asked.
+        /// driver of the model GPU is asked, and a process that is killed later counts moments at which the GPU reports.
         const MODEL_OCCASIONS = 1 << 30;
         /// A look into the GPU, for a verifier ([`vidmm_runtime::Probe`]).
         const PROBE = 1 << 31;

@@ -128,6 +128,43 @@ fn each_mistake_in_an_effect_is_named_by_operation_and_fact() {
     }
 }
 
+/// As `sim` writes a scenario that it has made small.
+const BY_RULES: &str = r#"
+name = "by-rules"
+judge = "rules"
+faults = ["half-transfer"]
+
+[[step]]
+create-allocation = "A"
+size = "64 KiB"
+
+[[step]]
+map = "A"
+
+[[step]]
+make-resident = "A"
+
+[[step]]
+kernel = "K"
+writes = ["A"]
+
+[[step]]
+wait = "idle"
+
+[[step]]
+evict = "A"
+
+[[step]]
+wait = "idle"
+"#;
+
+#[test]
+fn what_rules_judge_is_verified_as_in_the_simulation() {
+    let scratch = Scratch::new();
+    let run = vidmm_run(&[&file(&scratch, BY_RULES)]).expect(1);
+    assert!(run.stdout.contains("BPB-40: VIRTUAL_TRANSFER"), "{run}");
+}
+
 #[test]
 fn nothing_is_found_about_a_driver_without_mistakes() {
     for scenario in [TRAINING, IO_MMU, CHUNKS, FULL, APERTURE, PATCHED, READ_ONLY, OFFSET] {

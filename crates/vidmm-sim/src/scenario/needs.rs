@@ -45,7 +45,9 @@ impl ExplicitScenario {
         let steps = self.steps.iter().map(of_step).fold(Features::empty(), Features::union);
         let has_local_memory = self.adapter.has_local_memory() && self.local_memory_bytes > 0;
         let faults = self.all_faults();
-        let counts = self.judged_by != JudgedBy::Rules && faults.iter().any(|fault| matches!(fault.when, When::Nth(_)));
+        let is_later = |step: &Step| matches!(&step.action, Action::Call(Call::KillProcess(kill)) if kill.after > 0);
+        let counts = faults.iter().any(|fault| matches!(fault.when, When::Nth(_))) || self.steps.iter().any(is_later);
+        let counts = counts && self.judged_by != JudgedBy::Rules;
         of_adapter(&self.adapter, has_local_memory)
             | of_faults(&faults)
             | steps
