@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bitflags::bitflags;
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, Pte};
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, Pte, PteFlags};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 
 bitflags! {
@@ -100,9 +100,12 @@ impl TableEntry {
     }
 }
 
+/// Whether an entry points to memory: the zero bit alone wins over the valid bit (C-8).
+pub(crate) fn leads_somewhere(pte: Pte) -> bool {
+    pte.flags & (PteFlags::VALID | PteFlags::ZERO) == PteFlags::VALID
+}
+
 fn is_same(one: Pte, other: Pte) -> bool {
-    use vidmm::contract::PteFlags;
-    let leads_somewhere = |pte: Pte| pte.flags & (PteFlags::VALID | PteFlags::ZERO) == PteFlags::VALID;
     match (leads_somewhere(one), leads_somewhere(other)) {
         (true, true) => one.flags == other.flags && one.address == other.address,
         (false, false) => one.flags.contains(PteFlags::ZERO) == other.flags.contains(PteFlags::ZERO),

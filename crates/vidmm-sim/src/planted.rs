@@ -159,42 +159,13 @@ impl fmt::Display for Planted {
     }
 }
 
+/// The world of a mistake follows from the operation that it is about.
 fn world_of_fault(fault: DriverFault) -> World {
-    match fault {
-        DriverFault::SkipTlbFlush
-        | DriverFault::ReusePagingVa
-        | DriverFault::SkipEntries
-        | DriverFault::ShortEntries
-        | DriverFault::WrongEntries
-        | DriverFault::ReadOnlyEntries
-        | DriverFault::KeepEntries
-        | DriverFault::SkipTableLink
-        | DriverFault::LongEntries
-        | DriverFault::EntriesAtNextIndex
-        | DriverFault::EntriesOfSystemMemory
-        | DriverFault::ZeroEntries
-        | DriverFault::WritableEntries
-        | DriverFault::RepeatEntries
-        | DriverFault::LinkNextTable
-        | DriverFault::SkipLargeLink
-        | DriverFault::SkipInitialUpdate
-        | DriverFault::KeepTableLink
-        | DriverFault::ShortFlush
-        | DriverFault::FlushFromNextPage
-        | DriverFault::FlushOtherProcess => World::PageTables,
-        DriverFault::SkipCacheFlush | DriverFault::EarlyIoMmuUnmap => World::IoMmu,
-        DriverFault::SkipPatch
-        | DriverFault::PatchNextElement
-        | DriverFault::SkipLastPatch
-        | DriverFault::IgnorePatchOffset
-        | DriverFault::SkipUnmapAperture
-        | DriverFault::MapNextPages
-        | DriverFault::ShortMapAperture
-        | DriverFault::MapAtNextPage
-        | DriverFault::ShortUnmapAperture
-        | DriverFault::UnmapToNextPage
-        | DriverFault::AddNoTransferOffset
-        | DriverFault::SkipMapAperture => World::Patching,
+    match facts_of(fault)[..] {
+        _ if fault == DriverFault::EarlyIoMmuUnmap => World::IoMmu,
+        ["NTF-04"] => World::IoMmu,
+        ["GVA-30"] | ["GVA-34", ..] => World::PageTables,
+        ["PAT-10"] | ["BPB-21"] | ["BPB-30", ..] | ["BPB-33"] => World::Patching,
         _ => World::Any,
     }
 }

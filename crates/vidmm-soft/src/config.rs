@@ -56,7 +56,7 @@ pub struct SoftAdapterConfig {
     pub dual_pte: bool,
     /// Whether the page tables live in system memory, where none may be larger than 4 KiB (GVA-15), or in segment 1.
     pub page_tables_in_system_memory: bool,
-    /// Who writes page tables, and where the writer finds them (GVA-10).
+    /// The writer of page tables, and where it finds them (GVA-10).
     pub page_table_update_mode: PageTableUpdateMode,
     /// Whether the TLB caches valid entries only. If not, an entry that becomes valid must be flushed too.
     pub invalid_tlb_entries_not_cached: bool,

@@ -159,7 +159,7 @@ impl Tlb {
         Ok(())
     }
 
-    /// What is cached of `page`.
+    /// The cached translation of `page`.
     pub fn cached(&self, page: u64) -> Option<Cached> {
         self.chunks.get(&(page / PAGES_PER_CHUNK))?.lookup(page)
     }

@@ -159,7 +159,7 @@ wait = "idle"
 "#;
 
 #[test]
-fn what_rules_judge_is_verified_as_in_the_simulation() {
+fn a_scenario_that_rules_judge_is_verified_as_in_the_simulation() {
     let scratch = Scratch::new();
     let run = vidmm_run(&[&file(&scratch, BY_RULES)]).expect(1);
     assert!(run.stdout.contains("BPB-40: VIRTUAL_TRANSFER"), "{run}");

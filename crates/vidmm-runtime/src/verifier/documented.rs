@@ -5,13 +5,12 @@ use std::ops::Range;
 
 use vidmm::contract::{
     AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc,
-    PagingOperation, Pte, PteFlags, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable,
-    UpdatePageTableFlags,
+    PagingOperation, Pte, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
 use super::effect::{Content, Effect, Entries, Moved, Page};
-use crate::probe::TableEntry;
+use crate::probe::{TableEntry, leads_somewhere};
 
 /// The digest of a page whose words all are 1, by [`kernel`](crate::kernel): that of a uniform page is a multiple of it.
 const DIGEST_OF_ONES: u64 = {
@@ -205,11 +204,11 @@ impl Documented {
             };
             let index = page & ((1 << leaf_bits) - 1);
             let pte = |table: &[Option<TableEntry>], index: u64| Some((*table.get(index as usize)?)?.pte);
-            if let Some(pte) = pte(large, index / PAGES_IN_64K).filter(|&pte| is_valid(pte)) {
+            if let Some(pte) = pte(large, index / PAGES_IN_64K).filter(|&pte| leads_somewhere(pte)) {
                 let start = PhysicalAddress { offset: pte.address.offset & !(PAGE_SIZE_64K - 1), ..pte.address };
                 return self.page(start, index % PAGES_IN_64K);
             }
-            self.page(pte(small, index).filter(|&pte| is_valid(pte))?.address, 0)
+            self.page(pte(small, index).filter(|&pte| leads_somewhere(pte))?.address, 0)
         };
         (first..first + pages).map(place).collect()
     }
@@ -225,24 +224,21 @@ impl Documented {
         let mut table = root.address;
         let mut index = page >> shift;
         for &bits in self.index_bits[1..].iter().rev() {
-            let Some(entry) = self.entry(table, index).filter(|entry| is_valid(entry.pte)) else { return (None, None) };
+            let Some(entry) = self.entry(table, index).filter(|entry| leads_somewhere(entry.pte)) else {
+                return (None, None);
+            };
             table = entry.pte.address;
             shift -= bits;
             index = (page >> shift) & ((1 << bits) - 1);
         }
         let entry = self.entry(table, index);
-        let leads_to = |pte: Pte| is_valid(pte).then_some(pte.address);
+        let leads_to = |pte: Pte| leads_somewhere(pte).then_some(pte.address);
         (entry.and_then(|entry| leads_to(entry.pte)), entry.and_then(|entry| leads_to(entry.pte_64kb?)))
     }
 
     fn entry(&self, table: PhysicalAddress, index: u64) -> Option<TableEntry> {
         *self.tables.get(&table)?.get(index as usize)?
     }
-}
-
-/// The zero bit alone wins over the valid bit (C-8).
-fn is_valid(pte: Pte) -> bool {
-    pte.flags & (PteFlags::VALID | PteFlags::ZERO) == PteFlags::VALID
 }
 
 fn of(page: Page) -> Content {

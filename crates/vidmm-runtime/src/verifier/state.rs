@@ -74,11 +74,6 @@ pub fn may_be_empty(operation: &PagingOperation, allocation_is_idle: bool, cache
     }
 }
 
-/// Whether the driver carries an operation out with the CPU, before it returns: it is in no packet (BPB-08).
-fn is_by_cpu(operation: &PagingOperation) -> bool {
-    matches!(operation, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical())
-}
-
 impl State {
     pub fn new(gpu: Box<dyn Gpu>) -> Self {
         Self {
@@ -106,7 +101,7 @@ impl State {
             let effect = self.documented.apply(build.operation, build.system_context);
             let operation = Operation { operation: *build.operation, passes: 0, bytes: 0, effect, is_prepared: false };
             self.operations.insert(self.num_operations, operation);
-            match is_by_cpu(build.operation) {
+            match build.operation.is_by_cpu() {
                 true => self.prepare(self.num_operations),
                 false => self.next_packet.begins.push(self.num_operations),
             }
@@ -123,7 +118,7 @@ impl State {
         let is_empty = operation.bytes == 0;
         let may_be_empty = || may_be_empty(build.operation, build.allocation_is_idle, self.gpu.caches_translations());
         match status {
-            BuildStatus::Success if is_by_cpu(build.operation) => self.check(&[number], None),
+            BuildStatus::Success if build.operation.is_by_cpu() => self.check(&[number], None),
             BuildStatus::Success if is_empty && !may_be_empty() => {
                 let of = Request::Operation { operation: *build.operation, passes: operation.passes };
                 self.found.push(WrongEffect { of, packet: None, wrong: Wrong::NothingWritten });

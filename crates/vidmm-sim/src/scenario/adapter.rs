@@ -62,7 +62,7 @@ pub struct AdapterSettings {
     pub invalid_tlb_entries_not_cached: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
-    /// Who writes page tables, and where the writer finds them (GVA-10).
+    /// The writer of page tables, and where it finds them (GVA-10).
     pub update_mode: UpdateMode,
     /// Bytes at the end of the memory segments with page tables that hold nothing else, so that allocations that engines address
     /// physically may be there too; 0 lets tables lie anywhere. Adapter start checks it.
@@ -168,7 +168,7 @@ impl MoreAperture {
     }
 }
 
-/// Who writes page tables, and where the writer finds them (GVA-10).
+/// The writer of page tables, and where it finds them (GVA-10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UpdateMode {

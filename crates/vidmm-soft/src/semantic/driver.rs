@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::GpuVirtualAddress;
 use vidmm::contract::{
     AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineFence, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, PagingOperation,
-    Patch, Render, RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
+    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 use vidmm_runtime::may_be_empty;
 
@@ -41,7 +41,7 @@ impl SemanticKmd {
     /// The author's driver has encoded an operation to its end, and has written `bytes` for it: it is carried out with
     /// the packet that is encoded.
     fn carry_out(&self, build: &mut BuildPagingBuffer<'_>, bytes: usize) {
-        if bytes == 0 && !is_by_cpu(build.operation) && !may_be_empty(build.operation, build.allocation_is_idle, false)
+        if bytes == 0 && !build.operation.is_by_cpu() && !may_be_empty(build.operation, build.allocation_is_idle, false)
         {
             return;
         }
@@ -53,11 +53,6 @@ impl SemanticKmd {
         }
         self.packets.append(&commands);
     }
-}
-
-/// Whether the driver carries an operation out with the CPU, before it returns: it is in no packet (BPB-08).
-fn is_by_cpu(operation: &PagingOperation) -> bool {
-    matches!(operation, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical())
 }
 
 impl Kmd for SemanticKmd {
@@ -142,7 +137,7 @@ impl Kmd for SemanticKmd {
 
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let status = self.author.build_paging_buffer(build);
-        if self.packets.is_resetting() && !is_by_cpu(build.operation) {
+        if self.packets.is_resetting() && !build.operation.is_by_cpu() {
             self.bytes_so_far = 0;
             return status;
         }

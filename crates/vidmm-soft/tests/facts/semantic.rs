@@ -325,7 +325,7 @@ fn preempted_packets_come_back_with_their_buffers() {
 }
 
 #[test]
-fn what_is_encoded_while_the_adapter_is_reset_is_not_run() {
+fn commands_that_are_encoded_while_the_adapter_is_reset_are_not_run() {
     let mut rig = Rig::new();
     rig.build(&fill(1));
     let submitted = rig.submit();

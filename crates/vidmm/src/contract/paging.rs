@@ -213,6 +213,11 @@ impl PagingOperation {
         }
     }
 
+    /// Whether the driver carries it out with the CPU before it returns, and encodes nothing (BPB-08).
+    pub fn is_by_cpu(&self) -> bool {
+        matches!(self, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical())
+    }
+
     /// The allocation that the operation is about, if any.
     pub fn allocation(&self) -> Option<KmdAllocationHandle> {
         match self {

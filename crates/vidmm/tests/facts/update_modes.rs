@@ -1,4 +1,4 @@
-//! Who writes page tables: the paging engine, or the driver with the CPU (GVA-10, GVA-33, BPB-08). In which place of the stream
+//! The writer of page tables: the paging engine, or the driver with the CPU (GVA-10, GVA-33, BPB-08). In which place of the stream
 //! the CPU comes is asserted by the world after every call.
 
 use crate::world::{self, Access, Config, Place, SILENT, SOON, World, is_by_cpu};

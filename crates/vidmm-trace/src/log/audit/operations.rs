@@ -1,8 +1,6 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
-use vidmm::contract::{
-    BuildStatus, EngineFence, PagingOperation, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
-};
+use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
@@ -11,17 +9,12 @@ use super::finding::Invariant;
 use super::shadow::{leaf_bytes, page_size};
 use super::tlb::Stale;
 
-/// Whether the CPU carries an operation out, without a paging buffer.
-fn is_by_cpu(operation: &PagingOperation) -> bool {
-    matches!(operation, PagingOperation::UpdatePageTable(op) if matches!(op.update_mode, UpdateMode::CpuVirtual(_)))
-}
-
 impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
                 self.check_goes_on(operation);
-                match is_by_cpu(operation) {
+                match operation.is_by_cpu() {
                     true => self.check_by_cpu(offset, bytes),
                     false => self.open_buffer.write(offset, bytes, &mut self.findings),
                 }
