@@ -134,6 +134,7 @@ impl Kmd for OwnKmd {
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
                 virtual_address_bit_count: PAGE_SHIFT + LEVELS * LEVEL_BITS,
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
+                legacy_behaviors: LegacyBehaviors::empty(),
             },
             page_table_levels: vec![level; LEVELS as usize],
             paging_buffer: PagingBufferDesc { size: desc.paging_buffer_bytes, private_data_size: 0 },

@@ -154,6 +154,7 @@ impl Kmd for NullDriver {
             gpu_mmu: GpuMmuCaps {
                 flags: GpuMmuFlags::DUAL_PTE_SUPPORTED,
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                legacy_behaviors: LegacyBehaviors::empty(),
                 virtual_address_bit_count: 48,
                 leaf_page_table_size_for_64k_pages_in_bytes: 4096,
             },

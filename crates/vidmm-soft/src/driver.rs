@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{
     AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CpuVirtualAddress,
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, MapApertureFlags, MapApertureSegment,
-    MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, NotifyResidency, PageTableLevelDesc,
-    PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentDescriptor, SegmentFlags,
-    SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual, UnmapApertureSegment, UpdateMode, UpdatePageTable,
-    UpdatePageTableFlags, VidMmCaps,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, LegacyBehaviors, MapApertureFlags,
+    MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, NotifyResidency,
+    PageTableLevelDesc, PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable,
+    SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual,
+    UnmapApertureSegment, UpdateMode, UpdatePageTable, UpdatePageTableFlags, VidMmCaps,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
@@ -187,6 +187,7 @@ impl SoftKmd {
         GpuMmuCaps {
             flags,
             page_table_update_mode: self.config.page_table_update_mode,
+            legacy_behaviors: LegacyBehaviors::empty(),
             virtual_address_bit_count: self.config.virtual_address_bit_count,
             leaf_page_table_size_for_64k_pages_in_bytes: if dual_pte {
                 self.layout.leaf_64kib_table_bytes()

@@ -46,8 +46,8 @@ pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,
-    CreateDeviceDesc, CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, Reclaimed, RenderDesc, Residency,
-    UpdateAllocationProperty,
+    CreateDeviceDesc, CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, QueryStatistics, Reclaimed, RenderDesc,
+    Residency, SegmentStatistics, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use engines::recovering::TdrOptions;
@@ -56,7 +56,7 @@ pub use event::device_residency::DeviceResidency;
 pub use event::error::{
     AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
     GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
-    ReclaimError, ReservationError, Shortage, SubmitError, UnlockError, UpdateError, Violation,
+    QueryStatisticsError, ReclaimError, ReservationError, Shortage, SubmitError, UnlockError, UpdateError, Violation,
 };
 pub use event::list_flags::{EvictFlags, MakeResidentFlags};
 pub use event::offer::{OfferFlags, OfferPriority, ReclaimResult};
@@ -71,6 +71,7 @@ pub use id::{
 pub use manager::VidMm;
 pub use moment::{Output, Statistics};
 pub use objects::submission::{FenceValueDesc, SubmitDesc};
+pub use objects::traffic::Traffic;
 pub use units::{
     Bytes, Extent, GpuVirtualAddress, Nanoseconds, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId,
 };

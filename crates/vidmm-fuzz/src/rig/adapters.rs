@@ -34,7 +34,12 @@ fn physical(pages: u64, aperture_pages: u64, choices: &Choices<'_>) -> AdapterIn
         addressing_model: AddressingModel::Physical,
         page_table_levels: Vec::new(),
         gpu_mmu,
-        patching: PatchingCaps { max_allocation_list_slot_id: 4, preemption_aware, bank_range_table },
+        patching: PatchingCaps {
+            max_allocation_list_slot_id: 4,
+            preemption_aware,
+            no_dma_patching: false,
+            bank_range_table,
+        },
         ..like
     }
 }

@@ -66,7 +66,12 @@ fn change(info: &mut AdapterInfo, choices: &Choices<'_>) {
         _ => {
             let bank_range_table = (0..choices.below(4)).map(|_| choices.edge()).collect();
             let (slots, preemption_aware) = (choices.edge32(), choices.one_in(2));
-            info.patching = PatchingCaps { max_allocation_list_slot_id: slots, preemption_aware, bank_range_table };
+            info.patching = PatchingCaps {
+                max_allocation_list_slot_id: slots,
+                preemption_aware,
+                no_dma_patching: preemption_aware,
+                bank_range_table,
+            };
         }
     }
 }

@@ -320,7 +320,7 @@ impl Make<Session<'_>> for Map {
             let rest = pages - first_page;
             let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
             let part = Part { allocation: name.clone(), first_page, pages: part_pages };
-            let read_only = self.read_only;
+            let read_only = mapped.read_only;
             let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
             let mapping_name = self.name.clone().unwrap_or_else(|| name.clone());
             session.objects.mappings.insert(mapping_name, mapping);

@@ -263,7 +263,9 @@ impl<'a> Session<'a> {
             }
             Event::DriverFinding { finding } => {
                 self.driver_findings.push(finding.to_string());
-                self.fault_misreported();
+                if !finding.is_of_patch_list() {
+                    self.fault_misreported();
+                }
             }
             Event::ContentLost { allocation, is_kept } => {
                 if let Some(name) = self.narrator.names.allocations.get(&allocation).cloned() {

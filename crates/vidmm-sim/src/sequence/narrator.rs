@@ -96,6 +96,7 @@ impl Narrator {
         self.portions.observe(event, &self.names);
         match event {
             Event::AdapterStarted { .. } | Event::PagingVaQueried { .. } => self.adapter(event),
+            Event::DriverFinding { finding } if finding.is_advice() => self.say("advice", finding.to_string()),
             Event::DriverFinding { finding } => self.say("finding", finding.to_string()),
             Event::PagingOperation { plan: 0, operation, status, .. } => self.start_operation(operation, *status),
             Event::PagingOperation { operation, status, multipass_offset, .. } => {

@@ -11,6 +11,7 @@ impl SoftKmd {
         PatchingCaps {
             max_allocation_list_slot_id: self.config.max_allocation_list_slot_id,
             preemption_aware: self.config.preemption_aware,
+            no_dma_patching: false,
             bank_range_table: self.config.bank_range_table.clone(),
         }
     }

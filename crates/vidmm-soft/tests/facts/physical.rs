@@ -293,6 +293,7 @@ fn the_driver_reports_what_was_configured() {
     assert_eq!(bases, [(0, LOCAL_BYTES), (LOCAL_BYTES, APERTURE_BYTES)]);
     assert_eq!(info.page_table_levels, []);
     let patching = PatchingCaps {
+        no_dma_patching: false,
         max_allocation_list_slot_id: 5,
         preemption_aware: true,
         bank_range_table: vec![1 << 20, 2 << 20],

@@ -186,6 +186,16 @@ pub enum BrokenRule {
     /// An update mode that this version does not know.
     #[error("vidmm: page-table update mode {0:?} is not supported by this version; report CpuVirtual or GpuPhysical")]
     UpdateMode(PageTableUpdateMode),
+    /// No work of a process may run while its entries are written.
+    #[error(
+        "GVA-35: PageTableUpdateRequireAddressSpaceIdle is reported, but this version writes and flushes entries while other work of their process runs"
+    )]
+    AddressSpaceIdle,
+    /// Transfers are to say where page tables are.
+    #[error(
+        "BPB-40: SourcePageTableVaInTransfer is reported, but this version sends VIRTUAL_TRANSFER without SourcePageTable and DestinationPageTable"
+    )]
+    PageTablesInTransfers,
     /// Page tables that the CPU is to write, in local memory.
     #[error(
         "GVA-10: the CPU is to write page tables (CpuVirtual), but some live in segment {0}, which is local memory; report GpuPhysical, or system memory (0)"

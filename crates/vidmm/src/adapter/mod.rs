@@ -60,6 +60,8 @@ pub(crate) struct Adapter {
     /// Bytes in a leaf table of 64 KiB entries; `None` when 64 KiB pages are mapped by 4 KiB entries.
     pub leaf_table_64kb: Option<u64>,
     pub va_bits: u32,
+    /// Mappings can be read-only.
+    pub has_read_only: bool,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
     /// A valid entry that replaces an invalid one needs no flush.
@@ -78,6 +80,8 @@ pub(crate) struct Adapter {
     pub num_slots: u32,
     /// Engines save and restore their state between packets (SPL-07).
     pub preemption_aware: bool,
+    /// Bindings that leak from one portion to the next are no error (SPL-12).
+    pub no_dma_patching: bool,
     /// Where the banks of the first memory segment end (SEG-31).
     pub bank_ends: Vec<u64>,
 }

@@ -9,8 +9,8 @@ use crate::{
         account::{Account, Home},
     },
     contract::{
-        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, PageTableUpdateMode, PagingBufferDesc, PatchingCaps,
-        SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
+        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, LegacyBehaviors, PageTableUpdateMode, PagingBufferDesc,
+        PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, SegmentId},
@@ -53,6 +53,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     let has_page_tables = info.addressing_model == AddressingModel::GpuMmu;
     if has_page_tables {
         check_update_mode(info, &mut broken);
+        check_mmu(info, &mut broken);
     }
     let dual = has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
     let leaf_64kb = info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes;
@@ -93,6 +94,8 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         leaf_table_64kb: dual.then_some(u64::from(leaf_64kb)),
         // Without GPU virtual addresses whatever is reported means nothing.
         va_bits: if is_physical { 0 } else { info.gpu_mmu.virtual_address_bit_count },
+        // A mapping in the IOMMU can always be read-only.
+        has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
         page_table_update_mode: PageTableUpdateMode::default(),
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
@@ -105,6 +108,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         paging_private_size: info.paging_buffer.private_data_size as usize,
         num_slots: info.patching.max_allocation_list_slot_id,
         preemption_aware: info.patching.preemption_aware,
+        no_dma_patching: info.patching.no_dma_patching,
         bank_ends: info.patching.bank_range_table.clone(),
     };
     if has_page_tables {
@@ -151,6 +155,16 @@ fn check_update_mode(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) {
         }
         mode @ PageTableUpdateMode::GpuVirtual => broken.push(BrokenRule::UpdateMode(mode)),
         PageTableUpdateMode::GpuPhysical => {}
+    }
+}
+
+/// A capability that is not used harms nobody; a demand that is not met does.
+fn check_mmu(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) {
+    if info.gpu_mmu.flags.contains(GpuMmuFlags::PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE) {
+        broken.push(BrokenRule::AddressSpaceIdle);
+    }
+    if info.gpu_mmu.legacy_behaviors.contains(LegacyBehaviors::SOURCE_PAGE_TABLE_VA_IN_TRANSFER) {
+        broken.push(BrokenRule::PageTablesInTransfers);
     }
 }
 

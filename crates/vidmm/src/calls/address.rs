@@ -29,7 +29,8 @@ pub struct MapGpuVirtualAddress {
     pub offset: u64,
     /// The number of bytes; a multiple of 4 KiB. 0 is all that follow the offset.
     pub size: u64,
-    /// Whether the GPU may write.
+    /// Whether the GPU may write. It may in any case where the driver reports no
+    /// [`READ_ONLY_MEMORY_SUPPORTED`](crate::contract::GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED).
     pub write: bool,
     /// Handed back to the driver in the leaf entries (GVA-57).
     pub driver_protection: u64,
@@ -50,6 +51,8 @@ pub struct Mapped {
     /// The value of the paging queue's fence from which on it can be used; 0 is at once (GVA-50). Work submitted after the
     /// call waits for it by itself.
     pub paging_fence_value: u64,
+    /// Writes through it fault: as was asked for, if the driver has said that its entries can forbid them.
+    pub read_only: bool,
 }
 
 /// # GPU virtual addresses: map and reserve
@@ -119,7 +122,7 @@ impl VidMm {
             process,
             device,
             pte_page_size,
-            read_only: !desc.write,
+            read_only: !desc.write && self.state.adapter.has_read_only,
             virtual_address,
             size,
             allocation_offset: desc.offset,
@@ -131,7 +134,11 @@ impl VidMm {
         }
         let at_once = maps_at_once(&self.state.adapter, &self.state.objects, &self.plans, device, allocation, &mapping);
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
-        let mapped = Mapped { virtual_address: GpuVirtualAddress(virtual_address), paging_fence_value };
+        let mapped = Mapped {
+            virtual_address: GpuVirtualAddress(virtual_address),
+            paging_fence_value,
+            read_only: mapping.read_only,
+        };
         let process = self.state.objects.processes.id(process);
         self.state.moment.record(|| Event::GpuVirtualAddressMapped {
             process,

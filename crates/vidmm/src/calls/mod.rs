@@ -10,6 +10,7 @@ pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};
 pub use resident::{AllocationResidencyStatus, Residency};
 pub use start::AdapterOptions;
+pub use statistics::{QueryStatistics, SegmentStatistics};
 
 pub(crate) mod address;
 pub(crate) mod admission;
@@ -25,7 +26,9 @@ pub(crate) mod rendering;
 pub(crate) mod resident;
 pub(crate) mod sharing;
 pub(crate) mod paging_va;
+pub(crate) mod patch_list;
 pub(crate) mod start;
+pub(crate) mod statistics;
 pub(crate) mod stop;
 pub(crate) mod suspension;
 pub(crate) mod termination;

@@ -88,6 +88,7 @@ impl VidMm {
             devices: OrderedSet::default(),
             is_paused: false,
             standing: Standing::new(self.state.memory.accounts()),
+            traffic: self.state.memory.accounts().none(),
         });
         let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());
         let share = ProcessShare { weight, reservation: 0, demand: 0 };

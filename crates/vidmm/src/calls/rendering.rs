@@ -2,8 +2,8 @@
 
 use super::work::QUEUED_MAX;
 use crate::{
-    adapter::{Adapter, patching::PatchListRule},
-    calls::work,
+    adapter::Adapter,
+    calls::{patch_list, work},
     contract::{AllocationListElement, Kmd, PatchLocation, Render, RenderStatus},
     event::{
         Event,
@@ -97,7 +97,7 @@ impl VidMm {
         let Rendered { dma_buffer, patch_locations } =
             translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
         if let Err((position, rule)) =
-            check_patch_locations(&self.state.adapter, &self.work, &patch_locations, &list, dma_buffer.len())
+            patch_list::check(&self.state.adapter, &self.work, &patch_locations, &list, dma_buffer.len())
         {
             self.state.moment.report(DriverFinding::PatchLocationList { position, rule });
             device_error::put_device_in_error(
@@ -119,6 +119,9 @@ impl VidMm {
             progress: Progress::default(),
         };
         if is_prepared {
+            for finding in patch_list::findings(&self.state.adapter, &self.state.objects, &references) {
+                self.state.moment.report(finding);
+            }
             for allocation in references.allocations() {
                 self.state.objects.patched.entry(allocation).or_default().queued += 1;
                 self.state.residency.reclassify(&mut self.state.objects, allocation);
@@ -248,50 +251,8 @@ fn translate(
     }
 }
 
-/// Checks a driver's patch-location list (SPL-02 to SPL-04, C-15).
-fn check_patch_locations(
-    adapter: &Adapter,
-    work: &Work,
-    locations: &[PatchLocation],
-    list: &[Reference],
-    dma_buffer_size: usize,
-) -> Result<(), (usize, PatchListRule)> {
-    let num_slots = adapter.num_slots + u32::from(work.patching.knobs.accept_max_slot_id);
-    let size = dma_buffer_size as u64;
-    let mut end_of_group = size;
-    for (position, location) in locations.iter().enumerate().rev() {
-        let broken = |rule| Err((position, rule));
-        let PatchLocation { allocation_index, slot_id, patch_offset, split_offset, .. } = *location;
-        let Some(element) = list.get(allocation_index as usize) else {
-            return broken(PatchListRule::AllocationIndex);
-        };
-        if slot_id >= num_slots {
-            return broken(PatchListRule::SlotId);
-        }
-        if u64::from(split_offset) > size {
-            return broken(PatchListRule::SplitOffset);
-        }
-        if let Some(after) = locations.get(position + 1)
-            && after.split_offset != split_offset
-        {
-            if after.split_offset < split_offset {
-                return Err((position + 1, PatchListRule::DecreasingSplitOffset));
-            }
-            end_of_group = after.split_offset.into();
-        }
-        let patched = u64::from(patch_offset)..u64::from(patch_offset) + ADDRESS_BYTES;
-        if element.allocation.is_some() && (patched.start < u64::from(split_offset) || patched.end > end_of_group) {
-            return broken(PatchListRule::PatchOffset);
-        }
-    }
-    Ok(())
-}
-
 /// The driver's translation of commands.
 struct Rendered {
     dma_buffer: Vec<u8>,
     patch_locations: Vec<PatchLocation>,
 }
-
-/// Bytes of an address in a DMA buffer.
-const ADDRESS_BYTES: u64 = 8;

@@ -144,7 +144,7 @@ impl VidMm {
             state: State {
                 adapter,
                 moment,
-                objects: Objects::new(),
+                objects: Objects::new(memory.accounts()),
                 engines,
                 memory,
                 shares,

@@ -32,7 +32,7 @@ pub struct AdapterInfo {
     pub wddm_version: WddmVersion,
     /// How engines find memory.
     pub addressing_model: AddressingModel,
-    /// What the driver can do for the memory manager.
+    /// The driver's capabilities for the memory manager.
     #[doc(alias = "MemoryManagementCaps")]
     pub memory_management_caps: VidMmCaps,
     /// The segments of physical adapter 0, ids 1.. in this order (SEG-05).
@@ -70,6 +70,10 @@ pub struct PatchingCaps {
     /// portions of a split DMA buffer (SPL-07).
     #[doc(alias = "DXGK_VIDSCHCAPS")]
     pub preemption_aware: bool,
+    /// Whether DMA buffers need no patching, so that bindings that leak from one portion to the next are none of the manager's
+    /// business (SPL-12).
+    #[doc(alias = "DXGK_VIDSCHCAPS")]
+    pub no_dma_patching: bool,
     /// The banks of the first memory segment: the end of each, in bytes from the segment's start. The last may be left
     /// out; none is one bank (SEG-31).
     #[doc(alias = "pBankRangeTable")]
@@ -97,7 +101,7 @@ pub enum AddressingModel {
 }
 
 bitflags! {
-    /// What a driver can do for the memory manager, with WDDM's bit positions.
+    /// A driver's capabilities for the memory manager, with WDDM's bit positions.
     #[doc(alias = "DXGK_VIDMMCAPS")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct VidMmCaps: u32 {
@@ -177,22 +181,50 @@ pub struct GpuMmuCaps {
     pub virtual_address_bit_count: u32,
     /// Bytes in a leaf table whose entries map 64 KiB pages (GVA-44); used when the MMU has dual entries.
     pub leaf_page_table_size_for_64k_pages_in_bytes: u32,
+    /// The driver's wishes beyond today's contract.
+    pub legacy_behaviors: LegacyBehaviors,
 }
 
 bitflags! {
     /// The capabilities of a memory management unit, with WDDM's bit positions (4.2).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct GpuMmuFlags: u32 {
-        /// An entry can forbid writes.
+        /// An entry can forbid writes. Without it mappings are writable, whatever their callers ask for.
         const READ_ONLY_MEMORY_SUPPORTED = 1 << 0;
+        /// An entry can forbid execution. The core does not use this, nor any other capability here that says so.
+        const NO_EXECUTE_MEMORY_SUPPORTED = 1 << 1;
+        /// An entry can read as zero, on every level (GVA-20). Not used.
+        const ZERO_IN_PTE_SUPPORTED = 1 << 2;
         /// Every valid entry must be invalidated before its table is freed.
         const EXPLICIT_PAGE_TABLE_INVALIDATION = 1 << 3;
+        /// An entry can say that the CPU's caches are snooped. Not used: backing stores are not cached.
+        const CACHE_COHERENT_MEMORY_SUPPORTED = 1 << 4;
+        /// No work of a process may run while its entries are written or flushed (GVA-35). Refused at adapter start in this
+        /// version.
+        const PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE = 1 << 5;
+        /// An entry above the leaves can point to memory. Not used.
+        const LARGE_PAGE_SUPPORTED = 1 << 6;
         /// A level-1 entry holds the address of a 4 KiB leaf table and of a 64 KiB leaf table (GVA-43).
         ///
         /// Without it we map a 64 KiB page as 16 contiguous entries of 4 KiB (GVA-40).
         const DUAL_PTE_SUPPORTED = 1 << 7;
+        /// Such memory may begin at any page. Not used.
+        const ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS = 1 << 8;
+        /// Pages of 64 KiB can lie in system memory. Not used.
+        const SYS_MEM_64KB_PAGE_SUPPORTED = 1 << 9;
         /// An invalid entry is never cached: no flush when an entry becomes valid.
         const INVALID_TLB_ENTRIES_NOT_CACHED = 1 << 10;
+        /// Memory that an entry above the leaves points to can be system memory. Not used.
+        const SYS_MEM_LARGE_PAGE_SUPPORTED = 1 << 11;
+    }
+}
+
+bitflags! {
+    /// Behaviour of older memory managers that a driver may still rely on, with WDDM's bit positions (4.2).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct LegacyBehaviors: u32 {
+        /// A virtual transfer says where the page tables of its two sides are (BPB-40). Refused at adapter start in this version.
+        const SOURCE_PAGE_TABLE_VA_IN_TRANSFER = 1 << 0;
     }
 }
 

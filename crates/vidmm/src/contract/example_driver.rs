@@ -44,6 +44,7 @@ impl Kmd for ExampleDriver {
             gpu_mmu: GpuMmuCaps {
                 flags: GpuMmuFlags::empty(),
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                legacy_behaviors: LegacyBehaviors::empty(),
                 virtual_address_bit_count: 39,
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
             },

@@ -28,7 +28,7 @@ mod patching;
 mod pte;
 
 pub use adapter::{
-    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc,
+    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, GpuMmuFlags, LegacyBehaviors, PageTableLevelDesc,
     PageTableUpdateMode, PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
 };
 pub use allocation::{

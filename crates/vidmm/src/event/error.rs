@@ -12,7 +12,7 @@ use crate::{
     },
     gpu_va::VaRangeError,
     id::{AllocationId, DeviceId, InvalidHandle},
-    units::{Bytes, GpuVirtualAddress, PhysicalAddress},
+    units::{Bytes, GpuVirtualAddress, PhysicalAddress, SegmentId},
 };
 
 /// A rule of the contract that the driver or the GPU broke. The text names the fact.
@@ -157,7 +157,8 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
     operation.map_or("a command buffer", PagingOperationKind::name)
 }
 
-/// A finding for the driver's author; nothing is refused for it. Each kind is reported once.
+/// A finding for the driver's author, an error or [advice](Self::is_advice); nothing is refused for it. Each kind is reported
+/// once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
@@ -325,9 +326,73 @@ pub enum DriverFinding {
         /// The operation.
         operation: PagingOperationKind,
     },
+    /// All patch locations of a DMA buffer have one split offset, and a slot is bound anew in between.
+    #[error(
+        "SPL-01: patch location number {position} binds slot {slot_id} anew, and the whole DMA buffer has one split offset: it cannot be split; a driver must support that"
+    )]
+    NoSplitPoint {
+        /// The patch location's position in the driver's list.
+        position: usize,
+        /// The slot.
+        slot_id: u32,
+    },
+    /// The bindings of a split point are added to those before: nothing is unbound there, and nothing reprogrammed. The verifier of
+    /// Windows rejects such a packet.
+    #[error(
+        "SPL-12: the patch locations from number {position} neither unbind nor reprogram a slot at their split point, though allocations are bound: the bindings leak; a driver that patches no DMA buffer reports NoDmaPatching"
+    )]
+    BindingLeak {
+        /// The position of the first patch location of the split point.
+        position: usize,
+    },
+    /// An allocation that takes a quarter of the largest memory segment, or more, is bound across a split point.
+    #[error(
+        "SPL-08: an allocation of {} stays bound to slot {slot_id} across the split point of patch location number {position}, so that it cannot move there: reprogram large allocations at each split point, and unbind them early",
+        Bytes(*.size)
+    )]
+    LargeStaysBound {
+        /// The position of the first patch location of the split point.
+        position: usize,
+        /// The slot.
+        slot_id: u32,
+        /// The allocation's size in bytes.
+        size: u64,
+    },
+    /// A slot is bound anew between two split points: the allocations of before and after are brought in together.
+    #[error(
+        "SPL-09: patch location number {position} binds slot {slot_id} anew between two split points: place a split point at every bind and unbind"
+    )]
+    MissingSplitPoint {
+        /// The patch location's position in the driver's list.
+        position: usize,
+        /// The slot.
+        slot_id: u32,
+    },
 }
 
 impl DriverFinding {
+    /// Whether it is about a patch-location list that breaks no rule.
+    pub const fn is_of_patch_list(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSplitPoint { .. }
+                | Self::BindingLeak { .. }
+                | Self::LargeStaysBound { .. }
+                | Self::MissingSplitPoint { .. }
+        )
+    }
+
+    /// Whether it only says what the driver could do better: the driver breaks no rule.
+    pub const fn is_advice(&self) -> bool {
+        matches!(
+            self,
+            Self::PagingVaNeedlesslyLarge { .. }
+                | Self::AllocationBeyondPagingVa { .. }
+                | Self::LargeStaysBound { .. }
+                | Self::MissingSplitPoint { .. }
+        )
+    }
+
     /// Whether both are findings of one kind, which is reported once.
     pub(crate) fn is_of_kind(&self, other: &DriverFinding) -> bool {
         match (self, other) {
@@ -852,6 +917,24 @@ pub enum ReservationError {
     TooMuch {
         /// The most that the process can reserve now, in bytes.
         available_for_reservation: u64,
+    },
+}
+
+/// The reason why there are no statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum QueryStatisticsError {
+    /// A handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The segment is an aperture, or does not exist.
+    #[error(
+        "segment {} is no memory segment; system memory is counted as a whole, as segment {}",
+        .segment.0,
+        SegmentId::SYSTEM.0
+    )]
+    NoMemorySegment {
+        /// The segment.
+        segment: SegmentId,
     },
 }
 

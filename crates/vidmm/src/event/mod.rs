@@ -1089,6 +1089,22 @@ pub enum EvictReason {
 }
 
 impl EvictReason {
+    /// All reasons, in their order.
+    pub const ALL: [Self; 12] = [
+        Self::RoomWanted,
+        Self::EvictRequested,
+        Self::Promoted,
+        Self::RangeWanted,
+        Self::Destroyed,
+        Self::Offered,
+        Self::DeviceSuspended,
+        Self::Locked,
+        Self::PropertyUpdated,
+        Self::PoweredDown,
+        Self::Replaced,
+        Self::Moved,
+    ];
+
     /// Whether an allocation goes to make room for one of another device.
     pub(crate) const fn is_for_room(self) -> bool {
         matches!(

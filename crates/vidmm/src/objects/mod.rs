@@ -11,6 +11,7 @@ pub(crate) mod request;
 pub(crate) mod spans;
 pub(crate) mod split;
 pub(crate) mod submission;
+pub(crate) mod traffic;
 pub(crate) mod turn;
 pub(crate) mod uses;
 
@@ -19,6 +20,7 @@ use core::ops::{Index, IndexMut};
 
 use crate::{
     adapter::patching::Patched,
+    budget::account::{Account, Accounts, PerAccount},
     contract::EngineFence,
     event::{
         Event, RequestName,
@@ -36,6 +38,7 @@ use crate::{
         process::{Process, Processes},
         queue::{MonitoredFence, PagingQueue},
         submission::FenceValueDesc,
+        traffic::Traffic,
     },
 };
 
@@ -51,6 +54,8 @@ pub(crate) struct Objects {
     pub patched: BTreeMap<AllocationIx, Patched>,
     /// Submissions of all devices so far.
     pub submissions: u64,
+    /// The bytes that have gone through each memory, for all processes.
+    pub traffic: PerAccount<Traffic>,
     /// Allocations of which no trace is left; the driver and the host are still to be told.
     pub dead: Vec<AllocationIx>,
     /// Allocations and devices that have closed them and no longer use them; the driver is still to be told.
@@ -75,6 +80,13 @@ impl Ending {
 }
 
 impl Objects {
+    /// Counts bytes of an allocation that go through a memory, for its process and for all.
+    pub fn count(&mut self, index: AllocationIx, account: Account, count: impl Fn(&mut Traffic)) {
+        let process = self.allocations[index].process;
+        count(&mut self.processes[process].traffic[account]);
+        count(&mut self.traffic[account]);
+    }
+
     /// Numbers the next submission of a device. Whatever its list names is used by it.
     pub fn number_submission(&mut self, device: DeviceIx) -> SubmissionNo {
         self.submissions += 1;
@@ -84,7 +96,7 @@ impl Objects {
         record.submitted
     }
 
-    pub fn new() -> Self {
+    pub fn new(accounts: Accounts) -> Self {
         Self {
             processes: Slots::new(),
             devices: Slots::new(),
@@ -94,6 +106,7 @@ impl Objects {
             allocations: Slots::new(),
             patched: BTreeMap::new(),
             submissions: 0,
+            traffic: accounts.none(),
             dead: Vec::new(),
             closed: Vec::new(),
             ending: Ending::default(),

@@ -1,11 +1,12 @@
 //! A process: an address space, and the tables that show it to the GPU.
 
 use crate::{
-    budget::Standing,
+    budget::{Standing, account::PerAccount},
     contract::KmdProcessHandle,
     data::ordered_set::OrderedSet,
     gpu_va::{PageTables, VaSpace},
     id::{DeviceIx, Slots, kind},
+    objects::traffic::Traffic,
 };
 
 pub(crate) type Processes = Slots<kind::Process, Process>;
@@ -23,4 +24,6 @@ pub(crate) struct Process {
     pub is_paused: bool,
     /// Its importance to the user.
     pub standing: Standing,
+    /// The bytes of its allocations that have gone through each memory.
+    pub traffic: PerAccount<Traffic>,
 }

@@ -1,4 +1,4 @@
-//! What becomes of the content of offered allocations: it is lost when their room is taken, or at once if they were offered so.
+//! The content of offered allocations: it is lost when their room is taken, or at once if they were offered so.
 
 use crate::{
     contract::Host,

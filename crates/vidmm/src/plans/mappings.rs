@@ -1,4 +1,4 @@
-//! What a move of an allocation does to its mappings: page-table entries, or what the host maps in the IOMMU.
+//! The effect of a move on the mappings of an allocation: page-table entries, or what the host maps in the IOMMU.
 
 use crate::{
     adapter::{Adapter, NotificationRevision},

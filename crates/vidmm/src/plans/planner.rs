@@ -77,10 +77,12 @@ impl Plans {
         match backed {
             true => {
                 state.moment.statistics_mut().bytes_paged_in += size;
+                state.objects.count(index, account, |traffic| traffic.bytes_paged_in += size);
                 ContentSource::BackingStore
             }
             false => {
                 state.moment.statistics_mut().bytes_filled += size;
+                state.objects.count(index, account, |traffic| traffic.bytes_filled += size);
                 ContentSource::Fill
             }
         }
@@ -247,6 +249,8 @@ impl Plans {
         if discarded {
             self.plan_discard(&mut state.moment, &mut state.objects, draft, index);
         }
+        let size = state.objects[index].size;
+        state.objects.count(index, place.account(), |traffic| traffic.evict(reason, size));
         match reason {
             EvictReason::Destroyed => {}
             EvictReason::Promoted => state.moment.statistics_mut().promotions += 1,
@@ -294,6 +298,7 @@ impl Plans {
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
         draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;
+        state.objects.count(index, account, |traffic| traffic.bytes_paged_out += size);
         state.moment.statistics_mut().evictions_copied += 1;
     }
 

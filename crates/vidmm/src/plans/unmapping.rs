@@ -1,6 +1,6 @@
 //! Addresses that were freed show nothing any more (GVA-53, U-22).
 //!
-//! What is left of a mapping of which a part was freed shows what it did. Its entries stay as they are but those for a page of
+//! The rest of a mapping of which a part was freed shows what it did. Its entries stay as they are but those for a page of
 //! 64 KiB that is cut: only one of the two sizes may be valid there (GVA-43), so its entry becomes invalid before those of the
 //! smaller pages become valid, and no work of the process runs in between (GVA-42).
 

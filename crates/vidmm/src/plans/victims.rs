@@ -22,7 +22,7 @@ impl Plans {
             let (victim, reason) = next_victim(state, draft, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
-                self.demote(state, draft, victim);
+                self.demote(state, draft, account, victim);
             }
         }
         self.take_from(state.memory.placer_mut(account).pages(), draft, bytes)
@@ -58,10 +58,12 @@ impl Plans {
     }
 
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of its memory segment.
-    fn demote(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
+    fn demote(&self, state: &mut State, draft: &mut Draft, from: Account, index: AllocationIx) {
         let content = self.plan_into_system(state, draft, index);
         planner::record_placed(state, index, content);
         state.moment.statistics_mut().demotions += 1;
+        let size = state.objects[index].size;
+        state.objects.count(index, from, |traffic| traffic.bytes_demoted += size);
         state.residency.make_evictable(&mut state.objects, index);
     }
 

@@ -1,4 +1,4 @@
-//! What the CPU sees of locked allocations while they move (RES-86), and content that the CPU has brought up to date (2.2).
+//! The CPU's view of locked allocations while they move (RES-86), and content that the CPU has brought up to date (2.2).
 
 use alloc::vec::Vec;
 
@@ -121,6 +121,7 @@ impl Plans {
         allocation.last_plan = number;
         allocation.state -= AllocationState::DIRTY;
         moment.statistics_mut().bytes_paged_in += size;
+        objects.count(index, account, |traffic| traffic.bytes_paged_in += size);
         draft.decided = true;
         let allocation = objects.allocation_id(index);
         moment.record(|| Event::Refreshed { plan: number, allocation });

@@ -337,6 +337,22 @@ fn other_update_modes_are_refused() {
     assert_eq!(broken, [BrokenRule::UpdateMode(mode)]);
 }
 
+/// GVA-35, BPB-40: what the driver demands and the core does not do is refused by name; a capability that is not used is not.
+#[test]
+fn demands_of_the_mmu_are_refused() {
+    let idle = GpuMmuFlags::PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE;
+    assert_eq!(broken(|info| info.gpu_mmu.flags |= idle), [BrokenRule::AddressSpaceIdle]);
+    let in_transfers = LegacyBehaviors::SOURCE_PAGE_TABLE_VA_IN_TRANSFER;
+    let legacy = broken(|info| info.gpu_mmu.legacy_behaviors = in_transfers);
+    assert_eq!(legacy, [BrokenRule::PageTablesInTransfers]);
+    let unused = GpuMmuFlags::all() - idle - GpuMmuFlags::DUAL_PTE_SUPPORTED;
+    assert_eq!(broken(|info| info.gpu_mmu.flags |= unused), []);
+    let behind_io_mmu = broken_of(Config::integrated(AddressingModel::GpuVaIoMmu, 256), |info| {
+        (info.gpu_mmu.flags, info.gpu_mmu.legacy_behaviors) = (idle, in_transfers);
+    });
+    assert_eq!(behind_io_mmu, [], "there are no page tables");
+}
+
 /// GVA-10: the CPU writes no page table in local memory, whether it sees that or not: of a process, or of the paging process.
 #[test]
 fn the_cpu_writes_no_tables_in_local_memory() {

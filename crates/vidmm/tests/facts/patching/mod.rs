@@ -32,6 +32,7 @@ pub struct Config {
     pub caps: VidMmCaps,
     pub slots: u32,
     pub preemption_aware: bool,
+    pub no_dma_patching: bool,
     pub bank_range_table: Vec<u64>,
     /// Bytes of a paging buffer; each operation takes 64.
     pub paging_buffer: u32,
@@ -49,6 +50,7 @@ impl Default for Config {
             caps: VidMmCaps::empty(),
             slots: 16,
             preemption_aware: false,
+            no_dma_patching: false,
             bank_range_table: Vec::new(),
             paging_buffer: 4096,
             knobs: PreparationKnobs::default(),
@@ -171,6 +173,7 @@ impl Kmd for Driver {
             gpu_mmu: GpuMmuCaps {
                 flags: GpuMmuFlags::empty(),
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+                legacy_behaviors: LegacyBehaviors::empty(),
                 virtual_address_bit_count: 0,
                 leaf_page_table_size_for_64k_pages_in_bytes: 0,
             },
@@ -179,6 +182,7 @@ impl Kmd for Driver {
             patching: PatchingCaps {
                 max_allocation_list_slot_id: self.config.slots,
                 preemption_aware: self.config.preemption_aware,
+                no_dma_patching: self.config.no_dma_patching,
                 bank_range_table: self.config.bank_range_table.clone(),
             },
         }

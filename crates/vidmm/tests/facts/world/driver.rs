@@ -50,6 +50,7 @@ pub struct Config {
     pub level_bits: Vec<u32>,
     pub dual: bool,
     pub invalid_not_cached: bool,
+    pub has_read_only: bool,
     pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
@@ -92,6 +93,7 @@ impl Default for Config {
             level_bits: vec![4, 4, 8],
             dual: false,
             invalid_not_cached: false,
+            has_read_only: true,
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
@@ -201,6 +203,7 @@ impl Config {
         pool.set(SegmentFlags::USE_64KB_PAGES, self.page_size == PageSize::Kib64);
         pool.set(SegmentFlags::CPU_VISIBLE, self.cpu_visible);
         let mut mmu = GpuMmuFlags::empty();
+        mmu.set(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED, self.has_read_only);
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
         let mut window = SegmentFlags::APERTURE;
@@ -236,6 +239,7 @@ impl Config {
             gpu_mmu: GpuMmuCaps {
                 flags: mmu,
                 page_table_update_mode: self.update_mode,
+                legacy_behaviors: LegacyBehaviors::empty(),
                 virtual_address_bit_count: if self.has_page_tables() { table_bits } else { self.io_mmu_bits },
                 leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
             },
