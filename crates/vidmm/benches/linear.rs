@@ -1,4 +1,4 @@
-//! What contiguous placement refuses and costs, beside other placers.
+//! The refusals and the cost of contiguous placement, beside other placers.
 //!
 //! Metrics begin with the number of the goal that they are held to:
 //!

@@ -1,4 +1,4 @@
-//! What residency costs: submissions, lists, paging, budgets, bytes of bookkeeping.
+//! The cost of residency: submissions, lists, paging, budgets, bytes of bookkeeping.
 //!
 //! Metrics begin with the number of the goal that they are held to:
 //!

@@ -176,7 +176,7 @@ fn a_log_that_is_cut_is_refused_and_told_as_far_as_it_goes_where_that_is_asked_f
 }
 
 #[test]
-fn what_a_file_says_moves_no_cursor_and_fills_no_screen() {
+fn the_text_of_a_file_moves_no_cursor_and_fills_no_screen() {
     let scratch = Scratch::new();
     let name = format!("\"{}\"", "x".repeat(200_000));
     is_refused(steps(&format!("[[step]]\ncreate-allocation = {name}\n")), "create-allocation");

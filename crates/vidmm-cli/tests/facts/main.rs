@@ -5,6 +5,7 @@ mod common;
 mod clients;
 mod determinism;
 mod docs;
+mod english;
 mod event_log;
 mod exit_status;
 mod explain;

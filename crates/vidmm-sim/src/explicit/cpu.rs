@@ -1,4 +1,4 @@
-//! What the CPU does: it sees an allocation at one address, wherever that is (RES-86).
+//! The CPU's part: it sees an allocation at one address, wherever that is (RES-86).
 
 use vidmm::PAGE_SIZE;
 use vidmm::contract::CpuVirtualAddress;

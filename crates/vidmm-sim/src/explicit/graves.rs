@@ -1,4 +1,4 @@
-//! What is gone: no paging operation may name it any more (P59).
+//! Allocations that are gone: no paging operation may name them any more (P59).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What every page of every allocation must hold, by the kernels that have run.
+//! The content that every page of every allocation must hold, by the kernels that have run.
 
 use std::collections::BTreeMap;
 

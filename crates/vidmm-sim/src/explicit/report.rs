@@ -1,4 +1,4 @@
-//! What an explicit scenario came to.
+//! The outcome of an explicit scenario.
 
 use std::fmt;
 

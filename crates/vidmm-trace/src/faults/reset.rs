@@ -66,7 +66,7 @@ impl FaultReporter {
         };
         line(&mut text, &format!("In error for it ({}): {}.", devices.len(), named(&devices)));
         if !owners.is_empty() {
-            line(&mut text, &format!("What was being paged belongs to {}.", named(&owners)));
+            line(&mut text, &format!("The content that was being paged belongs to {}.", named(&owners)));
         }
         line(
             &mut text,

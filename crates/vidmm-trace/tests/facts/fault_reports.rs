@@ -112,7 +112,7 @@ fn the_reset_of_the_adapter_is_told_once_with_all_that_it_cost() {
             "a paging buffer faulted.",
             "It was packet 3 (a paging buffer) on engine 0 (paging).",
             "In error for it (1): device 0 of process 0.",
-            "What was being paged belongs to device 0 of process 0.",
+            "The content that was being paged belongs to device 0 of process 0.",
             "1 packets were aborted and 1 plans abandoned",
             "Content that was lost (1): allocation 0.",
         ],

@@ -1,4 +1,4 @@
-//! What a game allocates, in units of 64 KiB.
+//! The allocations of a game, in units of 64 KiB.
 
 use vidmm_replay::suite;
 use vidmm_trace::generate;

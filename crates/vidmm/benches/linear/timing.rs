@@ -1,4 +1,4 @@
-//! What it takes to give a range back and to take another (P1, P5).
+//! The time to give a range back and to take another (P1, P5).
 
 use std::{hint::black_box, time::Instant};
 

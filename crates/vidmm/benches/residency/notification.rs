@@ -1,4 +1,4 @@
-//! What notifications cost: a chunk, whether many chunks cost more each, and what those pay who did not ask.
+//! The cost of notifications: a chunk, whether many chunks cost more each, and the price for those that did not ask.
 
 use vidmm::contract::{AddressingModel, AllocationFlags2};
 use vidmm::{AllocationId, EvictFlags};

@@ -1,6 +1,6 @@
 //! Lists that miss: memory for half of all bytes, zipf(0.9) draws, a GPU two submissions behind (R3, R4, R5, R7, R8).
 //!
-//! What a miss costs is what a submission takes beyond the same submission with room for everything, by misses.
+//! The cost of a miss is the time that a submission takes beyond the same submission with room for everything, by misses.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! What benchmarks share: an adapter that costs nothing beside the manager, draws, the stand-in for the peers, what is asked for, the report.
+//! The common parts of benchmarks: an adapter that costs nothing beside the manager, draws, the stand-in for the peers, the
+//! arguments, the report.
 
 pub mod clock;
 pub mod draws;

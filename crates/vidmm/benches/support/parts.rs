@@ -1,4 +1,4 @@
-//! What a benchmark is asked to measure.
+//! The parts that a benchmark is asked to measure.
 
 use std::process::ExitCode;
 

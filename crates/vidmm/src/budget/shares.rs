@@ -25,7 +25,7 @@
 //! room since they were made), nothing is poured: a process then gets what the reservations in use leave of the capacity, and
 //! at least the share of the capacity that its reservation is of all reservations.
 //!
-//! Whatever the demands are, the sum of `min(demand, budget)` over all processes is at most the capacity: its own level gives no
+//! For all demands the sum of `min(demand, budget)` over all processes is at most the capacity: its own level gives no
 //! process more of what it demands than the common one does.
 
 use super::{

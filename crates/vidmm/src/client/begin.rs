@@ -1,4 +1,4 @@
-//! What a submission uses is made resident.
+//! The allocations of a submission are made resident.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What one submission uses.
+//! The allocations that one submission uses.
 
 use alloc::vec::Vec;
 

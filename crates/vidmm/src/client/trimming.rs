@@ -1,4 +1,4 @@
-//! What is given up when asked, or when a program goes idle.
+//! The memory that is given up when asked, or when a program goes idle.
 
 use alloc::{vec, vec::Vec};
 

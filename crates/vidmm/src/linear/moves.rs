@@ -1,4 +1,4 @@
-//! What may be moved, and where it goes.
+//! The ranges that may be moved, and where they go.
 
 use crate::units::Extent;
 

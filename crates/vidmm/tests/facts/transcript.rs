@@ -1,4 +1,4 @@
-//! What operations and host steps say, one line for each thing that the documents name.
+//! Operations and host steps as text, one line for each thing that the documents name.
 
 use std::fmt;
 

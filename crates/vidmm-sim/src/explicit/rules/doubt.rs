@@ -1,4 +1,4 @@
-//! What nobody can promise: it is not compared.
+//! Content that cannot be promised: it is not compared.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What judging by rules knows, from the log and from what was answered.
+//! The knowledge of the rules, from the log and from what was answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 

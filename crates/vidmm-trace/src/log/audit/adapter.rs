@@ -1,4 +1,4 @@
-//! What the adapter is, and what follows from that for all that is sent to its driver (I23).
+//! The adapter's report, and what follows from that for all that is sent to its driver (I23).
 
 use std::collections::BTreeSet;
 

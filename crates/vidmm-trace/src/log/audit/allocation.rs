@@ -1,4 +1,4 @@
-//! What the events say of an allocation.
+//! An allocation as the events tell of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What is known of an allocation besides its place and its lists.
+//! Properties of an allocation besides its place and its lists.
 
 use std::collections::BTreeMap;
 

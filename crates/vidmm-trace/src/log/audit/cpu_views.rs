@@ -1,4 +1,4 @@
-//! What the CPU sees: a locked allocation stays at one address, which follows it when it moves (RES-80 to RES-86).
+//! The CPU's view: a locked allocation stays at one address, which follows it when it moves (RES-80 to RES-86).
 
 use std::collections::BTreeMap;
 

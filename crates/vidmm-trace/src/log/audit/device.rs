@@ -1,4 +1,4 @@
-//! What the events say of a device: its work and its requests.
+//! A device as the events tell of it: its work and its requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

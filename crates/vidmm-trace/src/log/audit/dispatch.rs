@@ -93,7 +93,7 @@ impl Audit {
     }
 
     /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.
-    /// What packets of a device with reference lists signal the log does not say.
+    /// The log does not say what packets of a device with reference lists signal.
     fn check_monitored_waits(&mut self, dispatch: Dispatch, fences: &[FenceValue], waits: &[EngineFence]) {
         for &(fence, value) in fences {
             let is_told = |device: &Device| device.residency == DeviceResidency::DeviceList;

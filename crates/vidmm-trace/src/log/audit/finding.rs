@@ -1,4 +1,4 @@
-//! What the audit finds.
+//! The findings of the audit.
 
 use std::fmt;
 

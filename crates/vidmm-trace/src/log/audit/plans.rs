@@ -1,4 +1,4 @@
-//! What the events say of plans: what they decide, what they follow, how far they are.
+//! Plans as the events tell of them: what they decide, what they follow, how far they are.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What of an allocation changes later: its priority, and where it may be (CRE-31, CRE-50).
+//! Properties of an allocation that change later: its priority, and where it may be (CRE-31, CRE-50).
 
 use vidmm::{AllocationId, Event, PagingQueueId};
 

@@ -1,4 +1,4 @@
-//! What a reset of the adapter leaves of allocations: their drivers hear of it, and content is lost only where its one right copy
+//! Allocations after a reset of the adapter: their drivers hear of it, and content is lost only where its one right copy
 //! was (FLT-32, FLT-34, I03).
 
 use vidmm::contract::{BuildStatus, PagingOperation, Transfer, TransferFlags, UnmapApertureSegment};

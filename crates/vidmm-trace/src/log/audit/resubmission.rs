@@ -1,4 +1,4 @@
-//! What engines gave back is handed out again: with which fences, in which order, and what it waits for (FLT-23, I30).
+//! Packets that engines gave back are handed out again: with which fences, in which order, and what it waits for (FLT-23, I30).
 
 use std::collections::BTreeMap;
 

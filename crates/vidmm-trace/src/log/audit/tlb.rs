@@ -1,4 +1,4 @@
-//! What a TLB may still remember of entries that were written since (I05).
+//! The entries that a TLB may still remember although they that were written since (I05).
 
 use vidmm::contract::{FlushTlb, KmdAllocationHandle, KmdProcessHandle};
 

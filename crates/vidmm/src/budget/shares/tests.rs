@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_asks_for_more_raises_nobody_elses_budget(
+    fn a_process_that_asks_for_more_raises_no_other_budget(
         operations in operations(), process in 0..PROCESSES, more in any::<u64>(),
     ) {
         let (mut shares, mut members, mut capacity) = (AccountShares::new(0), BTreeMap::new(), 0);

@@ -1,4 +1,4 @@
-//! What lies between the fixed ranges of a segment.
+//! The gaps and ranges between the fixed ranges of a segment.
 
 use crate::linear::Direction;
 use alloc::vec::Vec;

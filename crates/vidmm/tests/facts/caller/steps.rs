@@ -1,4 +1,4 @@
-//! What the steps do.
+//! The effect of each step.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a run is made of: steps, random ones, and adapters of every kind.
+//! The parts of a run: steps, random ones, and adapters of every kind.
 
 use proptest::prelude::*;
 use vidmm::contract::*;

@@ -1,4 +1,4 @@
-//! What goes wrong, and what must be right all the same: who is told, what is lost, and that everybody goes on.
+//! Trouble, and what must be right all the same: who is told, what is lost, and that everybody goes on.
 
 use proptest::prelude::*;
 use vidmm::contract::*;

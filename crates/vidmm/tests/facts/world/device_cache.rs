@@ -1,4 +1,4 @@
-//! What the device of the test world caches of the IOMMU. The host's changes do not reach it: only the driver's commands do.
+//! The cache of the IOMMU in the test world's device. The host's changes do not reach it: only the driver's commands do.
 
 use std::collections::{BTreeMap, BTreeSet};
 

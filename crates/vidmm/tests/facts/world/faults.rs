@@ -1,4 +1,4 @@
-//! What goes wrong in the test world: engines that stop, hang, or are not heard; and what a driver answers then.
+//! Trouble in the test world: engines that stop, hang, or are not heard; and what a driver answers then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What the GPU of the test world sees: page tables as they were written, the aperture, what it caches of the IOMMU, and a
+//! The view of the test world's GPU: page tables as they were written, the aperture, what it caches of the IOMMU, and a
 //! token for the content of each page.
 
 use std::collections::{BTreeMap, BTreeSet};
