@@ -2,7 +2,7 @@
 //!
 //! The events of a log are its only source. Steps that repeat are told once and then counted.
 
-pub(crate) mod words;
+pub mod words;
 mod cycles;
 mod tale;
 mod world;
