@@ -2,5 +2,7 @@
 //!
 //! [`timeline`] is the one fold over a log that all views share: it yields typed records, and keeps no more of the run than
 //! what is alive or under way.
+//! [`report`] is a page that draws them.
 
+pub mod report;
 pub mod timeline;
