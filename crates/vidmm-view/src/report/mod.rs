@@ -7,15 +7,19 @@ mod columns;
 mod names;
 mod page;
 mod reuse;
+mod stories;
 mod tables;
 
 use std::io::{self, BufRead, Write};
 
 use serde_json::{Value, json};
-use vidmm_trace::{LogError, LogReader};
+use vidmm_trace::{Explanations, LogError, LogReader};
 
 use crate::timeline::Timeline;
 use tables::Tables;
+
+/// The steps of one allocation that a page tells.
+const STEPS_MAX: usize = 400;
 
 /// The reason why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -36,14 +40,17 @@ pub enum ReportError {
 pub fn write<R: BufRead>(log: &mut LogReader<R>, out: &mut impl Write) -> Result<(), ReportError> {
     let mut tables = Tables::new();
     let mut timeline = Timeline::new();
+    let mut explanations = Explanations::new(STEPS_MAX);
     let (mut events, mut last_at) = (0u64, 0);
     for event in &mut *log {
         let event = event?;
         (events, last_at) = (events + 1, event.at);
         tables.reuse.event(&event.event);
+        explanations.event(&event);
         timeline.event(&event).for_each(|record| tables.add(&record));
     }
     timeline.finish().for_each(|record| tables.add(&record));
+    let stories = stories::blocks(explanations, &tables);
     let mut blob = Vec::new();
     let mut facts = tables.pack(&mut blob);
     let header = log.header();
@@ -60,6 +67,6 @@ pub fn write<R: BufRead>(log: &mut LogReader<R>, out: &mut impl Write) -> Result
             "damage": log.damage().map(ToString::to_string),
         }),
     );
-    page::write(&header.scenario, &Value::Object(facts), &blob, out)?;
+    page::write(&header.scenario, &Value::Object(facts), &blob, &stories, out)?;
     Ok(())
 }

@@ -30,7 +30,13 @@ const PROGRAM: [&str; 10] = [
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// Writes the page.
-pub(super) fn write(title: &str, facts: &Value, blob: &[u8], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(
+    title: &str,
+    facts: &Value,
+    blob: &[u8],
+    stories: &[Vec<u8>],
+    out: &mut impl Write,
+) -> io::Result<()> {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -42,19 +48,32 @@ pub(super) fn write(title: &str, facts: &Value, blob: &[u8], out: &mut impl Writ
     out.write_all(b"<script type=\"application/json\" id=\"facts\">")?;
     out.write_all(data(&facts.to_string()).as_bytes())?;
     out.write_all(b"</script>\n<script type=\"text/plain\" id=\"columns\">")?;
-    packed(blob, out)?;
-    out.write_all(b"</script>\n<script>\n'use strict';\n")?;
+    in_letters(&compressed(blob), out)?;
+    out.write_all(b"</script>\n")?;
+    for (number, block) in stories.iter().enumerate() {
+        write!(out, "<script type=\"text/plain\" id=\"stories-{number}\">")?;
+        in_letters(block, out)?;
+        out.write_all(b"</script>\n")?;
+    }
+    out.write_all(b"<script>\n'use strict';\n")?;
     for part in PROGRAM {
         out.write_all(part.as_bytes())?;
     }
     out.write_all(b"</script>\n</body>\n</html>\n")
 }
 
-/// Writes bytes compressed, in letters.
-fn packed(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    let mut compressor = ZlibEncoder::new(EncoderWriter::new(out, &STANDARD), Compression::new(6));
-    compressor.write_all(bytes)?;
-    compressor.finish()?.finish()?;
+/// Bytes as the page unpacks them.
+pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = ZlibEncoder::new(Vec::new(), Compression::new(6));
+    let written = compressor.write_all(bytes).and_then(|()| compressor.finish());
+    written.expect("memory takes all that is written")
+}
+
+/// Writes bytes as letters.
+fn in_letters(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    let mut encoder = EncoderWriter::new(out, &STANDARD);
+    encoder.write_all(bytes)?;
+    encoder.finish()?;
     Ok(())
 }
 
@@ -85,7 +104,7 @@ mod tests {
     fn text_is_never_markup() {
         let hostile = "</title></script><img src=x onerror=alert(1)>";
         let mut page = Vec::new();
-        write(hostile, &Value::from(hostile), b"", &mut page).expect("it is memory");
+        write(hostile, &Value::from(hostile), b"", &[], &mut page).expect("it is memory");
         let page = String::from_utf8(page).expect("it is text");
         assert!(!page.contains("<img"), "a name has become markup");
         assert_eq!(page.matches("</title>").count(), 1);
