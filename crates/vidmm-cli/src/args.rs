@@ -31,6 +31,7 @@ pub enum Command {
     Sim(SimArgs),
     Replay(ReplayArgs),
     Explain(ExplainArgs),
+    Report(ReportArgs),
 }
 
 /// Run traces or workloads under several policies and sizes of memory, and print one table
@@ -410,6 +411,26 @@ pub struct ExplainArgs {
     /// The allocation by its name in the log: `7`, `allocation 7`, or `7.1` for the second that has that number
     #[arg(value_name = "ALLOCATION")]
     pub allocation: String,
+
+    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    #[arg(long)]
+    pub damaged: bool,
+}
+
+/// Write a page that shows a run: memory, engines, waits, evictions and their cost
+///
+/// Reads what `vidmm run --events` wrote, and nothing else. The page is one file, which any current browser opens; it loads nothing
+/// from anywhere.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  vidmm run --events run.jsonl && vidmm report run.jsonl -o report.html")]
+pub struct ReportArgs {
+    /// The event log of a run
+    #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]
+    pub events: PathBuf,
+
+    /// The page
+    #[arg(short, long, value_name = "FILE.html", default_value = "report.html", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
 
     /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
     #[arg(long)]

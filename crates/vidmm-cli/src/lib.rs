@@ -1,7 +1,7 @@
 //! The command line of vidmm, for any machine.
 //!
-//! A crate with a driver and a GPU of its own gives its [`MachineFactory`] to [`main`], and has `run`, `sim`, `explain` and
-//! `replay` for its own machine. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
+//! A crate with a driver and a GPU of its own gives its [`MachineFactory`] to [`main`], and has `run`, `sim`, `explain`, `report`
+//! and `replay` for its own machine. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
 //! [`ModelGpu`].
 //!
 //! Exit status: 0 all that was checked held; 1 something did not, or nothing was judged; 2 the input or the arguments are
@@ -22,6 +22,7 @@ mod run;
 mod planted;
 mod sim;
 mod explain;
+mod page;
 mod replay;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
         Command::Sim(args) => sim::run(&args, &Benched { factory, bench: args.bench() }),
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
+        Command::Report(args) => page::write(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

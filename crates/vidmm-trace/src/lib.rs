@@ -24,7 +24,7 @@ pub mod segments;
 pub mod size;
 pub mod workload;
 
-pub use explain::{ExplainError, Explanation, allocation_name};
+pub use explain::{ExplainError, Explanation, Explanations, allocation_name};
 pub use faults::FaultReporter;
 pub use generate::{Generator, SplitMix64};
 pub use import::{ImportError, ImportOptions};

@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::Path;
 
+use vidmm::{Event, NumberedEvent};
+use vidmm_trace::{Explanation, Explanations, LogReader, log};
+
 use crate::common::{Run, Scratch, shell, vidmm_run};
 
 /// Runs a scenario and explains an allocation of it.
@@ -53,6 +56,48 @@ fn repetitions_are_told_once() {
     assert!(text.contains(" more times, up to event "), "{text}");
     let asked = text.matches("asked for it to be resident").count();
     assert!(asked < 20, "of more than 100 rounds {asked} are told one by one: {text}");
+}
+
+/// Compares the stories that are read at once with those that are read one by one.
+#[track_caller]
+fn all_are_told_alike(command: &str) {
+    let scratch = Scratch::new();
+    let path = scratch.path("log.jsonl");
+    shell(&format!("vidmm {command} --events '{path}'"));
+    let log = log::open(Path::new(&path)).expect("the run wrote it");
+    let log = LogReader::new(log).expect("it is a log").damaged();
+    let events: Vec<NumberedEvent> = log.map(|event| event.expect("damage ends it")).collect();
+    let mut all = Explanations::new(usize::MAX);
+    events.iter().for_each(|event| all.event(event));
+    let mut told = 0;
+    for (allocation, text) in all.finish() {
+        let mut one = Explanation::new(allocation);
+        events.iter().for_each(|event| one.event(event));
+        assert_eq!(text, one.finish().expect("the log has it"), "{command}: {allocation}");
+        told += 1;
+    }
+    let created = events.iter().filter(|event| matches!(event.event, Event::AllocationCreated { .. })).count();
+    assert_eq!(told, created, "{command}: all have a story");
+}
+
+#[test]
+fn stories_read_at_once_are_those_read_one_by_one() {
+    for scenario in [
+        "cyclic",
+        "two-devices",
+        "recovery",
+        "splitting/p34-slot-replaced",
+        "splitting/p37-reprogrammed-may-move",
+        "notification/integrated-training",
+        "residency/p55-offer-and-reclaim",
+        "residency/p60-power",
+        "faults/p42-not-mapped",
+    ] {
+        all_are_told_alike(&format!("run scenarios/{scenario}.toml"));
+    }
+    for seed in 1..=12 {
+        all_are_told_alike(&format!("sim --seed {seed} --steps 600"));
+    }
 }
 
 #[test]

@@ -24,5 +24,6 @@ mod scenarios;
 mod splitting;
 mod splitting_audit;
 mod sweep;
+mod timeline;
 mod traces;
 mod verifier;

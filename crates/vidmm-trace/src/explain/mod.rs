@@ -2,7 +2,7 @@
 //!
 //! The events of a log are its only source. Steps that repeat are told once and then counted.
 
-pub(crate) mod words;
+pub mod words;
 mod cycles;
 mod tale;
 mod world;
@@ -15,13 +15,17 @@ mod faults;
 mod notifications;
 mod portions;
 mod whole;
+mod story;
+mod pieces;
+mod concern;
+mod all;
 
 use vidmm::{AllocationId, Event, NumberedEvent};
 
-use rooms::Rooms;
-use subject::Subject;
+pub use all::Explanations;
+use story::Story;
 use tale::Tale;
-use waits::Waits;
+use waits::Plans;
 use world::World;
 
 /// The reason why there is no explanation.
@@ -62,44 +66,28 @@ pub fn allocation_name(text: &str) -> Result<AllocationId, ExplainError> {
 pub struct Explanation {
     id: AllocationId,
     world: World,
-    tale: Tale,
-    subject: Option<Subject>,
-    waits: Waits,
-    rooms: Rooms,
+    plans: Plans,
+    story: Option<Story>,
 }
 
 impl Explanation {
     /// Begins the explanation of `allocation`.
     pub fn new(allocation: AllocationId) -> Self {
-        Self {
-            id: allocation,
-            world: World::default(),
-            tale: Tale::default(),
-            subject: None,
-            waits: Waits::default(),
-            rooms: Rooms::default(),
-        }
+        Self { id: allocation, world: World::default(), plans: Plans::default(), story: None }
     }
 
     /// Reads the next event.
     pub fn event(&mut self, event: &NumberedEvent) {
-        self.tale.now(event.number, event.at);
-        let event = &event.event;
-        self.world.learn(event);
-        self.waits.learn(event);
-        if let Event::AllocationCreated { allocation, .. } = event
-            && *allocation == self.id
+        self.world.learn(&event.event);
+        self.plans.learn(&event.event);
+        if let Event::AllocationCreated { allocation, .. } = event.event
+            && allocation == self.id
         {
-            self.subject = Some(Subject::new(event, &self.world, &mut self.tale));
+            self.story = Some(Story::new(event, &self.world, Tale::default()));
         }
-        let Some(subject) = self.subject.as_mut().filter(|subject| !subject.gone) else { return };
-        subject.of_itself(event, &self.world, &mut self.tale);
-        subject.of_residency(event, &self.world, &mut self.tale, &mut self.waits, &mut self.rooms);
-        subject.of_notifications(event, &self.world, &mut self.tale);
-        subject.of_portions(event, &self.world, &mut self.tale);
-        subject.of_faults(event, &self.world, &mut self.tale);
-        subject.of_devices(event, &self.world, &mut self.tale);
-        self.rooms.learn(event, self.id, &mut self.tale);
+        if let Some(story) = &mut self.story {
+            story.event(event, &self.world, &self.plans);
+        }
     }
 
     /// The explanation, in lines.
@@ -108,8 +96,8 @@ impl Explanation {
     ///
     /// Returns [`ExplainError::Unknown`] if the log has no such allocation.
     pub fn finish(self) -> Result<String, ExplainError> {
-        match &self.subject {
-            Some(subject) => Ok(whole::text(subject, &self.tale, &self.world)),
+        match &self.story {
+            Some(story) => Ok(story.text(&self.world)),
             None => Err(ExplainError::Unknown { name: self.id, known: self.world.other_names(self.id) }),
         }
     }

@@ -6,7 +6,7 @@ use vidmm::{AllocationId, Event, EvictFlags, MakeResidentFlags, OfferFlags, Offe
 use super::rooms::Rooms;
 use super::subject::Subject;
 use super::tale::Tale;
-use super::waits::{Ended, Waits};
+use super::waits::{Ended, Plans, Requests};
 use super::words::{capitalised, evict_reason, refusal, time};
 use super::world::World;
 use crate::ByteSize;
@@ -18,22 +18,22 @@ impl Subject {
         event: &Event,
         world: &World,
         tale: &mut Tale,
-        waits: &mut Waits,
+        (plans, requests): (&Plans, &mut Requests),
         rooms: &mut Rooms,
     ) {
         match event {
             Event::MakeResident { .. } | Event::MakeResidentRefused { .. } | Event::Evict { .. } => {
-                self.of_lists(event, world, tale, waits);
+                self.of_lists(event, world, tale, requests);
             }
             Event::Offered { .. }
             | Event::Reclaimed { .. }
             | Event::ContentDiscarded { .. }
-            | Event::Decommitted { .. } => self.of_offers(event, world, tale, waits),
-            Event::Granted { queue, paging_fence_value, plans, .. } => {
-                waits.grant(*queue, *paging_fence_value, plans, self.id, tale.at());
+            | Event::Decommitted { .. } => self.of_offers(event, world, tale, requests),
+            Event::Granted { queue, paging_fence_value, plans: granted, .. } => {
+                requests.grant((*queue, *paging_fence_value, granted), plans, self.id, tale.at());
             }
             Event::PagingFenceSignaled { queue, value } => {
-                for ended in waits.end(*queue, *value, tale.at()) {
+                for ended in requests.end(*queue, *value, tale.at()) {
                     became_ready(&ended, world, tale);
                 }
             }
@@ -43,7 +43,7 @@ impl Subject {
         }
     }
 
-    fn of_lists(&mut self, event: &Event, world: &World, tale: &mut Tale, waits: &mut Waits) {
+    fn of_lists(&mut self, event: &Event, world: &World, tale: &mut Tale, requests: &mut Requests) {
         match *event {
             Event::MakeResident { device, queue, ref allocations, flags, paging_fence_value, .. } => {
                 let Some(named) = self.named(allocations) else { return };
@@ -60,7 +60,7 @@ impl Subject {
                 let answer = match paging_fence_value {
                     0 => "it was already".to_owned(),
                     value => {
-                        waits.ask(device, queue, value, tale.at());
+                        requests.ask(device, queue, value, tale.at());
                         format!("it had to wait (value {value} of {queue})")
                     }
                 };
@@ -103,7 +103,7 @@ impl Subject {
         }
     }
 
-    fn of_offers(&mut self, event: &Event, world: &World, tale: &mut Tale, waits: &mut Waits) {
+    fn of_offers(&mut self, event: &Event, world: &World, tale: &mut Tale, requests: &mut Requests) {
         match *event {
             Event::Offered { device, ref allocations, priority, flags, .. } if self.named(allocations).is_some() => {
                 self.offered = true;
@@ -123,7 +123,7 @@ impl Subject {
                     }
                 };
                 if paging_fence_value > 0 && self.is_listed_by(device) {
-                    waits.ask(device, queue, paging_fence_value, tale.at());
+                    requests.ask(device, queue, paging_fence_value, tale.at());
                 }
                 tale.tell(format!("{} took it back: {answer}.", capitalised(&world.device(device))));
             }
@@ -189,7 +189,8 @@ impl Subject {
         tale.sums.bytes_in = tale.sums.bytes_in.saturating_add(copied);
         // An allocation that leaves one place for another in one plan was moved.
         if let Some((position, _, from)) = self.left.take().filter(|&(_, before, _)| before == plan) {
-            let why = tale.sentences[position].text.trim_end_matches('.').to_owned();
+            let Some(before) = tale.sentences.get(position) else { return };
+            let why = before.text.trim_end_matches('.').to_owned();
             let where_to = match world.segments.is_memory(segment) {
                 true if from == segment => format!("moved: it went to another place there, {how}"),
                 true => format!("promoted: it went to {place}, {how}"),

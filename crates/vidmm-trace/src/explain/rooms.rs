@@ -48,9 +48,8 @@ impl Rooms {
 
     fn take(&mut self, plan: PlanNo, segment: SegmentId, extents: &[Extent], taker: Taker, tale: &mut Tale) {
         for room in self.0.iter_mut().filter(|room| room.segment == segment && plan >= room.plan) {
-            if room.cut(extents) && !tale.sentences[room.sentence].takers.contains(&taker) {
-                tale.sentences[room.sentence].takers.push(taker);
-                *tale.sums.takers.entry(taker).or_default() += 1;
+            if room.cut(extents) {
+                tale.taken_by(room.sentence, taker);
             }
         }
         self.0.retain(|room| !room.free.is_empty());

@@ -45,6 +45,10 @@ pub(super) struct Tale {
     at: u64,
     pub sentences: Vec<Sentence>,
     pub sums: Sums,
+    /// The most sentences; none is no limit.
+    limit: Option<usize>,
+    /// Steps that were not told because of it.
+    pub untold: u64,
 }
 
 /// The sums.
@@ -64,7 +68,15 @@ pub(super) struct Sums {
     pub takers: BTreeMap<Taker, u64>,
 }
 
+/// The position of a step that was not told.
+const UNTOLD: usize = usize::MAX;
+
 impl Tale {
+    /// A tale of no more sentences than this.
+    pub fn limited(limit: usize) -> Self {
+        Self { limit: Some(limit), ..Self::default() }
+    }
+
     /// Sets the number and the time of the present event.
     pub fn now(&mut self, number: u64, at: u64) {
         (self.number, self.at) = (number, at);
@@ -82,6 +94,10 @@ impl Tale {
 
     /// Tells a step that was done for a device.
     pub fn tell_for(&mut self, text: impl Into<String>, wanted_by: Option<DeviceId>) -> usize {
+        if self.limit.is_some_and(|limit| self.sentences.len() >= limit) {
+            self.untold += 1;
+            return UNTOLD;
+        }
         let text = text.into();
         let shape = Shape::of(&text);
         let takers = Vec::new();
@@ -91,8 +107,22 @@ impl Tale {
 
     /// Replaces the text of a step.
     pub fn tell_anew(&mut self, position: usize, text: String) {
-        self.sentences[position].shape = Shape::of(&text);
-        self.sentences[position].text = text;
+        if let Some(sentence) = self.sentences.get_mut(position) {
+            sentence.shape = Shape::of(&text);
+            sentence.text = text;
+        }
+    }
+
+    /// Adds an allocation or a table that took the room which a step gave up.
+    pub fn taken_by(&mut self, position: usize, taker: Taker) {
+        let sentence = self.sentences.get_mut(position);
+        if sentence.as_ref().is_some_and(|sentence| sentence.takers.contains(&taker)) {
+            return;
+        }
+        if let Some(sentence) = sentence {
+            sentence.takers.push(taker);
+        }
+        *self.sums.takers.entry(taker).or_default() += 1;
     }
 }
 

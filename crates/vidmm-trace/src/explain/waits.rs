@@ -6,12 +6,13 @@ use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo};
 
 use super::words::{list, time};
 
-/// Plans that have not retired, and the requests of the subject that are pending.
+/// Plans that have not retired.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
-    plans: BTreeMap<PlanNo, Plan>,
-    requests: Vec<Request>,
-}
+pub(super) struct Plans(BTreeMap<PlanNo, Plan>);
+
+/// The requests of the subject that are pending.
+#[derive(Debug, Default)]
+pub(super) struct Requests(Vec<Request>);
 
 /// A plan that has not retired.
 #[derive(Debug, Default)]
@@ -43,45 +44,59 @@ pub(super) struct Ended {
     pub for_what: Vec<String>,
 }
 
-impl Waits {
+impl Plans {
     pub fn learn(&mut self, event: &Event) {
         match *event {
-            Event::Evicted { plan, allocation, .. } => self.plans.entry(plan).or_default().victims.push(allocation),
+            Event::Evicted { plan, allocation, .. } => self.0.entry(plan).or_default().victims.push(allocation),
             Event::PlanDecided { plan, ref waits, ref after } => {
-                let plan = self.plans.entry(plan).or_default();
+                let plan = self.0.entry(plan).or_default();
                 (plan.waits, plan.after) = (waits.clone(), after.clone());
             }
-            Event::PlanRetired { plan } => drop(self.plans.remove(&plan)),
+            Event::PlanRetired { plan } => drop(self.0.remove(&plan)),
             _ => {}
         }
     }
 
-    /// Records a request for the subject.
-    pub fn ask(&mut self, device: DeviceId, queue: PagingQueueId, value: u64, at: u64) {
-        let (victims, work) = (Vec::new(), BTreeSet::new());
-        self.requests.push(Request { device, queue, value, asked_at: at, granted_at: None, victims, work });
-    }
-
-    /// Records a grant: these plans must retire first, and those that they follow.
-    pub fn grant(&mut self, queue: PagingQueueId, value: u64, plans: &[PlanNo], subject: AllocationId, at: u64) {
+    /// The victims of these plans and of those that they follow, and the work that they wait for.
+    fn of_grant(&self, plans: &[PlanNo], subject: AllocationId) -> (Vec<AllocationId>, BTreeSet<(DeviceId, u64)>) {
         let mut open = plans.to_vec();
         let mut seen = BTreeSet::new();
         let (mut victims, mut work) = (Vec::new(), BTreeSet::new());
         while let Some(number) = open.pop() {
-            let Some(plan) = self.plans.get(&number).filter(|_| seen.insert(number)) else { continue };
+            let Some(plan) = self.0.get(&number).filter(|_| seen.insert(number)) else { continue };
             victims.extend(plan.victims.iter().filter(|&&victim| victim != subject));
             work.extend(&plan.waits);
             open.extend(&plan.after);
         }
         victims.sort_unstable();
-        for request in self.requests.iter_mut().filter(|request| (request.queue, request.value) == (queue, value)) {
-            (request.granted_at, request.victims, request.work) = (Some(at), victims.clone(), work.clone());
+        (victims, work)
+    }
+}
+
+impl Requests {
+    /// Records a request for the subject.
+    pub fn ask(&mut self, device: DeviceId, queue: PagingQueueId, value: u64, at: u64) {
+        let (victims, work) = (Vec::new(), BTreeSet::new());
+        self.0.push(Request { device, queue, value, asked_at: at, granted_at: None, victims, work });
+    }
+
+    /// Records the grant of a request, by its queue and value: these plans must retire first.
+    pub fn grant(
+        &mut self,
+        (queue, value, plans): (PagingQueueId, u64, &[PlanNo]),
+        known: &Plans,
+        subject: AllocationId,
+        at: u64,
+    ) {
+        for request in self.0.iter_mut().filter(|request| (request.queue, request.value) == (queue, value)) {
+            (request.victims, request.work) = known.of_grant(plans, subject);
+            request.granted_at = Some(at);
         }
     }
 
     /// Records a new value of a paging fence. Returns the requests that end with it.
     pub fn end(&mut self, queue: PagingQueueId, value: u64, at: u64) -> Vec<Ended> {
-        let done = self.requests.extract_if(.., |request| request.queue == queue && request.value <= value);
+        let done = self.0.extract_if(.., |request| request.queue == queue && request.value <= value);
         done.map(|request| request.ended(at)).collect()
     }
 }

@@ -17,6 +17,23 @@ const WIDTH: usize = 110;
 
 /// The whole explanation.
 pub(super) fn text(subject: &Subject, tale: &Tale, world: &World) -> String {
+    let mut text = life(subject, tale, world);
+    text.push_str(&end(world.events, &at_the_end(subject, world)));
+    text
+}
+
+/// The last lines of an explanation: the state at the end of a log with so many events.
+pub(super) fn end(events: u64, state: &str) -> String {
+    let mut text = String::new();
+    Columns { number: 0, at: 0 }.paragraph(&mut text, "", &format!("At the end of the log ({events} events) {state}."));
+    text
+}
+
+/// The state at the end of an allocation that is gone.
+pub(super) const GONE: &str = "it was gone";
+
+/// The explanation without its last lines.
+pub(super) fn life(subject: &Subject, tale: &Tale, world: &World) -> String {
     let mut text = format!("{}, {}, of {}\n\n", subject.id, ByteSize(subject.size), world.device(subject.owner));
     let sentences = &tale.sentences;
     let columns = Columns::of(sentences);
@@ -28,8 +45,12 @@ pub(super) fn text(subject: &Subject, tale: &Tale, world: &World) -> String {
             columns.line(&mut text, None, &repeated(cycle, sentences, world));
         }
     }
+    if tale.untold > 0 {
+        let untold = format!("{} more steps are left out here; `vidmm explain` tells them.", tale.untold);
+        columns.line(&mut text, None, &untold);
+    }
     text.push('\n');
-    for line in sums(subject, tale, world) {
+    for line in sums(tale, world) {
         columns.paragraph(&mut text, "", &line);
     }
     text
@@ -82,7 +103,7 @@ fn counted<K: Ord>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> Op
 }
 
 /// The sums at the end.
-fn sums(subject: &Subject, tale: &Tale, world: &World) -> Vec<String> {
+fn sums(tale: &Tale, world: &World) -> Vec<String> {
     let sums = &tale.sums;
     let mut lines = vec![format!(
         "In all it got a place {} ({} copied in) and left one {} ({} copied out, content discarded {}); MakeResidents that named \
@@ -107,7 +128,6 @@ fn sums(subject: &Subject, tale: &Tale, world: &World) -> Vec<String> {
     if let Some(takers) = counted(&sums.takers, Taker::to_string) {
         lines.push(format!("Into its room came {takers}."));
     }
-    lines.push(format!("At the end of the log ({} events) {}.", world.events, at_the_end(subject, world)));
     lines
 }
 
@@ -119,7 +139,7 @@ fn at_the_end(subject: &Subject, world: &World) -> String {
         subject.counts.iter().filter(|(_, count)| **count > 0).map(|(device, _)| world.device(*device)).collect();
     let listed = if named.is_empty() { "on no list".to_owned() } else { format!("on the list of {}", list(&named)) };
     match (subject.gone, subject.destroyed_at, subject.offered) {
-        (true, ..) => "it was gone".to_owned(),
+        (true, ..) => GONE.to_owned(),
         (_, Some(_), _) => format!("it was destroyed, and {place}"),
         (.., true) => format!("it was offered, and {place}"),
         _ => format!("it was {place} and {listed}"),

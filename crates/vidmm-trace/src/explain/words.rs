@@ -7,7 +7,7 @@ use vidmm::{NoMemoryReason, PriorityBand, Visibility};
 const NAMED: usize = 4;
 
 /// A time in nanoseconds, in the unit that fits, with three decimals at the most.
-pub(crate) fn time(nanoseconds: u64) -> String {
+pub fn time(nanoseconds: u64) -> String {
     let (unit, name) = match nanoseconds {
         0..1_000 => return format!("{nanoseconds} ns"),
         1_000..1_000_000 => (1_000, "us"),
@@ -22,7 +22,7 @@ pub(crate) fn time(nanoseconds: u64) -> String {
 }
 
 /// Items as people list them; of many only the first.
-pub(crate) fn list<T: ToString>(items: &[T]) -> String {
+pub fn list<T: ToString>(items: &[T]) -> String {
     let named: Vec<String> = items.iter().take(NAMED).map(ToString::to_string).collect();
     let more = items.len() - named.len();
     match named.split_last() {
@@ -34,7 +34,7 @@ pub(crate) fn list<T: ToString>(items: &[T]) -> String {
 }
 
 /// A count in words.
-pub(crate) fn times(count: u64) -> String {
+pub fn times(count: u64) -> String {
     match count {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -43,12 +43,13 @@ pub(crate) fn times(count: u64) -> String {
 }
 
 /// The text with a capital letter, for the start of a sentence.
-pub(crate) fn capitalised(text: &str) -> String {
+pub fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-pub(crate) const fn evict_reason(reason: EvictReason) -> &'static str {
+/// The reason why an allocation leaves its place, as the rest of a sentence.
+pub const fn evict_reason(reason: EvictReason) -> &'static str {
     match reason {
         EvictReason::RoomWanted => "because its room was wanted and it was the next by priority and age",
         EvictReason::EvictRequested => "because its last Evict had asked for that",
@@ -65,7 +66,8 @@ pub(crate) const fn evict_reason(reason: EvictReason) -> &'static str {
     }
 }
 
-pub(crate) const fn suspend_reason(reason: SuspendReason) -> &'static str {
+/// The reason why a device yields, as a sentence without its start.
+pub const fn suspend_reason(reason: SuspendReason) -> &'static str {
     match reason {
         SuspendReason::IdleOverBudget => "its process was above its budget and it had nothing to run",
         SuspendReason::SliceOver => "its process was above its budget and its time slice was over",
@@ -78,7 +80,8 @@ pub(crate) const fn suspend_reason(reason: SuspendReason) -> &'static str {
     }
 }
 
-pub(crate) const fn refusal(reason: NoMemoryReason) -> &'static str {
+/// The reason why a request was refused, as a sentence without its start.
+pub const fn refusal(reason: NoMemoryReason) -> &'static str {
     match reason {
         NoMemoryReason::OverBudget => "memory was short and the process would have been above its budget",
         NoMemoryReason::OverMaximumBudget => "the process would have taken what others had reserved",
@@ -87,7 +90,8 @@ pub(crate) const fn refusal(reason: NoMemoryReason) -> &'static str {
     }
 }
 
-pub(crate) const fn band(band: PriorityBand) -> &'static str {
+/// A priority band.
+pub const fn band(band: PriorityBand) -> &'static str {
     match band {
         PriorityBand::Dwm => "the compositor",
         PriorityBand::Focus => "in focus",
@@ -95,7 +99,8 @@ pub(crate) const fn band(band: PriorityBand) -> &'static str {
     }
 }
 
-pub(crate) const fn visibility(visibility: Visibility) -> &'static str {
+/// The visibility of a process.
+pub const fn visibility(visibility: Visibility) -> &'static str {
     match visibility {
         Visibility::Visible => "visible",
         Visibility::Occluded => "occluded",

@@ -1,0 +1,48 @@
+//! Pictures, compared with those that stand beside the tests.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The difference of a colour from which on a pixel is another: fonts are smoothed a little differently on other machines.
+const ANOTHER_COLOUR: u8 = 48;
+
+/// The pixels that may be others, of a thousand.
+const OTHERS_PER_MILLE: usize = 10;
+
+/// Width, height, and three bytes for each pixel.
+type Pixels = (u32, u32, Vec<[u8; 3]>);
+
+fn pixels(bytes: &[u8]) -> Pixels {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("it is a PNG");
+    let mut buffer = vec![0; reader.output_buffer_size().expect("it fits into memory")];
+    let info = reader.next_frame(&mut buffer).expect("it is whole");
+    let samples = info.color_type.samples();
+    let pixels = buffer[..info.buffer_size()].chunks_exact(samples).map(|pixel| [pixel[0], pixel[1], pixel[2]]);
+    (info.width, info.height, pixels.collect())
+}
+
+/// Compares a picture with the expected one; `UPDATE_EXPECTED=1` makes that again. The picture that differs is left beside the
+/// target folder's other files.
+#[track_caller]
+pub fn is_as_expected(name: &str, picture: &[u8]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/report/expected").join(name);
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&path, picture).expect("the picture can be written");
+    }
+    let expected = fs::read(&path).unwrap_or_else(|_| panic!("{name} is missing; set UPDATE_EXPECTED=1 and run again"));
+    let (width, height, found) = pixels(picture);
+    let (expected_width, expected_height, expected) = pixels(&expected);
+    let is_other = |(a, b): &(&[u8; 3], &[u8; 3])| a.iter().zip(*b).any(|(a, b)| a.abs_diff(*b) > ANOTHER_COLOUR);
+    let others = found.iter().zip(&expected).filter(is_other).count();
+    let is_same =
+        (width, height) == (expected_width, expected_height) && others * 1000 <= OTHERS_PER_MILLE * found.len();
+    if !is_same {
+        let kept = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&kept, picture).expect("the picture can be written");
+        panic!(
+            "{others} of {} pixels are others than in {name}; see {}, and set UPDATE_EXPECTED=1 if that is meant",
+            found.len(),
+            kept.display()
+        );
+    }
+}

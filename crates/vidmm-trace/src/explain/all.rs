@@ -1,0 +1,76 @@
+//! The stories of all allocations of a run, read at once.
+
+use std::collections::BTreeMap;
+
+use vidmm::{AllocationId, Event, NumberedEvent};
+
+use super::concern::{Concern, Index};
+use super::story::Story;
+use super::tale::Tale;
+use super::waits::Plans;
+use super::whole::{GONE, end};
+use super::world::World;
+
+/// Reads the events of a run, in order, and explains those of every allocation: the texts are those of
+/// [`Explanation`](super::Explanation), but for the steps beyond a limit.
+#[derive(Debug)]
+pub struct Explanations {
+    world: World,
+    plans: Plans,
+    index: Index,
+    stories: BTreeMap<AllocationId, Story>,
+    /// The stories of allocations that are gone, but for the state at the end of the log.
+    over: Vec<(AllocationId, String)>,
+    steps_max: usize,
+}
+
+impl Explanations {
+    /// Begins, with no more steps of an allocation than `steps_max`; the text says how many more there are.
+    pub fn new(steps_max: usize) -> Self {
+        Self {
+            world: World::default(),
+            plans: Plans::default(),
+            index: Index::default(),
+            stories: BTreeMap::new(),
+            over: Vec::new(),
+            steps_max,
+        }
+    }
+
+    /// Reads the next event.
+    pub fn event(&mut self, event: &NumberedEvent) {
+        self.world.learn(&event.event);
+        self.plans.learn(&event.event);
+        if let Event::AllocationCreated { allocation, .. } = event.event {
+            let story = Story::new(event, &self.world, Tale::limited(self.steps_max));
+            self.stories.insert(allocation, story);
+        }
+        match self.index.concern(&event.event) {
+            Concern::All => {
+                self.stories.values_mut().for_each(|story| story.event(event, &self.world, &self.plans));
+            }
+            Concern::Some(mut allocations) => {
+                allocations.sort_unstable();
+                allocations.dedup();
+                allocations.into_iter().for_each(|allocation| self.tell(allocation, event));
+            }
+        }
+    }
+
+    fn tell(&mut self, allocation: AllocationId, event: &NumberedEvent) {
+        let Some(story) = self.stories.get_mut(&allocation) else { return };
+        story.event(event, &self.world, &self.plans);
+        if story.is_over() {
+            self.over.push((allocation, story.life(&self.world)));
+            self.stories.remove(&allocation);
+        }
+    }
+
+    /// The explanations of all allocations, in no order.
+    pub fn finish(self) -> impl Iterator<Item = (AllocationId, String)> {
+        let Self { world, stories, over, .. } = self;
+        let gone = end(world.events, GONE);
+        let over = over.into_iter().map(move |(allocation, life)| (allocation, life + &gone));
+        over.chain(stories.into_iter().map(move |(allocation, story)| (allocation, story.text(&world))))
+    }
+}

@@ -1,0 +1,8 @@
+//! Views of an event log, for people and for tools that draw.
+//!
+//! [`timeline`] is the one fold over a log that all views share: it yields typed records, and keeps no more of the run than
+//! what is alive or under way.
+//! [`report`] is a page that draws them.
+
+pub mod report;
+pub mod timeline;

@@ -1,0 +1,154 @@
+// What a reader should know first.
+
+const SEVERITIES = ['Note', 'Warning', 'Error'];
+
+function showFindings(model, place, open) {
+  const { facts } = model;
+  const items = [...facts.findings].sort((a, b) => b[2] - a[2] || a[0] - b[0]);
+  const entry = ([at, number, severity, allocation, text]) => {
+    const where = link(`event ${number}, ${timeText(at)}`, () => open.time(at));
+    const more = allocation === null ? null : link(model.allocationText(allocation), () => open.allocation(allocation));
+    return element('li', { class: `severity-${severity}` }, element('strong', {}, SEVERITIES[severity]), ' ', where, ' ', more, ' ',
+      element('span', { class: 'said-text' }, text));
+  };
+  const known = items.slice(0, 50).map(entry);
+  const all = facts.findingCounts.reduce((a, b) => a + b, 0);
+  if (all > known.length) known.push(element('li', {}, `and ${countText(all - known.length)} more`));
+  if (facts.run.damage) known.unshift(element('li', { class: 'severity-2' }, element('strong', {}, 'Log '), facts.run.damage));
+  const none = element('li', {}, 'The log has no errors.');
+  place.replaceChildren(...(known.length > 0 ? known : [none]), ...insights(model, open).map((text) => element('li', { class: 'insight' }, text)));
+}
+
+// Sentences that follow from the numbers of the whole run.
+function insights(model) {
+  const { times, end, tables } = model;
+  const { evictions: of } = tables;
+  const sentences = [];
+  if (times.paging > 0) {
+    sentences.push(`Engines ran work for ${timeText(times.work)} and paging for ${timeText(times.paging)} of ${timeText(end)}. ` +
+      `${shareText(times.hidden / times.paging)} of the paging was hidden behind work; ${shareText(times.lost / end)} of the time was lost to the rest.`);
+  }
+  const sums = new Map();
+  let [count, back, soon] = [0, 0, 0];
+  for (let row = 0; row < of.rows; row++) {
+    if (isOfDestroyed(model, row)) continue;
+    count += 1;
+    back += of.returnedAt[row] > 0 ? 1 : 0;
+    soon += of.returnedAt[row] > 0 && of.returnedAt[row] - 1 - of.at[row] < end / 100 ? 1 : 0;
+    if (of.allocation[row] === 0 || of.forDevice[row] === 0) continue;
+    const pair = `${model.deviceText(tables.allocations.device[of.allocation[row] - 1])} to ${model.deviceText(of.forDevice[row] - 1)}`;
+    const sum = sums.get(pair) ?? { bytes: 0, lost: 0 };
+    sum.bytes += of.bytes[row];
+    sum.lost += of.lostOut[row] + of.lostIn[row];
+    sums.set(pair, sum);
+  }
+  if (count > 0) {
+    sentences.push(`${countText(count)} living allocations were evicted. ${countText(back)} came back, ${countText(soon)} of them within a hundredth of the run.`);
+  }
+  for (const [pair, { bytes, lost }] of [...sums].sort((a, b) => b[1].lost - a[1].lost).slice(0, 3)) {
+    sentences.push(`Room went from ${pair}: ${bytesText(bytes)} were evicted for it, and engines stood still for ${timeText(lost)}.`);
+  }
+  return sentences;
+}
+
+// The time that paging takes for a byte that is copied and for one that is filled: least squares over all paging buffers.
+function pagingRates({ tables: { packets, operations }, facts }) {
+  const bytes = new Map();
+  const kinds = facts.operationKinds.map((kind) => (kind.includes('TRANSFER') ? 0 : kind.includes('FILL') ? 1 : -1));
+  for (let row = 0; row < operations.rows; row++) {
+    const kind = kinds[operations.kind[row]];
+    if (kind < 0 || operations.fence[row] === 0 || !operations.encoded[row]) continue;
+    const sums = bytes.get(operations.fence[row] - 1) ?? [0, 0];
+    sums[kind] += operations.bytes[row];
+    bytes.set(operations.fence[row] - 1, sums);
+  }
+  let [cc, cf, ff, ct, ft] = [0, 0, 0, 0, 0];
+  for (let row = 0; row < packets.rows; row++) {
+    const sums = packets.paging[row] ? bytes.get(packets.fence[row]) : undefined;
+    if (!sums) continue;
+    const ran = packets.end[row] - packets.start[row];
+    const [copied, filled] = sums;
+    cc += copied * copied;
+    cf += copied * filled;
+    ff += filled * filled;
+    ct += copied * ran;
+    ft += filled * ran;
+  }
+  const whole = cc * ff - cf * cf;
+  if (whole > 0) return { copied: Math.max(0, (ct * ff - ft * cf) / whole), filled: Math.max(0, (ft * cc - ct * cf) / whole) };
+  return { copied: cc > 0 ? ct / cc : 0, filled: ff > 0 ? ft / ff : 0 };
+}
+
+// How much of the time would be lost with other sizes of memory.
+class NeedView {
+  constructor(model, { canvas, answer, input, table }) {
+    Object.assign(this, { model, canvas, answer, input, table });
+    const { pageIns, evictions } = model.tables;
+    const sums = { copiedIn: 0, copiedOut: 0, filled: 0 };
+    for (let row = 0; row < pageIns.rows; row++) {
+      if (pageIns.content[row] === 1) sums.copiedIn += pageIns.bytes[row];
+      if (pageIns.content[row] === 0) sums.filled += pageIns.bytes[row];
+    }
+    for (let row = 0; row < evictions.rows; row++) sums.copiedOut += evictions.bytesOut[row];
+    this.sums = sums;
+    this.rates = pagingRates(model);
+    this.points = model.facts.reuse.points.map(([memory, missed]) => ({ memory, missed, lost: this.lostShare(missed) }));
+    input.addEventListener('input', () => this.draw());
+  }
+
+  lostShare(copiedIn) {
+    const { times, end } = this.model;
+    const out = this.sums.copiedIn > 0 ? this.sums.copiedOut / this.sums.copiedIn : 1;
+    const paging = this.rates.copied * copiedIn * (1 + out) + this.rates.filled * this.sums.filled;
+    const lost = times.paging > 0 ? paging * (times.lost / times.paging) : 0;
+    return lost / Math.max(end - times.lost + lost, 1);
+  }
+
+  // The least memory with which no more than a share of the time is lost.
+  needed(share) {
+    return this.points.find((point) => point.lost <= share);
+  }
+
+  draw() {
+    const share = Math.min(Math.max(Number(this.input.value) || 0, 0), 100) / 100;
+    const { pen, width, height } = prepared(this.canvas, 180);
+    const most = Math.max(...this.points.map((point) => point.memory), 1) * 1.1;
+    const top = Math.max(...this.points.map((point) => point.lost), share, 0.01);
+    const x = (memory) => 50 + (memory / most) * (width - 60);
+    const y = (lost) => height - 24 - (lost / top) * (height - 40);
+    pen.strokeStyle = colours.paging;
+    pen.lineWidth = 2;
+    pen.beginPath();
+    this.points.forEach(({ memory, lost }, i) => {
+      if (i > 0) pen.lineTo(x(memory), y(this.points[i - 1].lost));
+      pen.lineTo(x(memory), y(lost));
+    });
+    pen.lineTo(x(most), y(this.points[this.points.length - 1].lost));
+    pen.stroke();
+    pen.fillStyle = colours.still;
+    pen.fillRect(50, y(share), width - 60, 1);
+    label(pen, shareText(share), 46, y(share), colours.faint, 'right');
+    for (let i = 0; i <= 4; i++) label(pen, bytesText((most * i) / 4), x((most * i) / 4), height - 8, colours.faint, i === 0 ? 'left' : i === 4 ? 'right' : 'center');
+    const memory = this.model.facts.segments.find((segment) => segment.isMemory);
+    if (memory && memory.size < most) {
+      pen.fillStyle = colours.focus;
+      pen.fillRect(x(memory.size), 10, 1.5, height - 34);
+      label(pen, 'this run', x(memory.size) + 4, 14, colours.faint);
+    }
+    this.tell(share);
+  }
+
+  tell(share) {
+    const point = this.needed(share);
+    const fills = this.lostShare(0);
+    const { times, end } = this.model;
+    const text = point
+      ? `To lose no more than ${shareText(share)} of its time, this workload would need about ${bytesText(point.memory)} for its allocations.`
+      : `No memory is enough for ${shareText(share)}: filling new allocations alone takes ${shareText(fills)}.`;
+    this.answer.textContent = `${text} This run lost ${shareText(times.lost / end)}.`;
+    this.canvas.setAttribute('aria-label', text);
+    const every = Math.max(1, Math.floor(this.points.length / 20));
+    const rows = this.points.filter((_, i) => i % every === 0).map(({ memory, missed, lost }) => [bytesText(memory), bytesText(missed), shareText(lost)]);
+    this.table.replaceChildren(plainTable('Time lost by memory', ['Memory', 'Copied in', 'Time lost'], rows));
+  }
+}
