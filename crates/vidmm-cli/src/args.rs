@@ -16,10 +16,14 @@ const STYLES: styling::Styles = styling::Styles::styled()
     .literal(styling::AnsiColor::Cyan.on_default().bold())
     .placeholder(styling::AnsiColor::Cyan.on_default());
 
+/// The version with the commit and the features that the program is built with.
+const LONG_VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), "\ncommit ", env!("VIDMM_COMMIT"), "\nfeatures ", env!("VIDMM_FEATURES"));
+
 /// A GPU video memory manager with the contract of WDDM: runs workloads on a GPU with too little memory, and checks every
 /// byte that they read.
 #[derive(Parser)]
-#[command(name = "vidmm", version, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
+#[command(name = "vidmm", version, long_version = LONG_VERSION, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -31,6 +35,27 @@ pub enum Command {
     Sim(SimArgs),
     Replay(ReplayArgs),
     Explain(ExplainArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Print the completions of a shell
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm completions bash > ~/.local/share/bash-completion/completions/vidmm\n  vidmm completions zsh > ~/.zfunc/_vidmm    in a folder of fpath"
+)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the manual pages to a folder
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  vidmm man ~/.local/share/man/man1 && man vidmm-run")]
+pub struct ManArgs {
+    /// The folder, which is made if it is not there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
 }
 
 /// Run traces or workloads under several policies and sizes of memory, and print one table

@@ -22,6 +22,7 @@ mod run;
 mod planted;
 mod sim;
 mod explain;
+mod install;
 mod replay;
 
 use std::process::ExitCode;
@@ -73,6 +74,8 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
         Command::Sim(args) => sim::run(&args, &Benched { factory, bench: args.bench() }),
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
+        Command::Completions(args) => install::completions(&args),
+        Command::Man(args) => install::man(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
