@@ -35,8 +35,39 @@ pub enum Command {
     Sim(SimArgs),
     Replay(ReplayArgs),
     Explain(ExplainArgs),
+    Export(ExportArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+/// Write an event log for Perfetto, or as tables
+///
+/// Reads what `vidmm run --events` wrote, and nothing else. docs/export.md has the tables, and questions to ask of them.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm run --events run.jsonl && vidmm export run.jsonl --perfetto run.pftrace\nThen open run.pftrace at https://ui.perfetto.dev."
+)]
+#[group(id = "outputs", required = true, multiple = true, args = ["perfetto", "parquet", "csv"])]
+pub struct ExportArgs {
+    /// The event log of a run
+    #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]
+    pub events: PathBuf,
+
+    /// Write a trace for Perfetto to this file: engines, contexts, requests, and counters of memory
+    #[arg(long, value_name = "FILE.pftrace", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+
+    /// Write the tables to this folder as Parquet, which is made if it is not there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub parquet: Option<PathBuf>,
+
+    /// Write the tables to this folder as CSV, which is made if it is not there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub csv: Option<PathBuf>,
+
+    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    #[arg(long)]
+    pub damaged: bool,
 }
 
 /// Print the completions of a shell

@@ -22,6 +22,7 @@ mod run;
 mod planted;
 mod sim;
 mod explain;
+mod export;
 mod install;
 mod replay;
 
@@ -74,6 +75,7 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
         Command::Sim(args) => sim::run(&args, &Benched { factory, bench: args.bench() }),
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
+        Command::Export(args) => export::export(&args),
         Command::Completions(args) => install::completions(&args),
         Command::Man(args) => install::man(&args),
     };

@@ -3,4 +3,6 @@
 //! [`timeline`] is the one fold over a log that all views share: it yields typed records, and keeps no more of the run than
 //! what is alive or under way.
 
+pub mod perfetto;
+pub mod tables;
 pub mod timeline;
