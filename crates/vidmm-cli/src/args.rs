@@ -16,10 +16,14 @@ const STYLES: styling::Styles = styling::Styles::styled()
     .literal(styling::AnsiColor::Cyan.on_default().bold())
     .placeholder(styling::AnsiColor::Cyan.on_default());
 
+/// The version with the commit and the features that the program is built with.
+const LONG_VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), "\ncommit ", env!("VIDMM_COMMIT"), "\nfeatures ", env!("VIDMM_FEATURES"));
+
 /// A GPU video memory manager with the contract of WDDM: runs workloads on a GPU with too little memory, and checks every
 /// byte that they read.
 #[derive(Parser)]
-#[command(name = "vidmm", version, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
+#[command(name = "vidmm", version, long_version = LONG_VERSION, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -32,6 +36,58 @@ pub enum Command {
     Replay(ReplayArgs),
     Explain(ExplainArgs),
     Report(ReportArgs),
+    Export(ExportArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Write an event log for Perfetto, or as tables
+///
+/// Reads what `vidmm run --events` wrote, and nothing else. docs/export.md has the tables, and questions to ask of them.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm run --events run.jsonl && vidmm export run.jsonl --perfetto run.pftrace\nThen open run.pftrace at https://ui.perfetto.dev."
+)]
+#[group(id = "outputs", required = true, multiple = true, args = ["perfetto", "parquet", "csv"])]
+pub struct ExportArgs {
+    /// The event log of a run
+    #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]
+    pub events: PathBuf,
+
+    /// Write a trace for Perfetto to this file: engines, contexts, requests, and counters of memory
+    #[arg(long, value_name = "FILE.pftrace", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+
+    /// Write the tables to this folder as Parquet, which is made if it is not there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub parquet: Option<PathBuf>,
+
+    /// Write the tables to this folder as CSV, which is made if it is not there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub csv: Option<PathBuf>,
+
+    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    #[arg(long)]
+    pub damaged: bool,
+}
+
+/// Print the completions of a shell
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm completions bash > ~/.local/share/bash-completion/completions/vidmm\n  vidmm completions zsh > ~/.zfunc/_vidmm    in a folder of fpath"
+)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the manual pages to a folder
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  vidmm man ~/.local/share/man/man1 && man vidmm-run")]
+pub struct ManArgs {
+    /// The folder, which is made if it is not there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
 }
 
 /// Run traces or workloads under several policies and sizes of memory, and print one table

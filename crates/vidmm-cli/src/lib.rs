@@ -23,6 +23,8 @@ mod planted;
 mod sim;
 mod explain;
 mod page;
+mod export;
+mod install;
 mod replay;
 
 use std::process::ExitCode;
@@ -75,6 +77,9 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
         Command::Report(args) => page::write(&args),
+        Command::Export(args) => export::export(&args),
+        Command::Completions(args) => install::completions(&args),
+        Command::Man(args) => install::man(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

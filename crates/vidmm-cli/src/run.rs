@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The scenario of a run without arguments.
-const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("../../../scenarios/training.toml"));
+const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("training.toml"));
 
 /// Runs, prints, and writes the files that were asked for. Returns whether all checks held.
 pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {

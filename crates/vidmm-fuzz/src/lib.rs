@@ -5,20 +5,16 @@
 //! crate, which needs no nightly compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/fuzzing.md` says
 //! how.
 
-// A file imports only from those above it; the test worlds of the core are shared by path, and used in part.
+// A file imports only from those above it. The test worlds of the core and the machine of the command line are links to their files, used in
+// part: a package then has what it takes to build it.
 #[allow(dead_code, unused_imports)]
-#[path = "../../vidmm/tests/facts/judge.rs"]
 mod judge;
 #[allow(dead_code, unused_imports)]
-#[path = "../../vidmm/tests/facts/world/mod.rs"]
 mod world;
 #[allow(dead_code, unused_imports)]
-#[path = "../../vidmm/tests/facts/model/mod.rs"]
 mod model;
 #[allow(dead_code, unused_imports)]
-#[path = "../../vidmm/tests/facts/patching/mod.rs"]
 mod patching;
-#[path = "../../vidmm-cli/src/soft.rs"]
 mod soft;
 mod choices;
 mod random;

@@ -3,6 +3,7 @@
 mod common;
 
 mod clients;
+mod dependencies;
 mod determinism;
 mod docs;
 mod english;
@@ -13,10 +14,12 @@ mod fact_numbers;
 mod faults;
 mod found;
 mod hostile;
+mod install;
 mod lifetimes;
 mod no_gpu_model;
 mod notification;
 mod own_machine;
+mod packages;
 mod pressure;
 mod replay;
 mod residency;

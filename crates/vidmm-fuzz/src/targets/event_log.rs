@@ -36,7 +36,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// The schema, which shows a line of each kind.
-const SCHEMA: &str = include_str!("../../../../docs/events.md");
+const SCHEMA: &str = include_str!("events.md");
 
 /// The lines around the first events of each kind in sequences of calls, on adapters with GPU virtual addresses and
 /// without; and those of the schema.

@@ -65,7 +65,10 @@ fn no_step(first: Option<&str>, verbs: &[&str]) -> String {
             verbs.iter().map(quoted).collect::<Vec<_>>().join(", ")
         );
     };
-    let closest = verbs.iter().map(|verb| (distance(first, verb), verb)).min().filter(|&(distance, _)| distance <= 3);
+    // A longer word is no misspelt verb.
+    let word: String = first.chars().take(40).collect();
+    let closest = verbs.iter().map(|verb| (strsim::levenshtein(&word, verb), verb)).min();
+    let closest = closest.filter(|&(distance, _)| distance <= 3);
     match closest {
         Some((_, verb)) => format!("`{first}` is no step; write `{verb}`"),
         None => {
@@ -76,20 +79,4 @@ fn no_step(first: Option<&str>, verbs: &[&str]) -> String {
 
 fn quoted(verb: &&str) -> String {
     format!("`{verb}`")
-}
-
-/// How many letters must be changed, put in or left out to make one word of the other.
-fn distance(word: &str, other: &str) -> usize {
-    // A longer word is no misspelt verb.
-    let word: Vec<char> = word.chars().take(40).collect();
-    let mut row: Vec<usize> = (0..=word.len()).collect();
-    for (number, letter) in other.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], number + 1);
-        for (at, &of) in word.iter().enumerate() {
-            let changed = diagonal + usize::from(of != letter);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[word.len()]
 }

@@ -1,0 +1,1 @@
+../../vidmm/tests/facts/judge.rs

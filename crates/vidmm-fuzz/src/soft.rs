@@ -1,0 +1,1 @@
+../../vidmm-cli/src/soft.rs
