@@ -40,7 +40,7 @@ pub struct Browser {
     answers: Receiver<Value>,
     session: Option<String>,
     next: u64,
-    /// What the browser told without being asked.
+    /// The browser's messages that no command asked for.
     events: VecDeque<Value>,
     _profile: TempDir,
 }

@@ -17,7 +17,7 @@ pub(super) enum Concern {
     All,
 }
 
-/// What an event does not say by itself: which allocations a plan, a request, an address or a room belongs to.
+/// The links that an event does not name by itself: which allocations a plan, a request, an address or a room belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     handles: BTreeMap<KmdAllocationHandle, AllocationId>,

@@ -30,7 +30,7 @@ impl Reuse {
         match *event {
             Event::AllocationCreated { allocation, size, .. } => drop(self.sizes.insert(allocation, size)),
             Event::MakeResident { ref allocations, .. } => {
-                // What one call names is there at the same time, in any order.
+                // The allocations that one call names are there at the same time, in any order.
                 let mut named: Vec<AllocationId> = allocations.clone();
                 named.sort_unstable();
                 named.dedup();
