@@ -308,6 +308,10 @@ pub struct RunArgs {
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
     pub summary: Option<PathBuf>,
+
+    /// Print the sums of each process in each segment: the most that was resident, bytes moved, bytes evicted by reason
+    #[arg(long)]
+    pub statistics: bool,
 }
 
 impl SimArgs {
@@ -330,7 +334,8 @@ impl RunArgs {
 }
 
 /// The arguments that change a run, or write its results to files.
-const OF_ONE_RUN: [&str; 15] = [
+const OF_ONE_RUN: [&str; 16] = [
+    "statistics",
     "trace",
     "compress_arrivals",
     "local_memory",

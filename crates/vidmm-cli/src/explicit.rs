@@ -28,6 +28,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
     header.settings.insert("local memory".to_owned(), ByteSize(scenario.local_memory_bytes).to_string());
     header.settings.insert("policy".to_owned(), scenario.adapter.policy.to_string());
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &args.inputs(), header)?;
+    let files = files.with_statistics(args.statistics);
     let mut watcher = Watcher { files, lines: Vec::new() };
     let run = run_explicit(scenario, factory, &mut watcher);
     let Watcher { mut files, lines } = watcher;
@@ -41,6 +42,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
     unless_closed(write_not_judged(&mut out, factory.lacks(), ""))?;
+    unless_closed(files.write_statistics(&mut out))?;
     files.write_summary(&run)?;
     log?;
     Ok(run.all_held())

@@ -21,6 +21,7 @@ mod sweep;
 mod run;
 mod planted;
 mod sim;
+mod statistics;
 mod explain;
 mod page;
 mod export;

@@ -1,4 +1,4 @@
-//! The files that a run writes.
+//! The files that a run writes, and its sums.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,15 @@ use serde::Serialize;
 use vidmm::NumberedEvent;
 use vidmm_trace::{LogFile, LogHeader, LogWriter};
 
+use crate::statistics::Counted;
+
 /// The files that the arguments ask for. They are created before the run, so that a path that cannot be written is an
 /// error at once.
 pub struct Files {
     header: LogHeader,
     log: Option<(PathBuf, LogWriter<LogFile>)>,
     summary: Option<(PathBuf, File)>,
+    counted: Option<Counted>,
 }
 
 impl Files {
@@ -37,13 +40,26 @@ impl Files {
             let file = LogFile::create(path).map_err(|error| cannot_write(path, &error))?;
             Ok::<_, String>((path.to_owned(), LogWriter::new(file, &header)))
         });
-        Ok(Self { log: log.transpose()?, summary, header })
+        Ok(Self { log: log.transpose()?, summary, header, counted: None })
     }
 
-    /// Writes an event to the log, if there is one.
+    /// The same, with the statistics of the run if they are wanted.
+    pub fn with_statistics(self, are_wanted: bool) -> Self {
+        Self { counted: are_wanted.then(Counted::default), ..self }
+    }
+
+    /// Prints the statistics, if they are wanted.
+    pub fn write_statistics(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.counted.take().map_or(Ok(()), |counted| counted.write(out))
+    }
+
+    /// Writes an event to the log, if there is one, and counts it.
     pub fn event(&mut self, event: &NumberedEvent) {
         if let Some((_, log)) = &mut self.log {
             log.event(event);
+        }
+        if let Some(counted) = &mut self.counted {
+            counted.event(event);
         }
     }
 

@@ -13,7 +13,7 @@ use vidmm_trace::{ByteSize, LogHeader, Workload};
 use crate::{
     args::{RunArgs, replay_command, settings},
     output::Files,
-    report,
+    report::{self, unless_closed},
 };
 
 /// Runs a scenario's workload, prints the figures, and writes the files that were asked for. Returns whether all checks
@@ -25,7 +25,7 @@ pub fn run(
     factory: &dyn MachineFactory,
 ) -> Result<bool, Box<dyn Error>> {
     let mut prepared = prepare(scenario, base)?;
-    prepared.desc.options.events = args.events.is_some();
+    prepared.desc.options.events = args.events.is_some() || args.statistics;
     if let Some((longest, delay)) = prepared.raised_delay {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         let (longest, delay) = (seconds(longest), seconds(delay));
@@ -43,7 +43,8 @@ pub fn run(
         ("local memory", ByteSize(prepared.desc.machine.local_memory_bytes).to_string()),
     ];
     header.settings.extend(of_client.map(|(name, value)| (name.to_owned(), value)));
-    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, header)?;
+    let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, header)?
+        .with_statistics(args.statistics);
     let mut watcher = Watcher { files, bar: progress_bar(&prepared.workload) };
     let outcome = prepared.run(scenario, factory, &mut watcher);
     watcher.bar.finish_and_clear();
@@ -60,6 +61,7 @@ pub fn run(
         (&scenario.faults, factory.lacks()),
         replay.as_deref(),
     )?;
+    unless_closed(files.write_statistics(&mut anstream::stdout().lock()))?;
     files.write_summary(&run)?;
     log?;
     Ok(run.all_held())

@@ -1,0 +1,72 @@
+//! `vidmm run --statistics`: the sums of a run, by process and segment.
+
+use std::io::{self, Write};
+
+use vidmm::{NumberedEvent, event::EvictReason};
+use vidmm_trace::ByteSize;
+use vidmm_view::{
+    statistics::{ProcessSegmentStatistics, Statistics},
+    timeline::Timeline,
+};
+
+use crate::style::BOLD;
+
+/// Adds up the events of a run while it runs.
+#[derive(Default)]
+pub struct Counted {
+    timeline: Timeline,
+    statistics: Statistics,
+}
+
+impl Counted {
+    /// Counts an event.
+    pub fn event(&mut self, event: &NumberedEvent) {
+        let Self { timeline, statistics } = self;
+        timeline.event(event).for_each(|record| statistics.record(&record));
+    }
+
+    /// Writes the table.
+    pub fn write(self, out: &mut impl Write) -> io::Result<()> {
+        let Self { timeline, mut statistics } = self;
+        timeline.finish().for_each(|record| statistics.record(&record));
+        let size = |bytes: u64| if bytes == 0 { "-".to_owned() } else { ByteSize(bytes).to_string() };
+        writeln!(
+            out,
+            "\n{BOLD}{:<12}{:<16}{:>10}{:>10}{:>10}{:>10}{:>10}  evicted{BOLD:#}",
+            "process", "memory", "peak", "in", "out", "filled", "demoted"
+        )?;
+        let names = statistics.segments().clone();
+        for (process, segment, row) in statistics.rows() {
+            let ProcessSegmentStatistics { peak_bytes_resident, bytes_paged_in, bytes_paged_out, .. } = *row;
+            let [peak, paged_in, out_of] = [peak_bytes_resident, bytes_paged_in, bytes_paged_out].map(size);
+            let [filled, demoted] = [row.bytes_filled, row.bytes_demoted].map(size);
+            let (process, memory) = (process.to_string(), names.get(&segment).map_or("system memory", String::as_str));
+            let amounts = format!("{peak:>10}{paged_in:>10}{out_of:>10}{filled:>10}{demoted:>10}");
+            writeln!(out, "{process:<12}{memory:<16}{amounts}  {}", reasons(row))?;
+        }
+        Ok(())
+    }
+}
+
+fn reasons(row: &ProcessSegmentStatistics) -> String {
+    let each = row.bytes_evicted.iter().map(|&(reason, bytes)| format!("{} {}", ByteSize(bytes), name(reason)));
+    let each = Vec::from_iter(each);
+    if each.is_empty() { "-".to_owned() } else { each.join(", ") }
+}
+
+fn name(reason: EvictReason) -> &'static str {
+    match reason {
+        EvictReason::RoomWanted => "for room",
+        EvictReason::EvictRequested => "by Evict",
+        EvictReason::Promoted => "promoted",
+        EvictReason::RangeWanted => "for a range",
+        EvictReason::Destroyed => "destroyed",
+        EvictReason::Offered => "offered",
+        EvictReason::DeviceSuspended => "suspended",
+        EvictReason::Locked => "for the CPU",
+        EvictReason::PropertyUpdated => "not allowed there any more",
+        EvictReason::PoweredDown => "for power-down",
+        EvictReason::Replaced => "for its budget",
+        EvictReason::Moved => "moved",
+    }
+}
