@@ -43,7 +43,7 @@ pub enum Command {
 
 /// Write an event log for Perfetto, or as tables
 ///
-/// Reads what `vidmm run --events` wrote, and nothing else. docs/export.md has the tables, and questions to ask of them.
+/// Reads what `vidmm run --events` wrote, and nothing else. docs/guides/export.md has the tables, and questions to ask of them.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  vidmm run --events run.jsonl && vidmm export run.jsonl --perfetto run.pftrace\nThen open run.pftrace at https://ui.perfetto.dev."

@@ -1,4 +1,4 @@
-//! `docs/dependencies.md` has a row for each direct dependency of each package, and no other.
+//! `docs/reference/dependencies.md` has a row for each direct dependency of each package, and no other.
 
 use std::{collections::BTreeSet, fs};
 
@@ -31,7 +31,7 @@ fn depended_on() -> BTreeSet<(String, String)> {
 
 #[test]
 fn each_dependency_has_a_row_with_its_reason() {
-    let document = fs::read_to_string(workspace().join("docs/dependencies.md")).expect("there is a document");
+    let document = fs::read_to_string(workspace().join("docs/reference/dependencies.md")).expect("there is a document");
     let (_, table) = document.split_once("<!-- dependencies -->\n").expect("the table begins");
     let (table, _) = table.split_once("<!-- end of dependencies -->").expect("the table ends");
     let mut rows = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `docs/facts.md` explains each number that the project cites, such as RES-11 or I06, and no other.
+//! `docs/reference/facts.md` explains each number that the project cites, such as RES-11 or I06, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, ops::RangeInclusive, path::Path};
@@ -114,7 +114,7 @@ fn read_all(path: &Path, cited: &mut Cited) {
 
 fn read_file(path: &Path, cited: &mut Cited) {
     let is_read = path.extension().is_some_and(|extension| ["md", "rs", "toml"].iter().any(|kind| extension == *kind));
-    if is_read && !path.ends_with("docs/facts.md") && !path.ends_with(file!()) {
+    if is_read && !path.ends_with("docs/reference/facts.md") && !path.ends_with(file!()) {
         let text = fs::read_to_string(path).expect("the file can be read");
         cited.read(&text, &path.display().to_string());
     }
@@ -136,7 +136,7 @@ fn cited() -> Cited {
 
 /// The numbers that the page explains: items that begin with one in bold type.
 fn explained() -> BTreeSet<Number> {
-    let page = fs::read_to_string(workspace().join("docs/facts.md")).expect("the page can be read");
+    let page = fs::read_to_string(workspace().join("docs/reference/facts.md")).expect("the page can be read");
     let mut explained = BTreeSet::new();
     for item in page.lines().filter_map(|line| line.strip_prefix("- **")) {
         let (word, explanation) = item.split_once("** ").expect("an explanation follows the number");
@@ -156,14 +156,14 @@ fn each_cited_number_is_explained() {
         .filter(|(number, _)| !explained.contains(number))
         .map(|(number, file)| format!("{number}, cited in {file}"))
         .collect();
-    assert!(missing.is_empty(), "docs/facts.md does not explain:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/reference/facts.md does not explain:\n{}", missing.join("\n"));
 }
 
 #[test]
 fn each_explained_number_is_cited() {
     let cited = cited();
     let idle: Vec<String> = explained().iter().filter(|number| !cited.holds(number)).map(Number::to_string).collect();
-    assert!(idle.is_empty(), "docs/facts.md explains what nothing cites: {}", idle.join(", "));
+    assert!(idle.is_empty(), "docs/reference/facts.md explains what nothing cites: {}", idle.join(", "));
 }
 
 #[test]

@@ -175,7 +175,7 @@ fn nothing_is_found_about_a_driver_without_mistakes() {
 
 #[test]
 fn the_guide_lists_every_mistake() {
-    let guide = fs::read_to_string(workspace().join("docs/driver-authors.md")).expect("there is the guide");
+    let guide = fs::read_to_string(workspace().join("docs/guides/driver-authors.md")).expect("there is the guide");
     for fault in FaultKind::all() {
         assert!(guide.contains(&format!("`{}`", fault.name())), "{} is not in the guide", fault.name());
     }

@@ -1,4 +1,4 @@
-//! The event log: a run as JSON lines. `docs/events.md` is its schema.
+//! The event log: a run as JSON lines. `docs/reference/events.md` is its schema.
 //!
 //! * [`LogWriter`] writes a [`LogHeader`], then one line an event, and at last a line with their number and a hash;
 //! * [`open`] and [`LogFile`] read and write it as a file, compressed by gzip if its name ends with `.gz`;

@@ -13,7 +13,7 @@ use vidmm::event::{
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
 
-const GUIDE: &str = include_str!("../../../../docs/events.md");
+const GUIDE: &str = include_str!("../../../../docs/reference/events.md");
 const EVENT_RS: &str = include_str!("../../../vidmm/src/event/mod.rs");
 
 /// Above 2^53, where a reader that goes through floating point loses bits.

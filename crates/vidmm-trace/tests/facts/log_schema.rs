@@ -8,7 +8,7 @@ use vidmm_trace::{LogHeader, LogWriter};
 use crate::log_files::{all_events, kinds_in_source};
 use crate::log_support::{counted, schema::Schema};
 
-const TEXT: &str = include_str!("../../../../docs/events.md");
+const TEXT: &str = include_str!("../../../../docs/reference/events.md");
 
 /// The lines of a log that has every kind of event.
 fn lines() -> Vec<String> {
@@ -97,6 +97,6 @@ fn handles_are_called_handles() {
 #[test]
 fn the_guide_names_every_kind_of_event() {
     for kind in Schema::read().kinds() {
-        assert!(TEXT.contains(&format!("`{kind}`")), "`{kind}` is not in docs/events.md");
+        assert!(TEXT.contains(&format!("`{kind}`")), "`{kind}` is not in docs/reference/events.md");
     }
 }

@@ -1,4 +1,4 @@
-//! Holds lines of a log to `docs/events.schema.json`: the keywords of JSON Schema that it uses, and no others.
+//! Holds lines of a log to `docs/reference/events.schema.json`: the keywords of JSON Schema that it uses, and no others.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub struct Schema(Value);
 impl Schema {
     /// The schema in `docs/`.
     pub fn read() -> Self {
-        let text = include_str!("../../../../../docs/events.schema.json");
+        let text = include_str!("../../../../../docs/reference/events.schema.json");
         Self(serde_json::from_str(text).expect("the schema is JSON"))
     }
 
