@@ -111,11 +111,13 @@ impl<W: Write + Send> ParquetWriter<W> {
             match column {
                 Values::Integers(values, is_there) => {
                     writer.typed::<Int64Type>().write_batch(values, Some(is_there), None)?;
-                    (values.clear(), is_there.clear());
+                    values.clear();
+                    is_there.clear();
                 }
                 Values::Texts(values, is_there) => {
                     writer.typed::<ByteArrayType>().write_batch(values, Some(is_there), None)?;
-                    (values.clear(), is_there.clear());
+                    values.clear();
+                    is_there.clear();
                 }
             }
             writer.close()?;
