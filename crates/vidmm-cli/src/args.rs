@@ -48,7 +48,6 @@ pub enum Command {
 #[command(
     after_help = "Example:\n  vidmm run --events run.jsonl && vidmm export run.jsonl --perfetto run.pftrace\nThen open run.pftrace at https://ui.perfetto.dev."
 )]
-#[group(id = "outputs", required = true, multiple = true, args = ["perfetto", "parquet", "csv"])]
 pub struct ExportArgs {
     /// The event log of a run
     #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]

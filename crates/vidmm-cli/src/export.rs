@@ -19,6 +19,9 @@ use crate::{args::ExportArgs, output, style::printable};
 /// Reads the log once, and writes all files that were asked for.
 pub fn export(args: &ExportArgs) -> Result<bool, Box<dyn Error>> {
     let path = args.events.display();
+    if args.perfetto.is_none() && args.parquet.is_none() && args.csv.is_none() {
+        return Err("there is nothing to write; give --perfetto, --parquet or --csv".into());
+    }
     let outputs = Vec::from_iter(args.perfetto.as_deref());
     output::check_apart(&outputs, std::slice::from_ref(&args.events))?;
     let log = log::open(&args.events).map_err(|error| format!("{path}: cannot read: {error}"))?;

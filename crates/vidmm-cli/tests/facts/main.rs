@@ -10,6 +10,7 @@ mod english;
 mod event_log;
 mod exit_status;
 mod explain;
+mod export;
 mod fact_numbers;
 mod faults;
 mod found;

@@ -15,7 +15,7 @@ mod proto;
 mod window;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
@@ -41,9 +41,11 @@ pub struct PerfettoWriter<W> {
     operations: BTreeMap<EngineFence, Vec<Operation>>,
     /// Waits of the submissions under way.
     waits: BTreeMap<(DeviceId, u64), Vec<Wait>>,
-    /// Bytes of each segment that are taken, and those of each account.
-    taken: BTreeMap<SegmentId, u64>,
+    /// Bytes of each account, and of each segment that are taken.
     held: BTreeMap<Subject, u64>,
+    taken: BTreeMap<SegmentId, u64>,
+    /// The segments of which more or less is taken since a time: their sums are right when all changes of that time are known.
+    changed: (Nanoseconds, BTreeSet<SegmentId>),
     /// Bytes that plans have copied in, copied out and filled.
     moved: [u64; 3],
 }
@@ -58,8 +60,9 @@ impl<W: Write> PerfettoWriter<W> {
             devices: BTreeMap::new(),
             operations: BTreeMap::new(),
             waits: BTreeMap::new(),
-            taken: BTreeMap::new(),
             held: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            changed: (0, BTreeSet::new()),
             moved: [0; 3],
         }
     }
@@ -115,6 +118,7 @@ impl<W: Write> PerfettoWriter<W> {
     ///
     /// If the trace cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
+        self.count_taken()?;
         while let Some(slice) = self.window.pop() {
             self.write(slice)?;
         }
@@ -125,17 +129,33 @@ impl<W: Write> PerfettoWriter<W> {
 
     fn occupancy(&mut self, occupancy: &Occupancy) -> io::Result<()> {
         let &Occupancy { at, segment, process, holding, bytes } = occupancy;
-        let name = self.segment_name(segment);
+        if at > self.changed.0 {
+            self.count_taken()?;
+        }
+        self.changed.0 = at;
+        self.changed.1.insert(segment);
         // The paging process is no user's: its tables count in the segment alone.
         let subject = process.map(|process| Subject::Held(process, segment, holding));
         let before = self.held.insert(subject.unwrap_or(Subject::Segment(segment)), bytes).unwrap_or(0);
         let taken = self.taken.entry(segment).or_default();
         *taken = (*taken + bytes).saturating_sub(before);
-        let taken = *taken;
-        if let Some(subject) = subject {
-            self.out.count(subject, &format!("{name}: {}", holding.name()), at, bytes)?;
+        match subject {
+            Some(subject) => {
+                let name = format!("{}: {}", self.segment_name(segment), holding.name());
+                self.out.count(subject, &name, at, bytes)
+            }
+            None => Ok(()),
         }
-        self.out.count(Subject::Segment(segment), &name, at, taken)
+    }
+
+    /// Writes the sums of the segments that have changed.
+    fn count_taken(&mut self) -> io::Result<()> {
+        let at = self.changed.0;
+        for segment in std::mem::take(&mut self.changed.1) {
+            let (name, taken) = (self.segment_name(segment), self.taken.get(&segment).copied().unwrap_or(0));
+            self.out.count(Subject::Segment(segment), &name, at, taken)?;
+        }
+        Ok(())
     }
 
     fn plan(&mut self, plan: &Plan) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use parquet::{
-    basic::{LogicalType, Repetition, Type as Physical},
+    basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical},
     data_type::{ByteArray, ByteArrayType, Int64Type},
     errors::Result,
     file::{properties::WriterProperties, writer::SerializedFileWriter},
@@ -35,7 +35,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     ///
     /// If the file cannot be written.
     pub fn new(out: W, name: &str, columns: &[Column]) -> Result<Self> {
-        let mut properties = WriterProperties::builder();
+        let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
         let mut fields = Vec::new();
         for column in columns {
             let is_integer = column.kind == Kind::Integer;
@@ -43,8 +43,11 @@ impl<W: Write + Send> ParquetWriter<W> {
             let logical = (!is_integer).then_some(LogicalType::String);
             let field = Type::primitive_type_builder(column.name, physical).with_logical_type(logical);
             fields.push(Arc::new(field.with_repetition(Repetition::OPTIONAL).build()?));
-            properties =
-                properties.set_column_dictionary_enabled(ColumnPath::from(column.name), column.kind == Kind::Name);
+            let path = ColumnPath::from(column.name);
+            properties = properties.set_column_dictionary_enabled(path.clone(), column.kind == Kind::Name);
+            if is_integer {
+                properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+            }
         }
         let schema = Type::group_type_builder(name).with_fields(fields).build()?;
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build()))?;

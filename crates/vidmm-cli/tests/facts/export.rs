@@ -1,0 +1,124 @@
+//! `vidmm export`: what it writes is read by Perfetto's own messages and by DuckDB, and compared with the log.
+//!
+//! These tests take python3 with the packages of `export/requirements.txt`: the python that `VIDMM_PYTHON` names, or `python3`. Without them
+//! they say that they skip; with `VIDMM_REQUIRE_PYTHON=1` they fail.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+
+use crate::common::{
+    Run, Scratch, fault_scenarios, notification_scenarios, residency_scenarios, segment_scenarios, shell,
+    splitting_scenarios, vidmm_run, workspace,
+};
+
+/// Runs a python script of this folder; none if there is no python for it.
+pub fn python(script: &str, arguments: &[String]) -> Option<Run> {
+    let python = std::env::var_os("VIDMM_PYTHON").unwrap_or_else(|| "python3".into());
+    let found = Command::new(&python).args(["-c", "import duckdb, perfetto"]).output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        let message = format!("{} with the packages of tests/facts/export/requirements.txt", python.display());
+        assert!(std::env::var_os("VIDMM_REQUIRE_PYTHON").is_none(), "there must be {message}");
+        println!("skipped: there is no {message}");
+        return None;
+    }
+    let path = workspace().join("crates/vidmm-cli/tests/facts/export").join(script);
+    let output = Command::new(python).arg(path).args(arguments).current_dir(workspace()).output();
+    Some(Run::new(script.to_owned(), &output.expect("it starts")).expect(0))
+}
+
+/// A scenario whose log is 1.3 GB.
+const LONG: &str = "scenarios/residency/p14-verify-random.toml";
+
+/// Logs of runs of all kinds, below a folder: workloads, clients beside one another, faults, resets, cuts, every shape of adapter.
+fn logs(scratch: &Scratch) -> Vec<String> {
+    let of_steps = [
+        residency_scenarios(),
+        fault_scenarios(),
+        splitting_scenarios(),
+        segment_scenarios(),
+        notification_scenarios(),
+    ];
+    let workloads = ["scenarios/training.toml --scale 16", "scenarios/two-devices.toml --scale 16"];
+    let is_short = |scenario: &String| scenario != LONG;
+    let of_steps = of_steps.concat().into_iter().filter(is_short);
+    let commands = workloads.map(str::to_owned).into_iter().chain(of_steps);
+    let logs = commands.enumerate().map(|(number, command)| {
+        let log = scratch.path(&format!("{number}.jsonl"));
+        let arguments: Vec<&str> = command.split(' ').chain(["--events", &log]).collect();
+        let run = vidmm_run(&arguments);
+        assert_ne!(run.status, Some(2), "{run}");
+        log
+    });
+    logs.collect()
+}
+
+fn counts(run: &Run) -> Value {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run}"))
+}
+
+#[test]
+fn perfetto_and_duckdb_read_the_exports_of_every_kind_of_run() {
+    let scratch = Scratch::new();
+    let (mut traces, mut tables) = (Vec::new(), Vec::new());
+    let logs = logs(&scratch);
+    assert!(logs.len() > 50, "there are {} scenarios", logs.len());
+    for (number, log) in logs.into_iter().enumerate() {
+        let [trace, parquet, csv] = ["pftrace", "parquet", "csv"].map(|name| log.replace("jsonl", name));
+        shell(&format!("vidmm export {log} --perfetto {trace} --parquet {parquet} --csv {csv}")).expect(0);
+        traces.extend([log.clone(), trace]);
+        // DuckDB takes a third of a second for the tables of a log.
+        if number % 4 == 0 {
+            tables.extend([log, parquet, csv]);
+        }
+    }
+    if let Some(run) = python("perfetto_trace.py", &traces) {
+        let counts = counts(&run);
+        for name in
+            ["work", "paging", "operation", "request", "submission", "wait flows", "counter values", "processes"]
+        {
+            assert!(counts[name].as_u64() > Some(100), "there are few of {name}: {counts}");
+        }
+    }
+    if let Some(run) = python("tables.py", &tables) {
+        let counts = counts(&run);
+        for name in
+            ["events", "operations", "packets", "waits", "allocations", "page_ins", "evictions", "occupancy", "budgets"]
+        {
+            assert!(counts[name].as_u64() > Some(0), "there are no rows of {name}: {counts}");
+        }
+    }
+}
+
+#[test]
+fn an_export_names_its_outputs_and_spares_its_input() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log.jsonl");
+    vidmm_run(&["scenarios/residency/context-priority.toml", "--events", &log]);
+    let text = fs::read(&log).expect("there is a log");
+
+    let run = shell(&format!("vidmm export {log}")).expect(2);
+    assert!(run.stderr.contains("give --perfetto, --parquet or --csv"), "{run}");
+    let run = shell(&format!("vidmm export {log} --perfetto {log}")).expect(2);
+    assert!(run.stderr.contains("the run reads it"), "{run}");
+    let run = shell(&format!("vidmm export {log} --csv /dev/null/tables")).expect(2);
+    assert!(run.stderr.contains("cannot write /dev/null/tables"), "{run}");
+    assert_eq!(fs::read(&log).expect("it is still there"), text, "the log is as it was");
+}
+
+#[test]
+fn a_damaged_log_is_exported_up_to_its_damage() {
+    let scratch = Scratch::new();
+    let log = scratch.path("log.jsonl");
+    vidmm_run(&["scenarios/training.toml", "--scale", "64", "--events", &log]);
+    let text = fs::read_to_string(&log).expect("there is a log");
+    let kept = Vec::from_iter(text.lines().take(1001));
+    let damaged = scratch.file("damaged.jsonl", kept.join("\n") + "\n{\"number\":");
+    let csv = scratch.path("csv");
+    let run = shell(&format!("vidmm export {damaged} --csv {csv}")).expect(2);
+    assert!(run.stderr.contains("damaged.jsonl"), "{run}");
+    let run = shell(&format!("vidmm export {damaged} --csv {csv} --damaged")).expect(0);
+    assert!(run.stderr.contains("is read up to here"), "{run}");
+    let events = fs::read_to_string(format!("{csv}/events.csv")).expect("there is a table");
+    assert_eq!(events.lines().count(), 1001, "a header and a thousand events");
+}
