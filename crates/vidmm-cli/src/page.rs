@@ -3,11 +3,12 @@
 use std::{
     error::Error,
     fs::File,
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Write},
+    path::Path,
 };
 
 use vidmm_trace::{LogReader, log};
-use vidmm_view::report;
+use vidmm_view::report::Report;
 
 use crate::{args::ReportArgs, style::printable};
 
@@ -19,14 +20,21 @@ pub fn write(args: &ReportArgs) -> Result<bool, Box<dyn Error>> {
     if args.damaged {
         log = log.damaged();
     }
+    let report = Report::of(&mut log).map_err(|error| format!("{path}: {error}"))?;
     let page = args.output.display();
-    let file = File::create(&args.output).map_err(|error| format!("{page}: cannot write: {error}"))?;
-    let mut file = BufWriter::new(file);
-    report::write(&mut log, &mut file).map_err(|error| format!("{path}: {error}"))?;
-    file.flush().map_err(|error| format!("{page}: cannot write: {error}"))?;
+    if same_file::is_same_file(&args.events, &args.output).unwrap_or(false) {
+        return Err(format!("{page} is the log; name another file for the page").into());
+    }
+    write_to(&report, &args.output).map_err(|error| format!("{page}: cannot write: {error}"))?;
     if let Some(damage) = log.damage() {
         anstream::eprintln!("note: {path} is read up to here: {}", printable(&damage.to_string()));
     }
     anstream::println!("{page} shows the run; open it in a browser");
     Ok(true)
+}
+
+fn write_to(report: &Report, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    report.write(&mut file)?;
+    file.flush()
 }

@@ -104,6 +104,10 @@ impl Browser {
     /// Calls a method of the protocol.
     #[track_caller]
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.next += 1;
         let mut message = json!({ "id": self.next, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -118,8 +122,7 @@ impl Browser {
                 self.events.push_back(answer);
                 continue;
             }
-            assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
-            return answer["result"].clone();
+            return answer.get("error").map_or_else(|| Ok(answer["result"].clone()), |error| Err(error.clone()));
         }
     }
 
@@ -133,11 +136,18 @@ impl Browser {
     pub fn open(&mut self, page: &Path) -> Duration {
         let begun = Instant::now();
         self.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
-        while self.evaluate("document.documentElement.dataset.ready === 'true'") != true {
+        while !self.is_ready() {
             assert!(begun.elapsed() < PATIENCE, "the page does not get ready: {:?}", self.complaints());
             thread::sleep(Duration::from_millis(10));
         }
         begun.elapsed()
+    }
+
+    /// Whether the page has drawn itself. While it is being loaded there is none to be asked.
+    fn is_ready(&mut self) -> bool {
+        let expression = "document.documentElement?.dataset.ready === 'true'";
+        let answer = self.try_call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        answer.is_ok_and(|answer| answer["result"]["value"] == true)
     }
 
     /// The value of an expression of the page, which may be a promise.

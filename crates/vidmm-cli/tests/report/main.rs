@@ -2,6 +2,7 @@
 //! `VIDMM_REQUIRE_CHROMIUM=1` says that there must be one.
 
 mod browser;
+mod guide;
 mod page;
 mod pictures;
 mod size;

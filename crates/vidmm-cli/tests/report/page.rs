@@ -53,13 +53,17 @@ impl Page {
     }
 
     /// Opens it in a browser, if there is one.
-    fn open(&self) -> Option<Browser> {
+    pub fn open(&self) -> Option<Browser> {
         let mut browser = Browser::start(WIDTH, HEIGHT)?;
         browser.prefer("light");
         browser.open(&self.path("report.html"));
         Some(browser)
     }
 }
+
+/// The story of the allocation in the details, when it is there.
+pub const STORY: &str = "new Promise((done) => { const look = () => { const story = document.querySelector('#details .story');
+    if (story && story.textContent !== 'reading ...') done(story.textContent); else setTimeout(look, 10); }; look(); })";
 
 #[track_caller]
 fn has_no_complaints(browser: &mut Browser) {
@@ -198,9 +202,7 @@ fn a_click_on_a_range_tells_the_allocation_s_life_as_explain_does() {
     let page = Page::of("scenarios/two-devices.toml");
     let Some(mut browser) = page.open() else { return };
     browser.click("map", (0.4, 0.5));
-    let wait = "new Promise((done) => { const look = () => { const story = document.querySelector('#details .story');
-        if (story && story.textContent !== 'reading ...') done(story.textContent); else setTimeout(look, 10); }; look(); })";
-    let story = browser.evaluate(wait);
+    let story = browser.evaluate(STORY);
     let name = browser.evaluate("document.querySelector('#details h3').textContent");
     let name = name.as_str().expect("it is text").to_lowercase();
     let explained = vidmm(&["explain", &page.text("run.jsonl"), &name]);

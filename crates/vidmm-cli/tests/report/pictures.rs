@@ -1,7 +1,7 @@
 //! Pictures, compared with those that stand beside the tests.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The difference of a colour from which on a pixel is another: fonts are smoothed a little differently on other machines.
 const ANOTHER_COLOUR: u8 = 48;
@@ -21,11 +21,22 @@ fn pixels(bytes: &[u8]) -> Pixels {
     (info.width, info.height, pixels.collect())
 }
 
-/// Compares a picture with the expected one; `UPDATE_EXPECTED=1` makes that again. The picture that differs is left beside the
-/// target folder's other files.
+/// Compares a picture with the expected one; `UPDATE_EXPECTED=1` makes that again.
 #[track_caller]
 pub fn is_as_expected(name: &str, picture: &[u8]) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/report/expected").join(name);
+    is_as_in("tests/report/expected", name, picture);
+}
+
+/// Compares a picture with the one that the documents show.
+#[track_caller]
+pub fn is_as_documented(name: &str, picture: &[u8]) {
+    is_as_in("../../docs/pictures", name, picture);
+}
+
+/// Compares a picture with that of a folder. One that differs is left among the files of the build.
+#[track_caller]
+fn is_as_in(folder: &str, name: &str, picture: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(&path, picture).expect("the picture can be written");
     }

@@ -47,7 +47,7 @@ fn a_long_run_is_written_opened_and_moved_through_in_time() {
     let folder = tempfile::tempdir().expect("a folder for the page");
     let (scenario, log) = (folder.path().join("long.toml"), folder.path().join("run.jsonl"));
     let page = folder.path().join("report.html");
-    let long = "name = \"long\"\n[adapter]\nlocal-memory = \"50%\"\n[client]\nscale = 16\n[workload]\nkind = \"transformer-training\"\nsteps = 64\n";
+    let long = "name = \"long\"\n[adapter]\nlocal-memory = \"50%\"\n[client]\nscale = 16\n[workload]\nkind = \"transformer-training\"\nsteps = 104\n";
     fs::write(&scenario, long).expect("it can be written");
     vidmm(&["run", &scenario.to_string_lossy(), "--events", &log.to_string_lossy()]);
     let events = fs::read_to_string(&log).expect("it is there").lines().count() - 2;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use vidmm::{AllocationId, Event, NumberedEvent};
-use vidmm_trace::{Audit, EventsLevel, Explanation, FaultReporter, LogHeader, LogReader, LogWriter};
+use vidmm_trace::{Audit, EventsLevel, Explanation, Explanations, FaultReporter, LogHeader, LogReader, LogWriter};
+use vidmm_view::report::Report;
+use vidmm_view::timeline::Timeline;
 
 use super::{Target, calls, patch_lists};
 use crate::random::Random;
@@ -102,6 +104,9 @@ fn read_whole(data: &[u8]) {
         }
     }
     let copy = copy.finish().expect("memory takes it");
+    let mut log = LogReader::new(Cursor::new(&copy[..])).expect("a log that was written is read");
+    let report = Report::of(&mut log).expect("what was written is read");
+    report.write(&mut std::io::sink()).expect("a page of any log is written");
     let again: Result<Vec<_>, _> =
         LogReader::new(Cursor::new(&copy[..])).expect("a log that was written is read").collect();
     assert_eq!(again.expect("what was written is read"), events);
@@ -110,14 +115,19 @@ fn read_whole(data: &[u8]) {
 fn tell(events: impl Iterator<Item = NumberedEvent>) {
     let mut audits = [EventsLevel::Full, EventsLevel::Decisions].map(Audit::of);
     let mut reporter = FaultReporter::new();
+    let (mut timeline, mut all) = (Timeline::new(), Explanations::new(100));
     let mut explanations = [0, 1, 1 << 32].map(|bits| Explanation::new(AllocationId::from_bits(bits)));
     for event in events {
         audits.iter_mut().for_each(|audit| audit.event(&event));
         reporter.see(&event);
+        timeline.event(&event).for_each(drop);
+        all.event(&event);
         explanations.iter_mut().for_each(|explanation| explanation.event(&event));
     }
     audits.into_iter().for_each(|audit| _ = audit.finish());
     _ = reporter.take_reports();
+    timeline.finish().for_each(drop);
+    all.finish().for_each(drop);
     for explanation in explanations {
         _ = explanation.finish();
     }

@@ -6,13 +6,12 @@ use vidmm::{AllocationId, Event, NumberedEvent};
 
 use super::concern::{Concern, Index};
 use super::story::Story;
-use super::tale::Tale;
 use super::waits::Plans;
 use super::whole::{GONE, end};
 use super::world::World;
 
 /// Reads the events of a run, in order, and explains those of every allocation: the texts are those of
-/// [`Explanation`](super::Explanation), but for the steps beyond a limit.
+/// [`Explanation`](super::Explanation), but for steps beyond a limit.
 #[derive(Debug)]
 pub struct Explanations {
     world: World,
@@ -21,11 +20,14 @@ pub struct Explanations {
     stories: BTreeMap<AllocationId, Story>,
     /// The stories of allocations that are gone, but for the state at the end of the log.
     over: Vec<(AllocationId, String)>,
+    /// Steps of allocations that are not gone.
+    steps: usize,
     steps_max: usize,
 }
 
 impl Explanations {
-    /// Begins, with no more steps of an allocation than `steps_max`; the text says how many more there are.
+    /// Begins. While the allocations that are not gone have `steps_max` steps together, further steps are only counted, and the
+    /// texts say how many.
     pub fn new(steps_max: usize) -> Self {
         Self {
             world: World::default(),
@@ -33,6 +35,7 @@ impl Explanations {
             index: Index::default(),
             stories: BTreeMap::new(),
             over: Vec::new(),
+            steps: 0,
             steps_max,
         }
     }
@@ -42,25 +45,29 @@ impl Explanations {
         self.world.learn(&event.event);
         self.plans.learn(&event.event);
         if let Event::AllocationCreated { allocation, .. } = event.event {
-            let story = Story::new(event, &self.world, Tale::limited(self.steps_max));
+            let story = Story::new(event, &self.world);
+            self.steps += story.steps();
             self.stories.insert(allocation, story);
         }
-        match self.index.concern(&event.event) {
-            Concern::All => {
-                self.stories.values_mut().for_each(|story| story.event(event, &self.world, &self.plans));
-            }
+        let allocations = match self.index.concern(&event.event) {
+            Concern::All => self.stories.keys().copied().collect(),
             Concern::Some(mut allocations) => {
                 allocations.sort_unstable();
                 allocations.dedup();
-                allocations.into_iter().for_each(|allocation| self.tell(allocation, event));
+                allocations
             }
-        }
+        };
+        allocations.into_iter().for_each(|allocation| self.tell(allocation, event));
     }
 
     fn tell(&mut self, allocation: AllocationId, event: &NumberedEvent) {
         let Some(story) = self.stories.get_mut(&allocation) else { return };
+        let before = story.steps();
+        story.set_full(self.steps >= self.steps_max);
         story.event(event, &self.world, &self.plans);
+        self.steps += story.steps() - before;
         if story.is_over() {
+            self.steps -= story.steps();
             self.over.push((allocation, story.life(&self.world)));
             self.stories.remove(&allocation);
         }

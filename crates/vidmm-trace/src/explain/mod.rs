@@ -24,7 +24,6 @@ use vidmm::{AllocationId, Event, NumberedEvent};
 
 pub use all::Explanations;
 use story::Story;
-use tale::Tale;
 use waits::Plans;
 use world::World;
 
@@ -83,7 +82,7 @@ impl Explanation {
         if let Event::AllocationCreated { allocation, .. } = event.event
             && allocation == self.id
         {
-            self.story = Some(Story::new(event, &self.world, Tale::default()));
+            self.story = Some(Story::new(event, &self.world));
         }
         if let Some(story) = &mut self.story {
             story.event(event, &self.world, &self.plans);

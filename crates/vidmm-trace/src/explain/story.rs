@@ -20,7 +20,8 @@ pub(super) struct Story {
 
 impl Story {
     /// Begins with the creation of the allocation.
-    pub fn new(created: &NumberedEvent, world: &World, mut tale: Tale) -> Self {
+    pub fn new(created: &NumberedEvent, world: &World) -> Self {
+        let mut tale = Tale::default();
         tale.now(created.number, created.at);
         let subject = Subject::new(&created.event, world, &mut tale);
         Self { subject, tale, requests: Requests::default(), rooms: Rooms::default() }
@@ -41,6 +42,16 @@ impl Story {
         subject.of_faults(event, world, tale);
         subject.of_devices(event, world, tale);
         rooms.learn(event, subject.id, tale);
+    }
+
+    /// The steps that it has told.
+    pub fn steps(&self) -> usize {
+        self.tale.sentences.len()
+    }
+
+    /// Says whether further steps are only counted.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.tale.is_full = is_full;
     }
 
     /// Whether the allocation is gone: its story has ended.

@@ -45,9 +45,9 @@ pub(super) struct Tale {
     at: u64,
     pub sentences: Vec<Sentence>,
     pub sums: Sums,
-    /// The most sentences; none is no limit.
-    limit: Option<usize>,
-    /// Steps that were not told because of it.
+    /// Whether further steps are only counted.
+    pub is_full: bool,
+    /// Steps that were not told because of that.
     pub untold: u64,
 }
 
@@ -72,11 +72,6 @@ pub(super) struct Sums {
 const UNTOLD: usize = usize::MAX;
 
 impl Tale {
-    /// A tale of no more sentences than this.
-    pub fn limited(limit: usize) -> Self {
-        Self { limit: Some(limit), ..Self::default() }
-    }
-
     /// Sets the number and the time of the present event.
     pub fn now(&mut self, number: u64, at: u64) {
         (self.number, self.at) = (number, at);
@@ -94,7 +89,7 @@ impl Tale {
 
     /// Tells a step that was done for a device.
     pub fn tell_for(&mut self, text: impl Into<String>, wanted_by: Option<DeviceId>) -> usize {
-        if self.limit.is_some_and(|limit| self.sentences.len() >= limit) {
+        if self.is_full {
             self.untold += 1;
             return UNTOLD;
         }

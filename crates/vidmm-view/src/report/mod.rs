@@ -1,9 +1,10 @@
 //! The report: one page that tells of a run, for a browser without a network.
 //!
-//! [`write`] reads a log once and writes the page. All numbers are in it, packed; the page draws them at any magnification.
+//! A [`Report`] reads a log once and writes the page. All numbers are in it, packed; the page draws them at any magnification.
 //! Text from the log is data of the page, and never markup.
 
 mod columns;
+mod findings;
 mod names;
 mod page;
 mod reuse;
@@ -18,45 +19,44 @@ use vidmm_trace::{Explanations, LogError, LogReader};
 use crate::timeline::Timeline;
 use tables::Tables;
 
-/// The steps of one allocation that a page tells.
-const STEPS_MAX: usize = 400;
+/// The steps that are remembered of all allocations that are not gone: some 300 MiB. Those beyond are only counted.
+const STEPS_MAX: usize = 1_000_000;
 
-/// The reason why there is no page.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The log cannot be read.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The page cannot be written.
-    #[error("cannot write the page: {0}")]
-    Io(#[from] io::Error),
+/// All that a page shows of a run.
+#[derive(Debug)]
+pub struct Report {
+    title: String,
+    facts: Value,
+    /// The columns of all tables.
+    columns: Vec<u8>,
+    /// Blocks of stories, compressed.
+    stories: Vec<Vec<u8>>,
 }
 
-/// Reads a log to its end, or to its damage if it may be damaged, and writes the page of it.
-///
-/// # Errors
-///
-/// If the log cannot be read, or the page not be written.
-pub fn write<R: BufRead>(log: &mut LogReader<R>, out: &mut impl Write) -> Result<(), ReportError> {
-    let mut tables = Tables::new();
-    let mut timeline = Timeline::new();
-    let mut explanations = Explanations::new(STEPS_MAX);
-    let (mut events, mut last_at) = (0u64, 0);
-    for event in &mut *log {
-        let event = event?;
-        (events, last_at) = (events + 1, event.at);
-        tables.reuse.event(&event.event);
-        explanations.event(&event);
-        timeline.event(&event).for_each(|record| tables.add(&record));
-    }
-    timeline.finish().for_each(|record| tables.add(&record));
-    let stories = stories::blocks(explanations, &tables);
-    let mut blob = Vec::new();
-    let mut facts = tables.pack(&mut blob);
-    let header = log.header();
-    facts.insert(
-        "run".to_owned(),
-        json!({
+impl Report {
+    /// Reads a log to its end, or to its damage if it may be damaged.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn of<R: BufRead>(log: &mut LogReader<R>) -> Result<Self, LogError> {
+        let mut tables = Tables::new();
+        let mut timeline = Timeline::new();
+        let mut explanations = Explanations::new(STEPS_MAX);
+        let (mut events, mut last_at) = (0u64, 0);
+        for event in &mut *log {
+            let event = event?;
+            (events, last_at) = (events + 1, event.at);
+            tables.reuse.event(&event.event);
+            explanations.event(&event);
+            timeline.event(&event).for_each(|record| tables.add(&record));
+        }
+        timeline.finish().for_each(|record| tables.add(&record));
+        let stories = stories::blocks(explanations, &tables);
+        let mut columns = Vec::new();
+        let mut facts = tables.pack(&mut columns);
+        let header = log.header();
+        let run = json!({
             "scenario": header.scenario,
             "seed": header.seed.to_string(),
             "version": header.vidmm_version,
@@ -65,8 +65,17 @@ pub fn write<R: BufRead>(log: &mut LogReader<R>, out: &mut impl Write) -> Result
             "events": events,
             "lastAt": last_at,
             "damage": log.damage().map(ToString::to_string),
-        }),
-    );
-    page::write(&header.scenario, &Value::Object(facts), &blob, &stories, out)?;
-    Ok(())
+        });
+        facts.insert("run".to_owned(), run);
+        Ok(Self { title: header.scenario.clone(), facts: Value::Object(facts), columns, stories })
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        page::write(self, out)
+    }
 }

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use base64::{engine::general_purpose::STANDARD, write::EncoderWriter};
 use flate2::{Compression, write::ZlibEncoder};
-use serde_json::Value;
+
+use super::Report;
 
 /// The styles.
 const STYLE: &str = include_str!("page/page.css");
@@ -30,13 +31,8 @@ const PROGRAM: [&str; 10] = [
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// Writes the page.
-pub(super) fn write(
-    title: &str,
-    facts: &Value,
-    blob: &[u8],
-    stories: &[Vec<u8>],
-    out: &mut impl Write,
-) -> io::Result<()> {
+pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let Report { title, facts, columns, stories } = report;
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -48,7 +44,7 @@ pub(super) fn write(
     out.write_all(b"<script type=\"application/json\" id=\"facts\">")?;
     out.write_all(data(&facts.to_string()).as_bytes())?;
     out.write_all(b"</script>\n<script type=\"text/plain\" id=\"columns\">")?;
-    in_letters(&compressed(blob), out)?;
+    in_letters(&compressed(columns), out)?;
     out.write_all(b"</script>\n")?;
     for (number, block) in stories.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" id=\"stories-{number}\">")?;
@@ -98,13 +94,17 @@ fn data(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
     fn text_is_never_markup() {
         let hostile = "</title></script><img src=x onerror=alert(1)>";
         let mut page = Vec::new();
-        write(hostile, &Value::from(hostile), b"", &[], &mut page).expect("it is memory");
+        let facts = Value::from(hostile);
+        let report = Report { title: hostile.to_owned(), facts, columns: Vec::new(), stories: Vec::new() };
+        write(&report, &mut page).expect("it is memory");
         let page = String::from_utf8(page).expect("it is text");
         assert!(!page.contains("<img"), "a name has become markup");
         assert_eq!(page.matches("</title>").count(), 1);

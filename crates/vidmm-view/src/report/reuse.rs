@@ -1,13 +1,17 @@
-//! How much memory the workload would need: the bytes of other allocations between two uses of one.
+//! How much memory the workload would need: the bytes of other allocations beside one, between two uses of it.
 //!
-//! A list that begins to name an allocation uses it. Between two uses of an allocation lie uses of others; if their bytes and its
-//! own fit into memory, an order of eviction by age still has it there. So one pass tells how many bytes are copied in with any
-//! size of memory. Uses by lists that keep an allocation are not seen: for them the sum of what lists name is the answer.
+//! A list that begins to name an allocation uses it. An order of eviction by age has it there still at its next use if it fits beside
+//! all that was used since, at the moment at which that was most: what was destroyed in between had taken room too. So one pass
+//! tells how many bytes are copied in with any size of memory. Uses by lists that keep an allocation are not seen: for them the sum
+//! of what lists name is the answer.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde_json::{Value, json};
 use vidmm::{AllocationId, Event};
+
+use crate::timeline::BYTES_MAX;
 
 /// The points of the curve that a page has.
 const POINTS: usize = 512;
@@ -18,7 +22,7 @@ pub(super) struct Reuse {
     sizes: BTreeMap<AllocationId, u64>,
     /// The place of the last use of each allocation in the order of all uses.
     last: BTreeMap<AllocationId, usize>,
-    order: SumTree,
+    depths: Depths,
     /// Bytes that are used again, by the bytes that memory must have for that.
     again: BTreeMap<u64, u64>,
     /// Bytes that were used for the first time.
@@ -28,7 +32,9 @@ pub(super) struct Reuse {
 impl Reuse {
     pub fn event(&mut self, event: &Event) {
         match *event {
-            Event::AllocationCreated { allocation, size, .. } => drop(self.sizes.insert(allocation, size)),
+            Event::AllocationCreated { allocation, size, .. } => {
+                self.sizes.insert(allocation, size.min(BYTES_MAX));
+            }
             Event::MakeResident { ref allocations, .. } => {
                 // The allocations that one call names are there at the same time, in any order.
                 let mut named: Vec<AllocationId> = allocations.clone();
@@ -41,7 +47,7 @@ impl Reuse {
             }
             Event::AllocationDestroyed { allocation, .. } => {
                 if let (Some(size), Some(place)) = (self.sizes.remove(&allocation), self.last.remove(&allocation)) {
-                    self.order.subtract(place, size);
+                    self.depths.add(0, place, -(size as i64));
                 }
             }
             _ => {}
@@ -49,8 +55,10 @@ impl Reuse {
     }
 
     /// The bytes that memory must have for an allocation to be there since its last use; none if it had no use.
-    fn distance(&self, allocation: AllocationId) -> Option<u64> {
-        self.last.get(&allocation).map(|&place| self.order.sum_from(place))
+    fn distance(&mut self, allocation: AllocationId) -> Option<u64> {
+        let place = *self.last.get(&allocation)?;
+        let size = self.sizes.get(&allocation).copied().unwrap_or(0);
+        Some(self.depths.most(place) + size)
     }
 
     fn used(&mut self, allocation: AllocationId, distance: Option<u64>) {
@@ -59,11 +67,11 @@ impl Reuse {
             Some(bytes) => *self.again.entry(bytes).or_default() += size,
             None => self.first += size,
         }
-        let place = self.order.push(size);
-        if let Some(before) = self.last.insert(allocation, place) {
-            self.order.subtract(before, size);
-        }
-        if self.order.len() > 64 && self.order.len() > 4 * self.last.len() {
+        // It lies upon all that was used since, and lay upon the rest before.
+        let before = self.last.get(&allocation).map_or(0, |&place| place + 1);
+        self.depths.add(before, self.depths.len(), size as i64);
+        self.last.insert(allocation, self.depths.push());
+        if self.depths.len() > 64 && self.depths.len() > 4 * self.last.len() {
             self.compact();
         }
     }
@@ -73,11 +81,9 @@ impl Reuse {
         let mut uses: Vec<(usize, AllocationId)> =
             self.last.iter().map(|(&allocation, &place)| (place, allocation)).collect();
         uses.sort_unstable();
-        self.order = SumTree::default();
-        for (_, allocation) in uses {
-            let place = self.order.push(self.sizes.get(&allocation).copied().unwrap_or(0));
-            self.last.insert(allocation, place);
-        }
+        let places = uses.iter().map(|&(place, _)| place);
+        self.depths = self.depths.picked(places);
+        self.last = uses.into_iter().enumerate().map(|(place, (_, allocation))| (allocation, place)).collect();
     }
 
     /// The curve: sizes of memory, and the bytes that are copied in with less than each.
@@ -97,51 +103,105 @@ impl Reuse {
     }
 }
 
-/// Numbers in a row, of which any end can be added up in logarithmic time.
+/// For each use in the order of uses the bytes that lie upon it, and the most that ever did: a tree, in which a change of many takes
+/// logarithmic time.
 #[derive(Debug, Default)]
-struct SumTree {
-    /// Element `i` is the sum of the `i & -i` numbers before place `i`, counted from 1.
-    sums: Vec<u64>,
-    all: u64,
+struct Depths {
+    /// A node has the nodes `2 * i` and `2 * i + 1` below it. Leaves are the last half.
+    nodes: Vec<Node>,
+    len: usize,
 }
 
-impl SumTree {
+/// Of a leaf, the bytes upon it; of another node, what is still to be added to all leaves below.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    bytes: i64,
+    /// The most that `bytes` ever was.
+    most: i64,
+}
+
+impl Depths {
     fn len(&self) -> usize {
-        self.sums.len()
+        self.len
     }
 
-    /// Appends a number, and returns its place.
-    fn push(&mut self, value: u64) -> usize {
-        let index = self.sums.len() + 1;
-        let mut sum = value;
-        let mut below = index - 1;
-        while below > index - (index & index.wrapping_neg()) {
-            sum += self.sums[below - 1];
-            below -= below & below.wrapping_neg();
-        }
-        self.sums.push(sum);
-        self.all += value;
-        index - 1
+    fn leaves(&self) -> usize {
+        self.nodes.len() / 2
     }
 
-    /// Takes a part of the number at a place away.
-    fn subtract(&mut self, place: usize, value: u64) {
-        let mut index = place + 1;
-        while let Some(sum) = self.sums.get_mut(index - 1) {
-            *sum -= value;
-            index += index & index.wrapping_neg();
+    /// Appends a use, upon which nothing lies. Returns its place.
+    fn push(&mut self) -> usize {
+        if self.len == self.leaves() {
+            *self = self.grown(0..self.len, 2 * self.len.max(32));
         }
-        self.all -= value;
+        let place = self.len;
+        self.len += 1;
+        self.settle(place);
+        let leaf = self.leaves() + place;
+        self.nodes[leaf] = Node::default();
+        place
     }
 
-    /// The sum of the numbers from a place on.
-    fn sum_from(&self, place: usize) -> u64 {
-        let (mut before, mut index) = (0, place);
-        while index > 0 {
-            before += self.sums[index - 1];
-            index -= index & index.wrapping_neg();
+    /// These places, in their order.
+    fn picked(&mut self, places: impl Iterator<Item = usize>) -> Self {
+        let leaves = self.leaves();
+        self.grown(places, leaves)
+    }
+
+    fn grown(&mut self, places: impl Iterator<Item = usize>, leaves: usize) -> Self {
+        let mut grown = Self { nodes: vec![Node::default(); 2 * leaves], len: 0 };
+        for place in places {
+            self.settle(place);
+            grown.nodes[leaves + grown.len] = self.nodes[self.leaves() + place];
+            grown.len += 1;
         }
-        self.all - before
+        grown
+    }
+
+    /// The most bytes that ever lay upon a use.
+    fn most(&mut self, place: usize) -> u64 {
+        self.settle(place);
+        self.nodes[self.leaves() + place].most.max(0) as u64
+    }
+
+    /// Adds to the bytes upon the uses from `first` on, up to `until`.
+    fn add(&mut self, first: usize, until: usize, bytes: i64) {
+        if first < until {
+            self.add_below(1, 0..self.leaves(), &(first..until), Node { bytes, most: bytes.max(0) });
+        }
+    }
+
+    fn add_below(&mut self, node: usize, covers: Range<usize>, range: &Range<usize>, change: Node) {
+        if range.end <= covers.start || covers.end <= range.start {
+            return;
+        }
+        if range.start <= covers.start && covers.end <= range.end {
+            return self.apply(node, change);
+        }
+        self.push_down(node);
+        let middle = covers.start.midpoint(covers.end);
+        self.add_below(2 * node, covers.start..middle, range, change);
+        self.add_below(2 * node + 1, middle..covers.end, range, change);
+    }
+
+    /// Brings all that is still to be added to a leaf down to it.
+    fn settle(&mut self, place: usize) {
+        let leaf = self.leaves() + place;
+        for level in (1..=leaf.ilog2()).rev() {
+            self.push_down(leaf >> level);
+        }
+    }
+
+    fn push_down(&mut self, node: usize) {
+        let change = std::mem::take(&mut self.nodes[node]);
+        self.apply(2 * node, change);
+        self.apply(2 * node + 1, change);
+    }
+
+    fn apply(&mut self, node: usize, change: Node) {
+        let node = &mut self.nodes[node];
+        node.most = node.most.max(node.bytes + change.most);
+        node.bytes += change.bytes;
     }
 }
 
@@ -150,20 +210,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_of_ends_are_those_of_the_numbers() {
-        let mut tree = SumTree::default();
-        let mut numbers: Vec<u64> = Vec::new();
-        for value in 0..100 {
-            assert_eq!(tree.push(value), numbers.len());
-            numbers.push(value);
-            if value % 3 == 0 {
-                let place = (value / 2) as usize;
-                tree.subtract(place, numbers[place]);
-                numbers[place] = 0;
+    fn depths_and_their_maxima_are_those_of_a_plain_list() {
+        let (mut depths, mut plain) = (Depths::default(), Vec::<(i64, i64)>::new());
+        let mut random = 1u64;
+        let mut below = |limit: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % limit
+        };
+        for step in 0..2000 {
+            assert_eq!(depths.push(), plain.len());
+            plain.push((0, 0));
+            let (one, other) = (below(plain.len() + 1), below(plain.len() + 1));
+            let (first, until, bytes) = (one.min(other), one.max(other), below(100) as i64 - 40);
+            depths.add(first, until, bytes);
+            for (now, most) in &mut plain[first..until] {
+                *now += bytes;
+                *most = (*most).max(*now);
             }
-            for place in 0..numbers.len() {
-                assert_eq!(tree.sum_from(place), numbers[place..].iter().sum::<u64>());
+            let place = below(plain.len());
+            assert_eq!(depths.most(place), plain[place].1 as u64, "step {step}, place {place}");
+            if step % 100 == 99 {
+                let kept: Vec<usize> = (0..plain.len()).filter(|place| place % 3 > 0).collect();
+                depths = depths.picked(kept.iter().copied());
+                plain = kept.into_iter().map(|place| plain[place]).collect();
             }
         }
+    }
+
+    #[test]
+    fn what_was_destroyed_in_between_had_taken_room_too() {
+        let device = vidmm::DeviceId::from_bits(0);
+        let id = AllocationId::from_bits;
+        let mut reuse = Reuse::default();
+        for (bits, size) in [(1, 10), (2, 70)] {
+            reuse.sizes.insert(id(bits), size);
+        }
+        let name = |reuse: &mut Reuse, bits| {
+            reuse.event(&Event::MakeResident {
+                device,
+                queue: vidmm::PagingQueueId::from_bits(0),
+                allocations: vec![id(bits)],
+                flags: vidmm::MakeResidentFlags::empty(),
+                after_submission: 0,
+                paging_fence_value: 0,
+            });
+        };
+        name(&mut reuse, 1);
+        name(&mut reuse, 2);
+        reuse.event(&Event::AllocationDestroyed { allocation: id(2), flags: vidmm::DestroyFlags::empty() });
+        name(&mut reuse, 1);
+        assert_eq!(reuse.again, BTreeMap::from([(80, 10)]));
     }
 }

@@ -9,19 +9,14 @@ use vidmm::{AllocationId, MemorySegmentGroup, Nanoseconds, ProcessId, SegmentId}
 use vidmm_trace::explain::words;
 
 use super::columns::{Table, optional};
+use super::findings::Findings;
 use super::names::Names;
 use super::reuse::Reuse;
 use crate::timeline::Record;
 use crate::timeline::record::{
-    Created, Eviction, Finding, Gone, GoneObject, Holder, Holding, Object, Packet, PacketContent, PacketEnd, PageIn,
-    Plan, Request, Severity, Wait, WaitedFor,
+    Created, Eviction, Gone, GoneObject, Holder, Holding, Object, Packet, PacketContent, PacketEnd, PageIn, Plan,
+    Request, Wait, WaitedFor,
 };
-
-/// The findings of each weight that a page has in full; the rest is counted.
-const FINDINGS_SHOWN: u64 = 500;
-
-/// The characters of a finding that a page has.
-const FINDING_CHARS: usize = 4000;
 
 /// The tables so far.
 #[derive(Debug)]
@@ -52,8 +47,7 @@ pub(super) struct Tables {
     processes: Vec<Value>,
     devices: Vec<Value>,
     contexts: Vec<Value>,
-    findings: Vec<Value>,
-    findings_of: BTreeMap<Severity, u64>,
+    findings: Findings,
     pub reuse: Reuse,
     /// The last time that a record has.
     end: Nanoseconds,
@@ -131,8 +125,7 @@ impl Tables {
             processes: Vec::new(),
             devices: Vec::new(),
             contexts: Vec::new(),
-            findings: Vec::new(),
-            findings_of: BTreeMap::new(),
+            findings: Findings::default(),
             reuse: Reuse::default(),
             end: 0,
         }
@@ -190,7 +183,10 @@ impl Tables {
                 self.budgets.push([of.at, of.process.to_bits(), group, of.budget, of.requested]);
             }
             Record::Listed(of) => drop(self.listed.push([of.at, of.process.to_bits(), of.bytes])),
-            Record::Finding(finding) => self.finding(finding),
+            Record::Finding(finding) => {
+                let row = finding.allocation.and_then(|id| self.row(id));
+                self.findings.add(finding, row);
+            }
         }
     }
 
@@ -346,19 +342,6 @@ impl Tables {
         }
     }
 
-    fn finding(&mut self, finding: &Finding) {
-        let count = self.findings_of.entry(finding.severity).or_default();
-        *count += 1;
-        if *count <= FINDINGS_SHOWN {
-            let mut text: String = finding.text.chars().take(FINDING_CHARS).collect();
-            if text.len() < finding.text.len() {
-                text.push('…');
-            }
-            let row = finding.allocation.and_then(|id| self.row(id));
-            self.findings.push(json!([finding.at, finding.number, finding.severity as u8, row, text]));
-        }
-    }
-
     /// Appends all columns to `blob`. Returns what the page needs to read them, and all that is no table of numbers.
     pub fn pack(self, blob: &mut Vec<u8>) -> Map<String, Value> {
         let mut accounts: Vec<_> = self.accounts.into_iter().collect();
@@ -369,9 +352,6 @@ impl Tables {
                 json!([segment.0, process.map(|process| process.to_bits()), holding as u8])
             })
             .collect();
-        let counts: Vec<u64> = [Severity::Note, Severity::Warning, Severity::Error]
-            .map(|severity| self.findings_of.get(&severity).copied().unwrap_or(0))
-            .to_vec();
         let tables = json!({
             "allocations": self.allocations.pack(blob),
             "gone": self.gone.pack(blob),
@@ -402,8 +382,7 @@ impl Tables {
             ("processes", self.processes.into()),
             ("devices", self.devices.into()),
             ("contexts", self.contexts.into()),
-            ("findings", self.findings.into()),
-            ("findingCounts", counts.into()),
+            ("findings", self.findings.into_value()),
             ("reuse", self.reuse.into_value()),
             ("end", self.end.into()),
         ];

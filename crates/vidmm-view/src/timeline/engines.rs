@@ -130,7 +130,7 @@ impl Engines {
             self.work.sort_unstable();
             for &(from, to) in &self.work {
                 let (from, to) = (from.max(covered), to.min(end));
-                hidden += to.saturating_sub(from);
+                hidden = to.saturating_sub(from).saturating_add(hidden);
                 covered = covered.max(to);
             }
             if let Some(packet) = self.paging.pop_front() {
@@ -185,5 +185,98 @@ impl Queued {
     fn last_wait(&self, ends: &BTreeMap<EngineFence, Nanoseconds>) -> Option<(EngineFence, Nanoseconds)> {
         let ended = self.waits.iter().filter_map(|wait| Some((*wait, *ends.get(wait)?)));
         ended.max_by_key(|&(_, at)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vidmm::DeviceId;
+
+    use super::*;
+
+    const PAGING: u32 = 0;
+    const WORK: u32 = 1;
+
+    fn fence(engine: u32, fence_id: u64) -> EngineFence {
+        EngineFence { engine, fence_id }
+    }
+
+    fn work(submission: u64) -> PacketContent {
+        PacketContent::Work { device: DeviceId::from_bits(0), context: None, submission, submitted_at: 0 }
+    }
+
+    fn paging() -> PacketContent {
+        PacketContent::Paging { bytes: 0, operations: 0, plans: Vec::new() }
+    }
+
+    /// The packets among the records: signal, start, end, hidden.
+    fn packets(out: &[Record]) -> Vec<(EngineFence, u64, u64, u64)> {
+        let packets = out.iter().filter_map(|record| match record {
+            Record::Packet(of) => Some((of.signal, of.started_at, of.ended_at, of.hidden_ns)),
+            _ => None,
+        });
+        packets.collect()
+    }
+
+    /// The waits among the records: from, to, and the thing.
+    fn waits(out: &[Record]) -> Vec<(u64, u64, WaitedFor)> {
+        let waits = out.iter().filter_map(|record| match record {
+            Record::Wait(of) => Some((of.from, of.to, of.on)),
+            _ => None,
+        });
+        waits.collect()
+    }
+
+    #[test]
+    fn a_packet_begins_behind_the_one_before_it_and_the_last_of_its_waits() {
+        let (mut engines, mut out) = (Engines::default(), Vec::new());
+        engines.queue(fence(PAGING, 1), Vec::new(), paging(), 10);
+        engines.queue(fence(WORK, 1), Vec::new(), work(1), 10);
+        engines.queue(fence(WORK, 2), vec![fence(PAGING, 1)], work(2), 10);
+        engines.end(fence(WORK, 1), 30, PacketEnd::Completed, &mut out);
+        engines.end(fence(PAGING, 1), 50, PacketEnd::Completed, &mut out);
+        engines.end(fence(WORK, 2), 70, PacketEnd::Completed, &mut out);
+        engines.finish(&mut out);
+        let expected = [(fence(WORK, 1), 10, 30, 0), (fence(PAGING, 1), 10, 50, 20), (fence(WORK, 2), 50, 70, 0)];
+        let mut found = packets(&out);
+        found.sort_by_key(|&(.., end, _)| end);
+        assert_eq!(found, expected, "20 of the 40 nanoseconds of paging were beside work");
+        assert_eq!(
+            waits(&out),
+            [(10, 30, WaitedFor::Engine(fence(WORK, 1))), (30, 50, WaitedFor::Packet(fence(PAGING, 1)))]
+        );
+    }
+
+    #[test]
+    fn paging_is_settled_only_when_work_beside_it_has_ended() {
+        let (mut engines, mut out) = (Engines::default(), Vec::new());
+        engines.queue(fence(WORK, 1), Vec::new(), work(1), 0);
+        engines.queue(fence(PAGING, 1), Vec::new(), paging(), 0);
+        engines.end(fence(PAGING, 1), 40, PacketEnd::Completed, &mut out);
+        assert_eq!(packets(&out), [], "the work that runs beside it has not ended");
+        engines.end(fence(WORK, 1), 100, PacketEnd::Completed, &mut out);
+        assert_eq!(packets(&out), [(fence(WORK, 1), 0, 100, 0), (fence(PAGING, 1), 0, 40, 40)]);
+    }
+
+    #[test]
+    fn a_packet_that_is_dropped_behind_another_has_not_run() {
+        let (mut engines, mut out) = (Engines::default(), Vec::new());
+        engines.queue(fence(WORK, 1), Vec::new(), work(1), 0);
+        engines.queue(fence(WORK, 2), Vec::new(), work(2), 0);
+        engines.end(fence(WORK, 2), 20, PacketEnd::Aborted, &mut out);
+        engines.end(fence(WORK, 1), 30, PacketEnd::Aborted, &mut out);
+        assert_eq!(packets(&out), [(fence(WORK, 2), 20, 20, 0), (fence(WORK, 1), 0, 30, 0)]);
+    }
+
+    #[test]
+    fn intervals_of_work_are_forgotten_when_no_paging_can_have_been_beside_them() {
+        let (mut engines, mut out) = (Engines::default(), Vec::new());
+        for number in 1..10_000 {
+            engines.polled(number * 10);
+            engines.queue(fence(WORK, number), Vec::new(), work(number), number * 10);
+            engines.end(fence(WORK, number), number * 10 + 5, PacketEnd::Completed, &mut out);
+        }
+        assert!(engines.work.len() < 100, "{} intervals are kept", engines.work.len());
+        assert!(engines.ends.len() <= ENDS_KEPT + 1, "{} ends are kept", engines.ends.len());
     }
 }

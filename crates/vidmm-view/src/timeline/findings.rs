@@ -49,7 +49,10 @@ fn of_event(event: &Event) -> Option<(Severity, Option<AllocationId>, String)> {
             );
             (Severity::Warning, allocations.first().copied(), text)
         }
-        Event::DriverFinding { ref finding } => (Severity::Note, None, format!("For the driver's author: {finding}.")),
+        Event::DriverFinding { ref finding } => {
+            let severity = if finding.is_advice() { Severity::Note } else { Severity::Error };
+            (severity, None, format!("For the driver's author: {finding}."))
+        }
         _ => return None,
     })
 }

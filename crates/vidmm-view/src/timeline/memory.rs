@@ -6,6 +6,9 @@ use vidmm::{AllocationId, DeviceId, Extent, Nanoseconds, PlanNo, ProcessId, Segm
 
 use super::record::{Holder, Holding, Listed, Occupancy, RangeChange, Record};
 
+/// No machine has more bytes: a log that says so is damaged, and its numbers are cut, so that sums of them are numbers.
+pub(crate) const BYTES_MAX: u64 = 1 << 48;
+
 /// The sum that a piece of memory counts in.
 type Account = (SegmentId, Option<ProcessId>, Holding);
 
@@ -63,7 +66,7 @@ impl Memory {
         let state = Allocation {
             process,
             owner,
-            size,
+            size: size.min(BYTES_MAX),
             place: None,
             listed_by: BTreeMap::new(),
             is_offered: false,
@@ -93,7 +96,7 @@ impl Memory {
 
     /// A device's list names an allocation once more.
     pub fn join(&mut self, device: DeviceId, allocation: AllocationId) {
-        self.relist(device, allocation, |count| count + 1);
+        self.relist(device, allocation, |count| count.saturating_add(1));
     }
 
     /// A device's list names an allocation once less.
@@ -167,7 +170,7 @@ impl Memory {
         out: &mut Vec<Record>,
     ) {
         if let Some(state) = self.allocations.get_mut(&allocation) {
-            state.place = Some((segment, extents.iter().map(|extent| extent.size).sum()));
+            state.place = Some((segment, extents.iter().map(|extent| extent.size.min(BYTES_MAX)).sum()));
         }
         for &extent in extents {
             self.set(at, segment, extent, Holder::Allocation(allocation), out);
@@ -185,6 +188,7 @@ impl Memory {
     ) {
         for &extent in extents {
             self.set(at, segment, extent, Holder::Leaving(allocation, plan), out);
+            let extent = bounded(extent);
             self.leaving.entry(plan).or_default().push((segment, extent));
         }
         if let Some(state) = self.allocations.get_mut(&allocation) {
@@ -219,6 +223,7 @@ impl Memory {
 
     /// Gives a range another holder.
     pub fn set(&mut self, at: Nanoseconds, segment: SegmentId, extent: Extent, holder: Holder, out: &mut Vec<Record>) {
+        let extent = bounded(extent);
         for (bytes, before) in cut(self.ranges.entry(segment).or_default(), extent) {
             self.subtract(self.account(segment, before), bytes);
         }
@@ -331,6 +336,11 @@ impl Memory {
         *sum = sum.saturating_sub(bytes);
         self.changed.insert(account);
     }
+}
+
+/// A range of which the end is a number.
+fn bounded(extent: Extent) -> Extent {
+    Extent { offset: extent.offset.min(BYTES_MAX), size: extent.size.min(BYTES_MAX) }
 }
 
 /// Takes a range out of the ranges that there are, and returns the bytes that it had in common with each.

@@ -33,6 +33,7 @@ use std::collections::VecDeque;
 
 use vidmm::NumberedEvent;
 
+pub(crate) use memory::BYTES_MAX;
 pub use record::Record;
 
 /// The fold over an event log.

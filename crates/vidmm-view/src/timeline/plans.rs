@@ -139,7 +139,8 @@ impl Plans {
         let all: u64 = during.iter().map(|&(_, bytes)| bytes).sum();
         for (plan, bytes) in during {
             if let Some(state) = self.plans.get_mut(&plan) {
-                state.plan.lost_ns += part(wait.to - wait.from, bytes, all);
+                let lost = part(wait.to.saturating_sub(wait.from), bytes, all);
+                state.plan.lost_ns = state.plan.lost_ns.saturating_add(lost);
             }
         }
     }
@@ -206,4 +207,108 @@ fn moved(plan: &Plan) -> u64 {
 /// A part of a time, by bytes of all bytes.
 fn part(time: Nanoseconds, bytes: u64, all: u64) -> Nanoseconds {
     (u128::from(time) * u128::from(bytes) / u128::from(all.max(1))) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use vidmm::SegmentId;
+
+    use super::*;
+
+    const VICTIM: AllocationId = AllocationId::from_bits(7);
+    const OTHER: AllocationId = AllocationId::from_bits(8);
+
+    fn signal(fence_id: u64) -> EngineFence {
+        EngineFence { engine: 0, fence_id }
+    }
+
+    fn eviction(plan: PlanNo, at: Nanoseconds) -> Eviction {
+        Eviction {
+            number: at,
+            at,
+            plan,
+            allocation: VICTIM,
+            process: None,
+            segment: SegmentId(1),
+            bytes: 100,
+            bytes_out: 100,
+            reason: EvictReason::RoomWanted,
+            discarded: false,
+            wanted_by: None,
+            moved_to: None,
+            returned: None,
+            lost_out_ns: 0,
+        }
+    }
+
+    fn page_in(plan: PlanNo, allocation: AllocationId, at: Nanoseconds) -> PageIn {
+        PageIn {
+            number: at,
+            at,
+            ended_at: None,
+            plan,
+            allocation,
+            segment: SegmentId(1),
+            bytes: 100,
+            content: ContentSource::BackingStore,
+            lost_ns: 0,
+        }
+    }
+
+    /// Builds a plan to its end in a packet, ends that, and charges a wait for it.
+    fn carry_out(plans: &mut Plans, plan: PlanNo, ended_at: Nanoseconds, waited: Nanoseconds) {
+        plans.built(plan, signal(plan));
+        plans.packet_ended(signal(plan), ended_at);
+        let (from, on) = (ended_at - waited, WaitedFor::Packet(signal(plan)));
+        plans.charge(&Wait { device: DeviceId::from_bits(0), submission: 1, from, to: ended_at, on });
+        plans.retired(plan, ended_at);
+    }
+
+    fn evictions(out: &[Record]) -> Vec<&Eviction> {
+        let evictions = out.iter().filter_map(|record| match record {
+            Record::Eviction(eviction) => Some(eviction),
+            _ => None,
+        });
+        evictions.collect()
+    }
+
+    #[test]
+    fn the_price_of_an_eviction_is_its_part_of_both_waits() {
+        let (mut plans, mut out) = (Plans::default(), Vec::new());
+        plans.evicted(eviction(1, 10), &mut out);
+        plans.placed(page_in(1, OTHER, 10));
+        carry_out(&mut plans, 1, 100, 60);
+        plans.settle(100, &mut out);
+        assert!(evictions(&out).is_empty(), "it may come back, and its price is not known");
+        plans.placed(page_in(2, VICTIM, 200));
+        carry_out(&mut plans, 2, 300, 50);
+        plans.settle(300, &mut out);
+        let [eviction] = evictions(&out)[..] else { panic!("there is one: {out:?}") };
+        assert_eq!(eviction.lost_out_ns, 30, "half of the bytes of its plan are its own");
+        assert_eq!(eviction.returned.map(|back| (back.plan, back.bytes_in, back.lost_ns)), Some((2, 100, 50)));
+        assert_eq!(eviction.lost_ns(), 80);
+    }
+
+    #[test]
+    fn an_allocation_that_is_gone_never_returns() {
+        let (mut plans, mut out) = (Plans::default(), Vec::new());
+        plans.evicted(eviction(1, 10), &mut out);
+        plans.allocation_gone(VICTIM, &mut out);
+        carry_out(&mut plans, 1, 100, 10);
+        plans.settle(100, &mut out);
+        assert_eq!(evictions(&out).len(), 1, "it is settled with its plan");
+        plans.finish(&mut out);
+        assert_eq!(evictions(&out).len(), 1);
+    }
+
+    #[test]
+    fn a_move_within_one_plan_is_no_return() {
+        let (mut plans, mut out) = (Plans::default(), Vec::new());
+        plans.evicted(eviction(1, 10), &mut out);
+        plans.placed(page_in(1, VICTIM, 10));
+        carry_out(&mut plans, 1, 100, 0);
+        plans.finish(&mut out);
+        let [eviction] = evictions(&out)[..] else { panic!("there is one: {out:?}") };
+        assert_eq!((eviction.moved_to, eviction.returned), (Some(SegmentId(1)), None));
+    }
 }

@@ -445,7 +445,7 @@ pub struct Eviction {
 impl Eviction {
     /// The time for which engines stood still for it: for its copy out, and for its return.
     pub fn lost_ns(&self) -> Nanoseconds {
-        self.lost_out_ns + self.returned.map_or(0, |returned| returned.lost_ns)
+        self.lost_out_ns.saturating_add(self.returned.map_or(0, |returned| returned.lost_ns))
     }
 }
 

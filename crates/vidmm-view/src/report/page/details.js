@@ -21,7 +21,7 @@ class DetailsView {
     const name = this.model.allocationText(row);
     const story = element('pre', { class: 'story', tabindex: 0, 'aria-label': `The life of ${name}` }, 'reading ...');
     const heading = this.set(capitalised(name),
-      element('p', {}, `${bytesText(of.size[row])}, of ${this.model.deviceText(of.device[row])}, created at ${timeText(of.created[row])} (event ${of.number[row]}).`),
+      element('p', {}, `${bytesText(of.size[row])}, of ${this.model.deviceText(of.device[row])}, created at ${momentText(of.created[row])} (event ${of.number[row]}).`),
       this.evictionsOf(row), story);
     heading.focus();
     story.textContent = await this.storyOf(row);
@@ -29,18 +29,20 @@ class DetailsView {
 
   evictionsOf(row) {
     const { evictions: of } = this.model.tables;
-    const rows = [];
-    for (let i = 0; i < of.rows; i++) if (of.allocation[i] === row + 1 && !isOfDestroyed(this.model, i)) rows.push(i);
+    const rows = (this.model.evictionsOf.get(row) ?? []).filter((i) => !isOfDestroyed(this.model, i));
     if (rows.length === 0) return element('p', {}, 'It was never evicted.');
     const sum = (values) => rows.reduce((all, i) => all + values[i], 0);
-    const times = new Map();
-    for (const i of rows) {
-      if (of.forDevice[i] > 0) times.set(of.forDevice[i] - 1, (times.get(of.forDevice[i] - 1) ?? 0) + 1);
-    }
-    const names = [...times].sort((a, b) => b[1] - a[1]).map(([device, count]) => `${this.model.deviceText(device)} (${countText(count)})`);
-    const whom = names.length === 0 ? '' : `, for ${names.join(', ')}`;
-    return element('p', {}, `It was evicted ${countText(rows.length)} ${rows.length === 1 ? 'time' : 'times'}${whom}: ` +
-      `${bytesText(sum(of.bytesOut))} out, ${bytesText(sum(of.bytesIn))} back, and engines stood still for ${timeText(sum(of.lostOut) + sum(of.lostIn))}.`);
+    const beneficiary = (i) => (of.forDevice[i] === 0 ? 'none named' : this.model.deviceText(of.forDevice[i] - 1));
+    const other = (i) => (of.forAllocation[i] === 0 ? 'several' : this.model.allocationText(of.forAllocation[i] - 1));
+    const back = (i) => (of.returnedAt[i] === 0 ? 'never' : timeText(of.returnedAt[i] - 1 - of.at[i]));
+    const cells = rows.slice(0, 50).map((i) => [
+      link(momentText(of.at[i]), () => this.open.time(of.at[i])), beneficiary(i), other(i), bytesText(of.bytesOut[i] + of.bytesIn[i]),
+      timeText(of.lostOut[i] + of.lostIn[i]), back(i), worthOf(this.model, i),
+    ]);
+    const caption = `It was evicted ${countText(rows.length)} ${rows.length === 1 ? 'time' : 'times'}: ` +
+      `${bytesText(sum(of.bytesOut))} out, ${bytesText(sum(of.bytesIn))} back, and engines stood still for ${timeText(sum(of.lostOut) + sum(of.lostIn))}.`;
+    const titles = ['Time', 'Beneficiary', 'Into its room', 'Moved', 'Engines stood still', 'Back after', 'Worth it'];
+    return element('div', { class: 'wide' }, plainTable(caption, titles, cells));
   }
 
   async storyOf(row) {
@@ -69,10 +71,10 @@ class DetailsView {
     parts.push({ from: of.start[row], to: of.end[row], text: `ran on engine ${of.engine[row]}` });
     const whole = of.end[row] - of.submitted[row];
     parts.sort((a, b) => a.from - b.from);
-    const line = ({ from, to, text }) => [timeText(from), timeText(to - from), shareText((to - from) / Math.max(whole, 1)), text];
+    const line = ({ from, to, text }) => [momentText(from), timeText(to - from), shareText((to - from) / Math.max(whole, 1)), text];
     const longest = parts.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
     this.set(name,
-      element('p', {}, `From its call at ${timeText(of.submitted[row])} to its end it took ${timeText(whole)}. ` +
+      element('p', {}, `From its call at ${momentText(of.submitted[row])} to its end it took ${timeText(whole)}. ` +
         `The longest part, ${timeText(longest.to - longest.from)}: ${longest.text}.`),
       plainTable('The parts of its time', ['From', 'Time', 'Part', 'For'], parts.map(line)),
       ...parts.filter(({ wait }) => wait !== undefined && waits.on[wait] === 0).map(({ wait }) => this.behind(wait)));
@@ -113,7 +115,7 @@ class DetailsView {
     };
     add(pageIns, (row) => ['filled with zeros', 'copied in', 'placed without a copy'][pageIns.content[row]], () => true);
     add(evictions, (row) => (evictions.bytesOut[row] > 0 ? 'copied out, for room' : 'left without a copy'), (row) => !isOfDestroyed(this.model, row));
-    const caption = `Paging that ended while its engine stood still, from ${timeText(from)} to ${timeText(to)}`;
+    const caption = `Paging that ended while its engine stood still, from ${momentText(from)} to ${momentText(to)}`;
     return element('div', { class: 'wide' }, plainTable(caption, ['Allocation', 'Paging', 'Bytes', 'By'], rows));
   }
 
@@ -130,7 +132,7 @@ class DetailsView {
       rows.push([this.model.facts.operationKinds[operations.kind[i]], name, bytesText(operations.bytes[i]), `plan ${operations.plan[i]}`]);
     }
     this.set(`Paging buffer ${of.fence[row]}`,
-      element('p', {}, `${countText(of.operations[row])} operations about ${bytesText(bytes)}. It ran for ${timeText(ran)} from ${timeText(of.start[row])} on, ` +
+      element('p', {}, `${countText(of.operations[row])} operations about ${bytesText(bytes)}. It ran for ${timeText(ran)} from ${momentText(of.start[row])} on, ` +
         `of which ${timeText(of.hidden[row])} were hidden behind work and ${timeText(ran - of.hidden[row])} were not.`),
       element('div', { class: 'wide' }, plainTable('Its operations', ['Operation', 'Allocation', 'Bytes', 'For'], rows)));
   }

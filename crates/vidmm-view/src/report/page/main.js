@@ -52,14 +52,14 @@ function timelineTable(model, timeline) {
       const row = order[i];
       const what = packets.paging[row] ? `paging buffer ${packets.fence[row]}` : `submission ${packets.submission[row]} of ${model.deviceText(packets.device[row])}`;
       const waited = (model.waitsOfPacket.get(row) ?? []).reduce((sum, wait) => sum + waitLength(model, wait, 0), 0);
-      rows.push([title, what, timeText(starts[i]), timeText(ends[i] - starts[i]), timeText(waited)]);
+      rows.push([title, what, momentText(starts[i]), timeText(ends[i] - starts[i]), timeText(waited)]);
     }
   }
   const moments = Array.from({ length: 11 }, (_, i) => timeline.from + (i / 10) * (timeline.to - timeline.from));
   const sums = timeline.segmentRows.flatMap(({ segment, layers }) => layers.map((layer) =>
     [`${segment.name}, ${layer.title}`, ...moments.map((at) => bytesText(valueAt(layer, at)))]));
   place.replaceChildren(
-    plainTable('Occupancy at eleven moments', ['Bytes', ...moments.map(timeText)], sums),
+    plainTable('Occupancy at eleven moments', ['Bytes', ...moments.map(momentText)], sums),
     plainTable('Packets, the first 300 in sight', ['Lane', 'Packet', 'Start', 'Time', 'Its engine stood still for it'], rows));
 }
 
@@ -88,8 +88,8 @@ async function main() {
   const moved = () => {
     const moment = byId('moment');
     moment.value = String(Math.round((1e4 * timeline.cursor) / model.end));
-    moment.setAttribute('aria-valuetext', timeText(timeline.cursor));
-    byId('moment-text').textContent = timeText(timeline.cursor);
+    moment.setAttribute('aria-valuetext', momentText(timeline.cursor));
+    byId('moment-text').textContent = momentText(timeline.cursor);
     memory.show(timeline.cursor);
     timelineTable(model, timeline);
     mapTable(memory);
@@ -113,7 +113,7 @@ async function main() {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   addEventListener('resize', draw);
   document.documentElement.dataset.ready = 'true';
-  globalThis.report = { model, timeline, memory, open };
+  globalThis.report = { model, timeline, memory, need, open };
 }
 
 function listen(model, timeline, memory, open, moved) {

@@ -94,7 +94,7 @@ class MemoryView {
     this.shown.forEach((range, index) => this.drawRange(pen, range, index === this.position));
     const facts = this.facts();
     document.getElementById('map-facts').textContent = this.factsText(facts);
-    this.canvas.setAttribute('aria-label', `Memory map of ${this.segment.name} at ${timeText(this.at)}: ${this.factsText(facts)}`);
+    this.canvas.setAttribute('aria-label', `Memory map of ${this.segment.name} at ${momentText(this.at)}: ${this.factsText(facts)}`);
   }
 
   drawRange(pen, [start, end, holder, of], isSelected) {

@@ -20,6 +20,7 @@ function buildModel({ facts, tables }) {
   indexWaits(model);
   model.evictionOrder = sortedBy(tables.evictions.at);
   model.evictionTimes = picked(tables.evictions.at, model.evictionOrder);
+  model.evictionsOf = evictionsByAllocation(model);
   model.times = times(model);
   return model;
 }
@@ -85,6 +86,40 @@ function indexWaits(model) {
     const order = Uint32Array.from(still[engine]).sort((a, b) => waits.from[a] - waits.from[b]);
     lane.still = { order, ...spans(picked(waits.from, order), picked(waits.to, order)) };
   });
+}
+
+// The evictions of each living allocation, in the order of time.
+function evictionsByAllocation(model) {
+  const { evictions } = model.tables;
+  const known = new Map();
+  for (const row of model.evictionOrder) {
+    if (evictions.allocation[row] === 0) continue;
+    const allocation = evictions.allocation[row] - 1;
+    if (!known.has(allocation)) known.set(allocation, []);
+    known.get(allocation).push(row);
+  }
+  return known;
+}
+
+// How long the allocation that came into the room stayed after an eviction; none if the log names no single one.
+function stayOfOther(model, row) {
+  const { evictions } = model.tables;
+  if (evictions.forAllocation[row] === 0) return null;
+  const later = model.evictionsOf.get(evictions.forAllocation[row] - 1) ?? [];
+  const left = later.find((other) => evictions.at[other] > evictions.at[row]);
+  return (left === undefined ? model.end : evictions.at[left]) - evictions.at[row];
+}
+
+// Whether an eviction was worth it: the victim stayed away, or the other left before it was back, or no engine stood still.
+function worthOf(model, row) {
+  const { evictions: of } = model.tables;
+  if (of.movedTo[row] !== 0) return 'moved';
+  if (of.returnedAt[row] === 0) return 'yes: it never came back';
+  if (of.lostOut[row] + of.lostIn[row] === 0) return 'yes: no engine stood still';
+  const stay = stayOfOther(model, row);
+  if (stay === null) return 'the room was for several';
+  const away = of.returnedAt[row] - 1 - of.at[row];
+  return away >= stay ? `yes: the other left after ${timeText(stay)}` : `no: the other stayed for ${timeText(stay)}`;
 }
 
 // Where the time went: of work, of paging, and of paging beside work.

@@ -2,21 +2,33 @@
 
 const SEVERITIES = ['Note', 'Warning', 'Error'];
 
+// The findings that are told at once; the rest can be opened.
+const FINDINGS_AT_ONCE = 8;
+
+// Errors first, then what follows from the numbers, then warnings and notes.
 function showFindings(model, place, open) {
-  const { facts } = model;
-  const items = [...facts.findings].sort((a, b) => b[2] - a[2] || a[0] - b[0]);
-  const entry = ([at, number, severity, allocation, text]) => {
-    const where = link(`event ${number}, ${timeText(at)}`, () => open.time(at));
-    const more = allocation === null ? null : link(model.allocationText(allocation), () => open.allocation(allocation));
+  const { kinds, others } = model.facts.findings;
+  const entry = ({ at, number, severity, allocation, text, count, lastAt }) => {
+    const where = link(`event ${number}, ${momentText(at)}`, () => open.time(at));
+    const more = allocation === null ? '' : link(model.allocationText(allocation), () => open.allocation(allocation));
+    const again = count > 1 ? ` (${countText(count)} like this, up to ${momentText(lastAt)})` : '';
     return element('li', { class: `severity-${severity}` }, element('strong', {}, SEVERITIES[severity]), ' ', where, ' ', more, ' ',
-      element('span', { class: 'said-text' }, text));
+      element('span', { class: 'said-text' }, text + again));
   };
-  const known = items.slice(0, 50).map(entry);
-  const all = facts.findingCounts.reduce((a, b) => a + b, 0);
-  if (all > known.length) known.push(element('li', {}, `and ${countText(all - known.length)} more`));
-  if (facts.run.damage) known.unshift(element('li', { class: 'severity-2' }, element('strong', {}, 'Log '), facts.run.damage));
-  const none = element('li', {}, 'The log has no errors.');
-  place.replaceChildren(...(known.length > 0 ? known : [none]), ...insights(model, open).map((text) => element('li', { class: 'insight' }, text)));
+  const isError = ({ severity }) => severity === 2;
+  const errors = kinds.filter(isError).map(entry);
+  const rest = kinds.filter((kind) => !isError(kind)).map(entry);
+  if (others > 0) rest.push(element('li', {}, `and ${countText(others)} of other kinds`));
+  if (model.facts.run.damage) errors.unshift(element('li', { class: 'severity-2' }, element('strong', {}, 'Log '), model.facts.run.damage));
+  if (errors.length === 0) errors.push(element('li', {}, 'The log has no errors.'));
+  const told = insights(model).map((text) => element('li', {}, text));
+  const all = [...errors.splice(0, FINDINGS_AT_ONCE), ...told, ...rest.splice(0, FINDINGS_AT_ONCE)];
+  const hidden = [...errors, ...rest];
+  if (hidden.length > 0) {
+    const summary = element('summary', {}, `${countText(hidden.length)} more`);
+    all.push(element('li', {}, element('details', {}, summary, element('ul', {}, ...hidden))));
+  }
+  place.replaceChildren(...all);
 }
 
 // Sentences that follow from the numbers of the whole run.
@@ -51,8 +63,9 @@ function insights(model) {
   return sentences;
 }
 
-// The time that paging takes for a byte that is copied and for one that is filled: least squares over all paging buffers.
-function pagingRates({ tables: { packets, operations }, facts }) {
+// The time that is lost for a byte that is copied and for one that is filled: least squares over all paging buffers, of the time for
+// which no work ran beside them.
+function lostRates({ tables: { packets, operations }, facts, times }, copiedBytes) {
   const bytes = new Map();
   const kinds = facts.operationKinds.map((kind) => (kind.includes('TRANSFER') ? 0 : kind.includes('FILL') ? 1 : -1));
   for (let row = 0; row < operations.rows; row++) {
@@ -66,14 +79,16 @@ function pagingRates({ tables: { packets, operations }, facts }) {
   for (let row = 0; row < packets.rows; row++) {
     const sums = packets.paging[row] ? bytes.get(packets.fence[row]) : undefined;
     if (!sums) continue;
-    const ran = packets.end[row] - packets.start[row];
+    const lost = packets.end[row] - packets.start[row] - packets.hidden[row];
     const [copied, filled] = sums;
     cc += copied * copied;
     cf += copied * filled;
     ff += filled * filled;
-    ct += copied * ran;
-    ft += filled * ran;
+    ct += copied * lost;
+    ft += filled * lost;
   }
+  // A log of decisions has no operations: then all is lost to copies.
+  if (cc + ff === 0) return { copied: times.lost / Math.max(copiedBytes, 1), filled: 0 };
   const whole = cc * ff - cf * cf;
   if (whole > 0) return { copied: Math.max(0, (ct * ff - ft * cf) / whole), filled: Math.max(0, (ft * cc - ct * cf) / whole) };
   return { copied: cc > 0 ? ct / cc : 0, filled: ff > 0 ? ft / ff : 0 };
@@ -91,7 +106,7 @@ class NeedView {
     }
     for (let row = 0; row < evictions.rows; row++) sums.copiedOut += evictions.bytesOut[row];
     this.sums = sums;
-    this.rates = pagingRates(model);
+    this.rates = lostRates(model, sums.copiedIn + sums.copiedOut);
     this.points = model.facts.reuse.points.map(([memory, missed]) => ({ memory, missed, lost: this.lostShare(missed) }));
     input.addEventListener('input', () => this.draw());
   }
@@ -99,8 +114,7 @@ class NeedView {
   lostShare(copiedIn) {
     const { times, end } = this.model;
     const out = this.sums.copiedIn > 0 ? this.sums.copiedOut / this.sums.copiedIn : 1;
-    const paging = this.rates.copied * copiedIn * (1 + out) + this.rates.filled * this.sums.filled;
-    const lost = times.paging > 0 ? paging * (times.lost / times.paging) : 0;
+    const lost = this.rates.copied * copiedIn * (1 + out) + this.rates.filled * this.sums.filled;
     return lost / Math.max(end - times.lost + lost, 1);
   }
 

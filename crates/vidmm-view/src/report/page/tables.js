@@ -100,7 +100,7 @@ function evictionTable(model, place, open) {
     rows,
     sort: 8,
     columns: [
-      { ...number('Time', (row) => of.at[row], timeText), node: (row) => link(timeText(of.at[row]), () => open.time(of.at[row])) },
+      { ...number('Time', (row) => of.at[row], momentText), node: (row) => link(momentText(of.at[row]), () => open.time(of.at[row])) },
       {
         title: 'Victim',
         value: (row) => of.allocation[row],
@@ -119,6 +119,7 @@ function evictionTable(model, place, open) {
       number('Copied back', (row) => of.bytesIn[row], bytesText),
       number('Engines stood still', cost, timeText),
       { title: 'Back after', value: away, text: back },
+      { title: 'Worth it', value: (row) => worthOf(model, row), text: (row) => worthOf(model, row) },
     ],
   });
 }
@@ -139,7 +140,7 @@ function slowTable(model, place, open) {
       { title: 'From call to end', value: took, text: (row) => timeText(took(row)) },
       { title: 'Ran', value: (row) => packets.end[row] - packets.start[row], text: (row) => timeText(packets.end[row] - packets.start[row]) },
       { title: 'Engine stood still for it', value: waited, text: (row) => timeText(waited(row)) },
-      { title: 'Submitted at', value: (row) => packets.submitted[row], text: (row) => timeText(packets.submitted[row]) },
+      { title: 'Submitted at', value: (row) => packets.submitted[row], text: (row) => momentText(packets.submitted[row]) },
     ],
   });
 }

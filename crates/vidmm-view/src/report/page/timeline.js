@@ -80,16 +80,18 @@ class TimelineView {
     this.drawEvictions();
     this.drawArrows();
     this.drawCursor();
-    this.canvas.setAttribute('aria-label', `Timeline from ${timeText(this.from)} to ${timeText(this.to)}`);
+    this.canvas.setAttribute('aria-label', `Timeline from ${momentText(this.from)} to ${momentText(this.to)}`);
   }
 
   drawAxis() {
     const { pen } = this;
-    for (const at of ticks(this.from, this.to, (this.width - MARGIN) / 110)) {
+    const moments = ticks(this.from, this.to, (this.width - MARGIN) / 110);
+    const step = moments.length > 1 ? moments[1] - moments[0] : this.to - this.from;
+    for (const at of moments) {
       const x = Math.round(this.x(at)) + 0.5;
       pen.fillStyle = colours.line;
       pen.fillRect(x, 18, 1, this.height - 18);
-      label(pen, timeText(at), x, 9, colours.faint, 'center');
+      label(pen, axisText(at, step), x, 9, colours.faint, 'center');
     }
   }
 

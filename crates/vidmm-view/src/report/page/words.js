@@ -20,7 +20,18 @@ function timeText(ns) {
 
 function shortNumber(value) {
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return value.toFixed(digits).replace(/\.?0+$/, (zeros) => (zeros.includes('.') ? '' : zeros));
+  const text = value.toFixed(digits);
+  return digits === 0 ? text : text.replace(/\.?0+$/, '');
+}
+
+// A moment, which is told to the microsecond: moments that are near to each other must differ.
+const momentText = (ns) => `${(ns / 1e6).toFixed(3)} ms`;
+
+// A moment on an axis with steps of this length.
+function axisText(ns, step) {
+  const [unit, name] = ns < 1e6 && step < 1e6 ? [1e3, 'us'] : ns < 1e9 || step < 1e6 ? [1e6, 'ms'] : [1e9, 's'];
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  return `${(ns / unit).toFixed(digits)} ${name}`;
 }
 
 const countText = (count) => Math.round(count).toLocaleString('en');
