@@ -6,6 +6,7 @@
 use std::{fs, process::Command};
 
 use serde_json::Value;
+use vidmm_view::tables::Table;
 
 use crate::common::{
     Run, Scratch, fault_scenarios, notification_scenarios, residency_scenarios, segment_scenarios, shell,
@@ -121,4 +122,48 @@ fn a_damaged_log_is_exported_up_to_its_damage() {
     assert!(run.stderr.contains("is read up to here"), "{run}");
     let events = fs::read_to_string(format!("{csv}/events.csv")).expect("there is a table");
     assert_eq!(events.lines().count(), 1001, "a header and a thousand events");
+}
+
+/// The parts of a document between two marks.
+fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> Vec<&'a str> {
+    text.split(open).skip(1).map(|rest| rest.split_once(close).expect("a part ends").0).collect()
+}
+
+#[test]
+fn the_guide_runs_as_it_is_written() {
+    const RESULT: (&str, &str) = ("<!-- result -->\n", "<!-- end of result -->");
+    let guide = workspace().join("docs/export.md");
+    let text = fs::read_to_string(&guide).expect("there is a guide");
+    let scratch = Scratch::new();
+    let commands = between(&text, "```sh\n", "```").concat();
+    assert!(commands.contains("vidmm export "), "{commands}");
+    let folder = scratch.path("");
+    shell(&format!("ln -s $PWD/scenarios {folder}; cd {folder}; set -e; {commands}")).expect(0);
+
+    let queries = between(&text, "```sql\n", "```");
+    let shown = between(&text, RESULT.0, RESULT.1);
+    assert!(queries.len() >= 4 && queries.len() == shown.len(), "each query shows its result");
+    let mut anew = text.clone();
+    for (query, shown) in queries.iter().zip(shown) {
+        let Some(run) = python("query.py", &[folder.clone(), (*query).to_owned()]) else { return };
+        let after = format!("{query}```\n\n{}", RESULT.0);
+        anew = anew.replace(&format!("{after}{shown}"), &format!("{after}{}", run.stdout));
+    }
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&guide, anew).expect("the guide can be written");
+    } else {
+        assert!(anew == text, "docs/export.md shows other results; set UPDATE_EXPECTED=1 and run again");
+    }
+}
+
+#[test]
+fn the_guide_names_each_table_and_column() {
+    let text = fs::read_to_string(workspace().join("docs/export.md")).expect("there is a guide");
+    let rows = Table::ALL.iter().map(|table| {
+        let columns = Vec::from_iter(table.columns().iter().map(|column| format!("`{}`", column.name)));
+        (format!("| `{}` | ", table.name()), format!(" | {} |", columns.join(", ")))
+    });
+    for (start, end) in rows {
+        assert!(text.lines().any(|line| line.starts_with(&start) && line.ends_with(&end)), "{start}...{end}");
+    }
 }

@@ -8,7 +8,8 @@
 //! from call to end, its requests, its budgets, and its bytes by segment and reason; the bytes of each segment; the bytes that plans moved.
 //! Flows lead from a submission to its packet, and from a packet or a request to the packet that waited for its fence.
 //!
-//! A log tells the times of a packet and not those of its operations. These share the packet's time by their bytes, in order.
+//! A log tells the times of a packet and not those of its operations. Transfers and fills share the packet's time by their bytes, in
+//! order; other operations have a place in that order and no length.
 
 mod output;
 mod proto;
@@ -19,7 +20,7 @@ use std::{
     io::{self, Write},
 };
 
-use vidmm::contract::{EngineFence, EngineKind};
+use vidmm::contract::{EngineFence, EngineKind, PagingOperationKind};
 use vidmm::{ContextId, DeviceId, MemorySegmentGroup, Nanoseconds, ProcessId, SegmentId};
 
 use self::output::{Output, Subject};
@@ -264,15 +265,16 @@ impl<W: Write> PerfettoWriter<W> {
         let Slice { subject, track, from, to, event: of_slice, operations, .. } = slice;
         let track = self.out.track_free_at(subject, &track, from)?;
         self.out.begin(subject, track, from, of_slice)?;
-        let all: u128 = operations.iter().map(|operation| u128::from(operation.bytes)).sum();
+        let all: u128 = operations.iter().map(moved).sum();
         let mut done = 0;
         for operation in operations {
             let after = |bytes: u128| from + (u128::from(to - from) * bytes / all.max(1)) as u64;
             let start = after(done);
-            done += u128::from(operation.bytes);
+            done += moved(&operation);
             let mut facts = vec![number("plan", operation.plan), number("bytes", operation.bytes)];
             facts.extend(operation.allocation.map(|allocation| words("allocation", allocation)));
-            self.out.begin(subject, track, start, event("operation", format!("{:?}", operation.kind), facts))?;
+            let event = event("operation", operation.kind.name().to_owned(), facts);
+            self.out.begin(subject, track, start, event)?;
             self.out.end(subject, track, after(done))?;
         }
         self.out.end(subject, track, to)
@@ -303,6 +305,13 @@ fn event(category: &str, name: String, facts: Vec<proto::DebugAnnotation>) -> Tr
         debug_annotations: facts,
         ..TrackEvent::default()
     }
+}
+
+/// The bytes that an operation copies or fills.
+fn moved(operation: &Operation) -> u128 {
+    use PagingOperationKind::{Fill, Transfer, VirtualFill, VirtualTransfer};
+    let moves = matches!(operation.kind, Transfer | Fill | VirtualTransfer | VirtualFill);
+    if moves { operation.bytes.into() } else { 0 }
 }
 
 /// The fence by which a wait is over, if a slice has it.
