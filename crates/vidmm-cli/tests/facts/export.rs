@@ -132,7 +132,7 @@ fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> Vec<&'a str> {
 #[test]
 fn the_guide_runs_as_it_is_written() {
     const RESULT: (&str, &str) = ("<!-- result -->\n", "<!-- end of result -->");
-    let guide = workspace().join("docs/export.md");
+    let guide = workspace().join("docs/guides/export.md");
     let text = fs::read_to_string(&guide).expect("there is a guide");
     let scratch = Scratch::new();
     let commands = between(&text, "```sh\n", "```").concat();
@@ -152,13 +152,13 @@ fn the_guide_runs_as_it_is_written() {
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(&guide, anew).expect("the guide can be written");
     } else {
-        assert!(anew == text, "docs/export.md shows other results; set UPDATE_EXPECTED=1 and run again");
+        assert!(anew == text, "docs/guides/export.md shows other results; set UPDATE_EXPECTED=1 and run again");
     }
 }
 
 #[test]
 fn the_guide_names_each_table_and_column() {
-    let text = fs::read_to_string(workspace().join("docs/export.md")).expect("there is a guide");
+    let text = fs::read_to_string(workspace().join("docs/guides/export.md")).expect("there is a guide");
     let rows = Table::ALL.iter().map(|table| {
         let columns = Vec::from_iter(table.columns().iter().map(|column| format!("`{}`", column.name)));
         (format!("| `{}` | ", table.name()), format!(" | {} |", columns.join(", ")))

@@ -1,4 +1,4 @@
-//! The three questions of docs/report.md are answered from the page, and its pictures are of this page.
+//! The three questions of docs/guides/report.md are answered from the page, and its pictures are of this page.
 
 use serde_json::Value;
 
