@@ -1,4 +1,5 @@
-//! Tells the program the commit and the features that it is built with, for `vidmm --version` and the rows of `vidmm replay`.
+//! Tells the program the commit and the features that it is built with, for `vidmm --version` and the rows of `vidmm
+//! replay`.
 
 use std::process::Command;
 

@@ -2,11 +2,11 @@
 //!
 //! Each [`Target`] is one function from bytes that panics when a check does not hold: parsers refuse or read, the
 //! manager refuses or works, and neither ever panics, hangs or leaks. The same functions serve the fuzzer of this
-//! crate, which needs no nightly compiler, the coverage-guided one in `fuzz/`, and plain tests; `docs/guides/fuzzing.md` says
-//! how.
+//! crate, which needs no nightly compiler, the coverage-guided one in `fuzz/`, and plain tests;
+//! `docs/guides/fuzzing.md` says how.
 
-// A file imports only from those above it. The test worlds of the core and the machine of the command line are links to their files, used in
-// part: a package then has what it takes to build it.
+// A file imports only from those above it. The test worlds of the core and the machine of the command line are links to
+// their files, used in part: a package then has what it takes to build it.
 #[allow(dead_code, unused_imports)]
 mod judge;
 #[allow(dead_code, unused_imports)]

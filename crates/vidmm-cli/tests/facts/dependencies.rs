@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::common::workspace;
 
-/// The direct dependencies of the packages on crates that are not of this repository, as the document writes them. A crate that a
-/// package builds with is no "tests" row, if its tests use it too.
+/// The direct dependencies of the packages on crates that are not of this repository, as the document writes them. A
+/// crate that a package builds with is no "tests" row, if its tests use it too.
 fn depended_on() -> BTreeSet<(String, String)> {
     let mut command = std::process::Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(workspace());

@@ -1,7 +1,7 @@
 //! `vidmm export`: what it writes is read by Perfetto's own messages and by DuckDB, and compared with the log.
 //!
-//! These tests take python3 with the packages of `export/requirements.txt`: the python that `VIDMM_PYTHON` names, or `python3`. Without them
-//! they say that they skip; with `VIDMM_REQUIRE_PYTHON=1` they fail.
+//! These tests take python3 with the packages of `export/requirements.txt`: the python that `VIDMM_PYTHON` names, or
+//! `python3`. Without them they say that they skip; with `VIDMM_REQUIRE_PYTHON=1` they fail.
 
 use std::{fs, process::Command};
 
@@ -31,7 +31,8 @@ pub fn python(script: &str, arguments: &[String]) -> Option<Run> {
 /// A scenario whose log is 1.3 GB.
 const LONG: &str = "scenarios/residency/p14-verify-random.toml";
 
-/// Logs of runs of all kinds, below a folder: workloads, clients beside one another, faults, resets, cuts, every shape of adapter.
+/// Logs of runs of all kinds, below a folder: workloads, clients beside one another, faults, resets, cuts, every shape
+/// of adapter.
 fn logs(scratch: &Scratch) -> Vec<String> {
     let of_steps = [
         residency_scenarios(),

@@ -1,15 +1,16 @@
 //! A trace for [Perfetto](https://ui.perfetto.dev), from the timeline.
 //!
-//! A [`PerfettoWriter`] takes the records of a [`Timeline`](crate::timeline::Timeline) and writes packets. It keeps the last slices, so that a slice which
-//! waited for another can be joined with it by a flow, and the operations of paging buffers under way: its memory does not grow
-//! with the length of a run.
+//! A [`PerfettoWriter`] takes the records of a [`Timeline`](crate::timeline::Timeline) and writes packets. It keeps the
+//! last slices, so that a slice which waited for another can be joined with it by a flow, and the operations of paging
+//! buffers under way: its memory does not grow with the length of a run.
 //!
-//! Tracks: the engines with their packets, and in each paging packet its operations; for each process its contexts with their submissions
-//! from call to end, its requests, its budgets, and its bytes by segment and reason; the bytes of each segment; the bytes that plans moved.
-//! Flows lead from a submission to its packet, and from a packet or a request to the packet that waited for its fence.
+//! Tracks: the engines with their packets, and in each paging packet its operations; for each process its contexts with
+//! their submissions from call to end, its requests, its budgets, and its bytes by segment and reason; the bytes of
+//! each segment; the bytes that plans moved. Flows lead from a submission to its packet, and from a packet or a request
+//! to the packet that waited for its fence.
 //!
-//! A log tells the times of a packet and not those of its operations. Transfers and fills share the packet's time by their bytes, in
-//! order; other operations have a place in that order and no length.
+//! A log tells the times of a packet and not those of its operations. Transfers and fills share the packet's time by
+//! their bytes, in order; other operations have a place in that order and no length.
 
 mod output;
 mod proto;
@@ -45,7 +46,8 @@ pub struct PerfettoWriter<W> {
     /// Bytes of each account, and of each segment that are taken.
     held: BTreeMap<Subject, u64>,
     taken: BTreeMap<SegmentId, u64>,
-    /// The segments of which more or less is taken since a time: their sums are right when all changes of that time are known.
+    /// The segments of which more or less is taken since a time: their sums are right when all changes of that time are
+    /// known.
     changed: (Nanoseconds, BTreeSet<SegmentId>),
     /// Bytes that plans have copied in, copied out and filled.
     moved: [u64; 3],
@@ -214,7 +216,8 @@ impl<W: Write> PerfettoWriter<W> {
                 facts.extend([number("bytes of commands", bytes.into()), number("hidden ns", packet.hidden_ns)]);
                 slice.event = event("paging", "paging buffer".to_owned(), facts);
                 slice.operations = self.operations.remove(&packet.signal).unwrap_or_default();
-                // An engine ends its packets in order, so those before it that are still here were dropped or have another fence now.
+                // An engine ends its packets in order, so those before it that are still here were dropped or have
+                // another fence now.
                 let first = EngineFence { fence_id: 0, ..packet.signal };
                 let dead: Vec<_> = self.operations.range(first..packet.signal).map(|(&fence, _)| fence).collect();
                 dead.iter().for_each(|fence| drop(self.operations.remove(fence)));

@@ -44,7 +44,8 @@ struct Track {
 pub struct Output<W> {
     out: W,
     packet: Vec<u8>,
-    /// The tracks of each subject. Slices that overlap, or that come late, are on several tracks of one name, which viewers join.
+    /// The tracks of each subject. Slices that overlap, or that come late, are on several tracks of one name, which
+    /// viewers join.
     tracks: BTreeMap<Subject, Vec<Track>>,
     described: u32,
     processes: i32,

@@ -1,5 +1,5 @@
-//! The messages of a Perfetto trace that this crate writes, with the field numbers of Perfetto's `perfetto_trace.proto`. Fields that it does
-//! not write are left out.
+//! The messages of a Perfetto trace that this crate writes, with the field numbers of Perfetto's
+//! `perfetto_trace.proto`. Fields that it does not write are left out.
 
 /// A trace: the encodings of several traces, one behind another, are one trace.
 #[derive(Clone, PartialEq, prost::Message)]

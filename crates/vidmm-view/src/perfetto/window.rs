@@ -56,7 +56,8 @@ impl Window {
         self.flows
     }
 
-    /// Takes a slice, joins it by flows with those that it waited for and that waited for it, and returns the oldest if there are too many.
+    /// Takes a slice, joins it by flows with those that it waited for and that waited for it, and returns the oldest if
+    /// there are too many.
     ///
     /// A flow has both of its ends or none: a slice that has been written gets no flow any more.
     pub fn push(&mut self, slice: Slice) -> Option<Slice> {

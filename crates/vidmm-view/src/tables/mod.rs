@@ -1,8 +1,8 @@
 //! Tables: files of rows, for DuckDB, pandas and spreadsheets.
 //!
-//! A [`TableFolder`] takes the events of a log and the records of its [`Timeline`](crate::timeline::Timeline), and writes the tables of
-//! [`Table`] as Parquet or as CSV. [`ParquetWriter`] and [`CsvWriter`] write rows of any other table. All write a part at a time: their
-//! memory does not grow with the length of a run.
+//! A [`TableFolder`] takes the events of a log and the records of its [`Timeline`](crate::timeline::Timeline), and
+//! writes the tables of [`Table`] as Parquet or as CSV. [`ParquetWriter`] and [`CsvWriter`] write rows of any other
+//! table. All write a part at a time: their memory does not grow with the length of a run.
 
 mod column;
 mod csv;

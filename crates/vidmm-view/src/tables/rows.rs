@@ -79,7 +79,7 @@ tables! {
     Packets, "packets", packet_row, |it: Packet| {
         engine: Integer = it.signal.engine,
         fence: Integer = it.signal.fence_id,
-        content: Name = match it.content { PacketContent::Work { .. } => "work", PacketContent::Paging { .. } => "paging" },
+        content: Name = if work(it).is_some() { "work" } else { "paging" },
         device: Integer = work(it).map(|(device, ..)| device),
         context: Integer = work(it).and_then(|(_, context, ..)| context),
         submission: Integer = work(it).map(|(_, _, submission, _)| submission),
@@ -176,7 +176,10 @@ tables! {
     Budgets, "budgets", budget_row, |it: Budget| {
         at: Integer = it.at,
         process: Integer = it.process,
-        group: Name = match it.group { MemorySegmentGroup::Local => "local", MemorySegmentGroup::NonLocal => "non-local" },
+        group: Name = match it.group {
+            MemorySegmentGroup::Local => "local",
+            MemorySegmentGroup::NonLocal => "non-local",
+        },
         budget: Integer = it.budget,
         requested: Integer = it.requested,
     }

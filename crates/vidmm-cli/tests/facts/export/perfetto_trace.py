@@ -1,6 +1,6 @@
 """Judges traces for Perfetto by Perfetto's own messages, beside the logs that they are of.
 
-Arguments: EVENTS.jsonl TRACE.pftrace, as often as there are logs. Prints a line of JSON with what the traces hold together.
+Arguments: EVENTS.jsonl TRACE.pftrace, as often as there are logs. Prints a line of JSON with the sums of all traces.
 """
 
 import collections

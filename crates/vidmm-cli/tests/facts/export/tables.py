@@ -1,6 +1,6 @@
 """Reads the tables of logs with DuckDB, and compares them with the logs, which it reads by itself.
 
-Arguments: EVENTS.jsonl PARQUET_FOLDER CSV_FOLDER, as often as there are logs. Prints a line of JSON with the rows of each table.
+Arguments: EVENTS.jsonl PARQUET_FOLDER CSV_FOLDER, as often as there are logs. Prints the rows of each table in JSON.
 """
 
 import collections
@@ -40,7 +40,8 @@ def typed_columns(db, table, path):
 
 def same_in_both(db, table, parquet, csv, columns):
     assert open(csv).readline().strip() == ",".join(columns), csv
-    kinds = {name: "VARCHAR" if name in NAMES.get(table, set()) | TEXTS.get(table, set()) else "BIGINT" for name in columns}
+    of_text = NAMES.get(table, set()) | TEXTS.get(table, set())
+    kinds = {name: "VARCHAR" if name in of_text else "BIGINT" for name in columns}
     texts = f"read_csv('{csv}', header = true, quote = '\"', escape = '\"', delim = ',', columns = {kinds})"
     for one, other in [(f"'{parquet}'", texts), (texts, f"'{parquet}'")]:
         left = db.sql(f"SELECT count(*) FROM (SELECT * FROM {one} EXCEPT ALL SELECT * FROM {other})").fetchall()[0][0]
@@ -90,7 +91,8 @@ def judge(log, parquet, csv):
     assert gone == {event["allocation"] for event in of_kind("allocation_reclaimed")}
     assert len(rows["budgets"]) == len(of_kind("budget_changed"))
     packets = collections.Counter(row["content"] for row in rows["packets"])
-    assert packets["work"] == len(of_kind("dispatched")) and packets["paging"] == len(of_kind("paging_buffer_submitted"))
+    assert packets["work"] == len(of_kind("dispatched"))
+    assert packets["paging"] == len(of_kind("paging_buffer_submitted"))
     assert all(row["queued_at"] <= row["started_at"] <= row["ended_at"] for row in rows["packets"])
 
     adapter = of_kind("adapter_started")[0]
