@@ -1,7 +1,7 @@
 //! One adapter of a driver: what the manager's driver, the GPU and the callbacks share.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -78,6 +78,8 @@ pub(crate) struct Adapter {
     pub dpc_is_queued: Cell<bool>,
     /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
     pub handle_data: RefCell<Vec<HANDLE>>,
+    /// The sizes of allocations that are about to be created, by their private data.
+    pub wanted: RefCell<BTreeMap<Vec<u8>, u64>>,
     /// What the shim had counted before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
 }
@@ -124,6 +126,7 @@ impl Adapter {
             kernels: RefCell::default(),
             dpc_is_queued: Cell::new(false),
             handle_data: RefCell::default(),
+            wanted: RefCell::default(),
             counts_before,
         });
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));

@@ -78,8 +78,9 @@ pub(crate) struct Engine {
     pub preemption: Option<u64>,
 }
 
-/// Every packet takes this long, and each of its bytes a nanosecond: a driver's commands have no known cost.
-const PACKET_NANOSECONDS: Nanoseconds = 1000;
+/// Every packet takes this long, and each of its bytes a nanosecond: what a driver's commands cost is not known. That is about the time
+/// in which a bus moves a few hundred pages, so that programs meet work that is under way.
+const PACKET_NANOSECONDS: Nanoseconds = 50_000;
 
 impl Engine {
     /// When the first packet begins, or has begun.

@@ -207,12 +207,19 @@ impl Gpu for DdiGpu {
             .call(Entry::DxgkDdiResetEngine, PASSIVE_LEVEL, || unsafe { reset(self.adapter.handle(), &mut args) });
         let (result, returned) = match status >= 0 {
             true => {
+                let first = own.queue.front().filter(|_| own.begun_at.is_some());
+                let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
+                let told = args.LastAbortedFenceId;
                 // A fence of the driver's has 32 bits; a wrong one stays wrong.
-                let first = own.queue.front().map(|queued| queued.packet.signal.fence_id);
-                let known = [first, Some(own.completed)].into_iter().flatten();
-                let aborted = known.into_iter().find(|&fence| fence as u32 == args.LastAbortedFenceId);
+                let aborted = if right as u32 == told { right } else { told.into() };
+                if right != aborted {
+                    report(
+                        "FLT-24",
+                        format!("DxgkDdiResetEngine has set LastAbortedFenceId to {told} in place of {right}"),
+                    );
+                }
                 own.free_since = now;
-                (Ok(aborted.unwrap_or(args.LastAbortedFenceId.into())), own.take_all())
+                (Ok(aborted), own.take_all())
             }
             false => (Err(ResetEngineError), Vec::new()),
         };

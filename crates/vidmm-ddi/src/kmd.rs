@@ -243,6 +243,11 @@ impl Kmd for DdiKmd {
             0.. => {
                 let info = allocation_info(&info);
                 self.allocations.insert(info.allocation);
+                let wanted = self.adapter.wanted.borrow_mut().remove(private_driver_data);
+                if let Some(wanted) = wanted.filter(|&wanted| info.size < wanted) {
+                    let size = info.size;
+                    report("CRE-04", format!("an allocation of {wanted} bytes was asked for, and its Size is {size}"));
+                }
                 Ok(info)
             }
             STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => Err(CreateAllocationError::NoMemory),
@@ -417,6 +422,30 @@ impl Kmd for DdiKmd {
 }
 
 impl DdiKmd {
+    /// Asks for an operation that no version has.
+    pub fn ask_unknown_operation(&mut self) {
+        /// Far behind the last operation of WDDM 3.2.
+        const UNKNOWN_OPERATION: u32 = 0x7FFF;
+        const ROOM: usize = PAGE_SIZE as usize;
+        let Some(function) = self.ddi().DxgkDdiBuildPagingBuffer else { return };
+        let mut args = DXGKARG_BUILDPAGINGBUFFER {
+            pDmaBuffer: self.dma.start(0, ROOM),
+            DmaSize: ROOM as u32,
+            Operation: UNKNOWN_OPERATION,
+            ..DXGKARG_BUILDPAGINGBUFFER::zeroed()
+        };
+        self.adapter.progress().build(UNKNOWN_OPERATION, 0);
+        // SAFETY: the struct and its buffer live for the call.
+        let status = self.adapter.call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe {
+            function(self.adapter.handle(), &mut args)
+        });
+        if status >= 0 {
+            let message =
+                "an operation that the driver cannot know is answered with success, as if it were carried out";
+            report("DDI-UNKNOWN-OPERATION", message);
+        }
+    }
+
     fn destroy_process_of_driver(&self, process: HANDLE) {
         if let Some(function) = self.ddi().DxgkDdiDestroyProcess {
             // SAFETY: the process is the driver's, and nothing of it is left.

@@ -28,7 +28,7 @@ mod machines;
 
 pub use library::{Driver, LoadError};
 pub use machines::DriverMachines;
-pub use progress::{Progress, Running};
+pub use progress::{OPERATIONS, Progress, Running};
 pub use reports::{Report, take_reports};
 
 #[cfg(test)]

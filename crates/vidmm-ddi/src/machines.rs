@@ -1,9 +1,11 @@
 //! Machines of a driver in C, for everything that asks a factory.
 
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentFlags};
+use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags};
 use vidmm_runtime::{FaultSwitch, Machine};
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
@@ -25,7 +27,7 @@ pub struct DriverMachines {
     name: String,
     lacks: Features,
     info: AdapterInfo,
-    fail_pool_at: u64,
+    fail_pool_at: AtomicU64,
 }
 
 impl DriverMachines {
@@ -39,12 +41,41 @@ impl DriverMachines {
         let info = description::describe(&adapter)?;
         drop(adapter);
         let lacks = lacks(&driver, &info);
-        Ok(Self { driver, name: name.into(), lacks, info, fail_pool_at: 0 })
+        Ok(Self { driver, name: name.into(), lacks, info, fail_pool_at: AtomicU64::new(0) })
     }
 
-    /// The same, where the n-th pool allocation of each adapter fails once it has started; 0 is none.
-    pub fn with_failing_pool(self, fail_pool_at: u64) -> Self {
-        Self { fail_pool_at, ..self }
+    /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
+    pub fn set_failing_pool(&self, number: u64) {
+        self.fail_pool_at.store(number, Ordering::Relaxed);
+    }
+
+    fn fail_pool_at(&self, number: u64) {
+        // SAFETY: the function takes a number.
+        unsafe { (self.driver.0.shim().FailPoolAt)(number) };
+    }
+
+    /// Starts an adapter, asks it for a paging operation with a number that no version of WDDM has, and stops it. An answer of
+    /// success is reported: the driver would claim to have carried out what it does not know.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn ask_unknown_operation(&self) -> Result<(), String> {
+        self.fail_pool_at(0);
+        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let info = description::describe(&adapter)?;
+        DdiKmd::new(adapter, info, true).ask_unknown_operation();
+        Ok(())
+    }
+
+    /// Starts an adapter, lets it describe itself, and stops it.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn start_and_stop(&self) -> Result<(), String> {
+        self.fail_pool_at(0);
+        description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop)
     }
 
     /// The driver's report.
@@ -52,14 +83,24 @@ impl DriverMachines {
         &self.info
     }
 
+    /// Bytes of the first memory segment and of the first aperture; 0 where there is none.
+    pub fn memory(&self) -> (u64, u64) {
+        let size = |is_aperture| self.first_segment(is_aperture).map_or(0, |segment| segment.size);
+        (size(false), size(true))
+    }
+
+    /// Whether the CPU sees the first memory segment.
+    pub fn is_memory_cpu_visible(&self) -> bool {
+        self.first_segment(false).is_some_and(|segment| segment.flags.contains(SegmentFlags::CPU_VISIBLE))
+    }
+
+    fn first_segment(&self, is_aperture: bool) -> Option<&SegmentDescriptor> {
+        self.info.segments.iter().find(|segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
+    }
+
     /// Whether the driver brings a model of its GPU.
     pub fn has_gpu(&self) -> bool {
         self.driver.0.gpu().is_some()
-    }
-
-    /// How often the driver's pool was asked so far.
-    pub fn pool_allocations(&self) -> u64 {
-        self.driver.0.counts().PoolAllocations
     }
 }
 
@@ -105,6 +146,19 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
     lacks
 }
 
+impl fmt::Display for DriverMachines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |segment: &SegmentDescriptor| {
+            let kind = if segment.flags.contains(SegmentFlags::APERTURE) { "aperture" } else { "memory" };
+            format!("{} MiB of {kind}", segment.size >> 20)
+        };
+        let segments: Vec<String> = self.info.segments.iter().map(mib).collect();
+        let engines = self.info.engines.len();
+        let gpu = if self.has_gpu() { "a model of its GPU" } else { "no model of its GPU" };
+        write!(f, "{:?}, {}, engines: {engines}, {gpu}", self.info.addressing_model, segments.join(", "))
+    }
+}
+
 impl MachineFactory for DriverMachines {
     fn name(&self) -> &str {
         &self.name
@@ -119,6 +173,7 @@ impl MachineFactory for DriverMachines {
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
+        self.fail_pool_at(0);
         let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
         let mut info = description::describe(&adapter)?;
         let sizes = Sizes {
@@ -127,8 +182,7 @@ impl MachineFactory for DriverMachines {
             aperture_commit_limit: desc.aperture_commit_limit_bytes,
         };
         description::shrink(&mut info, sizes)?;
-        // SAFETY: the function takes a number.
-        unsafe { (self.driver.0.shim().FailPoolAt)(self.fail_pool_at) };
+        self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));
         let umd = Box::new(DdiUmd(Rc::clone(&adapter)));
         if !self.has_gpu() {
             let kmd = Box::new(DdiKmd::new(adapter, info, true));

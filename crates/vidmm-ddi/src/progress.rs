@@ -55,7 +55,7 @@ entries! {
 }
 
 /// The names of the paging operations, by number.
-const OPERATIONS: [&str; 23] = [
+pub const OPERATIONS: [&str; 23] = [
     "TRANSFER",
     "FILL",
     "DISCARD_CONTENT",
@@ -86,6 +86,7 @@ const ENTRY: usize = 1;
 const OPERATION: usize = 2;
 const ALLOCATION: usize = 3;
 const BUILDS: usize = 4;
+const STEPS: usize = 5;
 const WORDS: usize = 8;
 
 /// The driver's present call, in a page of memory that another process can look at.
@@ -146,6 +147,7 @@ impl Progress {
 
     /// Says that the driver is being called; returns the call that it was in before.
     pub(crate) fn enter(&self, entry: Entry) -> u64 {
+        self.step();
         let before = self.word(ENTRY).load(Relaxed);
         if before == 0 {
             self.word(CALLS).store(self.word(CALLS).load(Relaxed) + 1, Relaxed);
@@ -157,6 +159,7 @@ impl Progress {
     /// Says that a call has returned to the one before it.
     pub(crate) fn leave(&self, before: u64) {
         self.word(ENTRY).store(before, Relaxed);
+        self.step();
     }
 
     /// Says which operation the next call builds.
@@ -164,6 +167,25 @@ impl Progress {
         self.word(OPERATION).store(operation.into(), Relaxed);
         self.word(ALLOCATION).store(allocation, Relaxed);
         self.word(BUILDS).store(self.word(BUILDS).load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Begins to count anew.
+    pub fn begin(&self) {
+        [CALLS, BUILDS].into_iter().for_each(|at| self.word(at).store(0, Relaxed));
+    }
+
+    /// Forgets the process that had the driver.
+    pub fn reset(&self) {
+        (0..WORDS).for_each(|at| self.word(at).store(0, Relaxed));
+    }
+
+    /// A number that rises whenever the driver is called or has returned.
+    pub fn steps(&self) -> u64 {
+        self.word(STEPS).load(Relaxed)
+    }
+
+    fn step(&self) {
+        self.word(STEPS).store(self.steps() + 1, Relaxed);
     }
 
     /// How often the driver was called.

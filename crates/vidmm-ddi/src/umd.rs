@@ -59,6 +59,7 @@ impl Umd for DdiUmd {
             );
         }
         data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
+        self.0.wanted.borrow_mut().insert(data.clone(), desc.size);
         data
     }
 }

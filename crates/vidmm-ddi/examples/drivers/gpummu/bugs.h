@@ -21,7 +21,6 @@ enum {
     BUG_REPEAT_IGNORED,           /* Flags.Repeat is not looked at: entries are read behind the only one */
     BUG_START_INDEX_IGNORED,      /* entries are written from index 0 on */
     BUG_READ_ONLY_DROPPED,        /* entries allow writes */
-    BUG_ZERO_BIT_DROPPED,         /* entries that are to read as zeros are invalid */
     BUG_SEGMENT_DROPPED,          /* entries lead to the memory segment, whatever their segment is */
     BUG_LAST_ENTRY_LOST,          /* the last entry of an update is not written */
     BUG_MULTIPASS_FROM_START,     /* an update that goes on in another buffer begins again at its first entry, without an end */
@@ -41,8 +40,11 @@ enum {
     BUG_POOL_OVERRUN,             /* CreateAllocation writes behind its block */
     BUG_LOCK_LEFT,                /* CreateProcess returns with the lock held when the pool fails */
     BUG_CONTEXT_LEAK,             /* DestroyContext frees nothing */
-    BUG_STALE_ROOT,               /* a context keeps its first root table */
-    BUG_ROOT_ENTRIES,             /* the number of entries of the root table is not looked at by the hardware */
+    BUG_FIRST_ROOT,               /* every context has the root table of the first one */
+    BUG_ROOT_ENTRIES,             /* the hardware is not told how many entries the root table has */
+    BUG_WRONG_ABORTED_FENCE,      /* ResetEngine names the packet before the one that was aborted */
+    BUG_RESTART_FAILS,            /* RestartFromTimeout fails */
+    BUG_RESET_TRANSFER_REFUSED,   /* the transfer of no bytes after a reset of the adapter is refused */
     BUG_NO_INTERRUPT,             /* the interrupt routine does not report that a packet has ended */
     BUG_WRONG_FENCE,              /* it reports the fence before */
     BUG_SIZE_IN_PAGES,            /* CreateAllocation reports pages for bytes */

@@ -16,6 +16,7 @@ typedef struct ADAPTER {
     KSPIN_LOCK Lock;
     UINT64 LastAddressSpace;
     UINT64 LastTransferSource;
+    D3DGPU_PHYSICAL_ADDRESS FirstRoot;
 } ADAPTER;
 
 typedef struct PROCESS {
@@ -32,7 +33,6 @@ typedef struct CONTEXT {
     UINT NodeOrdinal;
     D3DGPU_PHYSICAL_ADDRESS Root;
     UINT RootEntries;
-    BOOLEAN HasRoot;
 } CONTEXT;
 
 typedef struct ALLOCATION {
@@ -92,7 +92,7 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     DXGK_SEGMENTDESCRIPTOR4 *Memory, *Aperture;
     Out->NbSegment = 2;
     Out->PagingBufferSegmentId = 0;
-    Out->PagingBufferSize = 64 << 10;
+    Out->PagingBufferSize = 4 << 10;
     Out->PagingBufferPrivateDataSize = 0;
     if (Out->pSegmentDescriptor == NULL) {
         Out->SegmentDescriptorStride = sizeof(DXGK_SEGMENTDESCRIPTOR4);
@@ -101,6 +101,7 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     Memory = (DXGK_SEGMENTDESCRIPTOR4 *)Out->pSegmentDescriptor;
     Memory->Flags.ApplicationTarget = 1;
     Memory->Flags.LocalBudgetGroup = 1;
+    Memory->Flags.Use64KBPages = 1;
     Memory->Size = GPU_MEMORY_BYTES;
     Memory->CommitLimit = GPU_MEMORY_BYTES;
     Aperture = (DXGK_SEGMENTDESCRIPTOR4 *)(Out->pSegmentDescriptor + Out->SegmentDescriptorStride);
@@ -233,14 +234,16 @@ static NTSTATUS DestroyContext(const HANDLE hContext) {
 }
 
 static VOID SetRootPageTable(const HANDLE hAdapter, const DXGKARG_SETROOTPAGETABLE *Set) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
     CONTEXT *Context = (CONTEXT *)Set->hContext;
-    UNREFERENCED_PARAMETER(hAdapter);
-    if (BUG(STALE_ROOT) && Context->HasRoot) {
-        return;
-    }
     Context->Root = Set->Address;
-    Context->RootEntries = BUG(ROOT_ENTRIES) ? GPU_ENTRIES : Set->NumEntries;
-    Context->HasRoot = TRUE;
+    Context->RootEntries = BUG(ROOT_ENTRIES) ? 0 : Set->NumEntries;
+    if (BUG(FIRST_ROOT)) {
+        if (Adapter->FirstRoot.SegmentId == 0) {
+            Adapter->FirstRoot = Set->Address;
+        }
+        Context->Root = Adapter->FirstRoot;
+    }
 }
 
 /* ---- Allocations ---- */
@@ -264,6 +267,7 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Info->SupportedReadSegmentSet = Data->Segments & 3;
     Info->SupportedWriteSegmentSet = BUG(NO_SEGMENT) ? 0 : Data->Segments & 3;
     if (Data->Segments & 1) {
+        Info->Alignment = 64 << 10;
         Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
         Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
     } else {
@@ -402,7 +406,7 @@ static NTSTATUS BuildFill(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
 static UINT64 HardwareEntry(const DXGK_PTE *Pte) {
     UINT64 Flags = 0;
     if (Pte->Zero) {
-        return BUG(ZERO_BIT_DROPPED) ? 0 : GPU_ENTRY_ZERO;
+        return GPU_ENTRY_ZERO;
     }
     if (!Pte->Valid) {
         return 0;
@@ -463,6 +467,9 @@ static NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFF
         return BuildUpdatePageTable(Build);
     case DXGK_OPERATION_FLUSH_TLB:
         return BuildFlush(Build);
+    case DXGK_OPERATION_TRANSFER:
+        /* After a reset of the adapter: the content of the memory segment is gone, and there is nothing to do. */
+        return Build->Transfer.TransferSize == 0 && !BUG(RESET_TRANSFER_REFUSED) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
     default:
         return BUG(UNKNOWN_IS_SUCCESS) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
     }
@@ -535,7 +542,7 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Reset->LastAbortedFenceId = Adapter->Gpu.FenceId;
+    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
     GpuReset(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
@@ -547,7 +554,7 @@ static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
 
 static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
     UNREFERENCED_PARAMETER(hAdapter);
-    return STATUS_SUCCESS;
+    return BUG(RESTART_FAILS) ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
 /* ---- The entry ---- */

@@ -11,7 +11,9 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
 }
 
 void GpuReset(GPU *Gpu) {
+    GPU_PACKET Packet = Gpu->Packet;
     GpuStart(Gpu, Gpu->DeviceHandle);
+    Gpu->Packet.FenceId = Packet.FenceId;
 }
 
 /* ---- Translation ---- */

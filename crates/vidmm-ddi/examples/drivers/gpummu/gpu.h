@@ -7,9 +7,9 @@
 #include "vidmm_test.h"
 
 #define GPU_MEMORY_SEGMENT 1
-#define GPU_MEMORY_BYTES (64ull << 20)
+#define GPU_MEMORY_BYTES (128ull << 20)
 #define GPU_APERTURE_SEGMENT 2
-#define GPU_APERTURE_BYTES (64ull << 20)
+#define GPU_APERTURE_BYTES (256ull << 20)
 
 /* Page tables: three levels of 512 entries of 8 bytes. */
 #define GPU_LEVELS 3
