@@ -106,7 +106,10 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
                 Notification::Faulted { interrupt: NotifyInterrupt::DmaPageFaulted(fault) }
             }
             other => {
-                report("FLT-03", format!("DxgkCbNotifyInterrupt of type {other}, which nothing was done to cause"));
+                report(
+                    "DDI-INTERRUPT",
+                    format!("DxgkCbNotifyInterrupt of type {other}, which nothing was done to cause"),
+                );
                 return;
             }
         }

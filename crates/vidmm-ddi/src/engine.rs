@@ -136,6 +136,6 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
     let status = adapter
         .call(Entry::DxgkDdiSubmitCommandVirtual, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
     if status < 0 {
-        report("PAT-01", format!("DxgkDdiSubmitCommandVirtual failed with status {status:#x}: it must not fail"));
+        report("DDI-SUBMIT", format!("DxgkDdiSubmitCommandVirtual failed with status {status:#x}: it must not fail"));
     }
 }

@@ -214,7 +214,7 @@ impl Gpu for DdiGpu {
                 let aborted = if right as u32 == told { right } else { told.into() };
                 if right != aborted {
                     report(
-                        "FLT-24",
+                        "FLT-21",
                         format!("DxgkDdiResetEngine has set LastAbortedFenceId to {told} in place of {right}"),
                     );
                 }

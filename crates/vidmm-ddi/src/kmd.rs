@@ -246,7 +246,10 @@ impl Kmd for DdiKmd {
                 let wanted = self.adapter.wanted.borrow_mut().remove(private_driver_data);
                 if let Some(wanted) = wanted.filter(|&wanted| info.size < wanted) {
                     let size = info.size;
-                    report("CRE-04", format!("an allocation of {wanted} bytes was asked for, and its Size is {size}"));
+                    report(
+                        "DDI-SIZE",
+                        format!("an allocation of {wanted} bytes was asked for, and its Size is {size}"),
+                    );
                 }
                 Ok(info)
             }

@@ -1,8 +1,8 @@
 //! Page tables across the border: capabilities, levels, modes, entries.
 
 use vidmm::contract::{
-    GpuMmuCaps, GpuMmuFlags, PageTableLevelDesc, PageTableUpdateMode, Pte, PteFlags, PteRun, UpdateMode,
-    UpdatePageTableFlags,
+    GpuMmuCaps, GpuMmuFlags, LegacyBehaviors, PageTableLevelDesc, PageTableUpdateMode, Pte, PteFlags, PteRun,
+    UpdateMode, UpdatePageTableFlags,
 };
 use vidmm::{PAGE_SIZE, PageSize, SegmentId};
 
@@ -33,6 +33,7 @@ pub(crate) fn gpu_mmu_caps(caps: &DXGK_GPUMMUCAPS) -> Result<GpuMmuCaps, String>
         },
         virtual_address_bit_count: caps.VirtualAddressBitCount,
         leaf_page_table_size_for_64k_pages_in_bytes: caps.LeafPageTableSizeFor64KPagesInBytes,
+        legacy_behaviors: LegacyBehaviors::from_bits_truncate(caps.LegacyBehaviors),
     })
 }
 

@@ -53,10 +53,7 @@ impl Umd for DdiUmd {
             function(&wanted, data.as_mut_ptr(), PRIVATE_DATA_BYTES)
         });
         if size > PRIVATE_DATA_BYTES {
-            report(
-                "SHIM-PRIVATE-DATA",
-                format!("GetAllocationPrivateData has returned {size}: there is room for 4096"),
-            );
+            report("DDI-PRIVATE-DATA", format!("GetAllocationPrivateData has returned {size}: there is room for 4096"));
         }
         data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
         self.0.wanted.borrow_mut().insert(data.clone(), desc.size);

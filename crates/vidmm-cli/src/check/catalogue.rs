@@ -6,8 +6,14 @@ use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
 const CATALOGUE: &[(&str, &str)] = &[
     ("drivers/engine-reset", include_str!("scenarios/engine-reset.toml")),
     ("drivers/adapter-reset", include_str!("scenarios/adapter-reset.toml")),
-    ("found/promoted-beside-what-queued-work-requires", include_str!("scenarios/found-promoted-beside-what-queued-work-requires.toml")),
-    ("found/waits-for-its-own-work-to-take-another-home", include_str!("scenarios/found-waits-for-its-own-work-to-take-another-home.toml")),
+    (
+        "found/promoted-beside-what-queued-work-requires",
+        include_str!("scenarios/found-promoted-beside-what-queued-work-requires.toml"),
+    ),
+    (
+        "found/waits-for-its-own-work-to-take-another-home",
+        include_str!("scenarios/found-waits-for-its-own-work-to-take-another-home.toml"),
+    ),
     ("residency/clean-without-work", include_str!("scenarios/residency-clean-without-work.toml")),
     ("residency/destroy", include_str!("scenarios/residency-destroy.toml")),
     ("residency/destroyed-before-its-grant", include_str!("scenarios/residency-destroyed-before-its-grant.toml")),

@@ -71,12 +71,12 @@ bugs! {
     a_context_that_is_kept: BUG_CONTEXT_LEAK by "SHIM-POOL-LEAK";
     a_root_table_of_another_context: BUG_FIRST_ROOT by "I04";
     a_root_table_without_entries: BUG_ROOT_ENTRIES by "I04";
-    a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-24";
+    a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     an_end_that_is_not_reported: BUG_NO_INTERRUPT by "SYN-13";
     an_end_of_another_packet: BUG_WRONG_FENCE by "SYN-13";
-    a_size_in_pages: BUG_SIZE_IN_PAGES by "CRE-04";
+    a_size_in_pages: BUG_SIZE_IN_PAGES by "DDI-SIZE";
     a_priority_of_zero: BUG_PRIORITY_ZERO by "CRE-03";
     an_allocation_without_a_segment: BUG_NO_SEGMENT by "CRE-03";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
