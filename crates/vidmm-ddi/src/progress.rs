@@ -10,6 +10,8 @@ use memmap2::{MmapOptions, MmapRaw};
 macro_rules! entries {
     ($($entry:ident),* $(,)?) => {
         /// A function of a driver, or of its GPU's model.
+        // `DriverEntry` is WDDM's name.
+        #[allow(clippy::enum_variant_names)]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Entry {
             $($entry),*

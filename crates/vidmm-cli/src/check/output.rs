@@ -26,7 +26,7 @@ pub fn text(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
     writeln!(out, "judged      {checks}: {} steps, {} kernels", number(steps), number(kernels))?;
     if skipped > 0 {
         let scenarios = counted(skipped as u64, "scenario", "scenarios");
-        writeln!(out, "skipped     {scenarios} that need what the driver's machine lacks")?;
+        writeln!(out, "skipped     {scenarios}, for want of what the driver's machine lacks")?;
     }
     writeln!(out, "driver      {} calls, {} of them for a paging operation", number(calls), number(builds))?;
     for subject in &report.not_judged {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::c_driver::{built, check};
+use crate::common::c_driver::{built, built_without_gpu, check};
 
 #[test]
 fn the_right_driver_has_no_findings() {
@@ -12,6 +12,13 @@ fn the_right_driver_has_no_findings() {
     assert!(run.stdout.contains("a model of its GPU"), "{run}");
     let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
     assert!(here.stdout.contains("found       0"), "{here}");
+}
+
+#[test]
+fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
+    let run = check(&built_without_gpu(), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
+    assert!(run.stdout.contains("found       0"), "{run}");
 }
 
 #[test]
