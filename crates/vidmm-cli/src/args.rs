@@ -9,6 +9,8 @@ use vidmm_runtime::TransferOffset;
 use vidmm_sim::{Bench, Fault, Profile};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
 
+use crate::check::CheckArgs;
+
 /// The colours that users of cargo are used to.
 const STYLES: styling::Styles = styling::Styles::styled()
     .header(styling::AnsiColor::Green.on_default().bold())
@@ -35,6 +37,7 @@ pub enum Command {
     Sim(SimArgs),
     Replay(ReplayArgs),
     Explain(ExplainArgs),
+    Check(CheckArgs),
     Report(ReportArgs),
     Export(ExportArgs),
     Completions(CompletionsArgs),
@@ -451,7 +454,7 @@ pub fn count_of(seeds: &RangeInclusive<u64>) -> u64 {
 }
 
 /// Reads a range of seeds, which can be counted.
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let ends = text.split_once("..").and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
     let is_range = |&(first, last): &(u64, u64)| first <= last && last - first < u64::MAX;
     let message = || format!("`{text}` is no range of seeds; write the first and the last, as in `1..1000`");

@@ -1,7 +1,7 @@
 //! The command line of vidmm, for any machine.
 //!
 //! A crate with a driver and a GPU of its own gives its [`MachineFactory`] to [`main`], and has `run`, `sim`, `explain`, `report`
-//! and `replay` for its own machine. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
+//! and `replay` for its own machine, and `check` for drivers in C. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
 //! [`ModelGpu`].
 //!
 //! Exit status: 0 all that was checked held; 1 something did not, or nothing was judged; 2 the input or the arguments are
@@ -27,6 +27,7 @@ mod page;
 mod export;
 mod install;
 mod replay;
+mod check;
 
 use std::process::ExitCode;
 
@@ -80,6 +81,7 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
         Command::Report(args) => page::write(&args),
         Command::Export(args) => export::export(&args),
         Command::Completions(args) => install::completions(&args),
+        Command::Check(args) => check::run(&args),
         Command::Man(args) => install::man(&args),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use vidmm::{NumberedEvent, event::EvictReason};
+use vidmm::NumberedEvent;
 use vidmm_trace::ByteSize;
 use vidmm_view::{
     statistics::{ProcessSegmentStatistics, Statistics},
@@ -42,31 +42,8 @@ impl Counted {
             let [filled, demoted] = [row.bytes_filled, row.bytes_demoted].map(size);
             let (process, memory) = (process.to_string(), names.get(&segment).map_or("system memory", String::as_str));
             let amounts = format!("{peak:>10}{paged_in:>10}{out_of:>10}{filled:>10}{demoted:>10}");
-            writeln!(out, "{process:<12}{memory:<16}{amounts}  {}", reasons(row))?;
+            writeln!(out, "{process:<12}{memory:<16}{amounts}  {}", row.reasons())?;
         }
         Ok(())
-    }
-}
-
-fn reasons(row: &ProcessSegmentStatistics) -> String {
-    let each = row.bytes_evicted.iter().map(|&(reason, bytes)| format!("{} {}", ByteSize(bytes), name(reason)));
-    let each = Vec::from_iter(each);
-    if each.is_empty() { "-".to_owned() } else { each.join(", ") }
-}
-
-fn name(reason: EvictReason) -> &'static str {
-    match reason {
-        EvictReason::RoomWanted => "for room",
-        EvictReason::EvictRequested => "by Evict",
-        EvictReason::Promoted => "promoted",
-        EvictReason::RangeWanted => "for a range",
-        EvictReason::Destroyed => "destroyed",
-        EvictReason::Offered => "offered",
-        EvictReason::DeviceSuspended => "suspended",
-        EvictReason::Locked => "for the CPU",
-        EvictReason::PropertyUpdated => "not allowed there any more",
-        EvictReason::PoweredDown => "for power-down",
-        EvictReason::Replaced => "for its budget",
-        EvictReason::Moved => "moved",
     }
 }

@@ -8,6 +8,8 @@ use vidmm::{
     event::{ContentSource, EvictReason},
 };
 
+use vidmm_trace::ByteSize;
+
 use crate::timeline::{
     Record,
     record::{Created, Holding, Object},
@@ -31,6 +33,32 @@ pub struct ProcessSegmentStatistics {
     pub bytes_demoted: u64,
     /// Bytes that left, by reason; the reasons of which there were none are not there.
     pub bytes_evicted: Vec<(EvictReason, u64)>,
+}
+
+impl ProcessSegmentStatistics {
+    /// The bytes that left, by reason, for people.
+    pub fn reasons(&self) -> String {
+        let each = self.bytes_evicted.iter().map(|&(reason, bytes)| format!("{} {}", ByteSize(bytes), name(reason)));
+        let each = Vec::from_iter(each);
+        if each.is_empty() { "-".to_owned() } else { each.join(", ") }
+    }
+}
+
+fn name(reason: EvictReason) -> &'static str {
+    match reason {
+        EvictReason::RoomWanted => "for room",
+        EvictReason::EvictRequested => "by Evict",
+        EvictReason::Promoted => "promoted",
+        EvictReason::RangeWanted => "for a range",
+        EvictReason::Destroyed => "destroyed",
+        EvictReason::Offered => "offered",
+        EvictReason::DeviceSuspended => "suspended",
+        EvictReason::Locked => "for the CPU",
+        EvictReason::PropertyUpdated => "not allowed there any more",
+        EvictReason::PoweredDown => "for power-down",
+        EvictReason::Replaced => "for its budget",
+        EvictReason::Moved => "moved",
+    }
 }
 
 /// The statistics of a run.

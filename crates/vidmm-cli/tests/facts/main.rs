@@ -2,6 +2,8 @@
 
 mod common;
 
+mod c_driver;
+mod c_driver_bugs;
 mod clients;
 mod dependencies;
 mod determinism;

@@ -1,6 +1,6 @@
 //! Making calls: what is created, mapped, submitted and destroyed.
 
-use vidmm::contract::{Direction, SegmentBankPreference};
+use vidmm::contract::{CreateAllocationError, Direction, SegmentBankPreference};
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, CreateMonitoredFenceDesc, DestroyFlags,
     DeviceResidency, FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId,
@@ -113,11 +113,12 @@ impl Session<'_> {
             existing_sys_mem: existing.map(|(address, _): (PhysicalAddress, u64)| address),
         };
         let created = vidmm.create_allocation(kmd, host, device, desc);
-        let id = created.inspect_err(|_| {
+        let created = created.inspect_err(|_| {
             if let Some((address, size)) = existing {
                 host.decommit_backing_store(address, size);
             }
-        })?;
+        });
+        let id = created.inspect_err(|error| self.judge_creation(error))?;
         let pages = create.size.bytes().div_ceil(PAGE_SIZE);
         self.ledger.create(name, pages);
         self.narrator.names.allocations.insert(id, name.to_owned());
@@ -127,6 +128,17 @@ impl Session<'_> {
         let allocation = Allocation { id, device, openers, pages, surface, keeps_copy, written_copy, lock, existing };
         self.objects.allocations.insert(name.to_owned(), allocation);
         Ok(())
+    }
+
+    /// Random worlds ask for allocations that a driver can make: nothing but memory may be short.
+    fn judge_creation(&mut self, error: &CreateError) {
+        let is_driver = match error {
+            CreateError::Allocation(error) => *error != CreateAllocationError::NoMemory,
+            error => matches!(error, CreateError::Violation(_)),
+        };
+        if is_driver && self.rules.as_ref().is_some_and(|rules| !rules.may_fail()) {
+            self.broke("CRE-03", error.to_string());
+        }
     }
 
     /// Submits a kernel that reads mappings, to see what is there.

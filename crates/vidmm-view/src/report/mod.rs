@@ -14,9 +14,13 @@ mod tables;
 use std::io::{self, BufRead, Write};
 
 use serde_json::{Value, json};
+use vidmm::{ProcessId, SegmentId};
 use vidmm_trace::{Explanations, LogError, LogReader};
 
-use crate::timeline::Timeline;
+use crate::{
+    statistics::{ProcessSegmentStatistics, Statistics},
+    timeline::Timeline,
+};
 use tables::Tables;
 
 /// The steps that are remembered of all allocations that are not gone: some 300 MiB. Those beyond are only counted.
@@ -42,6 +46,7 @@ impl Report {
     pub fn of<R: BufRead>(log: &mut LogReader<R>) -> Result<Self, LogError> {
         let mut tables = Tables::new();
         let mut timeline = Timeline::new();
+        let mut statistics = Statistics::default();
         let mut explanations = Explanations::new(STEPS_MAX);
         let (mut events, mut last_at) = (0u64, 0);
         for event in &mut *log {
@@ -49,9 +54,15 @@ impl Report {
             (events, last_at) = (events + 1, event.at);
             tables.reuse.event(&event.event);
             explanations.event(&event);
-            timeline.event(&event).for_each(|record| tables.add(&record));
+            timeline.event(&event).for_each(|record| {
+                tables.add(&record);
+                statistics.record(&record);
+            });
         }
-        timeline.finish().for_each(|record| tables.add(&record));
+        timeline.finish().for_each(|record| {
+            tables.add(&record);
+            statistics.record(&record);
+        });
         let stories = stories::blocks(explanations, &tables);
         let mut columns = Vec::new();
         let mut facts = tables.pack(&mut columns);
@@ -67,6 +78,7 @@ impl Report {
             "damage": log.damage().map(ToString::to_string),
         });
         facts.insert("run".to_owned(), run);
+        facts.insert("statistics".to_owned(), sums(statistics));
         Ok(Self { title: header.scenario.clone(), facts: Value::Object(facts), columns, stories })
     }
 
@@ -78,4 +90,16 @@ impl Report {
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         page::write(self, out)
     }
+}
+
+/// The rows of the statistics: names, and amounts in bytes.
+fn sums(mut statistics: Statistics) -> Value {
+    let names = statistics.segments().clone();
+    let row = |(process, segment, row): (ProcessId, SegmentId, &ProcessSegmentStatistics)| {
+        let memory = names.get(&segment).map_or("system memory", String::as_str);
+        let bytes =
+            [row.peak_bytes_resident, row.bytes_paged_in, row.bytes_paged_out, row.bytes_filled, row.bytes_demoted];
+        json!({ "process": process.to_string(), "memory": memory, "bytes": bytes, "evicted": row.reasons() })
+    };
+    statistics.rows().map(row).collect()
 }

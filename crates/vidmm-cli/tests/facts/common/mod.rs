@@ -1,5 +1,7 @@
 //! Runs of the program, for the tests of the whole.
 
+pub mod c_driver;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -100,6 +100,7 @@ async function main() {
   showFindings(model, byId('findings'), open);
   evictionTable(model, byId('evictions'), open);
   slowTable(model, byId('submissions'), open);
+  showSums(model, byId('sums'));
   listen(model, timeline, memory, open, moved);
   const draw = () => {
     readColours();

@@ -31,6 +31,14 @@ function showFindings(model, place, open) {
   place.replaceChildren(...all);
 }
 
+// The statistics of each process in each segment.
+function showSums(model, place) {
+  const amount = (bytes) => (bytes === 0 ? '-' : bytesText(bytes));
+  const rows = model.facts.statistics.map(({ process, memory, bytes, evicted }) => [process, memory, ...bytes.map(amount), evicted]);
+  const titles = ['Process', 'Memory', 'Most at one time', 'Copied in', 'Copied out', 'Filled', 'Demoted', 'Evicted'];
+  place.replaceChildren(plainTable('Bytes by process and segment', titles, rows));
+}
+
 // Sentences that follow from the numbers of the whole run.
 function insights(model) {
   const { times, end, tables } = model;

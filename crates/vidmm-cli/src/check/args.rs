@@ -1,0 +1,85 @@
+//! The arguments of `vidmm check`.
+
+use std::{ops::RangeInclusive, path::PathBuf};
+
+use clap::{ValueEnum, ValueHint};
+
+use crate::args::seeds;
+
+/// Try a driver in C or C++, and name the rule that each mistake breaks
+///
+/// The driver is a shared library with a `DriverEntry`, built with the headers of `vidmm-ddi`. It runs in a process of its own: a
+/// crash, an exit or a hang is a finding, with the operation that was running.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  vidmm check ./driver.so\n  vidmm check ./driver.so --replay world-17    one check again\n  gdb --args vidmm check ./driver.so --in-process --replay world-17\n  vidmm check --list    the rules\n\nExit status: 0 nothing new was found, 1 something was, 2 the arguments are wrong"
+)]
+pub struct CheckArgs {
+    /// The driver's library
+    #[arg(value_name = "DRIVER.so", value_hint = ValueHint::FilePath)]
+    pub driver: Option<PathBuf>,
+
+    /// The seeds of random worlds, the last included
+    #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
+    pub seeds: RangeInclusive<u64>,
+
+    /// Steps of each world before everything is to end
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub steps: u64,
+
+    /// Begin no further check after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub time: Option<u64>,
+
+    /// Print the rules, and what each is about
+    #[arg(long)]
+    pub list: bool,
+
+    /// Show findings of these rules only
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub rule: Vec<String>,
+
+    /// Show no findings of these rules
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub skip: Vec<String>,
+
+    /// Findings that are known do not fail: a file with a rule and an operation on each line, as the report has them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub known: Option<PathBuf>,
+
+    /// Run one check again
+    #[arg(long, value_name = "CHECK")]
+    pub replay: Option<String>,
+
+    /// Run the driver in this process, for a debugger
+    #[arg(long)]
+    pub in_process: bool,
+
+    /// A call of the driver that takes so many seconds is a hang
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub hang: u64,
+
+    /// Stop when the driver has ended its process, or has hung, in so many checks
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_deaths: u32,
+
+    /// The form of the report
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = FormatArg::Text)]
+    pub format: FormatArg,
+
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+
+    /// Be the process that has the driver
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub worker: Option<PathBuf>,
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    Text,
+    Json,
+    Junit,
+}

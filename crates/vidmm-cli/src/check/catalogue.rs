@@ -1,0 +1,89 @@
+//! The scenarios that drivers are tried with: two of their own, and those of the repository that a driver in C can be asked for.
+
+use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
+
+/// Their names and texts.
+const CATALOGUE: &[(&str, &str)] = &[
+    ("drivers/engine-reset", include_str!("scenarios/engine-reset.toml")),
+    ("drivers/adapter-reset", include_str!("scenarios/adapter-reset.toml")),
+    (
+        "found/promoted-beside-what-queued-work-requires",
+        include_str!("scenarios/found-promoted-beside-what-queued-work-requires.toml"),
+    ),
+    (
+        "found/waits-for-its-own-work-to-take-another-home",
+        include_str!("scenarios/found-waits-for-its-own-work-to-take-another-home.toml"),
+    ),
+    ("residency/clean-without-work", include_str!("scenarios/residency-clean-without-work.toml")),
+    ("residency/destroy", include_str!("scenarios/residency-destroy.toml")),
+    ("residency/destroyed-before-its-grant", include_str!("scenarios/residency-destroyed-before-its-grant.toml")),
+    ("residency/evicted-before-its-grant", include_str!("scenarios/residency-evicted-before-its-grant.toml")),
+    ("residency/groups-mapped-together", include_str!("scenarios/residency-groups-mapped-together.toml")),
+    ("residency/home-changed-while-asked-for", include_str!("scenarios/residency-home-changed-while-asked-for.toml")),
+    ("residency/lock", include_str!("scenarios/residency-lock.toml")),
+    ("residency/p04-pending-fence", include_str!("scenarios/residency-p04-pending-fence.toml")),
+    ("residency/p05-fence-zero", include_str!("scenarios/residency-p05-fence-zero.toml")),
+    ("residency/p09-evict-while-in-use", include_str!("scenarios/residency-p09-evict-while-in-use.toml")),
+    ("residency/p10-suspend-and-resume", include_str!("scenarios/residency-p10-suspend-and-resume.toml")),
+    ("residency/p15-shared", include_str!("scenarios/residency-p15-shared.toml")),
+    ("residency/p17-fill-first", include_str!("scenarios/residency-p17-fill-first.toml")),
+    ("residency/p55-offer-and-reclaim", include_str!("scenarios/residency-p55-offer-and-reclaim.toml")),
+    ("residency/periodic-trim", include_str!("scenarios/residency-periodic-trim.toml")),
+    ("residency/permanent-sys-mem", include_str!("scenarios/residency-permanent-sys-mem.toml")),
+    ("segments/home-moves", include_str!("scenarios/segments-home-moves.toml")),
+];
+
+/// The number of scenarios.
+pub const COUNT: usize = CATALOGUE.len();
+
+/// The number of the scenario with a name.
+pub fn find(name: &str) -> Option<usize> {
+    CATALOGUE.iter().position(|&(other, _)| other == name)
+}
+
+/// The name of a scenario.
+pub fn name(number: usize) -> &'static str {
+    CATALOGUE[number].0
+}
+
+/// A scenario; none if it is a workload, or `machine` lacks what it needs.
+pub fn load(number: usize, machine: &Needed) -> Option<ExplicitScenario> {
+    let (name, text) = CATALOGUE[number];
+    match ScenarioFile::parse(text, name.as_ref()).expect("the catalogue's scenarios are read by the tests") {
+        ScenarioFile::Explicit(scenario) => {
+            let fits =
+                scenario.local_memory_bytes <= machine.local_memory && scenario.aperture_bytes <= machine.aperture;
+            // A machine may ignore this; the answers that such a scenario expects do not.
+            let is_seen = machine.is_cpu_visible || !scenario.adapter.local_memory_cpu_visible;
+            let has_all = (scenario.needs() & machine.lacks).is_empty();
+            (fits && is_seen && has_all).then_some(*scenario)
+        }
+        ScenarioFile::Workload(_) => None,
+    }
+}
+
+/// The properties of a machine that scenarios need.
+pub struct Needed {
+    pub lacks: Features,
+    /// Bytes.
+    pub local_memory: u64,
+    /// Bytes.
+    pub aperture: u64,
+    /// Whether the CPU sees local memory.
+    pub is_cpu_visible: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_of_the_catalogue_can_be_read() {
+        let everything =
+            Needed { lacks: Features::empty(), local_memory: u64::MAX, aperture: u64::MAX, is_cpu_visible: true };
+        for number in 0..COUNT {
+            load(number, &everything);
+            assert_eq!(find(name(number)), Some(number));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Findings: by rule, by operation, and whether they are known.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use vidmm_ddi::OPERATIONS;
+use vidmm_sim::StepFinding;
+
+use super::jobs::Job;
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The rule: the number of a fact or of an invariant, or a name of ours.
+    pub rule: String,
+    /// The paging operation that it is about, if it names one.
+    pub operation: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
+pub const RULES: [(&str, &str); 43] = [
+    ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
+    ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
+    ("BPB-05", "a new buffer is asked for without progress in the last one"),
+    ("BPB-06", "busy, although the allocation is idle or the operation has no busy answer"),
+    ("BPB-27", "nothing is refused between reset and restart"),
+    ("BPB-40", "VIRTUAL_TRANSFER: each page at the destination"),
+    ("BPB-42", "VIRTUAL_FILL: each page has the pattern"),
+    ("GVA-30", "UPDATE_PAGE_TABLE: each entry, and those beside them"),
+    ("GVA-34", "FLUSH_TLB: success without a command, or the range"),
+    ("CRE-01", "the status with which an object is not created"),
+    ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
+    ("DDI-INTERRUPT", "interrupts are reported for a reason"),
+    ("DDI-PRIVATE-DATA", "the private data of an allocation is within its buffer"),
+    ("DDI-SIZE", "the size of an allocation is at least what was asked for"),
+    ("DDI-SUBMIT", "a submission does not fail"),
+    ("DDI-UNKNOWN-OPERATION", "an operation that no version has is not answered with success"),
+    ("FLT-11", "a fault report names the packet that faulted"),
+    ("FLT-23", "no paging buffer faults"),
+    ("FLT-21", "ResetEngine names the packet that it has aborted"),
+    ("FLT-31", "the adapter is not reset again and again"),
+    ("FLT-32", "a reset of the adapter must not fail"),
+    ("SYN-13", "the end of each packet is reported once, with its fence"),
+    ("I02", "content: a page has what was written last"),
+    ("I04", "work of users does not fault where all is resident"),
+    ("I12", "the adapter is in error without a mistake of others"),
+    ("I21", "the manager bounds what the driver says it wrote"),
+    ("I28", "objects can be destroyed at the end"),
+    ("I32", "everything that is under way ends"),
+    ("EXPECT", "the answer that a step of a scenario expects"),
+    ("PANIC", "a mistake of vidmm's own: please report it"),
+    ("START", "the adapter starts"),
+    ("CRASH", "the driver ended its process by a signal"),
+    ("EXIT", "the driver ended its process"),
+    ("HANG", "a call of the driver did not return in time"),
+    ("GPU-ACCESS", "the GPU's model accesses no memory"),
+    ("SHIM-HANDLE", "a callback has the adapter's DeviceHandle"),
+    ("SHIM-IRQL", "kernel functions at too high a level of interrupts"),
+    ("SHIM-LIST", "lists are whole"),
+    ("SHIM-LOCK", "locks are released, and not acquired twice"),
+    ("SHIM-POOL-FREE", "pool is freed once"),
+    ("SHIM-POOL-LEAK", "no pool is left after RemoveDevice"),
+    ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
+    ("SHIM-POOL-TAG", "pool is freed with its tag"),
+];
+
+/// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.
+fn fact_in(text: &str) -> Option<(&str, &str)> {
+    let starts = text.char_indices().filter(|&(at, _)| at == 0 || text[..at].ends_with([' ', '('])).map(|(at, _)| at);
+    starts.map(|at| &text[at..]).find_map(|rest| {
+        let (word, _) = rest.split_once([':', ','])?;
+        let (family, number) = word.split_once('-')?;
+        let is_fact = family.len() == 3
+            && family.bytes().all(|byte| byte.is_ascii_uppercase())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_fact.then_some((word, rest))
+    })
+}
+
+impl Found {
+    /// A finding by a rule.
+    pub fn new(rule: &str, message: String) -> Self {
+        // The longest name: TRANSFER is in VIRTUAL_TRANSFER.
+        let named = OPERATIONS.iter().filter(|name| message.contains(**name)).max_by_key(|name| name.len());
+        Self { rule: rule.to_owned(), operation: named.map(|&name| name.to_owned()), message }
+    }
+
+    /// The finding of a world or of a scenario. The fact that the text names is the rule: that an adapter is in error, or that a step
+    /// was answered otherwise than it expects, only follows from it.
+    pub fn of_finding(finding: &StepFinding) -> Self {
+        let problem = finding.problem.as_str();
+        let follows = matches!(finding.rule, None | Some("I12"));
+        match fact_in(problem).filter(|_| follows) {
+            Some((rule, told)) => Self::new(rule, told.to_owned()),
+            None => Self::new(finding.rule.unwrap_or("EXPECT"), problem.to_owned()),
+        }
+    }
+
+    /// What stays the same from one world to the next: findings with one key are one mistake, as far as can be told.
+    pub fn key(&self) -> String {
+        self.operation.as_ref().map_or_else(|| self.rule.clone(), |operation| format!("{} {operation}", self.rule))
+    }
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Its name.
+    pub check: String,
+    /// Its findings.
+    pub found: Vec<Found>,
+    /// Whether the driver's machine lacks what it needs.
+    pub is_skipped: bool,
+    /// Steps of the machine, each judged.
+    pub steps: u64,
+    /// Kernels whose pages were judged.
+    pub kernels: u64,
+    /// How often the driver was called.
+    pub calls: u64,
+    /// How often it was asked for a paging operation.
+    pub builds: u64,
+}
+
+impl Outcome {
+    /// Nothing yet.
+    pub fn new(job: Job) -> Self {
+        Self { check: job.to_string(), found: Vec::new(), is_skipped: false, steps: 0, kernels: 0, calls: 0, builds: 0 }
+    }
+}
+
+/// The findings that are known, by key; they do not fail a run.
+#[derive(Default)]
+pub struct Known(Vec<String>);
+
+impl Known {
+    /// Reads a file: a key on each line, and comments from `#` on.
+    pub fn parse(text: &str) -> Self {
+        let key = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
+        Self(text.lines().map(key).filter(|key| !key.is_empty()).collect())
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|known| known == key)
+    }
+}
+
+/// The findings with one key.
+#[derive(Serialize)]
+pub struct Group {
+    /// The rule, and the operation.
+    pub key: String,
+    /// Whether the file of known findings has it.
+    pub is_known: bool,
+    /// The checks that found it.
+    pub checks: Vec<String>,
+    /// The first of them.
+    pub first: Found,
+}
+
+/// What all checks came to.
+#[derive(Serialize)]
+pub struct Report {
+    /// The findings by key.
+    pub groups: Vec<Group>,
+    /// Every check.
+    pub outcomes: Vec<Outcome>,
+    /// How the machine is described, and what no check judges.
+    pub machine: String,
+    /// What is not judged.
+    pub not_judged: Vec<String>,
+    /// Checks that were not run, because the driver had ended its process too often.
+    pub not_run: u64,
+}
+
+/// The outcomes of a run, and the description of the machine.
+#[derive(Default)]
+pub struct Ran {
+    pub outcomes: Vec<Outcome>,
+    pub machine: String,
+    pub not_judged: Vec<String>,
+    pub not_run: u64,
+}
+
+impl Report {
+    /// Groups what the checks found.
+    pub fn new(ran: Ran, is_asked: impl Fn(&Found) -> bool, known: &Known) -> Self {
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for outcome in &ran.outcomes {
+            for found in outcome.found.iter().filter(|found| is_asked(found)) {
+                let key = found.key();
+                let is_known = known.has(&key);
+                let new = || Group { key: key.clone(), is_known, checks: Vec::new(), first: found.clone() };
+                let group = groups.entry(key.clone()).or_insert_with(new);
+                if group.checks.last() != Some(&outcome.check) {
+                    group.checks.push(outcome.check.clone());
+                }
+            }
+        }
+        let Ran { outcomes, machine, not_judged, not_run } = ran;
+        Self { groups: groups.into_values().collect(), outcomes, machine, not_judged, not_run }
+    }
+
+    /// Whether a step of any check was judged, or the driver did not come so far.
+    pub fn has_judged(&self) -> bool {
+        !self.groups.is_empty() || self.outcomes.iter().any(|outcome| outcome.steps > 0 || outcome.check == "start")
+    }
+
+    /// A figure of all checks together.
+    pub fn sum(&self, figure: impl Fn(&Outcome) -> u64) -> u64 {
+        self.outcomes.iter().map(figure).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_names_the_longest_operation() {
+        let found = Found::new("BPB-40", "BPB-40: VIRTUAL_TRANSFER of allocation 0x7".into());
+        assert_eq!(found.key(), "BPB-40 VIRTUAL_TRANSFER");
+        assert_eq!(Found::new("SHIM-LOCK", "a lock is held".into()).key(), "SHIM-LOCK");
+    }
+
+    #[test]
+    fn a_fact_is_found_where_its_story_begins() {
+        let told = "BPB-05, U-10: the driver wrote nothing";
+        assert_eq!(fact_in(told), Some(("BPB-05", told)));
+        assert_eq!(fact_in(&format!("the adapter is in error: {told}")), Some(("BPB-05", told)));
+        assert_eq!(
+            fact_in("it was refused: violation (CRE-03: a size of 0)"),
+            Some(("CRE-03", "CRE-03: a size of 0)"))
+        );
+        assert_eq!(fact_in("the answer was ok (at 0x10), but `busy` was expected (RES-80)"), None);
+    }
+
+    #[test]
+    fn known_findings_have_comments() {
+        let known = Known::parse("# all of these\nBPB-40 VIRTUAL_TRANSFER  # ticket 7\n\nSHIM-LOCK\n");
+        assert!(known.has("BPB-40 VIRTUAL_TRANSFER") && known.has("SHIM-LOCK") && !known.has("BPB-40"));
+    }
+}

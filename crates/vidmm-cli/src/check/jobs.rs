@@ -1,0 +1,142 @@
+//! The checks, each with a name by which it is replayed.
+
+use std::fmt;
+
+use vidmm_ddi::{DriverMachines, take_reports};
+use vidmm_sim::{MachineFactory, Profile, RunError, SimDesc, Unobserved, caught, run_explicit, simulate};
+
+use super::args::CheckArgs;
+use super::catalogue::{self, Needed};
+use super::findings::{Found, Outcome};
+
+/// A check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// The driver starts, describes its adapter, and stops.
+    Start,
+    /// An operation that the driver cannot know.
+    Unknown,
+    /// A scenario of the catalogue.
+    Scenario { number: usize },
+    /// A random world.
+    World { seed: u64 },
+    /// The world of seed 1, in which the n-th allocation of pool fails once the adapter has started.
+    Pool { number: u64 },
+}
+
+/// How many allocations of pool fail, each in a check of its own.
+const POOL_CHECKS: u64 = 24;
+
+/// The world in which they fail.
+const POOL_SEED: u64 = 1;
+
+impl Job {
+    /// The checks that the arguments ask for.
+    pub fn all(args: &CheckArgs) -> Result<Vec<Self>, String> {
+        let worlds = args.seeds.clone().map(|seed| Self::World { seed });
+        let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
+        let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
+        Ok([Self::Start, Self::Unknown].into_iter().chain(pool).chain(scenarios).chain(worlds).collect())
+    }
+
+    /// Reads the name of a check.
+    pub fn parse(name: &str) -> Option<Self> {
+        let number = |text: &str| text.parse().ok();
+        if let Some(number) = catalogue::find(name) {
+            return Some(Self::Scenario { number });
+        }
+        match name.split_once('-') {
+            None if name == "start" => Some(Self::Start),
+            None if name == "unknown" => Some(Self::Unknown),
+            Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
+            Some(("pool", nth)) => Some(Self::Pool { number: number(nth)? }),
+            _ => None,
+        }
+    }
+
+    /// Runs it, and tells what was found and what was judged.
+    pub fn run(self, machines: &DriverMachines, steps: u64) -> Outcome {
+        let mut outcome = Outcome::new(self);
+        let error = match self {
+            Self::Start => machines.start_and_stop().err(),
+            Self::Unknown => machines.ask_unknown_operation().err(),
+            Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
+            Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
+            Self::Pool { number } => {
+                machines.set_failing_pool(number);
+                // A program that is refused for want of memory is right to be; what the driver leaves behind is not.
+                let _ = world(POOL_SEED, steps, machines, &mut outcome);
+                outcome.found.clear();
+                machines.set_failing_pool(0);
+                None
+            }
+        };
+        outcome.found.extend(error.map(|error| Found::new("START", error)));
+        outcome.found.extend(take_reports().into_iter().map(|report| Found::new(&report.rule, report.message)));
+        outcome
+    }
+}
+
+/// Plays a random world.
+fn world(seed: u64, steps: u64, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
+    let desc = SimDesc { seed, steps, profile: Profile::default(), policy: None, digest: false };
+    match simulate(desc, machines, &mut Unobserved) {
+        Ok(ran) => {
+            (outcome.steps, outcome.kernels) = (ran.machine_steps, ran.report.kernels_judged);
+            outcome.found.extend(ran.failure.map(|failure| Found::of_finding(&failure.finding)));
+            Ok(())
+        }
+        Err(RunError::NoWorld(_)) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Plays a scenario, if the driver's machine can.
+fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
+    let (local_memory, aperture) = machines.memory();
+    let (lacks, is_cpu_visible) = (machines.lacks(), machines.is_memory_cpu_visible());
+    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible };
+    let Some(scenario) = catalogue::load(number, &needed) else {
+        outcome.is_skipped = true;
+        return Ok(());
+    };
+    let mut result = Ok(());
+    let panic = caught(|| {
+        result = match run_explicit(&scenario, machines, &mut Unobserved) {
+            Ok(report) => {
+                (outcome.steps, outcome.kernels) = (report.steps_done, report.kernels_judged);
+                outcome.found.extend(report.findings.first().map(Found::of_finding));
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+    });
+    outcome.found.extend(panic.map(|message| Found::new("PANIC", message)));
+    result
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::Scenario { number } => f.write_str(catalogue::name(*number)),
+            Self::World { seed } => write!(f, "world-{seed}"),
+            Self::Pool { number } => write!(f, "pool-{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_found_by_its_name() {
+        for job in [Job::Start, Job::Unknown, Job::World { seed: 17 }, Job::Pool { number: 3 }] {
+            assert_eq!(Job::parse(&job.to_string()), Some(job));
+        }
+        assert_eq!(Job::parse("world-x"), None);
+        assert_eq!(Job::parse("start-1"), None);
+    }
+}

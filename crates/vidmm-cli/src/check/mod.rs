@@ -1,0 +1,65 @@
+//! `vidmm check`: a driver in a shared library, tried by everything there is.
+//!
+//! The driver runs in a child process; this one supervises it, and names the call in which a child died.
+
+mod args;
+mod catalogue;
+mod findings;
+mod jobs;
+mod worker;
+mod supervisor;
+mod output;
+
+use std::{error::Error, fs, io::Write, path::Path, time::Duration};
+
+pub use args::CheckArgs;
+
+use crate::report::unless_closed;
+use args::FormatArg;
+use findings::{Found, Known, RULES, Report};
+use jobs::Job;
+
+/// Tries the driver, and prints what was found. Returns whether there is nothing new.
+pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
+    if let Some(progress) = &args.worker {
+        worker::serve(args, progress)?;
+        return Ok(true);
+    }
+    let mut out = anstream::stdout().lock();
+    if args.list {
+        RULES.iter().try_for_each(|(rule, about)| unless_closed(writeln!(out, "{rule:<18} {about}")))?;
+        return Ok(true);
+    }
+    let driver = args.driver.as_deref().ok_or("name the driver's library, as in `vidmm check ./driver.so`")?;
+    if !driver.is_file() {
+        return Err(format!("there is no file {}; build the driver with `-shared -fPIC`", driver.display()).into());
+    }
+    let known = args.known.as_deref().map_or_else(|| Ok(Known::default()), known)?;
+    let jobs = match &args.replay {
+        Some(name) => vec![Job::parse(name).ok_or_else(|| format!("`{name}` is no check; as in `world-17`"))?],
+        None => Job::all(args)?,
+    };
+    let time = args.time.map(Duration::from_secs);
+    let outcomes = match args.in_process {
+        true => worker::run_here(args, driver, &jobs, time)?,
+        false => supervisor::run(args, driver, &jobs, time)?,
+    };
+    let is_asked =
+        |found: &Found| (args.rule.is_empty() || args.rule.contains(&found.rule)) && !args.skip.contains(&found.rule);
+    let report = Report::new(outcomes, is_asked, &known);
+    let text = match args.format {
+        FormatArg::Text => output::text(&report, driver)?,
+        FormatArg::Json => output::json(&report, driver)?,
+        FormatArg::Junit => output::junit(&report, driver),
+    };
+    match &args.out {
+        Some(path) => fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+        None => unless_closed(out.write_all(text.as_bytes()))?,
+    }
+    Ok(report.groups.iter().all(|group| group.is_known) && report.has_judged())
+}
+
+fn known(path: &Path) -> Result<Known, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(Known::parse(&text))
+}

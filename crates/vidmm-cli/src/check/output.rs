@@ -1,0 +1,137 @@
+//! The report as text, as JSON, and as the XML of JUnit.
+
+use std::{error::Error, fmt::Write, path::Path};
+
+use serde_json::json;
+
+use super::findings::{Group, Report};
+use crate::{
+    args::{program, quoted},
+    style::{BAD, BOLD, GOOD, counted, number},
+};
+
+/// The command that runs a check again.
+fn replay(driver: &Path, check: &str) -> String {
+    format!("{} check {} --replay {check}", quoted(&program()), quoted(&driver.to_string_lossy()))
+}
+
+/// The report for people.
+pub fn text(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
+    writeln!(out, "{BOLD}check{BOLD:#}       {}: {}", driver.display(), report.machine)?;
+    let skipped = report.outcomes.iter().filter(|outcome| outcome.is_skipped).count();
+    let checks = counted((report.outcomes.len() - skipped) as u64, "check", "checks");
+    let (steps, kernels) = (report.sum(|outcome| outcome.steps), report.sum(|outcome| outcome.kernels));
+    let (calls, builds) = (report.sum(|outcome| outcome.calls), report.sum(|outcome| outcome.builds));
+    writeln!(out, "judged      {checks}: {} steps, {} kernels", number(steps), number(kernels))?;
+    if skipped > 0 {
+        let scenarios = counted(skipped as u64, "scenario", "scenarios");
+        writeln!(out, "skipped     {scenarios}, for want of what the driver's machine lacks")?;
+    }
+    writeln!(out, "driver      {} calls, {} of them for a paging operation", number(calls), number(builds))?;
+    for subject in &report.not_judged {
+        writeln!(out, "not judged  {subject}")?;
+    }
+    for Group { key, is_known, checks, first } in &report.groups {
+        let name = if *is_known { "known" } else { "finding" };
+        let style = if *is_known { BOLD } else { BAD };
+        let others = counted(checks.len() as u64, "check", "checks");
+        writeln!(out, "{style}{name:<11}{style:#} {key}, in {others}: {}", first.message)?;
+        writeln!(out, "replay      {}", replay(driver, &checks[0]))?;
+    }
+    if report.not_run > 0 {
+        let checks = counted(report.not_run, "check", "checks");
+        writeln!(out, "{BAD}not run{BAD:#}     {checks}: the driver has ended its process too often (--max-deaths)")?;
+    }
+    let new = report.groups.iter().filter(|group| !group.is_known).count();
+    let style = if new == 0 { GOOD } else { BAD };
+    let known = report.groups.len() - new;
+    let known = if known == 0 { String::new() } else { format!("; {known} known") };
+    writeln!(out, "{style}found{style:#}       {new}{known}")?;
+    Ok(out)
+}
+
+/// The report for programs.
+pub fn json(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
+    let groups = report.groups.iter().map(|group| {
+        json!({
+            "rule": group.first.rule,
+            "operation": group.first.operation,
+            "message": group.first.message,
+            "known": group.is_known,
+            "checks": group.checks,
+            "replay": replay(driver, &group.checks[0]),
+        })
+    });
+    let report = json!({
+        "driver": driver.to_string_lossy(),
+        "machine": report.machine,
+        "not_judged": report.not_judged,
+        "not_run": report.not_run,
+        "findings": groups.collect::<Vec<_>>(),
+        "checks": report.outcomes,
+    });
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+/// The report for a build server: a test case for each check. Known findings do not fail one.
+pub fn junit(report: &Report, driver: &Path) -> String {
+    let known: Vec<&str> =
+        report.groups.iter().filter(|group| group.is_known).map(|group| group.key.as_str()).collect();
+    let asked: Vec<&str> = report.groups.iter().map(|group| group.key.as_str()).collect();
+    let mut cases = String::new();
+    let mut failures = 0;
+    for outcome in &report.outcomes {
+        let keys = |found: &super::findings::Found| {
+            let key = found.key();
+            asked.contains(&key.as_str()) && !known.contains(&key.as_str())
+        };
+        let found: Vec<_> = outcome.found.iter().filter(|found| keys(found)).collect();
+        let name = escaped(&outcome.check);
+        if outcome.is_skipped {
+            cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\"><skipped/></testcase>\n");
+            continue;
+        }
+        if found.is_empty() {
+            cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\"/>\n");
+            continue;
+        }
+        failures += 1;
+        cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\">\n");
+        for found in found {
+            let (rule, message) = (escaped(&found.key()), escaped(&found.message));
+            let replay = escaped(&replay(driver, &outcome.check));
+            cases += &format!("    <failure type=\"{rule}\" message=\"{message}\">{replay}</failure>\n");
+        }
+        cases += "  </testcase>\n";
+    }
+    let (name, tests) = (escaped(&driver.to_string_lossy()), report.outcomes.len());
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">\n{cases}</testsuite>\n"
+    )
+}
+
+/// Text in XML. Characters that XML does not have are left out.
+fn escaped(text: &str) -> String {
+    let character = |character: char| match character {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        '\n' | '\t' => " ".to_owned(),
+        character if character.is_control() => String::new(),
+        character => character.to_string(),
+    };
+    text.chars().map(character).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_in_xml_has_no_marks_of_its_own() {
+        assert_eq!(escaped("a<b & \"c\"\u{1}\n"), "a&lt;b &amp; &quot;c&quot; ");
+    }
+}

@@ -1,0 +1,187 @@
+//! Watches the process that has the driver. When that dies or stands still, the call that it was in is the finding, and a new
+//! process goes on with the next check.
+
+use std::{
+    error::Error,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use vidmm_ddi::Progress;
+
+use super::args::CheckArgs;
+use super::findings::{Found, Outcome, Ran};
+use super::jobs::Job;
+use super::worker::{MARK, Message};
+
+/// How often a worker is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A worker, and what it says.
+struct Worker {
+    child: Child,
+    jobs: ChildStdin,
+    messages: Receiver<Message>,
+}
+
+/// Runs the checks, each in a worker that lives as long as the driver lets it.
+pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>) -> Result<Ran, Box<dyn Error>> {
+    let begun = Instant::now();
+    let file = tempfile::NamedTempFile::new()?;
+    let progress = Progress::shared(file.as_file())?;
+    let mut ran = Ran::default();
+    let (mut worker, mut deaths) = (None, 0);
+    for (at, &job) in jobs.iter().enumerate().take_while(|_| time.is_none_or(|time| begun.elapsed() < time)) {
+        if deaths == args.max_deaths {
+            ran.not_run = (jobs.len() - at) as u64;
+            break;
+        }
+        if worker.is_none() {
+            worker = match Worker::start(args, driver, file.path(), &progress)? {
+                Ok((started, machine, not_judged)) => {
+                    (ran.machine, ran.not_judged) = (machine, not_judged);
+                    Some(started)
+                }
+                // A driver that does not start is one finding, not one for each check.
+                Err(outcome) => {
+                    ran.outcomes.push(outcome);
+                    break;
+                }
+            };
+        }
+        let Some(running) = &mut worker else { break };
+        match running.run(job, args, &progress)? {
+            Ok(outcome) => ran.outcomes.push(outcome),
+            Err(found) => {
+                let (calls, builds) = (progress.calls(), progress.builds());
+                ran.outcomes.push(Outcome { found: vec![found], calls, builds, ..Outcome::new(job) });
+                worker = None;
+                deaths += 1;
+            }
+        }
+    }
+    if let Some(worker) = worker {
+        worker.end();
+    }
+    Ok(ran)
+}
+
+type Started = Result<(Worker, String, Vec<String>), Outcome>;
+
+impl Worker {
+    /// Starts a worker and waits for its driver.
+    fn start(args: &CheckArgs, driver: &Path, shared: &Path, progress: &Progress) -> Result<Started, Box<dyn Error>> {
+        progress.reset();
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("check")
+            .arg(driver)
+            .arg("--worker")
+            .arg(shared)
+            .args(["--steps", &args.steps.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (sender, messages) = channel();
+        let (jobs, out) = (child.stdin.take(), child.stdout.take());
+        let (Some(jobs), Some(out)) = (jobs, out) else { return Err("a worker has no pipes".into()) };
+        thread::spawn(move || {
+            for line in BufReader::new(out).split(b'\n') {
+                let Ok(line) = line else { return };
+                let line = String::from_utf8_lossy(&line);
+                let message = line.strip_prefix(MARK).and_then(|text| serde_json::from_str(text).ok());
+                match message {
+                    Some(message) => {
+                        if sender.send(message).is_err() {
+                            return;
+                        }
+                    }
+                    None if line.is_empty() => {}
+                    None => eprintln!("{line}"),
+                }
+            }
+        });
+        let mut worker = Self { child, jobs, messages };
+        match worker.wait(args, progress)? {
+            Ok(Message::Started { machine, not_judged }) => Ok(Ok((worker, machine, not_judged))),
+            Ok(Message::NotStarted(outcome) | Message::Ended(outcome)) => Ok(Err(outcome)),
+            Err(found) => Ok(Err(Outcome { found: vec![found], ..Outcome::new(Job::Start) })),
+        }
+    }
+
+    /// Runs a check. A worker that has died or stands still is a finding, and cannot be used again.
+    fn run(
+        &mut self,
+        job: Job,
+        args: &CheckArgs,
+        progress: &Progress,
+    ) -> Result<Result<Outcome, Found>, Box<dyn Error>> {
+        // A worker that has died already is found below.
+        let _ = writeln!(self.jobs, "{job}");
+        Ok(match self.wait(args, progress)? {
+            Ok(Message::Ended(outcome) | Message::NotStarted(outcome)) => Ok(outcome),
+            Ok(Message::Started { .. }) => return Err("a worker has started twice".into()),
+            Err(found) => Err(found),
+        })
+    }
+
+    /// Waits for the next message.
+    fn wait(&mut self, args: &CheckArgs, progress: &Progress) -> Result<Result<Message, Found>, Box<dyn Error>> {
+        let limit = Duration::from_secs(args.hang);
+        let (mut seen, mut since) = (progress.steps(), Instant::now());
+        loop {
+            match self.messages.recv_timeout(LOOK) {
+                Ok(message) => return Ok(Ok(message)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait()?;
+                    return Ok(Err(died(status, progress)));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if progress.steps() != seen {
+                (seen, since) = (progress.steps(), Instant::now());
+            }
+            if since.elapsed() >= limit && progress.running().is_some() {
+                self.child.kill()?;
+                self.child.wait()?;
+                let message = format!("no answer in {} s, in {}", args.hang, place(progress));
+                return Ok(Err(Found::new("HANG", message)));
+            }
+        }
+    }
+
+    /// Lets the worker unload the driver and end.
+    fn end(self) {
+        let Self { mut child, jobs, .. } = self;
+        drop(jobs);
+        // The results are there: a driver that does not let its process end is not waited for.
+        for _ in 0..100 {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Where the driver is.
+fn place(progress: &Progress) -> String {
+    progress.running().map_or_else(|| "no call of the driver".to_owned(), |running| running.to_string())
+}
+
+/// The finding of a process that has ended.
+fn died(status: ExitStatus, progress: &Progress) -> Found {
+    match status.signal() {
+        Some(signal) => Found::new("CRASH", format!("signal {signal} in {}", place(progress))),
+        None => {
+            let code = status.code().unwrap_or_default();
+            Found::new("EXIT", format!("the process ended with status {code} in {}", place(progress)))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The process that has the driver: it runs the checks that it is told, and says what each came to.
+
+use std::{
+    error::Error,
+    fs::OpenOptions,
+    io::{self, BufRead, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+use vidmm_ddi::{Driver, DriverMachines, Progress};
+use vidmm_sim::MachineFactory;
+
+use super::args::CheckArgs;
+use super::findings::{Found, Outcome, Ran};
+use super::jobs::Job;
+
+/// A line for the supervisor begins so: a driver may print what it likes.
+pub const MARK: &str = "@vidmm ";
+
+/// A message of a worker.
+#[derive(Serialize, Deserialize)]
+pub enum Message {
+    /// The driver has started: how its machine is described.
+    Started { machine: String, not_judged: Vec<String> },
+    /// It has not.
+    NotStarted(Outcome),
+    /// A check has ended.
+    Ended(Outcome),
+}
+
+/// Loads the driver, and makes machines of it.
+fn load(driver: &Path, progress: &Progress) -> Result<DriverMachines, String> {
+    let name = driver.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let loaded = Driver::load(driver, progress).map_err(|error| error.to_string())?;
+    DriverMachines::new(loaded, name)
+}
+
+fn described(machines: &DriverMachines) -> (String, Vec<String>) {
+    let not_judged = machines.lacks().not_judged().into_iter().map(str::to_owned).collect();
+    (machines.to_string(), not_judged)
+}
+
+/// Runs a check, and counts the calls that it made.
+fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> Outcome {
+    progress.begin();
+    let mut outcome = job.run(machines, steps);
+    (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
+    outcome
+}
+
+fn not_started(error: String) -> Outcome {
+    Outcome { found: vec![Found::new("START", error)], ..Outcome::new(Job::Start) }
+}
+
+/// Serves a supervisor: the names of checks come on standard input.
+pub fn serve(args: &CheckArgs, progress: &Path) -> Result<(), Box<dyn Error>> {
+    let file = OpenOptions::new().read(true).write(true).open(progress)?;
+    let progress = Progress::shared(&file)?;
+    let driver = args.driver.as_deref().ok_or("a worker needs a driver")?;
+    let machines = match load(driver, &progress) {
+        Ok(machines) => machines,
+        Err(error) => return send(&Message::NotStarted(not_started(error))),
+    };
+    let (machine, not_judged) = described(&machines);
+    send(&Message::Started { machine, not_judged })?;
+    for line in io::stdin().lock().lines() {
+        let line = line?;
+        let job = Job::parse(&line).ok_or_else(|| format!("`{line}` is no check"))?;
+        send(&Message::Ended(run(job, &machines, args.steps, &progress)))?;
+    }
+    Ok(())
+}
+
+fn send(message: &Message) -> Result<(), Box<dyn Error>> {
+    let mut out = io::stdout().lock();
+    // The driver may have left half a line.
+    writeln!(out, "\n{MARK}{}", serde_json::to_string(message)?)?;
+    Ok(out.flush()?)
+}
+
+/// Runs the checks in this process, where a debugger sees the driver.
+pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>) -> Result<Ran, Box<dyn Error>> {
+    let (progress, begun) = (Progress::anonymous()?, Instant::now());
+    let machines = match load(driver, &progress) {
+        Ok(machines) => machines,
+        Err(error) => {
+            let outcomes = vec![not_started(error)];
+            return Ok(Ran { outcomes, ..Ran::default() });
+        }
+    };
+    let (machine, not_judged) = described(&machines);
+    let in_time = jobs.iter().take_while(|_| time.is_none_or(|time| begun.elapsed() < time));
+    let outcomes = in_time.map(|&job| run(job, &machines, args.steps, &progress)).collect();
+    Ok(Ran { outcomes, machine, not_judged, not_run: 0 })
+}

@@ -1,0 +1,73 @@
+//! `vidmm check`: its answers, its files, and the process that it supervises.
+
+use serde_json::Value;
+
+use crate::common::c_driver::{built, built_without_gpu, check};
+
+#[test]
+fn the_right_driver_has_no_findings() {
+    let driver = built("BUG_NONE");
+    let run = check(&driver, &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("a model of its GPU"), "{run}");
+    let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
+    assert!(here.stdout.contains("found       0"), "{here}");
+}
+
+#[test]
+fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
+    let run = check(&built_without_gpu(), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
+    assert!(run.stdout.contains("found       0"), "{run}");
+}
+
+#[test]
+fn a_finding_is_named_and_replayed() {
+    let driver = built("BUG_SHORT_TRANSFER");
+    let run = check(&driver, &["--seeds", "1..12"]).expect(1);
+    assert!(run.stdout.contains("BPB-40 VIRTUAL_TRANSFER"), "{run}");
+    let replayed = run.stdout.lines().find_map(|line| line.split_once("--replay ")).map(|(_, name)| name.to_owned());
+    let again = check(&driver, &["--replay", &replayed.expect("a command replays it")]).expect(1);
+    assert!(again.stdout.contains("BPB-40 VIRTUAL_TRANSFER"), "{again}");
+}
+
+#[test]
+fn known_findings_do_not_fail() {
+    let driver = built("BUG_UNKNOWN_IS_SUCCESS");
+    let file = tempfile::NamedTempFile::new().expect("there is a folder for files");
+    std::fs::write(file.path(), "DDI-UNKNOWN-OPERATION  # to be mended\n").expect("the file is written");
+    let known = file.path().to_str().expect("the path is text");
+    check(&driver, &["--seeds", "1..1"]).expect(1);
+    let run = check(&driver, &["--seeds", "1..1", "--known", known]).expect(0);
+    assert!(run.stdout.contains("found       0; 1 known"), "{run}");
+    check(&driver, &["--seeds", "1..1", "--skip", "DDI-UNKNOWN-OPERATION"]).expect(0);
+    check(&driver, &["--seeds", "1..1", "--rule", "BPB-40"]).expect(0);
+}
+
+#[test]
+fn reports_for_programs_can_be_read() {
+    let driver = built("BUG_CRASH");
+    let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "json"]).expect(1);
+    let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+    assert_eq!(report["findings"][0]["rule"], "CRASH", "{run}");
+    assert_eq!(report["findings"][0]["operation"], "VIRTUAL_TRANSFER", "{run}");
+    assert!(report["not_run"].as_u64() > Some(0), "{run}");
+    let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "junit"]).expect(1);
+    assert!(run.stdout.contains("<failure type=\"CRASH VIRTUAL_TRANSFER\""), "{run}");
+    assert!(run.stdout.trim_end().ends_with("</testsuite>"), "{run}");
+}
+
+#[test]
+fn wrong_arguments_say_what_to_do() {
+    let nowhere = check("no-such-driver.so".as_ref(), &[]).expect(2);
+    assert!(nowhere.stderr.contains("-shared -fPIC"), "{nowhere}");
+    let driver = built("BUG_PRIORITY_ZERO");
+    let no_check = check(&driver, &["--replay", "word-17"]).expect(2);
+    assert!(no_check.stderr.contains("world-17"), "{no_check}");
+}
+
+#[test]
+fn a_library_that_is_no_driver_is_a_finding() {
+    let run = check("Cargo.toml".as_ref(), &[]).expect(1);
+    assert!(run.stdout.contains("START, in 1 check: the library cannot be opened"), "{run}");
+}

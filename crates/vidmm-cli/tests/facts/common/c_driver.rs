@@ -1,0 +1,33 @@
+//! Drivers in C, built and checked.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::{Run, workspace};
+
+/// Builds the reference driver with page tables, with a mistake of its `bugs.h` or without (`BUG_NONE`).
+pub fn built(planted: &str) -> PathBuf {
+    make(planted, &format!("PLANTED={planted}"))
+}
+
+/// Builds the reference driver as one that brings no model of its GPU.
+pub fn built_without_gpu() -> PathBuf {
+    make("without-gpu", "WITHOUT_GPU=1")
+}
+
+fn make(name: &str, variable: &str) -> PathBuf {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("gpummu-{name}.so"));
+    let folder = workspace().join("crates/vidmm-ddi/examples/drivers/gpummu");
+    let mut make = Command::new("make");
+    make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).arg(variable);
+    let make = make.output().expect("make and a C compiler are there");
+    assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
+    out
+}
+
+/// Runs `vidmm check` on a driver with these arguments.
+pub fn check(driver: &std::path::Path, arguments: &[&str]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vidmm"));
+    command.arg("check").arg(driver).args(arguments).current_dir(workspace());
+    Run::new(format!("vidmm check {} {}", driver.display(), arguments.join(" ")), &command.output().expect("it starts"))
+}

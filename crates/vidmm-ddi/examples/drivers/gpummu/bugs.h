@@ -1,0 +1,64 @@
+/*
+ * Mistakes that can be planted in this driver, one at a time: `make PLANTED=BUG_SKIP_FLUSH`. Each has a test which says that
+ * `vidmm check` finds it, and by which rule. A driver of yours has no such file.
+ */
+#ifndef BUGS_H
+#define BUGS_H
+
+enum {
+    BUG_NONE,
+    BUG_TRANSFER_REPORTS_SUCCESS, /* a transfer that finds no room in the buffer is dropped, and is answered with success */
+    BUG_SWAPPED_TRANSFER,         /* source and destination are taken for one another */
+    BUG_SHORT_TRANSFER,           /* the last page is not copied */
+    BUG_OFFSET_ADDED,             /* AllocationOffsetInBytes is added to the addresses, which have it already */
+    BUG_FILL_PATTERN_IGNORED,     /* every fill writes 0xFF */
+    BUG_HALF_FILL,                /* the size of a fill is halved */
+    BUG_FILL_SYSTEM_RESIDENT,     /* a fill writes to the source address of the last transfer */
+    BUG_SKIP_FLUSH,               /* FLUSH_TLB is answered with success, and nothing is encoded */
+    BUG_FLUSH_WRONG_PROCESS,      /* another address space is flushed */
+    BUG_FIRST_ENTRY_REPEATED,     /* every entry is written as the first one */
+    BUG_FIRST_ENTRY_COUNTED_UP,   /* the first entry plus i is written in place of entry i */
+    BUG_REPEAT_IGNORED,           /* Flags.Repeat is not looked at: entries are read behind the only one */
+    BUG_START_INDEX_IGNORED,      /* entries are written from index 0 on */
+    BUG_READ_ONLY_DROPPED,        /* entries allow writes */
+    BUG_SEGMENT_DROPPED,          /* entries lead to the memory segment, whatever their segment is */
+    BUG_LAST_ENTRY_LOST,          /* the last entry of an update is not written */
+    BUG_MULTIPASS_FROM_START,     /* an update that goes on in another buffer begins again at its first entry, without an end */
+    BUG_MULTIPASS_SKIPS_ONE,      /* an update that goes on in another buffer leaves one entry out */
+    BUG_POINTER_NOT_ADVANCED,     /* pDmaBuffer is left where it was */
+    BUG_POINTER_ADVANCED_TOO_FAR, /* pDmaBuffer is set behind the end of the buffer */
+    BUG_BUFFER_OVERRUN,           /* bytes are written without a look at DmaSize */
+    BUG_OVERFLOW_CHECK,           /* the check of DmaSize looks for an overflow that cannot be */
+    BUG_UNKNOWN_IS_SUCCESS,       /* operations that the driver does not know are answered with success */
+    BUG_UNSUCCESSFUL,             /* a full buffer is answered with STATUS_UNSUCCESSFUL */
+    BUG_ALWAYS_FULL,              /* a transfer never fits */
+    BUG_BUSY_TRANSFER,            /* a virtual transfer is answered with busy */
+    BUG_ALLOCATION_LEAK,          /* DestroyAllocation frees nothing */
+    BUG_DOUBLE_FREE,              /* DestroyAllocation frees twice */
+    BUG_FREE_ON_FAILURE,          /* CreateAllocation frees what it does not have when the pool fails */
+    BUG_NO_CHECK_OF_POOL,         /* CreateAllocation does not look whether the pool failed */
+    BUG_POOL_OVERRUN,             /* CreateAllocation writes behind its block */
+    BUG_LOCK_LEFT,                /* CreateProcess returns with the lock held when the pool fails */
+    BUG_CONTEXT_LEAK,             /* DestroyContext frees nothing */
+    BUG_FIRST_ROOT,               /* every context has the root table of the first one */
+    BUG_ROOT_ENTRIES,             /* the hardware is not told how many entries the root table has */
+    BUG_WRONG_ABORTED_FENCE,      /* ResetEngine names the packet before the one that was aborted */
+    BUG_RESTART_FAILS,            /* RestartFromTimeout fails */
+    BUG_RESET_TRANSFER_REFUSED,   /* the transfer of no bytes after a reset of the adapter is refused */
+    BUG_NO_INTERRUPT,             /* the interrupt routine does not report that a packet has ended */
+    BUG_WRONG_FENCE,              /* it reports the fence before */
+    BUG_SIZE_IN_PAGES,            /* CreateAllocation reports pages for bytes */
+    BUG_PRIORITY_ZERO,            /* CreateAllocation leaves the priority 0 */
+    BUG_NO_SEGMENT,               /* CreateAllocation leaves SupportedWriteSegmentSet 0 */
+    BUG_CRASH,                    /* a transfer follows a null pointer */
+    BUG_EXIT,                     /* a transfer ends the process */
+    BUG_HANG,                     /* a transfer does not return */
+    BUG_SMASHED_STACK             /* a transfer writes behind an array on the stack */
+};
+
+#ifndef PLANTED
+#define PLANTED BUG_NONE
+#endif
+#define BUG(name) (PLANTED == BUG_##name)
+
+#endif

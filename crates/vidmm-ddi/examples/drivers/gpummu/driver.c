@@ -1,0 +1,648 @@
+/*
+ * A reference driver: a GPU with page tables (GpuMmu), one memory segment, one engine. The memory-management part is what a driver
+ * for Windows has, with its names; the hardware is in gpu.c.
+ */
+#include "bugs.h"
+#include "dispmprt.h"
+#include "gpu.h"
+
+#include <stdlib.h>
+
+#define TAG 0x4D4D5547 /* 'GUMM' */
+
+typedef struct ADAPTER {
+    DXGKRNL_INTERFACE Dxgkrnl;
+    GPU Gpu;
+    KSPIN_LOCK Lock;
+    UINT64 LastAddressSpace;
+    UINT64 LastTransferSource;
+    D3DGPU_PHYSICAL_ADDRESS FirstRoot;
+} ADAPTER;
+
+typedef struct PROCESS {
+    UINT64 AddressSpace;
+} PROCESS;
+
+typedef struct DEVICE {
+    ADAPTER *Adapter;
+    PROCESS *Process;
+} DEVICE;
+
+typedef struct CONTEXT {
+    DEVICE *Device;
+    UINT NodeOrdinal;
+    D3DGPU_PHYSICAL_ADDRESS Root;
+    UINT RootEntries;
+} CONTEXT;
+
+typedef struct ALLOCATION {
+    UINT64 Size;
+} ALLOCATION;
+
+/* The private data that the user-mode driver passes. */
+typedef struct PRIVATE_DATA {
+    UINT64 Size;
+    UINT Segments; /* bit 0: memory, bit 1: system memory */
+    UINT Priority;
+    UINT Flags;
+    UINT Magic;
+} PRIVATE_DATA;
+
+#define PRIVATE_DATA_MAGIC 0x5550474Du
+
+/* ---- The adapter ---- */
+
+static NTSTATUS AddDevice(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *MiniportDeviceContext) {
+    ADAPTER *Adapter = (ADAPTER *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Adapter), TAG);
+    UNREFERENCED_PARAMETER(PhysicalDeviceObject);
+    if (Adapter == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    KeInitializeSpinLock(&Adapter->Lock);
+    *MiniportDeviceContext = Adapter;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
+                            PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    UNREFERENCED_PARAMETER(StartInfo);
+    Adapter->Dxgkrnl = *Dxgkrnl;
+    GpuStart(&Adapter->Gpu, Dxgkrnl->DeviceHandle);
+    *NumberOfVideoPresentSources = 0;
+    *NumberOfChildren = 0;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS StopDevice(const PVOID MiniportDeviceContext) {
+    UNREFERENCED_PARAMETER(MiniportDeviceContext);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS RemoveDevice(const PVOID MiniportDeviceContext) {
+    ExFreePoolWithTag(MiniportDeviceContext, TAG);
+    return STATUS_SUCCESS;
+}
+
+static VOID Unload(VOID) {
+}
+
+static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
+    DXGK_QUERYSEGMENTOUT4 *Out = (DXGK_QUERYSEGMENTOUT4 *)Query->pOutputData;
+    DXGK_SEGMENTDESCRIPTOR4 *Memory, *Aperture;
+    Out->NbSegment = 2;
+    Out->PagingBufferSegmentId = 0;
+    Out->PagingBufferSize = 4 << 10;
+    Out->PagingBufferPrivateDataSize = 0;
+    if (Out->pSegmentDescriptor == NULL) {
+        Out->SegmentDescriptorStride = sizeof(DXGK_SEGMENTDESCRIPTOR4);
+        return STATUS_SUCCESS;
+    }
+    Memory = (DXGK_SEGMENTDESCRIPTOR4 *)Out->pSegmentDescriptor;
+    Memory->Flags.ApplicationTarget = 1;
+    Memory->Flags.LocalBudgetGroup = 1;
+    Memory->Flags.Use64KBPages = 1;
+    Memory->Size = GPU_MEMORY_BYTES;
+    Memory->CommitLimit = GPU_MEMORY_BYTES;
+    Aperture = (DXGK_SEGMENTDESCRIPTOR4 *)(Out->pSegmentDescriptor + Out->SegmentDescriptorStride);
+    Aperture->Flags.Aperture = 1;
+    Aperture->Flags.NonLocalBudgetGroup = 1;
+    Aperture->BaseAddress.QuadPart = GPU_MEMORY_BYTES;
+    Aperture->Size = GPU_APERTURE_BYTES;
+    Aperture->CommitLimit = GPU_APERTURE_BYTES;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPTERINFO *Query) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    switch (Query->Type) {
+    case DXGKQAITYPE_DRIVERCAPS: {
+        DXGK_DRIVERCAPS *Caps = (DXGK_DRIVERCAPS *)Query->pOutputData;
+        if (Query->OutputDataSize < sizeof(*Caps)) {
+            return STATUS_BUFFER_TOO_SMALL;
+        }
+        Caps->HighestAcceptableAddress.QuadPart = -1;
+        Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
+        Caps->SchedulingCaps.MultiEngineAware = 1;
+        Caps->SchedulingCaps.PreemptionAware = 1;
+        Caps->MemoryManagementCaps.VirtualAddressingSupported = 1;
+        Caps->MemoryManagementCaps.GpuMmuSupported = 1;
+        Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
+        Caps->SupportPerEngineTDR = TRUE;
+        return STATUS_SUCCESS;
+    }
+    case DXGKQAITYPE_PHYSICALADAPTERCAPS: {
+        DXGK_PHYSICALADAPTERCAPS *Caps = (DXGK_PHYSICALADAPTERCAPS *)Query->pOutputData;
+        Caps->NumExecutionNodes = 1;
+        Caps->PagingNodeIndex = 0;
+        Caps->Flags.GpuMmuSupported = 1;
+        return STATUS_SUCCESS;
+    }
+    case DXGKQAITYPE_QUERYSEGMENT4:
+        return QuerySegments(Query);
+    case DXGKQAITYPE_GPUMMUCAPS: {
+        DXGK_GPUMMUCAPS *Caps = (DXGK_GPUMMUCAPS *)Query->pOutputData;
+        Caps->ReadOnlyMemorySupported = 1;
+        Caps->ZeroInPteSupported = 1;
+        Caps->InvalidTlbEntriesNotCached = 1;
+        Caps->PageTableUpdateMode = DXGK_PAGETABLEUPDATE_GPU_PHYSICAL;
+        Caps->VirtualAddressBitCount = GPU_ADDRESS_BITS;
+        Caps->PageTableLevelCount = GPU_LEVELS;
+        return STATUS_SUCCESS;
+    }
+    case DXGKQAITYPE_PAGETABLELEVELDESC: {
+        DXGK_PAGE_TABLE_LEVEL_DESC *Level = (DXGK_PAGE_TABLE_LEVEL_DESC *)Query->pOutputData;
+        Level->PageTableIndexBitCount = GPU_LEVEL_BITS;
+        Level->PageTableSegmentId = GPU_MEMORY_SEGMENT;
+        Level->PagingProcessPageTableSegmentId = GPU_MEMORY_SEGMENT;
+        Level->PageTableSizeInBytes = GPU_TABLE_BYTES;
+        Level->PageTableAlignmentInBytes = PAGE_SIZE;
+        return STATUS_SUCCESS;
+    }
+    default:
+        return STATUS_NOT_SUPPORTED;
+    }
+}
+
+static NTSTATUS GetNodeMetadata(const HANDLE hAdapter, UINT NodeOrdinalAndAdapterIndex, DXGKARG_GETNODEMETADATA *Metadata) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(NodeOrdinalAndAdapterIndex);
+    Metadata->EngineType = DXGK_ENGINE_TYPE_3D;
+    return STATUS_SUCCESS;
+}
+
+/* ---- Processes, devices, contexts ---- */
+
+static NTSTATUS CreateProcess(const HANDLE hAdapter, DXGKARG_CREATEPROCESS *Create) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    PROCESS *Process;
+    KIRQL Irql;
+    KeAcquireSpinLock(&Adapter->Lock, &Irql);
+    Process = (PROCESS *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Process), TAG);
+    if (Process == NULL) {
+        if (!BUG(LOCK_LEFT)) {
+            KeReleaseSpinLock(&Adapter->Lock, Irql);
+        }
+        return STATUS_NO_MEMORY;
+    }
+    Process->AddressSpace = ++Adapter->LastAddressSpace;
+    KeReleaseSpinLock(&Adapter->Lock, Irql);
+    Create->hKmdProcess = Process;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyProcess(const HANDLE hAdapter, const HANDLE hKmdProcess) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    ExFreePoolWithTag(hKmdProcess, TAG);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
+    DEVICE *Device = (DEVICE *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Device), TAG);
+    if (Device == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Device->Adapter = (ADAPTER *)hAdapter;
+    Device->Process = (PROCESS *)Create->hKmdProcess;
+    Create->hDevice = Device;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyDevice(const HANDLE hDevice) {
+    ExFreePoolWithTag(hDevice, TAG);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Create) {
+    CONTEXT *Context = (CONTEXT *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Context), TAG);
+    if (Context == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Context->Device = (DEVICE *)hDevice;
+    Context->NodeOrdinal = Create->NodeOrdinal;
+    Create->hContext = Context;
+    Create->ContextInfo.DmaBufferSize = 64 << 10;
+    Create->ContextInfo.Caps.NoPatchingRequired = 1;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyContext(const HANDLE hContext) {
+    if (!BUG(CONTEXT_LEAK)) {
+        ExFreePoolWithTag(hContext, TAG);
+    }
+    return STATUS_SUCCESS;
+}
+
+static VOID SetRootPageTable(const HANDLE hAdapter, const DXGKARG_SETROOTPAGETABLE *Set) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    CONTEXT *Context = (CONTEXT *)Set->hContext;
+    Context->Root = Set->Address;
+    Context->RootEntries = BUG(ROOT_ENTRIES) ? 0 : Set->NumEntries;
+    if (BUG(FIRST_ROOT)) {
+        if (Adapter->FirstRoot.SegmentId == 0) {
+            Adapter->FirstRoot = Set->Address;
+        }
+        Context->Root = Adapter->FirstRoot;
+    }
+}
+
+/* ---- Allocations ---- */
+
+static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
+    const PRIVATE_DATA *Data = (const PRIVATE_DATA *)Info->pPrivateDriverData;
+    ALLOCATION *Allocation;
+    if (Info->PrivateDriverDataSize != sizeof(*Data) || Data->Magic != PRIVATE_DATA_MAGIC || Data->Size == 0) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    Allocation = (ALLOCATION *)ExAllocatePool2(POOL_FLAG_PAGED, sizeof(*Allocation), TAG);
+    if (Allocation == NULL && !BUG(NO_CHECK_OF_POOL)) {
+        return STATUS_NO_MEMORY;
+    }
+    Allocation->Size = Data->Size;
+    if (BUG(POOL_OVERRUN)) {
+        ((volatile UINT64 *)Allocation)[1] = Data->Size;
+    }
+    Info->hAllocation = Allocation;
+    Info->Size = BUG(SIZE_IN_PAGES) ? Data->Size >> PAGE_SHIFT : Data->Size;
+    Info->SupportedReadSegmentSet = Data->Segments & 3;
+    Info->SupportedWriteSegmentSet = BUG(NO_SEGMENT) ? 0 : Data->Segments & 3;
+    if (Data->Segments & 1) {
+        Info->Alignment = 64 << 10;
+        Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+        Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+    } else {
+        Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
+    }
+    Info->AllocationPriority = Data->Priority != 0 ? Data->Priority : D3DDDI_ALLOCATIONPRIORITY_NORMAL;
+    if (BUG(PRIORITY_ZERO)) {
+        Info->AllocationPriority = 0;
+    }
+    Info->FlagsWddm2.Value = Data->Flags;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hAdapter);
+    for (At = 0; At < Create->NumAllocations; At++) {
+        NTSTATUS Status = CreateOne(&Create->pAllocationInfo[At]);
+        if (!NT_SUCCESS(Status)) {
+            if (BUG(FREE_ON_FAILURE)) {
+                ExFreePoolWithTag(Create->pAllocationInfo, TAG);
+            }
+            while (At-- > 0) {
+                ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
+            }
+            return Status;
+        }
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYALLOCATION *Destroy) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hAdapter);
+    for (At = 0; At < Destroy->NumAllocations && !BUG(ALLOCATION_LEAK); At++) {
+        ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
+        if (BUG(DOUBLE_FREE)) {
+            ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
+        }
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATION *Open) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hDevice);
+    for (At = 0; At < Open->NumAllocations; At++) {
+        Open->pOpenAllocation[At].hDeviceSpecificAllocation = (HANDLE)(ULONG_PTR)Open->pOpenAllocation[At].hAllocation;
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CloseAllocation(const HANDLE hDevice, const DXGKARG_CLOSEALLOCATION *Close) {
+    UNREFERENCED_PARAMETER(hDevice);
+    UNREFERENCED_PARAMETER(Close);
+    return STATUS_SUCCESS;
+}
+
+/* ---- Paging ---- */
+
+/* Appends a command; FALSE if there is no room for it and for `Extra` bytes behind it. */
+static BOOLEAN Append(DXGKARG_BUILDPAGINGBUFFER *Build, GPU_OPCODE Opcode, UINT64 One, UINT64 Two, UINT64 Three, UINT64 Four,
+                      UINT Extra) {
+    GPU_COMMAND Command = {Opcode, {One, Two, Three, Four}};
+    UINT Size = sizeof(Command) + Extra;
+    BOOLEAN Fits = BUG(OVERFLOW_CHECK) ? Build->DmaSize + Size > Build->DmaSize : Build->DmaSize >= Size;
+    if (!Fits && !BUG(BUFFER_OVERRUN)) {
+        return FALSE;
+    }
+    RtlCopyMemory(Build->pDmaBuffer, &Command, sizeof(Command));
+    if (!BUG(POINTER_NOT_ADVANCED)) {
+        Build->pDmaBuffer = (BYTE *)Build->pDmaBuffer + (BUG(POINTER_ADVANCED_TOO_FAR) ? Build->DmaSize + 8 : Size);
+    }
+    Build->DmaSize -= Size;
+    return TRUE;
+}
+
+static NTSTATUS Full(void) {
+    return BUG(UNSUCCESSFUL) ? STATUS_UNSUCCESSFUL : STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
+}
+
+static void Misbehave(void) {
+    if (BUG(CRASH)) {
+        *(volatile int *)0 = 1;
+    } else if (BUG(EXIT)) {
+        exit(0);
+    } else if (BUG(HANG)) {
+        for (volatile int Forever = 1; Forever;) {
+        }
+    } else if (BUG(SMASHED_STACK)) {
+        char Array[8];
+        volatile int Size = 64;
+        RtlFillMemory(Array, (size_t)Size, 'A');
+        DbgPrint("%c", Array[7]);
+    }
+}
+
+static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL *Transfer = &Build->TransferVirtual;
+    UINT64 From = Transfer->SourceVirtualAddress, To = Transfer->DestinationVirtualAddress;
+    UINT64 Size = Transfer->TransferSizeInBytes;
+    Misbehave();
+    Adapter->LastTransferSource = From;
+    if (BUG(SWAPPED_TRANSFER)) {
+        From = Transfer->DestinationVirtualAddress;
+        To = Transfer->SourceVirtualAddress;
+    }
+    if (BUG(OFFSET_ADDED)) {
+        From += Transfer->AllocationOffsetInBytes;
+        To += Transfer->AllocationOffsetInBytes;
+    }
+    if (BUG(SHORT_TRANSFER)) {
+        Size -= PAGE_SIZE;
+    }
+    if (BUG(BUSY_TRANSFER)) {
+        return STATUS_GRAPHICS_ALLOCATION_BUSY;
+    }
+    if (BUG(ALWAYS_FULL)) {
+        return Full();
+    }
+    if (!Append(Build, GPU_COPY, From, To, Size, 0, 0)) {
+        return BUG(TRANSFER_REPORTS_SUCCESS) ? STATUS_SUCCESS : Full();
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS BuildFill(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL *Fill = &Build->FillVirtual;
+    UINT64 To = BUG(FILL_SYSTEM_RESIDENT) && Adapter->LastTransferSource != 0 ? Adapter->LastTransferSource
+                                                                              : Fill->DestinationVirtualAddress;
+    UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes;
+    UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Fill->FillPattern;
+    return Append(Build, GPU_FILL, To, Size, Pattern, 0, 0) ? STATUS_SUCCESS : Full();
+}
+
+static UINT64 HardwareEntry(const DXGK_PTE *Pte) {
+    UINT64 Flags = 0;
+    if (Pte->Zero) {
+        return GPU_ENTRY_ZERO;
+    }
+    if (!Pte->Valid) {
+        return 0;
+    }
+    if (Pte->ReadOnly && !BUG(READ_ONLY_DROPPED)) {
+        Flags |= GPU_ENTRY_READ_ONLY;
+    }
+    return GPU_ENTRY(Pte->PageAddress, BUG(SEGMENT_DROPPED) ? GPU_MEMORY_SEGMENT : Pte->Segment, Flags | GPU_ENTRY_VALID);
+}
+
+/* MultipassOffset counts the entries that earlier buffers took. */
+static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE *Update = &Build->UpdatePageTable;
+    UINT Count = Update->NumPageTableEntries - (BUG(LAST_ENTRY_LOST) ? 1 : 0);
+    UINT First = BUG(MULTIPASS_FROM_START) ? 0 : Build->MultipassOffset;
+    while (First < Count) {
+        UINT Start = BUG(START_INDEX_IGNORED) ? First : Update->StartIndex + First, Room, Part, At;
+        UINT64 *Entries = (UINT64 *)((GPU_COMMAND *)Build->pDmaBuffer + 1);
+        Room = Build->DmaSize < sizeof(GPU_COMMAND) + 8 ? 0 : (Build->DmaSize - (UINT)sizeof(GPU_COMMAND)) / 8;
+        Part = min(Count - First, Room);
+        if (Part == 0 || !Append(Build, GPU_WRITE_ENTRIES, Update->PageTableAddress.GpuPhysical.SegmentId,
+                                 Update->PageTableAddress.GpuPhysical.SegmentOffset, Start, Part, Part * 8)) {
+            return Full();
+        }
+        for (At = 0; At < Part; At++) {
+            BOOLEAN IsFirst = (Update->Flags.Repeat && !BUG(REPEAT_IGNORED)) || BUG(FIRST_ENTRY_REPEATED);
+            DXGK_PTE Pte = Update->pPageTableEntries[IsFirst || BUG(FIRST_ENTRY_COUNTED_UP) ? 0 : First + At];
+            if (BUG(FIRST_ENTRY_COUNTED_UP) && !Update->Flags.Repeat) {
+                Pte.PageAddress += First + At;
+            }
+            Entries[At] = HardwareEntry(&Pte);
+        }
+        First += Part;
+        Build->MultipassOffset = First + (BUG(MULTIPASS_SKIPS_ONE) ? 1 : 0);
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS BuildFlush(DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const DXGK_BUILDPAGINGBUFFER_FLUSHTLB *Flush = &Build->FlushTlb;
+    UINT64 AddressSpace = ((const PROCESS *)Flush->hProcess)->AddressSpace + (BUG(FLUSH_WRONG_PROCESS) ? 1 : 0);
+    if (BUG(SKIP_FLUSH)) {
+        return STATUS_SUCCESS;
+    }
+    return Append(Build, GPU_FLUSH, AddressSpace, Flush->StartVirtualAddress, Flush->EndVirtualAddress, 0, 0)
+               ? STATUS_SUCCESS
+               : Full();
+}
+
+static NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    switch (Build->Operation) {
+    case DXGK_OPERATION_VIRTUAL_TRANSFER:
+        return BuildTransfer(Adapter, Build);
+    case DXGK_OPERATION_VIRTUAL_FILL:
+        return BuildFill(Adapter, Build);
+    case DXGK_OPERATION_UPDATE_PAGE_TABLE:
+        return BuildUpdatePageTable(Build);
+    case DXGK_OPERATION_FLUSH_TLB:
+        return BuildFlush(Build);
+    case DXGK_OPERATION_TRANSFER:
+        /* After a reset of the adapter: the content of the memory segment is gone, and there is nothing to do. */
+        return Build->Transfer.TransferSize == 0 && !BUG(RESET_TRANSFER_REFUSED) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+    default:
+        return BUG(UNKNOWN_IS_SUCCESS) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+    }
+}
+
+/* ---- Submission and interrupts ---- */
+
+static NTSTATUS SubmitCommandVirtual(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMANDVIRTUAL *Submit) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    const CONTEXT *Context = (const CONTEXT *)Submit->hContext;
+    GPU_PACKET Packet;
+    RtlZeroMemory(&Packet, sizeof(Packet));
+    Packet.Address = Submit->DmaBufferVirtualAddress;
+    Packet.Bytes = Submit->DmaBufferSize;
+    Packet.FenceId = Submit->SubmissionFenceId;
+    Packet.IsUserWork = !Submit->Flags.Paging;
+    Packet.AddressSpace = Context->Device->Process->AddressSpace;
+    Packet.Root = Context->Root;
+    Packet.RootEntries = Context->RootEntries;
+    GpuSubmit(&Adapter->Gpu, &Packet);
+    return STATUS_SUCCESS;
+}
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    GPU *Gpu = &Adapter->Gpu;
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
+    UNREFERENCED_PARAMETER(MessageNumber);
+    RtlZeroMemory(&Data, sizeof(Data));
+    switch (Gpu->Status) {
+    case GPU_IDLE:
+        return FALSE;
+    case GPU_COMPLETED:
+        if (BUG(NO_INTERRUPT)) {
+            return TRUE;
+        }
+        Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+        Data.DmaCompleted.SubmissionFenceId = Gpu->FenceId - (BUG(WRONG_FENCE) ? 1 : 0);
+        break;
+    case GPU_BAD_COMMAND:
+        Data.InterruptType = DXGK_INTERRUPT_DMA_FAULTED;
+        Data.DmaFaulted.FaultedFenceId = Gpu->FenceId;
+        Data.DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
+        break;
+    case GPU_PAGE_FAULT:
+        Data.InterruptType = DXGK_INTERRUPT_DMA_PAGE_FAULTED;
+        Data.DmaPageFaulted.FaultedFenceId = Gpu->FenceId;
+        Data.DmaPageFaulted.FaultedPrimitiveAPISequenceNumber = DXGK_PRIMITIVE_API_SEQUENCE_NUMBER_UNKNOWN;
+        Data.DmaPageFaulted.FaultedBindTableEntry = DXGK_BIND_TABLE_ENTRY_UNKNOWN;
+        Data.DmaPageFaulted.PageFaultFlags = Gpu->FaultIsWrite ? DXGK_PAGE_FAULT_WRITE : (DXGK_PAGE_FAULT_FLAGS)0;
+        Data.DmaPageFaulted.FaultedVirtualAddress = Gpu->FaultAddress;
+        break;
+    }
+    Gpu->Status = GPU_IDLE;
+    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    return TRUE;
+}
+
+static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+}
+
+static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(Preempt);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
+    GpuReset(&Adapter->Gpu);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
+    GpuReset(&((ADAPTER *)hAdapter)->Gpu);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    return BUG(RESTART_FAILS) ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
+}
+
+/* ---- The entry ---- */
+
+NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
+    DRIVER_INITIALIZATION_DATA Data;
+    RtlZeroMemory(&Data, sizeof(Data));
+    Data.Version = DXGKDDI_INTERFACE_VERSION_WDDM2_0;
+    Data.DxgkDdiAddDevice = AddDevice;
+    Data.DxgkDdiStartDevice = StartDevice;
+    Data.DxgkDdiStopDevice = StopDevice;
+    Data.DxgkDdiRemoveDevice = RemoveDevice;
+    Data.DxgkDdiUnload = Unload;
+    Data.DxgkDdiInterruptRoutine = InterruptRoutine;
+    Data.DxgkDdiDpcRoutine = DpcRoutine;
+    Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
+    Data.DxgkDdiGetNodeMetadata = GetNodeMetadata;
+    Data.DxgkDdiCreateProcess = CreateProcess;
+    Data.DxgkDdiDestroyProcess = DestroyProcess;
+    Data.DxgkDdiCreateDevice = CreateDevice;
+    Data.DxgkDdiDestroyDevice = DestroyDevice;
+    Data.DxgkDdiCreateContext = CreateContext;
+    Data.DxgkDdiDestroyContext = DestroyContext;
+    Data.DxgkDdiSetRootPageTable = SetRootPageTable;
+    Data.DxgkDdiCreateAllocation = CreateAllocation;
+    Data.DxgkDdiDestroyAllocation = DestroyAllocation;
+    Data.DxgkDdiOpenAllocation = OpenAllocation;
+    Data.DxgkDdiCloseAllocation = CloseAllocation;
+    Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
+    Data.DxgkDdiSubmitCommandVirtual = SubmitCommandVirtual;
+    Data.DxgkDdiPreemptCommand = PreemptCommand;
+    Data.DxgkDdiResetEngine = ResetEngine;
+    Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
+    Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
+    return DxgkInitialize(DriverObject, RegistryPath, &Data);
+}
+
+/* ---- For vidmm ---- */
+
+static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
+    PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+    DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
+    if (Size < sizeof(Private)) {
+        return 0;
+    }
+    Flags.CpuVisible = Wanted->CpuVisible;
+    Flags.PermanentSysMem = Wanted->PermanentSysMem;
+    Flags.ExistingSysMem = Wanted->ExistingSysMem;
+    Private.Flags = Flags.Value;
+    Private.Segments = (Wanted->MayBeLocal ? 1u : 0) | (Wanted->MayBeSystem ? 2u : 0);
+    RtlCopyMemory(Data, &Private, sizeof(Private));
+    return sizeof(Private);
+}
+
+static VOID Run(HANDLE hAdapter, UINT NodeOrdinal) {
+    UNREFERENCED_PARAMETER(NodeOrdinal);
+    GpuRun(&((ADAPTER *)hAdapter)->Gpu);
+}
+
+static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
+                                   UINT *SegmentId, UINT64 *Offset) {
+    UNREFERENCED_PARAMETER(NodeOrdinal);
+    return GpuTranslate(&((ADAPTER *)hAdapter)->Gpu, Address, Write, SegmentId, Offset);
+}
+
+static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
+                                  DXGK_PTE *Entry, DXGK_PTE *Entry64KB) {
+    UINT64 Hardware;
+    UNREFERENCED_PARAMETER(Level);
+    UNREFERENCED_PARAMETER(Entry64KB);
+    if (Is64KB || Index >= GPU_ENTRIES ||
+        !VidmmReadMemory(((ADAPTER *)hAdapter)->Gpu.DeviceHandle, SegmentId, TableOffset + Index * 8ull, &Hardware, 8)) {
+        return FALSE;
+    }
+    RtlZeroMemory(Entry, sizeof(*Entry));
+    Entry->Valid = (Hardware & GPU_ENTRY_VALID) != 0;
+    Entry->Zero = (Hardware & GPU_ENTRY_ZERO) != 0;
+    Entry->ReadOnly = (Hardware & GPU_ENTRY_READ_ONLY) != 0;
+    Entry->Segment = GPU_ENTRY_SEGMENT(Hardware);
+    Entry->PageAddress = GPU_ENTRY_PAGE(Hardware);
+    return TRUE;
+}
+
+const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+#ifdef WITHOUT_GPU
+    Interface.Gpu = NULL;
+#endif
+    return &Interface;
+}

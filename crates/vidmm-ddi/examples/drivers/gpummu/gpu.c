@@ -1,0 +1,183 @@
+#include "gpu.h"
+
+void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
+    memset(Gpu, 0, sizeof(*Gpu));
+    Gpu->DeviceHandle = DeviceHandle;
+}
+
+void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
+    Gpu->Packet = *Packet;
+    Gpu->IsSubmitted = TRUE;
+}
+
+void GpuReset(GPU *Gpu) {
+    GPU_PACKET Packet = Gpu->Packet;
+    GpuStart(Gpu, Gpu->DeviceHandle);
+    Gpu->Packet.FenceId = Packet.FenceId;
+}
+
+/* ---- Translation ---- */
+
+static UINT64 Walk(GPU *Gpu, UINT64 Page) {
+    UINT Segment = Gpu->Packet.Root.SegmentId;
+    UINT64 Table = Gpu->Packet.Root.SegmentOffset;
+    UINT64 Entry = 0;
+    int Level;
+    if (Page >> ((GPU_LEVELS - 1) * GPU_LEVEL_BITS) >= Gpu->Packet.RootEntries) {
+        return 0;
+    }
+    for (Level = GPU_LEVELS - 1; Level >= 0; Level--) {
+        UINT64 Index = Page >> (Level * GPU_LEVEL_BITS) & (GPU_ENTRIES - 1);
+        if (!VidmmReadMemory(Gpu->DeviceHandle, Segment, Table + Index * 8, &Entry, 8) ||
+            (Entry & (GPU_ENTRY_VALID | GPU_ENTRY_ZERO)) != GPU_ENTRY_VALID) {
+            return Entry & GPU_ENTRY_ZERO;
+        }
+        Segment = GPU_ENTRY_SEGMENT(Entry);
+        Table = GPU_ENTRY_PAGE(Entry) << 12;
+    }
+    return Entry;
+}
+
+/* Only entries that lead to memory are cached. */
+static UINT64 EntryOf(GPU *Gpu, UINT64 Page) {
+    UINT Slot = (UINT)((Page ^ Gpu->Packet.AddressSpace * 31) % GPU_TLB_SLOTS);
+    UINT64 Entry;
+    if (Gpu->Tlb[Slot].Entry != 0 && Gpu->Tlb[Slot].Page == Page &&
+        Gpu->Tlb[Slot].AddressSpace == Gpu->Packet.AddressSpace) {
+        return Gpu->Tlb[Slot].Entry;
+    }
+    Entry = Walk(Gpu, Page);
+    if (Entry & GPU_ENTRY_VALID) {
+        Gpu->Tlb[Slot].AddressSpace = Gpu->Packet.AddressSpace;
+        Gpu->Tlb[Slot].Page = Page;
+        Gpu->Tlb[Slot].Entry = Entry;
+    }
+    return Entry;
+}
+
+VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset) {
+    UINT64 Entry = EntryOf(Gpu, Address >> 12);
+    if (Entry == GPU_ENTRY_ZERO) {
+        return VIDMM_TRANSLATION_ZERO;
+    }
+    if (Entry == 0 || (Write && (Entry & GPU_ENTRY_READ_ONLY))) {
+        return VIDMM_TRANSLATION_FAULT;
+    }
+    *Segment = GPU_ENTRY_SEGMENT(Entry);
+    *Offset = GPU_ENTRY_PAGE(Entry) << 12;
+    return VIDMM_TRANSLATION_MAPPED;
+}
+
+static void Flush(GPU *Gpu, UINT64 AddressSpace, UINT64 Start, UINT64 End) {
+    UINT Slot;
+    for (Slot = 0; Slot < GPU_TLB_SLOTS; Slot++) {
+        UINT64 Address = Gpu->Tlb[Slot].Page << 12;
+        BOOLEAN IsAll = Start == 0 && End == 0;
+        if (Gpu->Tlb[Slot].AddressSpace == AddressSpace && (IsAll || (Address >= Start && Address < End))) {
+            Gpu->Tlb[Slot].Entry = 0;
+        }
+    }
+}
+
+/* ---- Execution ---- */
+
+static GPU_STATUS Fault(GPU *Gpu, UINT64 Address, BOOLEAN Write) {
+    Gpu->FaultAddress = Address;
+    Gpu->FaultIsWrite = Write;
+    return GPU_PAGE_FAULT;
+}
+
+static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT64 To, const UINT64 *From, UINT Pattern) {
+    UINT ToSegment, FromSegment = 0;
+    UINT64 ToOffset, FromOffset = 0;
+    VIDMM_TRANSLATION Source = VIDMM_TRANSLATION_ZERO, Destination;
+    if (From != NULL) {
+        Source = GpuTranslate(Gpu, *From, FALSE, &FromSegment, &FromOffset);
+        if (Source == VIDMM_TRANSLATION_FAULT) {
+            return Fault(Gpu, *From, FALSE);
+        }
+    }
+    Destination = GpuTranslate(Gpu, To, TRUE, &ToSegment, &ToOffset);
+    if (Destination == VIDMM_TRANSLATION_FAULT) {
+        return Fault(Gpu, To, TRUE);
+    }
+    if (Destination == VIDMM_TRANSLATION_MAPPED) {
+        if (Source == VIDMM_TRANSLATION_MAPPED) {
+            VidmmCopyPage(Gpu->DeviceHandle, ToSegment, ToOffset, FromSegment, FromOffset);
+        } else {
+            VidmmFillPage(Gpu->DeviceHandle, ToSegment, ToOffset, From != NULL ? 0 : Pattern);
+        }
+    }
+    return GPU_COMPLETED;
+}
+
+static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
+    GPU_STATUS Status = GPU_COMPLETED;
+    UINT64 At, From;
+    switch (Command->Opcode) {
+    case GPU_COPY:
+        for (At = 0; At < Command->Words[2] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
+            From = Command->Words[0] + At;
+            Status = CopyOrFillPage(Gpu, Command->Words[1] + At, &From, 0);
+        }
+        return Status;
+    case GPU_FILL:
+        for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
+            Status = CopyOrFillPage(Gpu, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
+        }
+        return Status;
+    case GPU_WRITE_ENTRIES:
+        VidmmWriteMemory(Gpu->DeviceHandle, (UINT)Command->Words[0], Command->Words[1] + Command->Words[2] * 8, Command + 1,
+                         Command->Words[3] * 8);
+        return Status;
+    case GPU_FLUSH:
+        Flush(Gpu, Command->Words[0], Command->Words[1], Command->Words[2]);
+        return Status;
+    default:
+        return GPU_BAD_COMMAND;
+    }
+}
+
+static GPU_STATUS RunPacket(GPU *Gpu) {
+    const BYTE *Bytes;
+    UINT At = 0;
+    GPU_STATUS Status = GPU_COMPLETED;
+    if (Gpu->Packet.IsUserWork) {
+        BOOLEAN HasEnded = VidmmRunUserWork(Gpu->DeviceHandle, 0, Gpu->Packet.Address, Gpu->Packet.Bytes,
+                                            &Gpu->FaultAddress, &Gpu->FaultIsWrite);
+        return HasEnded ? GPU_COMPLETED : GPU_PAGE_FAULT;
+    }
+    Bytes = (const BYTE *)VidmmMapDmaBuffer(Gpu->DeviceHandle, Gpu->Packet.Address, Gpu->Packet.Bytes);
+    if (Bytes == NULL) {
+        return GPU_BAD_COMMAND;
+    }
+    while (At < Gpu->Packet.Bytes && Status == GPU_COMPLETED) {
+        const GPU_COMMAND *Command = (const GPU_COMMAND *)(Bytes + At);
+        UINT64 Size = sizeof(*Command);
+        if (Gpu->Packet.Bytes - At < Size) {
+            return GPU_BAD_COMMAND;
+        }
+        if (Command->Opcode == GPU_WRITE_ENTRIES) {
+            if (Command->Words[2] > GPU_ENTRIES || Command->Words[3] > GPU_ENTRIES - Command->Words[2]) {
+                return GPU_BAD_COMMAND;
+            }
+            Size += Command->Words[3] * 8;
+        }
+        if (Gpu->Packet.Bytes - At < Size) {
+            return GPU_BAD_COMMAND;
+        }
+        Status = Execute(Gpu, Command);
+        At += (UINT)Size;
+    }
+    return Status;
+}
+
+void GpuRun(GPU *Gpu) {
+    if (!Gpu->IsSubmitted) {
+        return;
+    }
+    Gpu->IsSubmitted = FALSE;
+    Gpu->FenceId = Gpu->Packet.FenceId;
+    Gpu->Status = RunPacket(Gpu);
+    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+}

@@ -1,0 +1,81 @@
+/*
+ * A small GPU with page tables: one engine, one memory segment, a TLB. It knows nothing of WDDM but the types.
+ */
+#ifndef GPU_H
+#define GPU_H
+
+#include "vidmm_test.h"
+
+#define GPU_MEMORY_SEGMENT 1
+#define GPU_MEMORY_BYTES (128ull << 20)
+#define GPU_APERTURE_SEGMENT 2
+#define GPU_APERTURE_BYTES (256ull << 20)
+
+/* Page tables: three levels of 512 entries of 8 bytes. */
+#define GPU_LEVELS 3
+#define GPU_LEVEL_BITS 9
+#define GPU_ENTRIES (1u << GPU_LEVEL_BITS)
+#define GPU_TABLE_BYTES (GPU_ENTRIES * 8)
+#define GPU_ADDRESS_BITS (12 + GPU_LEVELS * GPU_LEVEL_BITS)
+
+/* An entry: flags, the segment, the number of a page. */
+#define GPU_ENTRY_VALID 0x1ull
+#define GPU_ENTRY_ZERO 0x2ull
+#define GPU_ENTRY_READ_ONLY 0x4ull
+#define GPU_ENTRY_SEGMENT(entry) ((UINT)((entry) >> 4 & 0x1F))
+#define GPU_ENTRY_PAGE(entry) ((entry) >> 12)
+#define GPU_ENTRY(page, segment, flags) ((UINT64)(page) << 12 | (UINT64)(segment) << 4 | (flags))
+
+/* A command: its code, and four words. GPU_WRITE_ENTRIES is followed by the entries. */
+typedef enum GPU_OPCODE {
+    GPU_COPY = 1,          /* from, to, bytes */
+    GPU_FILL = 2,          /* to, bytes, pattern */
+    GPU_WRITE_ENTRIES = 3, /* segment of the table, its offset, the first index, how many */
+    GPU_FLUSH = 4          /* address space, first address, address behind the last; 0 and 0 is everything */
+} GPU_OPCODE;
+
+typedef struct GPU_COMMAND {
+    UINT64 Opcode;
+    UINT64 Words[4];
+} GPU_COMMAND;
+
+/* What the engine runs: commands in an address space. */
+typedef struct GPU_PACKET {
+    UINT64 Address;
+    UINT Bytes;
+    UINT FenceId;
+    BOOLEAN IsUserWork;
+    UINT64 AddressSpace; /* a number that no other one ever had */
+    D3DGPU_PHYSICAL_ADDRESS Root;
+    UINT RootEntries;
+} GPU_PACKET;
+
+typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3 } GPU_STATUS;
+
+#define GPU_TLB_SLOTS 256
+
+typedef struct GPU {
+    HANDLE DeviceHandle;
+    GPU_PACKET Packet;
+    BOOLEAN IsSubmitted;
+    /* The registers that the interrupt routine reads. */
+    GPU_STATUS Status;
+    UINT FenceId;
+    UINT64 FaultAddress;
+    BOOLEAN FaultIsWrite;
+    struct {
+        UINT64 AddressSpace;
+        UINT64 Page;
+        UINT64 Entry; /* 0: the slot is free */
+    } Tlb[GPU_TLB_SLOTS];
+} GPU;
+
+void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
+void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
+/* Runs the packet that was submitted, and raises the interrupt. */
+void GpuRun(GPU *Gpu);
+/* Forgets the packet and all cached translations. */
+void GpuReset(GPU *Gpu);
+VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * The kernel functions that memory-management code of a display driver uses, as far as vidmm has them: shim/shim.c is their
+ * implementation. What is counted and checked is said at each group. Written for vidmm from public documentation.
+ */
+#ifndef VIDMM_NTDDK_H
+#define VIDMM_NTDDK_H
+
+#include "ntdef.h"
+
+EXTERN_C_START
+
+typedef struct _MDL MDL, *PMDL;
+typedef struct _DRIVER_OBJECT DRIVER_OBJECT, *PDRIVER_OBJECT;
+typedef struct _DEVICE_OBJECT DEVICE_OBJECT, *PDEVICE_OBJECT;
+
+/* ---- Messages ---- */
+
+#define DPFLTR_IHVVIDEO_ID 78
+#define DPFLTR_ERROR_LEVEL 0
+#define DPFLTR_WARNING_LEVEL 1
+#define DPFLTR_TRACE_LEVEL 2
+#define DPFLTR_INFO_LEVEL 3
+
+/* To standard error, if the environment has VIDMM_DBGPRINT. */
+ULONG DbgPrint(PCSTR Format, ...) __attribute__((format(printf, 1, 2)));
+ULONG DbgPrintEx(ULONG ComponentId, ULONG Level, PCSTR Format, ...) __attribute__((format(printf, 3, 4)));
+
+/* A failed assertion and a bug check end the process: a finding under a supervisor. */
+VOID RtlAssert(PCSTR Expression, PCSTR File, ULONG Line);
+__attribute__((noreturn)) VOID KeBugCheckEx(ULONG Code, ULONG_PTR One, ULONG_PTR Two, ULONG_PTR Three, ULONG_PTR Four);
+#define NT_ASSERT(expression) ((expression) ? (void)0 : RtlAssert(#expression, __FILE__, __LINE__))
+#ifndef ASSERT
+#define ASSERT(expression) NT_ASSERT(expression)
+#endif
+
+/* ---- The levels of interrupts ---- */
+
+#define PASSIVE_LEVEL 0
+#define APC_LEVEL 1
+#define DISPATCH_LEVEL 2
+#define DIRQL 5
+
+/* The level at which vidmm has called the driver. */
+KIRQL KeGetCurrentIrql(VOID);
+
+/*
+ * ---- Pool ----
+ *
+ * Every block is counted. A free of what is not allocated, and bytes written behind a block's end, are reported at once
+ * (SHIM-POOL-FREE, SHIM-POOL-OVERRUN); blocks that are left after RemoveDevice, then (SHIM-POOL-LEAK). A block has other bytes
+ * than zeros unless zeros were asked for. `vidmm check --fail-pool N` lets the n-th allocation of an adapter fail.
+ */
+
+typedef enum _POOL_TYPE {
+    NonPagedPool = 0,
+    PagedPool = 1,
+    NonPagedPoolNx = 512
+} POOL_TYPE;
+typedef ULONG64 POOL_FLAGS;
+#define POOL_FLAG_UNINITIALIZED 0x0000000000000002ULL
+#define POOL_FLAG_NON_PAGED 0x0000000000000040ULL
+#define POOL_FLAG_PAGED 0x0000000000000100ULL
+
+PVOID ExAllocatePool2(POOL_FLAGS Flags, SIZE_T NumberOfBytes, ULONG Tag); /* zeros, without POOL_FLAG_UNINITIALIZED */
+PVOID ExAllocatePoolWithTag(POOL_TYPE PoolType, SIZE_T NumberOfBytes, ULONG Tag);
+PVOID ExAllocatePoolZero(POOL_TYPE PoolType, SIZE_T NumberOfBytes, ULONG Tag);
+VOID ExFreePoolWithTag(PVOID Block, ULONG Tag); /* another tag than at allocation is reported: SHIM-POOL-TAG */
+VOID ExFreePool(PVOID Block);
+
+/* ---- Lists ---- */
+
+FORCEINLINE VOID InitializeListHead(PLIST_ENTRY Head) {
+    Head->Flink = Head->Blink = Head;
+}
+
+FORCEINLINE BOOLEAN IsListEmpty(const LIST_ENTRY *Head) {
+    return Head->Flink == Head;
+}
+
+/* A list whose neighbours do not point back is broken: SHIM-LIST. */
+VOID VidmmCheckListEntry(const LIST_ENTRY *Entry);
+
+FORCEINLINE BOOLEAN RemoveEntryList(PLIST_ENTRY Entry) {
+    PLIST_ENTRY Next = Entry->Flink, Previous = Entry->Blink;
+    VidmmCheckListEntry(Entry);
+    Previous->Flink = Next;
+    Next->Blink = Previous;
+    return Next == Previous;
+}
+
+FORCEINLINE VOID InsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry) {
+    VidmmCheckListEntry(Head);
+    Entry->Flink = Head->Flink;
+    Entry->Blink = Head;
+    Head->Flink->Blink = Entry;
+    Head->Flink = Entry;
+}
+
+FORCEINLINE VOID InsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry) {
+    VidmmCheckListEntry(Head);
+    Entry->Blink = Head->Blink;
+    Entry->Flink = Head;
+    Head->Blink->Flink = Entry;
+    Head->Blink = Entry;
+}
+
+FORCEINLINE PLIST_ENTRY RemoveHeadList(PLIST_ENTRY Head) {
+    PLIST_ENTRY Entry = Head->Flink;
+    RemoveEntryList(Entry);
+    return Entry;
+}
+
+FORCEINLINE PLIST_ENTRY RemoveTailList(PLIST_ENTRY Head) {
+    PLIST_ENTRY Entry = Head->Blink;
+    RemoveEntryList(Entry);
+    return Entry;
+}
+
+/*
+ * ---- Locks and events ----
+ *
+ * One thread calls the driver. So a lock that is acquired while it is held never comes free: it is reported (SHIM-LOCK), as is
+ * the release of one that is not held, a lock that is held when a call returns, and a wait for an event that nothing can set.
+ */
+
+VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock);
+VOID KeAcquireSpinLock(PKSPIN_LOCK SpinLock, PKIRQL OldIrql);
+VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql);
+VOID KeAcquireSpinLockAtDpcLevel(PKSPIN_LOCK SpinLock);
+VOID KeReleaseSpinLockFromDpcLevel(PKSPIN_LOCK SpinLock);
+
+typedef struct _FAST_MUTEX {
+    LONG IsHeld;
+} FAST_MUTEX, *PFAST_MUTEX;
+
+VOID ExInitializeFastMutex(PFAST_MUTEX FastMutex);
+VOID ExAcquireFastMutex(PFAST_MUTEX FastMutex);
+VOID ExReleaseFastMutex(PFAST_MUTEX FastMutex);
+
+typedef enum _EVENT_TYPE { NotificationEvent, SynchronizationEvent } EVENT_TYPE;
+typedef enum _KWAIT_REASON { Executive } KWAIT_REASON;
+typedef enum _MODE { KernelMode, UserMode } KPROCESSOR_MODE;
+
+typedef struct _KEVENT {
+    EVENT_TYPE Type;
+    LONG Signaled;
+} KEVENT, *PKEVENT;
+
+VOID KeInitializeEvent(PKEVENT Event, EVENT_TYPE Type, BOOLEAN State);
+LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait);
+VOID KeClearEvent(PKEVENT Event);
+NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
+                               PLARGE_INTEGER Timeout);
+
+#define InterlockedIncrement(value) __sync_add_and_fetch((value), 1)
+#define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
+#define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
+#define InterlockedCompareExchange(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
+
+/*
+ * ---- Lists of pages ----
+ *
+ * Neighbouring pages of an MDL do not follow one another, and the numbers behind its last page are of no page.
+ */
+
+PPFN_NUMBER MmGetMdlPfnArray(PMDL Mdl);
+ULONG MmGetMdlByteCount(PMDL Mdl);
+ULONG MmGetMdlByteOffset(PMDL Mdl); /* 0 */
+
+EXTERN_C_END
+
+#endif

@@ -1,0 +1,2 @@
+/* Everything that vidmm has of the kernel is in ntddk.h. */
+#include "ntddk.h"

@@ -1,0 +1,91 @@
+/*
+ * What a driver adds for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
+ *
+ * A driver exports VidmmGetTestInterface. Without a GPU in it the operations are executed as documented, whatever the driver
+ * encodes; with one, the bytes of the driver's paging buffers are executed and their effects judged.
+ */
+#ifndef VIDMM_TEST_H
+#define VIDMM_TEST_H
+
+#include "d3dkmddi.h"
+
+EXTERN_C_START
+
+#define VIDMM_TEST_INTERFACE_VERSION 1
+
+/* An allocation that a program asks for. */
+typedef struct _VIDMM_ALLOCATION {
+    UINT64 Size;               /* bytes */
+    BOOLEAN MayBeLocal;        /* in the memory segment; preferred where both are set */
+    BOOLEAN MayBeSystem;       /* in system memory: the driver names its aperture segment */
+    BOOLEAN CpuVisible;        /* the flags of the same names */
+    BOOLEAN PermanentSysMem;
+    BOOLEAN ExistingSysMem;
+    UINT Priority;             /* 0: the driver's choice */
+} VIDMM_ALLOCATION;
+
+/* Where a page of an address space is. */
+typedef enum _VIDMM_TRANSLATION {
+    VIDMM_TRANSLATION_MAPPED = 0,
+    VIDMM_TRANSLATION_ZERO = 1, /* reads give zeros, writes are dropped */
+    VIDMM_TRANSLATION_FAULT = 2
+} VIDMM_TRANSLATION;
+
+/*
+ * A model of the GPU. Its memory is vidmm's: it reads and writes segments by the functions below. What the driver's SubmitCommand
+ * functions do to the hardware, they do to this model.
+ */
+typedef struct _VIDMM_GPU {
+    /*
+     * Executes what the driver has submitted to an engine since the last call, then calls VidmmRaiseInterrupt. Work of users is
+     * handed back with VidmmRunUserWork.
+     */
+    VOID (*Run)(HANDLE hAdapter, UINT NodeOrdinal);
+    /* Translates an address in the address space that the engine has now: VidmmRunUserWork asks. */
+    VIDMM_TRANSLATION (*Translate)(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
+                                   UINT *SegmentId, UINT64 *Offset);
+    /*
+     * Decodes an entry of a page table, as it is in memory. May be NULL: then entries are judged by what is accessed through
+     * them. The second entry is of the 64 KiB side of a table with dual entries.
+     */
+    BOOLEAN (*ReadPageTableEntry)(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
+                                  DXGK_PTE *Entry, DXGK_PTE *Entry64KB);
+} VIDMM_GPU;
+
+typedef struct _VIDMM_TEST_INTERFACE {
+    UINT Version; /* VIDMM_TEST_INTERFACE_VERSION */
+    /* Writes the private data from which CreateAllocation makes an allocation, and returns its size in bytes; 0 if Size is too
+     * small or there is no such allocation. */
+    UINT (*GetAllocationPrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
+    const VIDMM_GPU *Gpu; /* NULL: none */
+} VIDMM_TEST_INTERFACE;
+
+/* Exported by the driver. */
+const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID);
+
+/*
+ * ---- For the model of the GPU ----
+ *
+ * DeviceHandle is that of DXGKRNL_INTERFACE. Segment 0 is system memory. An access to no memory is reported (GPU-ACCESS), and
+ * reads zeros.
+ */
+
+BOOLEAN VidmmReadMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, VOID *Data, SIZE_T Size);
+BOOLEAN VidmmWriteMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, const VOID *Data, SIZE_T Size);
+/* One page of 4 KiB each, at page borders: cheaper than to read and to write it where all its words are equal. */
+BOOLEAN VidmmCopyPage(HANDLE DeviceHandle, UINT ToSegment, UINT64 ToOffset, UINT FromSegment, UINT64 FromOffset);
+BOOLEAN VidmmFillPage(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Pattern);
+/* The bytes of the DMA buffer at an address that SubmitCommand or SubmitCommandVirtual was given; NULL if there are none. */
+const VOID *VidmmMapDmaBuffer(HANDLE DeviceHandle, UINT64 Address, SIZE_T Size);
+/*
+ * Executes the DMA buffer of a submission without Flags.Paging: a program of vidmm's, which asks Translate for each page. FALSE
+ * if it has faulted: the address, and whether it was written.
+ */
+BOOLEAN VidmmRunUserWork(HANDLE DeviceHandle, UINT NodeOrdinal, UINT64 Address, SIZE_T Size, UINT64 *FaultAddress,
+                         BOOLEAN *FaultIsWrite);
+/* The hardware's interrupt: InterruptRoutine is called before this returns. */
+VOID VidmmRaiseInterrupt(HANDLE DeviceHandle, ULONG MessageNumber);
+
+EXTERN_C_END
+
+#endif

@@ -1,0 +1,2 @@
+/* Everything of this is in ntdef.h. */
+#include "ntdef.h"

@@ -1,0 +1,59 @@
+/*
+ * What the shim in a driver's library and vidmm tell each other. Not for drivers.
+ */
+#ifndef VIDMM_HOST_H
+#define VIDMM_HOST_H
+
+#include "dispmprt.h"
+#include "vidmm_test.h"
+
+#define VIDMM_HOST_VERSION 1
+
+/* A list of pages. `Pages` goes on behind the last page with numbers of no page. */
+struct _MDL {
+    ULONG ByteCount;
+    PFN_NUMBER *Pages;
+};
+
+/* vidmm's functions. */
+typedef struct _VIDMM_HOST {
+    UINT Version;
+    VOID (*Report)(const char *Rule, const char *Message);
+    NTSTATUS (*Initialize)(const DRIVER_INITIALIZATION_DATA *Data);
+    BOOLEAN (*ReadMemory)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, VOID *Data, SIZE_T Size);
+    BOOLEAN (*WriteMemory)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, const VOID *Data, SIZE_T Size);
+    BOOLEAN (*CopyPage)(HANDLE DeviceHandle, UINT ToSegment, UINT64 ToOffset, UINT FromSegment, UINT64 FromOffset);
+    BOOLEAN (*FillPage)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Pattern);
+    const VOID *(*MapDmaBuffer)(HANDLE DeviceHandle, UINT64 Address, SIZE_T Size);
+    BOOLEAN (*RunUserWork)(HANDLE DeviceHandle, UINT NodeOrdinal, UINT64 Address, SIZE_T Size, UINT64 *FaultAddress,
+                           BOOLEAN *FaultIsWrite);
+    VOID (*RaiseInterrupt)(HANDLE DeviceHandle, ULONG MessageNumber);
+} VIDMM_HOST;
+
+/* What the shim has counted. */
+typedef struct _VIDMM_SHIM_COUNTS {
+    UINT64 PoolAllocations; /* ever */
+    UINT64 PoolBlocks;      /* now */
+    UINT64 PoolBytes;       /* now */
+    UINT64 LocksHeld;       /* now */
+} VIDMM_SHIM_COUNTS;
+
+/* The shim's functions. */
+typedef struct _VIDMM_SHIM {
+    UINT Version;
+    VOID (*GetCounts)(VIDMM_SHIM_COUNTS *Counts);
+    /* Checks the bytes behind all blocks. */
+    VOID (*CheckPool)(VOID);
+    /* Lets the n-th allocation from now on fail; 0: none. */
+    VOID (*FailPoolAt)(UINT64 Number);
+    VOID (*SetIrql)(KIRQL Irql);
+} VIDMM_SHIM;
+
+EXTERN_C_START
+
+/* Called once, before DriverEntry. NULL if the versions differ. */
+const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host);
+
+EXTERN_C_END
+
+#endif

@@ -1,0 +1,146 @@
+//! The driver's report.
+
+use super::*;
+
+pub const DXGKQAITYPE_DRIVERCAPS: u32 = 1;
+pub const DXGKQAITYPE_QUERYSEGMENT4: u32 = 11;
+pub const DXGKQAITYPE_GPUMMUCAPS: u32 = 13;
+pub const DXGKQAITYPE_PAGETABLELEVELDESC: u32 = 14;
+pub const DXGKQAITYPE_PHYSICALADAPTERCAPS: u32 = 15;
+pub const DXGKQAITYPE_PAGINGPROCESSGPUVASIZE: u32 = 48;
+
+/// `DXGK_VIDMMCAPS`: bits of `MemoryManagementCaps`.
+pub const VIDMMCAPS_VIRTUAL_ADDRESSING_SUPPORTED: u32 = 1 << 5;
+pub const VIDMMCAPS_GPU_MMU_SUPPORTED: u32 = 1 << 6;
+pub const VIDMMCAPS_IO_MMU_SUPPORTED: u32 = 1 << 7;
+
+pub const DXGK_ENGINE_TYPE_COPY: u32 = 6;
+
+twin! {
+    DXGKARG_QUERYADAPTERINFO {
+        Type: u32,
+        pInputData: *const c_void,
+        InputDataSize: u32,
+        pOutputData: *mut c_void,
+        OutputDataSize: u32,
+        Flags: u32,
+        hKmdProcessHandle: HANDLE,
+    }
+    DXGK_DRIVERCAPS {
+        HighestAcceptableAddress: i64,
+        MaxAllocationListSlotId: u32,
+        ApertureSegmentCommitLimit: usize,
+        MaxPointerWidth: u32,
+        MaxPointerHeight: u32,
+        PointerCaps: u32,
+        InterruptMessageNumber: u32,
+        NumberOfSwizzlingRanges: u32,
+        MaxOverlays: u32,
+        GammaRampCaps: u32,
+        PresentationCaps: u32,
+        MaxQueuedFlipOnVSync: u32,
+        FlipCaps: u32,
+        SchedulingCaps: u32,
+        MemoryManagementCaps: u32,
+        PagingNode: u32,
+        GpuEngineTopology: u32,
+        EngineReserved: [u32; 64],
+        WDDMVersion: u32,
+        Reserved: [u32; 7],
+        Reserved1: [u32; 40],
+        PreemptionCaps: [u32; 2],
+        SupportNonVGA: BOOLEAN,
+        SupportSmoothRotation: BOOLEAN,
+        SupportPerEngineTDR: BOOLEAN,
+        SupportDirectFlip: BOOLEAN,
+        SupportMultiPlaneOverlay: BOOLEAN,
+        SupportRuntimePowerManagement: BOOLEAN,
+        SupportSurpriseRemovalInHibernation: BOOLEAN,
+        HybridDiscrete: BOOLEAN,
+        MaxOverlayPlanes: u32,
+        HybridIntegrated: BOOLEAN,
+        InternalGpuVirtualAddressRangeStart: u64,
+        InternalGpuVirtualAddressRangeEnd: u64,
+        SupportSurpriseRemoval: BOOLEAN,
+        SupportMultiPlaneOverlayImmediateFlip: BOOLEAN,
+        CursorScaledWithMultiPlaneOverlayPlane0: BOOLEAN,
+        HybridAcpiChainingRequired: BOOLEAN,
+        MaxQueuedMultiPlaneOverlayFlipVSync: u32,
+        MiscCaps: u32,
+        MaxHwQueuedFlips: u32,
+        HwQueuedFlipCaps: u32,
+    }
+    DXGK_PHYSICALADAPTERCAPS {
+        NumExecutionNodes: u16,
+        PagingNodeIndex: u16,
+        DxgkPhysicalAdapterHandle: HANDLE,
+        Flags: u32,
+        VPRPagingNode: u32,
+        VirtualCopyNodeIndex: u32,
+    }
+    DXGK_QUERYSEGMENTOUT4 {
+        NbSegment: u32,
+        pSegmentDescriptor: *mut u8,
+        PagingBufferSegmentId: u32,
+        PagingBufferSize: u32,
+        PagingBufferPrivateDataSize: u32,
+        SegmentDescriptorStride: usize,
+    }
+    DXGK_SEGMENTDESCRIPTOR4 {
+        Flags: u32,
+        BaseAddress: u64,
+        Size: usize,
+        CommitLimit: usize,
+        SystemMemoryEndAddress: usize,
+        CpuHostAperture: [u64; 2],
+        NumInvalidMemoryRanges: u32,
+        VprRangeStartOffset: usize,
+        VprRangeSize: usize,
+        VprAlignment: u32,
+        NumVprSupported: u32,
+        VprReserveSize: u32,
+        NumUEFIFrameBufferRanges: u32,
+    }
+    DXGK_GPUMMUCAPS {
+        Value: u32,
+        PageTableUpdateMode: u32,
+        VirtualAddressBitCount: u32,
+        LeafPageTableSizeFor64KPagesInBytes: u32,
+        PageTableLevelCount: u32,
+        LegacyBehaviors: u32,
+    }
+    DXGK_QUERYPAGETABLELEVELDESCIN {
+        LevelIndex: u16,
+        PhysicalAdapterIndex: u16,
+    }
+    DXGK_PAGE_TABLE_LEVEL_DESC {
+        PageTableIndexBitCount: u32,
+        PageTableSegmentId: u32,
+        PagingProcessPageTableSegmentId: u32,
+        PageTableSizeInBytes: u32,
+        PageTableAlignmentInBytes: u32,
+    }
+    DXGK_START_INFO {
+        RequiredDmaQueueEntry: u32,
+        AdapterGuid: [u32; 4],
+        AdapterLuid: [u32; 2],
+    }
+    DXGK_DEVICE_INFO {
+        MiniportDeviceContext: HANDLE,
+        PhysicalDeviceObject: HANDLE,
+        DeviceRegistryPath: [u64; 2],
+        TranslatedResourceList: *const c_void,
+        SystemMemorySize: u64,
+        HighestPhysicalAddress: u64,
+        AgpApertureBase: u64,
+        AgpApertureSize: usize,
+        DockingState: u32,
+    }
+}
+
+/// Packed in Windows; the first field alone is read.
+#[repr(C)]
+pub struct DXGK_NODEMETADATA {
+    pub EngineType: u32,
+    pub Rest: [u8; 70],
+}

@@ -1,0 +1,67 @@
+//! vidmm's own structs: `vidmm_test.h` and `vidmm_host.h`.
+
+use super::*;
+
+pub const VIDMM_HOST_VERSION: u32 = 1;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 1;
+
+pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
+pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
+
+#[repr(C)]
+pub struct VIDMM_ALLOCATION {
+    pub Size: u64,
+    pub MayBeLocal: BOOLEAN,
+    pub MayBeSystem: BOOLEAN,
+    pub CpuVisible: BOOLEAN,
+    pub PermanentSysMem: BOOLEAN,
+    pub ExistingSysMem: BOOLEAN,
+    pub Priority: u32,
+}
+
+#[repr(C)]
+pub struct VIDMM_GPU {
+    pub Run: Option<unsafe extern "C" fn(HANDLE, u32)>,
+    pub Translate: Option<unsafe extern "C" fn(HANDLE, u32, u64, BOOLEAN, *mut u32, *mut u64) -> u32>,
+    pub ReadPageTableEntry:
+        Option<unsafe extern "C" fn(HANDLE, u32, u64, u32, BOOLEAN, u32, *mut DXGK_PTE, *mut DXGK_PTE) -> BOOLEAN>,
+}
+
+#[repr(C)]
+pub struct VIDMM_TEST_INTERFACE {
+    pub Version: u32,
+    pub GetAllocationPrivateData: Option<unsafe extern "C" fn(*const VIDMM_ALLOCATION, *mut u8, u32) -> u32>,
+    pub Gpu: *const VIDMM_GPU,
+}
+
+#[repr(C)]
+pub struct VIDMM_HOST {
+    pub Version: u32,
+    pub Report: unsafe extern "C" fn(*const std::ffi::c_char, *const std::ffi::c_char),
+    pub Initialize: unsafe extern "C" fn(*const DRIVER_INITIALIZATION_DATA) -> NTSTATUS,
+    pub ReadMemory: unsafe extern "C" fn(HANDLE, u32, u64, *mut u8, usize) -> BOOLEAN,
+    pub WriteMemory: unsafe extern "C" fn(HANDLE, u32, u64, *const u8, usize) -> BOOLEAN,
+    pub CopyPage: unsafe extern "C" fn(HANDLE, u32, u64, u32, u64) -> BOOLEAN,
+    pub FillPage: unsafe extern "C" fn(HANDLE, u32, u64, u32) -> BOOLEAN,
+    pub MapDmaBuffer: unsafe extern "C" fn(HANDLE, u64, usize) -> *const u8,
+    pub RunUserWork: unsafe extern "C" fn(HANDLE, u32, u64, usize, *mut u64, *mut BOOLEAN) -> BOOLEAN,
+    pub RaiseInterrupt: unsafe extern "C" fn(HANDLE, u32),
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct VIDMM_SHIM_COUNTS {
+    pub PoolAllocations: u64,
+    pub PoolBlocks: u64,
+    pub PoolBytes: u64,
+    pub LocksHeld: u64,
+}
+
+#[repr(C)]
+pub struct VIDMM_SHIM {
+    pub Version: u32,
+    pub GetCounts: unsafe extern "C" fn(*mut VIDMM_SHIM_COUNTS),
+    pub CheckPool: unsafe extern "C" fn(),
+    pub FailPoolAt: unsafe extern "C" fn(u64),
+    pub SetIrql: unsafe extern "C" fn(u8),
+}

@@ -1,0 +1,251 @@
+//! One adapter of a driver: what the manager's driver, the GPU and the callbacks share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use vidmm::contract::NotifyInterrupt;
+
+use crate::abi::*;
+use crate::callbacks;
+use crate::library::Loaded;
+use crate::memory::Memory;
+use crate::progress::{Entry, Progress};
+use crate::reports::report;
+
+/// The levels at which Windows calls a driver (ABI-04).
+pub(crate) const PASSIVE_LEVEL: u8 = 0;
+pub(crate) const DISPATCH_LEVEL: u8 = 2;
+pub(crate) const DEVICE_LEVEL: u8 = 5;
+
+/// What the driver has reported in its interrupt routine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Notification {
+    Completed { node_ordinal: u32, fence_id: u32 },
+    Faulted { interrupt: NotifyInterrupt },
+}
+
+/// A kernel that has run: its number, and the digests of the pages of each input.
+pub(crate) type KernelRead = (u64, Vec<Vec<u64>>);
+
+/// The DMA buffer that an engine runs, at an address of ours.
+#[derive(Default)]
+pub(crate) struct DmaWindow {
+    /// Words, so that commands are aligned.
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl DmaWindow {
+    /// The address at which the GPU's model finds it.
+    pub const ADDRESS: u64 = 0x7F00_0000_0000;
+
+    pub fn set(&mut self, bytes: &[u8]) {
+        self.words.clear();
+        self.words.extend(bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        }));
+        self.bytes = bytes.len();
+    }
+
+    /// The bytes at an address; none if not all of them are of the buffer.
+    pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
+        let offset = usize::try_from(address.checked_sub(Self::ADDRESS)?).ok()?;
+        let end = offset.checked_add(size).filter(|&end| end <= self.bytes)?;
+        debug_assert!(end <= self.words.len() * 8);
+        Some(self.words.as_ptr().cast::<u8>().wrapping_add(offset))
+    }
+
+    /// The words of the buffer.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+}
+
+/// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
+pub(crate) struct Adapter {
+    driver: Arc<Loaded>,
+    /// The driver's own context of the adapter.
+    context: Cell<HANDLE>,
+    /// Set once the driver has described its segments.
+    memory: RefCell<Option<Rc<Memory>>>,
+    pub dma: RefCell<DmaWindow>,
+    pub notifications: RefCell<Vec<Notification>>,
+    pub kernels: RefCell<Vec<KernelRead>>,
+    pub dpc_is_queued: Cell<bool>,
+    /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
+    pub handle_data: RefCell<Vec<HANDLE>>,
+    /// The sizes of allocations that are about to be created, by their private data.
+    pub wanted: RefCell<BTreeMap<Vec<u8>, u64>>,
+    /// What the shim had counted before the adapter was added.
+    counts_before: VIDMM_SHIM_COUNTS,
+}
+
+thread_local! {
+    /// The adapters of this thread: a device handle is the address of one.
+    static ADAPTERS: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
+    /// The adapter that was looked up last.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The adapter of a device handle, if it is one.
+///
+/// # Safety
+///
+/// The reference must not outlive the callback that looks it up: the adapter is dropped by its owner, which is not active then.
+pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
+    let address = handle.addr();
+    if LAST.get() != address {
+        if !ADAPTERS.with_borrow(|adapters| adapters.contains(&address)) {
+            report("SHIM-HANDLE", "a callback was given a handle that is not DXGKRNL_INTERFACE.DeviceHandle");
+            return None;
+        }
+        LAST.set(address);
+    }
+    // SAFETY: it is in the set, so it is the address of an adapter that is alive on this thread.
+    Some(unsafe { &*handle.cast::<Adapter>() })
+}
+
+impl Adapter {
+    /// Adds and starts an adapter of `driver`.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses.
+    pub fn start(driver: Arc<Loaded>) -> Result<Rc<Self>, String> {
+        let counts_before = driver.counts();
+        let adapter = Rc::new(Self {
+            driver,
+            context: Cell::new(std::ptr::null_mut()),
+            memory: RefCell::new(None),
+            dma: RefCell::default(),
+            notifications: RefCell::default(),
+            kernels: RefCell::default(),
+            dpc_is_queued: Cell::new(false),
+            handle_data: RefCell::default(),
+            wanted: RefCell::default(),
+            counts_before,
+        });
+        ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
+        let ddi = adapter.ddi();
+        let (add, start) = (ddi.DxgkDdiAddDevice, ddi.DxgkDdiStartDevice);
+        let (Some(add), Some(start)) = (add, start) else { return Err("the driver's table has no entry".into()) };
+        let mut context = std::ptr::null_mut();
+        let mut device_object = [0u64; 64];
+        // SAFETY: the object is opaque and lives for the call; the driver writes one handle.
+        let status = adapter.call(Entry::DxgkDdiAddDevice, PASSIVE_LEVEL, || unsafe {
+            add(device_object.as_mut_ptr().cast(), &mut context)
+        });
+        if status < 0 {
+            return Err(format!("DxgkDdiAddDevice failed with status {status:#x}"));
+        }
+        adapter.context.set(context);
+        let mut interface = callbacks::interface(Rc::as_ptr(&adapter).cast_mut().cast());
+        let (mut info, mut sources, mut children) = (DXGK_START_INFO::zeroed(), 0, 0);
+        // SAFETY: all pointers are to whole structs that live for the call; the driver copies the interface.
+        let status = adapter.call(Entry::DxgkDdiStartDevice, PASSIVE_LEVEL, || unsafe {
+            start(context, &mut info, &mut interface, &mut sources, &mut children)
+        });
+        if status < 0 {
+            return Err(format!("DxgkDdiStartDevice failed with status {status:#x}"));
+        }
+        Ok(adapter)
+    }
+
+    /// The driver's table.
+    pub fn ddi(&self) -> &DRIVER_INITIALIZATION_DATA {
+        &self.driver.ddi
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Loaded {
+        &self.driver
+    }
+
+    /// The adapter's handle, the first argument of its functions.
+    pub fn handle(&self) -> HANDLE {
+        self.context.get()
+    }
+
+    /// Says where the driver is.
+    pub fn progress(&self) -> &Progress {
+        &self.driver.progress
+    }
+
+    /// Gives the adapter its memory.
+    pub fn set_memory(&self, memory: Rc<Memory>) {
+        self.memory.replace(Some(memory));
+    }
+
+    /// The adapter's memory, once it has one.
+    pub fn memory(&self) -> Option<Rc<Memory>> {
+        self.memory.borrow().clone()
+    }
+
+    /// Calls the driver at a level of interrupts, and looks at what it left behind.
+    pub fn call<T>(&self, entry: Entry, irql: u8, call: impl FnOnce() -> T) -> T {
+        let set_irql = self.driver.shim().SetIrql;
+        let before = self.progress().enter(entry);
+        // SAFETY: the function takes a number.
+        unsafe { set_irql(irql) };
+        let result = call();
+        // SAFETY: as above.
+        unsafe { set_irql(PASSIVE_LEVEL) };
+        if before == 0 && self.driver.counts().LocksHeld > self.counts_before.LocksHeld {
+            report("SHIM-LOCK", format!("{entry:?} has returned with a lock held"));
+        }
+        self.progress().leave(before);
+        result
+    }
+
+    /// Lets the driver look at its interrupt, and runs the DPC that it asks for.
+    pub fn interrupt(&self, message_number: u32) {
+        let ddi = self.ddi();
+        let Some(routine) = ddi.DxgkDdiInterruptRoutine else { return };
+        // SAFETY: the context is what AddDevice returned.
+        self.call(Entry::DxgkDdiInterruptRoutine, DEVICE_LEVEL, || unsafe { routine(self.handle(), message_number) });
+        if let (true, Some(dpc)) = (self.dpc_is_queued.take(), ddi.DxgkDdiDpcRoutine) {
+            // SAFETY: as above.
+            self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });
+        }
+    }
+}
+
+impl Drop for Adapter {
+    /// Stops and removes the adapter, and counts what it leaves.
+    fn drop(&mut self) {
+        let handle = self.handle();
+        if !handle.is_null() {
+            if let Some(stop) = self.ddi().DxgkDdiStopDevice {
+                // SAFETY: the context is what AddDevice returned.
+                self.call(Entry::DxgkDdiStopDevice, PASSIVE_LEVEL, || unsafe { stop(handle) });
+            }
+            if let Some(remove) = self.ddi().DxgkDdiRemoveDevice {
+                // SAFETY: as above; the adapter is used no more.
+                self.call(Entry::DxgkDdiRemoveDevice, PASSIVE_LEVEL, || unsafe { remove(handle) });
+            }
+        }
+        // SAFETY: the function has no arguments.
+        unsafe { (self.driver.shim().CheckPool)() };
+        let (before, after) = (self.counts_before, self.driver.counts());
+        if after.PoolBlocks > before.PoolBlocks {
+            let (blocks, bytes) =
+                (after.PoolBlocks - before.PoolBlocks, after.PoolBytes.wrapping_sub(before.PoolBytes));
+            report("SHIM-POOL-LEAK", format!("{blocks} pool blocks of {bytes} bytes are left after RemoveDevice"));
+        }
+        let address = std::ptr::from_mut(self).addr();
+        ADAPTERS.with_borrow_mut(|adapters| adapters.remove(&address));
+        LAST.set(0);
+    }
+}
+
+/// Runs `action` for the adapter whose handle was looked up last, or else for any.
+pub(crate) fn with_last<T>(action: impl FnOnce(&Adapter) -> Option<T>) -> Option<T> {
+    let last =
+        ADAPTERS.with_borrow(|adapters| adapters.get(&LAST.get()).or_else(|| adapters.iter().next()).copied())?;
+    // SAFETY: it is in the set, so it is the address of an adapter that is alive on this thread, whose owner waits for the driver.
+    action(unsafe { &*(last as *const Adapter) })
+}

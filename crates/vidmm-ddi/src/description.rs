@@ -1,0 +1,201 @@
+//! The driver's report at adapter start, in the manager's words.
+
+use vidmm::contract::{
+    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, PageTableUpdateMode, PagingBufferDesc,
+    PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
+};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::page_tables;
+use crate::progress::Entry;
+
+/// More segments have no id (SEG-05).
+const SEGMENTS_MAX: u32 = 32;
+
+/// More levels has no page table (GVA-11).
+const LEVELS_MAX: u32 = 6;
+
+/// Asks the driver to describe its adapter.
+///
+/// # Errors
+///
+/// If a query fails without which there is no adapter, or the adapter is of a model that is not tried here.
+pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
+    let mut caps = DXGK_DRIVERCAPS::zeroed();
+    must(query(adapter, DXGKQAITYPE_DRIVERCAPS, &(), &mut caps), "DRIVERCAPS")?;
+    let is_set = |bit| caps.MemoryManagementCaps & bit != 0;
+    if is_set(VIDMMCAPS_IO_MMU_SUPPORTED) {
+        return Err("DXGK_VIDMMCAPS.IoMmuSupported is set: adapters behind an IOMMU are not tried in C".into());
+    }
+    if !is_set(VIDMMCAPS_VIRTUAL_ADDRESSING_SUPPORTED) || !is_set(VIDMMCAPS_GPU_MMU_SUPPORTED) {
+        return Err("DXGK_VIDMMCAPS has not both VirtualAddressingSupported and GpuMmuSupported: adapters that patch \
+                    physical addresses are not tried in C yet"
+            .into());
+    }
+    let (segments, paging_buffer) = segments(adapter)?;
+    let (gpu_mmu, page_table_levels) = page_tables(adapter)?;
+    Ok(AdapterInfo {
+        wddm_version: WddmVersion(adapter.ddi().Version),
+        addressing_model: AddressingModel::GpuMmu,
+        memory_management_caps: VidMmCaps::from_bits_truncate(caps.MemoryManagementCaps),
+        segments,
+        linked_adapter_segments: Vec::new(),
+        aperture_segment_commit_limit: caps.ApertureSegmentCommitLimit as u64,
+        scheduling_log_buffer_size: None,
+        engines: engines(adapter, &caps)?,
+        gpu_mmu,
+        page_table_levels,
+        paging_buffer,
+        patching: PatchingCaps::default(),
+    })
+}
+
+/// The driver's size of the paging process's address space, in MiB; none if it fails the query (PGV-01).
+pub(crate) fn paging_process_gpu_va_size(adapter: &Adapter, physical_adapter_index: u32) -> Option<u32> {
+    let mut size = 0u32;
+    let status = query(adapter, DXGKQAITYPE_PAGINGPROCESSGPUVASIZE, &physical_adapter_index, &mut size);
+    (status >= 0).then_some(size)
+}
+
+fn query<I, O>(adapter: &Adapter, kind: u32, input: &I, output: &mut O) -> NTSTATUS {
+    let Some(function) = adapter.ddi().DxgkDdiQueryAdapterInfo else { return STATUS_INVALID_PARAMETER };
+    let input_bytes = size_of::<I>() as u32;
+    let args = DXGKARG_QUERYADAPTERINFO {
+        Type: kind,
+        pInputData: if input_bytes == 0 { std::ptr::null() } else { std::ptr::from_ref(input).cast() },
+        InputDataSize: input_bytes,
+        pOutputData: std::ptr::from_mut(output).cast(),
+        OutputDataSize: size_of::<O>() as u32,
+        Flags: 0,
+        hKmdProcessHandle: std::ptr::null_mut(),
+    };
+    // SAFETY: input and output are the structs of this type, and live for the call.
+    adapter.call(Entry::DxgkDdiQueryAdapterInfo, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) })
+}
+
+fn must(status: NTSTATUS, query: &str) -> Result<(), String> {
+    match status >= 0 {
+        true => Ok(()),
+        false => Err(format!("DxgkDdiQueryAdapterInfo of DXGKQAITYPE_{query} failed with status {status:#x} (CAP-01)")),
+    }
+}
+
+fn segments(adapter: &Adapter) -> Result<(Vec<SegmentDescriptor>, PagingBufferDesc), String> {
+    let physical_adapter = 0u32;
+    let mut out = DXGK_QUERYSEGMENTOUT4::zeroed();
+    must(query(adapter, DXGKQAITYPE_QUERYSEGMENT4, &physical_adapter, &mut out), "QUERYSEGMENT4")?;
+    let count = out.NbSegment;
+    if count == 0 || count > SEGMENTS_MAX {
+        return Err(format!("DXGK_QUERYSEGMENTOUT4.NbSegment is {count}: an adapter has 1 to 32 segments (SEG-05)"));
+    }
+    let mut descriptors = vec![DXGK_SEGMENTDESCRIPTOR4::zeroed(); count as usize];
+    out.pSegmentDescriptor = descriptors.as_mut_ptr().cast();
+    out.SegmentDescriptorStride = size_of::<DXGK_SEGMENTDESCRIPTOR4>();
+    must(query(adapter, DXGKQAITYPE_QUERYSEGMENT4, &physical_adapter, &mut out), "QUERYSEGMENT4")?;
+    if out.NbSegment != count {
+        return Err(format!("DXGK_QUERYSEGMENTOUT4.NbSegment is {count}, and then {} (SEG-05)", out.NbSegment));
+    }
+    let segment = |descriptor: &DXGK_SEGMENTDESCRIPTOR4| SegmentDescriptor {
+        flags: SegmentFlags::from_bits_truncate(descriptor.Flags),
+        base_address: descriptor.BaseAddress,
+        size: descriptor.Size as u64,
+        commit_limit: descriptor.CommitLimit as u64,
+    };
+    let paging_buffer =
+        PagingBufferDesc { size: out.PagingBufferSize, private_data_size: out.PagingBufferPrivateDataSize };
+    Ok((descriptors.iter().map(segment).collect(), paging_buffer))
+}
+
+type PageTables = (GpuMmuCaps, Vec<vidmm::contract::PageTableLevelDesc>);
+
+fn page_tables(adapter: &Adapter) -> Result<PageTables, String> {
+    let physical_adapter = 0u32;
+    let mut caps = DXGK_GPUMMUCAPS::zeroed();
+    must(query(adapter, DXGKQAITYPE_GPUMMUCAPS, &physical_adapter, &mut caps), "GPUMMUCAPS")?;
+    let gpu_mmu = page_tables::gpu_mmu_caps(&caps)?;
+    if caps.PageTableLevelCount > LEVELS_MAX {
+        return Err(format!("DXGK_GPUMMUCAPS.PageTableLevelCount is {}: at most 6 (GVA-11)", caps.PageTableLevelCount));
+    }
+    let level = |index: u32| {
+        let input = DXGK_QUERYPAGETABLELEVELDESCIN { LevelIndex: index as u16, PhysicalAdapterIndex: 0 };
+        let mut desc = DXGK_PAGE_TABLE_LEVEL_DESC::zeroed();
+        must(query(adapter, DXGKQAITYPE_PAGETABLELEVELDESC, &input, &mut desc), "PAGETABLELEVELDESC")?;
+        page_tables::level(&desc)
+    };
+    let levels = (0..caps.PageTableLevelCount).map(level).collect::<Result<Vec<_>, _>>()?;
+    Ok((gpu_mmu, levels))
+}
+
+fn engines(adapter: &Adapter, caps: &DXGK_DRIVERCAPS) -> Result<Vec<EngineDesc>, String> {
+    let physical_adapter = 0u32;
+    let mut physical = DXGK_PHYSICALADAPTERCAPS::zeroed();
+    let status = query(adapter, DXGKQAITYPE_PHYSICALADAPTERCAPS, &physical_adapter, &mut physical);
+    let (count, paging) = match status >= 0 {
+        true => (u32::from(physical.NumExecutionNodes), u32::from(physical.PagingNodeIndex)),
+        false => (caps.GpuEngineTopology, caps.PagingNode),
+    };
+    if count == 0 || count > 64 || paging >= count {
+        return Err(format!("the adapter has {count} engines, and engine {paging} is the paging engine (GVA-63)"));
+    }
+    let kind = |node| match node == paging {
+        true => EngineKind::Paging,
+        false if engine_type(adapter, node) == DXGK_ENGINE_TYPE_COPY => EngineKind::Copy,
+        false => EngineKind::Render3d,
+    };
+    Ok((0..count).map(|node| EngineDesc { kind: kind(node) }).collect())
+}
+
+fn engine_type(adapter: &Adapter, node: u32) -> u32 {
+    let Some(function) = adapter.ddi().DxgkDdiGetNodeMetadata else { return 0 };
+    let mut metadata = DXGK_NODEMETADATA { EngineType: 0, Rest: [0; 70] };
+    // SAFETY: the struct is as large as Windows' packed one, and lives for the call.
+    let status = adapter.call(Entry::DxgkDdiGetNodeMetadata, PASSIVE_LEVEL, || unsafe {
+        function(adapter.handle(), node, &mut metadata)
+    });
+    if status >= 0 { metadata.EngineType } else { 0 }
+}
+
+/// The sizes of memory with which a driver is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub local: u64,
+    pub aperture: u64,
+    pub aperture_commit_limit: Option<u64>,
+}
+
+/// Makes the first segment of each kind as small as a run asks for: the driver does not see that it has less memory. Other
+/// segments stay as they are.
+///
+/// # Errors
+///
+/// If the driver has less memory than the run asks for.
+pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
+    let fit = |info: &mut AdapterInfo, is_aperture: bool, size: u64, name: &str| {
+        let is_kind = |segment: &&mut SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture;
+        let Some(segment) = info.segments.iter_mut().find(is_kind) else {
+            return if size == 0 { Ok(()) } else { Err(format!("the driver reports no {name}")) };
+        };
+        if size == 0 || size > segment.size {
+            return Err(format!("the run asks for {size} bytes of {name}, and the driver reports {}", segment.size));
+        }
+        (segment.size, segment.commit_limit) = (size, segment.commit_limit.min(size));
+        Ok(())
+    };
+    fit(info, false, sizes.local, "local memory")?;
+    fit(info, true, sizes.aperture, "aperture segment")?;
+    if let Some(limit) = sizes.aperture_commit_limit {
+        info.aperture_segment_commit_limit = info.aperture_segment_commit_limit.min(limit);
+    }
+    Ok(())
+}
+
+/// Whether the MMU has what runs need to be told of a factory's machines.
+pub(crate) fn has_tables_of_cpu(info: &AdapterInfo) -> bool {
+    info.gpu_mmu.page_table_update_mode == PageTableUpdateMode::CpuVirtual
+}
+
+/// Whether the tables of processes lie in system memory.
+pub(crate) fn has_tables_in_system_memory(info: &AdapterInfo) -> bool {
+    info.page_table_levels.iter().any(|level| level.page_table_segment_id.is_system())
+}

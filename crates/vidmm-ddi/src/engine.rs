@@ -1,0 +1,141 @@
+//! One engine: the packets that wait for it, and the one that the driver has.
+
+use std::collections::VecDeque;
+
+use vidmm::contract::{EngineFence, KmdContextHandle, Packet, RootPageTable};
+use vidmm::{Nanoseconds, PhysicalAddress, SegmentId};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, DISPATCH_LEVEL, DmaWindow, PASSIVE_LEVEL};
+use crate::kmd::root_args;
+use crate::payload::handle;
+use crate::progress::Entry;
+use crate::reports::report;
+use crate::user_work;
+
+/// What the driver is told of a packet when it begins. WDDM's packets have no waits, so packets wait here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Submission {
+    pub context: KmdContextHandle,
+    /// The root table of the context at its submission.
+    pub root: Option<RootPageTable>,
+    pub paging: bool,
+}
+
+impl Submission {
+    /// Appends its words to a packet's preamble.
+    pub fn encode(&self, preamble: &mut Vec<u8>) {
+        let (address, num_entries) = self.root.map_or((None, 0), |root| (Some(root.address), root.num_entries));
+        let segment = address.map_or(u64::MAX, |address| address.segment.0.into());
+        let offset = address.map_or(0, |address| address.offset);
+        for word in [self.context.0, segment, offset, num_entries.into(), self.paging.into()] {
+            preamble.extend(word.to_le_bytes());
+        }
+    }
+
+    /// Reads a packet's preamble.
+    fn decode(preamble: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(preamble.get(at * 8..at * 8 + 8)?.try_into().ok()?));
+        let segment = u8::try_from(word(1)?).ok().map(SegmentId);
+        let address = segment.map(|segment| Some(PhysicalAddress { segment, offset: word(2)? }));
+        let root = match address {
+            Some(address) => Some(RootPageTable { address: address?, num_entries: word(3)? as u32 }),
+            None => None,
+        };
+        Some(Self { context: KmdContextHandle(word(0)?), root, paging: word(4)? == 1 })
+    }
+}
+
+/// Tells the driver the root table of a context.
+pub(crate) fn set_root(adapter: &Adapter, context: KmdContextHandle, root: RootPageTable) {
+    let Some(function) = adapter.ddi().DxgkDdiSetRootPageTable else { return };
+    let args = root_args(context, root);
+    // SAFETY: the struct lives for the call; the context is the driver's.
+    adapter.call(Entry::DxgkDdiSetRootPageTable, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+}
+
+/// A packet that the engine has.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub packet: Packet,
+    /// When its waits were over; none if they are not.
+    pub ready_at: Option<Nanoseconds>,
+}
+
+/// An engine.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    pub queue: VecDeque<Queued>,
+    pub free_since: Nanoseconds,
+    /// When the first packet began; none if it waits. The driver has it since.
+    pub begun_at: Option<Nanoseconds>,
+    /// It has stopped at a fault, or its driver did not report the end of a packet.
+    pub is_stopped: bool,
+    /// The last packet that has ended, and the last that was submitted.
+    pub completed: u64,
+    pub submitted: u64,
+    /// The request to yield that is not answered yet.
+    pub preemption: Option<u64>,
+}
+
+/// Every packet takes this long, and each of its bytes a nanosecond: what a driver's commands cost is not known. That is about the time
+/// in which a bus moves a few hundred pages, so that programs meet work that is under way.
+const PACKET_NANOSECONDS: Nanoseconds = 50_000;
+
+impl Engine {
+    /// When the first packet begins, or has begun.
+    pub fn begins_at(&self) -> Option<Nanoseconds> {
+        let first = self.queue.front().filter(|_| !self.is_stopped)?;
+        self.begun_at.or_else(|| Some(first.ready_at?.max(self.free_since)))
+    }
+
+    /// When the first packet ends; none if it never does.
+    pub fn ends_at(&self) -> Option<Nanoseconds> {
+        self.begins_at()?.checked_add(duration(&self.queue.front()?.packet))
+    }
+
+    /// Takes all packets; the engine is as new.
+    pub fn take_all(&mut self) -> Vec<(u64, vidmm::contract::DmaBuffer)> {
+        (self.begun_at, self.is_stopped, self.preemption) = (None, false, None);
+        self.queue.drain(..).map(|queued| (queued.packet.signal.fence_id, queued.packet.buffer)).collect()
+    }
+}
+
+fn duration(packet: &Packet) -> Nanoseconds {
+    let commands = packet.buffer.commands();
+    match Submission::decode(&packet.preamble) {
+        Some(submission) if !submission.paging => user_work::duration(commands),
+        _ => PACKET_NANOSECONDS + commands.len() as u64,
+    }
+}
+
+/// Hands a packet to the driver.
+pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
+    let Some(submission) = Submission::decode(&packet.preamble) else { return };
+    let EngineFence { engine, fence_id } = packet.signal;
+    if let Some(root) = submission.root {
+        set_root(adapter, submission.context, root);
+    }
+    let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
+    let private = match &packet.buffer {
+        vidmm::contract::DmaBuffer::Paging(buffer) => buffer.private_data(),
+        vidmm::contract::DmaBuffer::User(_) => &[],
+    };
+    let args = DXGKARG_SUBMITCOMMANDVIRTUAL {
+        hContext: handle(submission.context.0),
+        DmaBufferVirtualAddress: DmaWindow::ADDRESS,
+        DmaBufferSize: packet.buffer.commands().len() as u32,
+        pDmaBufferPrivateData: private.as_ptr(),
+        DmaBufferPrivateDataSize: private.len() as u32,
+        SubmissionFenceId: fence_id as u32,
+        Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
+        NodeOrdinal: engine,
+        ..DXGKARG_SUBMITCOMMANDVIRTUAL::zeroed()
+    };
+    // SAFETY: the struct and the private data live for the call; the context is the driver's.
+    let status = adapter
+        .call(Entry::DxgkDdiSubmitCommandVirtual, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    if status < 0 {
+        report("DDI-SUBMIT", format!("DxgkDdiSubmitCommandVirtual failed with status {status:#x}: it must not fail"));
+    }
+}

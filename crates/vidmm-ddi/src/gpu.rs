@@ -1,0 +1,293 @@
+//! The model of the driver's GPU, behind the manager's trait. Time is ours; the packets run in the driver's library.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use vidmm::contract::{EngineFence, Packet, ResetEngineError, RestartError};
+use vidmm::{Nanoseconds, PageSize, PhysicalAddress};
+use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
+use crate::engine::{Engine, Queued, submit};
+use crate::memory::{Memory, to_driver};
+use crate::page_tables::entry_from_driver;
+use crate::progress::Entry;
+use crate::reports::report;
+
+/// A GPU whose engines are the driver's.
+pub(crate) struct DdiGpu {
+    adapter: Rc<Adapter>,
+    memory: Rc<Memory>,
+    engines: Vec<Engine>,
+    /// Answers to requests, oldest first.
+    answers: Vec<(Nanoseconds, GpuEvent)>,
+    is_resetting: bool,
+    /// Whether a packet of each engine may run for ever: then a loss of its interrupt is reported once.
+    lost: Cell<bool>,
+}
+
+impl DdiGpu {
+    pub fn new(adapter: Rc<Adapter>, memory: Rc<Memory>, engines: usize) -> Self {
+        let engines = std::iter::repeat_with(Engine::default).take(engines).collect();
+        Self { adapter, memory, engines, answers: Vec::new(), is_resetting: false, lost: Cell::new(false) }
+    }
+
+    /// Notes for each first packet whether its waits are over.
+    fn look_at_waits(&mut self, now: Nanoseconds) {
+        let completed: Vec<u64> = self.engines.iter().map(|engine| engine.completed).collect();
+        let is_over = |wait: &EngineFence| completed.get(wait.engine as usize).is_some_and(|&at| at >= wait.fence_id);
+        for engine in &mut self.engines {
+            if let Some(first) = engine.queue.front_mut()
+                && first.ready_at.is_none()
+                && first.packet.waits.iter().all(is_over)
+            {
+                first.ready_at = Some(now);
+            }
+        }
+    }
+
+    /// The engine whose packet begins or ends next, and when it ends.
+    fn next_end(&self) -> Option<(Nanoseconds, usize)> {
+        if self.is_resetting {
+            return None;
+        }
+        let ends = self.engines.iter().enumerate().filter_map(|(ordinal, engine)| Some((engine.ends_at()?, ordinal)));
+        ends.min()
+    }
+
+    /// Hands the driver the packets that have begun until `now`.
+    fn begin(&mut self, now: Nanoseconds) {
+        if self.is_resetting {
+            return;
+        }
+        for engine in &mut self.engines {
+            let begins = engine.begins_at().filter(|&at| at <= now && engine.begun_at.is_none());
+            if let (Some(at), Some(first)) = (begins, engine.queue.front()) {
+                submit(&self.adapter, &first.packet);
+                engine.begun_at = Some(at);
+            }
+        }
+    }
+
+    /// Lets the model run the packet of an engine to its end.
+    fn run(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let Some(first) = self.engines[ordinal].queue.front() else { return };
+        let fence = first.packet.signal;
+        let seen = self.adapter.notifications.borrow().len();
+        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands());
+        if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
+            // SAFETY: the context is what AddDevice returned.
+            self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
+        }
+        let kernels = std::mem::take(&mut *self.adapter.kernels.borrow_mut());
+        events.extend(kernels.into_iter().map(|(kernel, inputs)| GpuEvent::KernelRead { kernel, inputs }));
+        let notifications = self.adapter.notifications.borrow().clone();
+        let mut has_ended = false;
+        for (index, notification) in notifications.iter().enumerate().skip(seen) {
+            match *notification {
+                Notification::Completed { node_ordinal, fence_id } => {
+                    let is_this = (node_ordinal, fence_id) == (fence.engine, fence.fence_id as u32);
+                    if is_this && !has_ended {
+                        has_ended = true;
+                    } else {
+                        report(
+                            "SYN-13",
+                            format!(
+                                "the driver has reported that packet {fence_id} of engine {node_ordinal} has ended; the one \
+                             that did is packet {} of engine {}",
+                                fence.fence_id, fence.engine
+                            ),
+                        );
+                    }
+                }
+                Notification::Faulted { .. } => {
+                    self.engines[ordinal].is_stopped = true;
+                    events.push(GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: ended_at });
+                }
+            }
+        }
+        if has_ended {
+            self.complete(ordinal, ended_at, events);
+        } else if !self.engines[ordinal].is_stopped {
+            self.engines[ordinal].is_stopped = true;
+            if !self.lost.replace(true) {
+                let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+                report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
+            }
+        }
+    }
+
+    fn complete(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        let engine = &mut self.engines[ordinal];
+        let Some(Queued { packet: Packet { signal, buffer, .. }, .. }) = engine.queue.pop_front() else { return };
+        let started_at = engine.begun_at.take().unwrap_or(ended_at);
+        (engine.free_since, engine.completed) = (ended_at, signal.fence_id);
+        events.push(GpuEvent::Completed { signal, started_at, ended_at, buffer });
+        self.yield_engine(ordinal, ended_at);
+        self.look_at_waits(ended_at);
+    }
+
+    /// Answers a request to yield, once no packet is under way.
+    fn yield_engine(&mut self, ordinal: usize, at: Nanoseconds) {
+        let engine = &mut self.engines[ordinal];
+        if engine.begun_at.is_some() || engine.is_stopped {
+            return;
+        }
+        if let Some(preemption_fence_id) = engine.preemption.take() {
+            let last_completed_fence_id = engine.completed;
+            let returned = engine.take_all();
+            let engine = ordinal as u32;
+            let event = GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at };
+            self.answers.push((at, event));
+        }
+    }
+}
+
+impl Gpu for DdiGpu {
+    fn submit(&mut self, now: Nanoseconds, packet: Packet) {
+        let Some(engine) = self.engines.get_mut(packet.signal.engine as usize) else { return };
+        engine.submitted = engine.submitted.max(packet.signal.fence_id);
+        engine.queue.push_back(Queued { packet, ready_at: None });
+        self.look_at_waits(now);
+    }
+
+    fn next_event_at(&self) -> Option<Nanoseconds> {
+        let answer = self.answers.first().map(|&(at, _)| at);
+        answer.into_iter().chain(self.next_end().map(|(at, _)| at)).min()
+    }
+
+    fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        self.look_at_waits(now);
+        self.begin(now);
+        if let Some(answer) = self.answers.first().filter(|&&(at, _)| at <= now)
+            && self.next_end().is_none_or(|(at, _)| answer.0 <= at)
+        {
+            events.push(self.answers.remove(0).1);
+        } else if let Some((at, ordinal)) = self.next_end().filter(|&(at, _)| at <= now) {
+            self.run(ordinal, at, events);
+        }
+    }
+
+    fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+        self.memory.page_digest(address)
+    }
+
+    fn probe(&self) -> Option<&dyn Probe> {
+        Some(self)
+    }
+
+    fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
+        self.memory.write_page(address, content, seed)
+    }
+
+    fn lose_power(&mut self) {
+        self.memory.lose_content();
+    }
+
+    /// The driver has no more than the packet that runs, so there is nothing that it could take back.
+    fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        self.begin(now);
+        if let Some(asked) = self.engines.get_mut(engine as usize) {
+            asked.preemption = Some(preemption_fence_id);
+            self.yield_engine(engine as usize, now);
+        }
+    }
+
+    fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        self.begin(now);
+        let (Some(reset), Some(own)) = (self.adapter.ddi().DxgkDdiResetEngine, self.engines.get_mut(engine as usize))
+        else {
+            return;
+        };
+        let mut args = DXGKARG_RESETENGINE { NodeOrdinal: engine, ..DXGKARG_RESETENGINE::zeroed() };
+        // SAFETY: the struct lives for the call.
+        let status = self
+            .adapter
+            .call(Entry::DxgkDdiResetEngine, PASSIVE_LEVEL, || unsafe { reset(self.adapter.handle(), &mut args) });
+        let (result, returned) = match status >= 0 {
+            true => {
+                let first = own.queue.front().filter(|_| own.begun_at.is_some());
+                let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
+                let told = args.LastAbortedFenceId;
+                // A fence of the driver's has 32 bits; a wrong one stays wrong.
+                let aborted = if right as u32 == told { right } else { told.into() };
+                if right != aborted {
+                    report(
+                        "FLT-21",
+                        format!("DxgkDdiResetEngine has set LastAbortedFenceId to {told} in place of {right}"),
+                    );
+                }
+                own.free_since = now;
+                (Ok(aborted), own.take_all())
+            }
+            false => (Err(ResetEngineError), Vec::new()),
+        };
+        self.answers.push((now, GpuEvent::EngineReset { engine, result, returned, at: now }));
+    }
+
+    fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else { return };
+        // SAFETY: the context is what AddDevice returned.
+        let status = self
+            .adapter
+            .call(Entry::DxgkDdiResetFromTimeout, PASSIVE_LEVEL, || unsafe { reset(self.adapter.handle()) });
+        if status < 0 {
+            report("FLT-32", format!("DxgkDdiResetFromTimeout failed with status {status:#x}"));
+        }
+        self.answers.clear();
+        self.is_resetting = true;
+        let mut returned = Vec::new();
+        for (ordinal, engine) in (0..).zip(&mut self.engines) {
+            let fence = |fence_id| EngineFence { engine: ordinal, fence_id };
+            returned.extend(engine.take_all().into_iter().map(|(fence_id, buffer)| (fence(fence_id), buffer)));
+            (engine.completed, engine.free_since) = (engine.submitted, now);
+        }
+        self.memory.lose_content();
+        self.answers.push((now, GpuEvent::ResetFromTimeout { returned, at: now }));
+    }
+
+    fn restart_from_timeout(&mut self, now: Nanoseconds) {
+        let Some(restart) = self.adapter.ddi().DxgkDdiRestartFromTimeout else { return };
+        // SAFETY: the context is what AddDevice returned.
+        let status = self
+            .adapter
+            .call(Entry::DxgkDdiRestartFromTimeout, PASSIVE_LEVEL, || unsafe { restart(self.adapter.handle()) });
+        self.is_resetting = false;
+        let result = if status >= 0 { Ok(()) } else { Err(RestartError) };
+        self.answers.push((now, GpuEvent::RestartedFromTimeout { result, at: now }));
+    }
+}
+
+impl Probe for DdiGpu {
+    fn sees(&self) -> Sees {
+        let reads = self.adapter.driver().gpu().is_some_and(|gpu| gpu.ReadPageTableEntry.is_some());
+        if reads { Sees::ENTRIES } else { Sees::empty() }
+    }
+
+    fn page_table_entry(
+        &self,
+        table: PhysicalAddress,
+        level: u32,
+        page_size: PageSize,
+        index: u32,
+    ) -> Option<TableEntry> {
+        let read = self.adapter.driver().gpu()?.ReadPageTableEntry?;
+        let (segment, offset) = to_driver(table);
+        let is_64kb = (page_size == PageSize::Kib64).into();
+        let nothing = DXGK_PTE { Flags: u64::MAX, PageAddress: u64::MAX };
+        let (mut entry, mut other) = (nothing, nothing);
+        // SAFETY: the model writes the two entries that it is given.
+        let is_there = self.adapter.call(Entry::GpuReadPageTableEntry, PASSIVE_LEVEL, || unsafe {
+            read(self.adapter.handle(), segment, offset, level, is_64kb, index, &mut entry, &mut other)
+        });
+        if is_there == 0 {
+            return None;
+        }
+        let has_two_sides = other.Flags != u64::MAX;
+        Some(TableEntry {
+            pte: entry_from_driver(&entry)?,
+            pte_64kb: if has_two_sides { Some(entry_from_driver(&other)?) } else { None },
+        })
+    }
+}

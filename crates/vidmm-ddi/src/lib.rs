@@ -1,0 +1,35 @@
+//! The driver contract in C.
+//!
+//! A driver is a shared library with a `DriverEntry` that hands over its table of `DxgkDdi` functions. Its memory-management code
+//! is that of a driver for Windows: the headers in `include/` have WDDM's names and layouts. [`Driver::load`] loads it, and
+//! [`DriverMachines`] makes machines of it: the manager calls its functions, and a model of its GPU, if it brings one, executes
+//! what it encodes. `docs/guides/c-drivers.md` is the guide.
+//!
+//! The driver is called by one thread. What it does to its own process it does to ours: a supervisor belongs around it, which
+//! reads [`Progress`] when the process has died.
+
+// A file imports only from those above it.
+mod abi;
+mod reports;
+mod progress;
+mod library;
+mod memory;
+mod page_tables;
+mod adapter;
+mod callbacks;
+mod description;
+mod user_work;
+mod payload;
+mod kmd;
+mod engine;
+mod gpu;
+mod umd;
+mod machines;
+
+pub use library::{Driver, LoadError};
+pub use machines::DriverMachines;
+pub use progress::{OPERATIONS, Progress, Running};
+pub use reports::{Report, take_reports};
+
+#[cfg(test)]
+mod layout;

@@ -1,0 +1,206 @@
+//! Machines of a driver in C, for everything that asks a factory.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags};
+use vidmm_runtime::{FaultSwitch, Machine};
+use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
+use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
+
+use crate::adapter::Adapter;
+use crate::description::{self, Sizes};
+use crate::gpu::DdiGpu;
+use crate::kmd::DdiKmd;
+use crate::library::Driver;
+use crate::memory::Memory;
+use crate::umd::DdiUmd;
+
+/// Machines of a driver in C, one at a time.
+///
+/// The driver reports its own adapter, and never sees that it has less memory than that: the sizes that a run asks for are those
+/// that the manager is told.
+pub struct DriverMachines {
+    driver: Driver,
+    name: String,
+    lacks: Features,
+    info: AdapterInfo,
+    fail_pool_at: AtomicU64,
+}
+
+impl DriverMachines {
+    /// Machines of `driver`, called `name`.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start, or its adapter is of a model that is not tried here.
+    pub fn new(driver: Driver, name: impl Into<String>) -> Result<Self, String> {
+        let adapter = Adapter::start(Arc::clone(&driver.0))?;
+        let info = description::describe(&adapter)?;
+        drop(adapter);
+        let lacks = lacks(&driver, &info);
+        Ok(Self { driver, name: name.into(), lacks, info, fail_pool_at: AtomicU64::new(0) })
+    }
+
+    /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
+    pub fn set_failing_pool(&self, number: u64) {
+        self.fail_pool_at.store(number, Ordering::Relaxed);
+    }
+
+    fn fail_pool_at(&self, number: u64) {
+        // SAFETY: the function takes a number.
+        unsafe { (self.driver.0.shim().FailPoolAt)(number) };
+    }
+
+    /// Starts an adapter, asks it for a paging operation with a number that no version of WDDM has, and stops it. An answer of
+    /// success is reported: the driver would claim to have carried out what it does not know.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn ask_unknown_operation(&self) -> Result<(), String> {
+        self.fail_pool_at(0);
+        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let info = description::describe(&adapter)?;
+        DdiKmd::new(adapter, info, true).ask_unknown_operation();
+        Ok(())
+    }
+
+    /// Starts an adapter, lets it describe itself, and stops it.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn start_and_stop(&self) -> Result<(), String> {
+        self.fail_pool_at(0);
+        description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop)
+    }
+
+    /// The driver's report.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.info
+    }
+
+    /// Bytes of the first memory segment and of the first aperture; 0 where there is none.
+    pub fn memory(&self) -> (u64, u64) {
+        let size = |is_aperture| self.first_segment(is_aperture).map_or(0, |segment| segment.size);
+        (size(false), size(true))
+    }
+
+    /// Whether the CPU sees the first memory segment.
+    pub fn is_memory_cpu_visible(&self) -> bool {
+        self.first_segment(false).is_some_and(|segment| segment.flags.contains(SegmentFlags::CPU_VISIBLE))
+    }
+
+    fn first_segment(&self, is_aperture: bool) -> Option<&SegmentDescriptor> {
+        self.info.segments.iter().find(|segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
+    }
+
+    /// Whether the driver brings a model of its GPU.
+    pub fn has_gpu(&self) -> bool {
+        self.driver.0.gpu().is_some()
+    }
+}
+
+/// What machines of a driver cannot be asked for.
+fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
+    let has = |flag| info.segments.iter().any(|segment| segment.flags.contains(flag));
+    let is_memory = |flags: SegmentFlags| !flags.contains(SegmentFlags::APERTURE);
+    let has_memory = info.segments.iter().any(|segment| is_memory(segment.flags));
+    let has_engine = |kind| info.engines.iter().any(|engine| engine.kind == kind);
+    let ddi = &driver.0.ddi;
+    let mut lacks = Features::models_except(AddressingModel::GpuMmu)
+        | Features::MORE_SEGMENTS
+        | Features::LINKED_ADAPTERS
+        | Features::DEPENDENT_ENGINES
+        | Features::MAP_APERTURE2
+        | Features::PAGING_VA_SIZE
+        | Features::BUSY_ANSWERS
+        | Features::NOTIFICATIONS
+        | Features::COMPRESSION
+        | Features::PLACEMENT
+        | Features::OLDER_VERSIONS
+        | Features::COSTS
+        | Features::INNER_FAULTS
+        | Features::MODEL_OCCASIONS;
+    lacks.set(Features::LOCAL_MEMORY, !has_memory);
+    lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
+    lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
+    lacks.set(Features::PAGES_64KIB, !has(SegmentFlags::USE_64KB_PAGES));
+    lacks.set(Features::SYSTEM_PAGE_TABLES, !description::has_tables_in_system_memory(info));
+    lacks.set(Features::CPU_TABLES, !description::has_tables_of_cpu(info));
+    lacks.set(Features::PAGING_ENGINE, info.engines.len() < 2);
+    lacks.set(Features::COPY_ENGINE, !has_engine(EngineKind::Copy));
+    if driver.0.gpu().is_none() {
+        lacks |= Features::OWN_COMMANDS | Features::PROBE;
+    } else {
+        lacks.set(Features::ENGINE_RESET, ddi.DxgkDdiResetEngine.is_none());
+        lacks.set(
+            Features::ADAPTER_RESET,
+            ddi.DxgkDdiResetFromTimeout.is_none() || ddi.DxgkDdiRestartFromTimeout.is_none(),
+        );
+        lacks.set(Features::FAULT_REPORTS, ddi.DxgkDdiInterruptRoutine.is_none());
+    }
+    lacks
+}
+
+impl fmt::Display for DriverMachines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |segment: &SegmentDescriptor| {
+            let kind = if segment.flags.contains(SegmentFlags::APERTURE) { "aperture" } else { "memory" };
+            format!("{} MiB of {kind}", segment.size >> 20)
+        };
+        let segments: Vec<String> = self.info.segments.iter().map(mib).collect();
+        let engines = self.info.engines.len();
+        let gpu = if self.has_gpu() { "a model of its GPU" } else { "no model of its GPU" };
+        write!(f, "{:?}, {}, engines: {engines}, {gpu}", self.info.addressing_model, segments.join(", "))
+    }
+}
+
+impl MachineFactory for DriverMachines {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lacks(&self) -> Features {
+        self.lacks
+    }
+
+    fn bench(&self) -> Bench {
+        Bench { verify: true, ..Bench::default() }
+    }
+
+    fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
+        self.fail_pool_at(0);
+        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let mut info = description::describe(&adapter)?;
+        let sizes = Sizes {
+            local: desc.local_memory_bytes,
+            aperture: desc.aperture_bytes,
+            aperture_commit_limit: desc.aperture_commit_limit_bytes,
+        };
+        description::shrink(&mut info, sizes)?;
+        self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));
+        let umd = Box::new(DdiUmd(Rc::clone(&adapter)));
+        if !self.has_gpu() {
+            let kmd = Box::new(DdiKmd::new(adapter, info, true));
+            let machine = semantic_machine(kmd, umd, CostModel::default(), ModelGpuFaults::default(), None);
+            return machine.map_err(|error| error.to_string());
+        }
+        let system = SystemMemory::new();
+        let host = SoftHost::new(system.clone(), IoMmu::new(), None);
+        let memory = Rc::new(Memory::new(&info, system));
+        adapter.set_memory(Rc::clone(&memory));
+        let gpu = DdiGpu::new(Rc::clone(&adapter), memory, info.engines.len());
+        Ok(Machine {
+            kmd: Box::new(DdiKmd::new(adapter, info, false)),
+            umd,
+            gpu: Box::new(gpu),
+            cpu: Box::new(host.cpu_addresses().clone()),
+            host: Box::new(host),
+            fault_switch: FaultSwitch::default(),
+        })
+    }
+}

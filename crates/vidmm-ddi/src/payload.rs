@@ -1,0 +1,229 @@
+//! A paging operation, in the union of C's payloads.
+
+use vidmm::contract::{
+    KmdAllocationHandle, KmdProcessHandle, MapApertureSegment, MemoryTransferDirection, PagingOperation,
+};
+use vidmm::{PAGE_SIZE, PhysicalAddress};
+
+use crate::abi::*;
+use crate::memory::{NO_PAGE, page_to_driver, to_driver};
+use crate::page_tables::{update_mode, write_entries};
+
+/// A handle of the driver's, as the driver knows it.
+pub(crate) fn handle(value: u64) -> HANDLE {
+    std::ptr::without_provenance_mut(value as usize)
+}
+
+fn allocation(handle: KmdAllocationHandle) -> HANDLE {
+    self::handle(handle.0)
+}
+
+fn process(process: Option<KmdProcessHandle>) -> HANDLE {
+    handle(process.map_or(0, |process| process.0))
+}
+
+/// How many page numbers behind the last one of a list lead nowhere.
+const GUARD_PAGES: u64 = 64;
+
+/// The lists that an operation points to; they live until the next operation.
+pub(crate) struct Payloads {
+    entries: Vec<DXGK_PTE>,
+    entries_64kb: Vec<DXGK_PTE>,
+    page_numbers: Vec<usize>,
+    adl: Vec<u64>,
+    mdl: Box<MDL>,
+}
+
+impl Payloads {
+    pub fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            entries_64kb: Vec::new(),
+            page_numbers: Vec::new(),
+            adl: Vec::new(),
+            mdl: Box::new(MDL { ByteCount: 0, Pages: std::ptr::null() }),
+        }
+    }
+
+    /// The list of `count` pages of system memory from `first` on.
+    fn mdl(&mut self, first: PhysicalAddress, count: u64) -> *const MDL {
+        let number = |page: u64| page_to_driver(first.offset_by(page * PAGE_SIZE)) as usize;
+        self.page_numbers.clear();
+        self.page_numbers.extend((0..count).map(number));
+        self.page_numbers.extend((0..GUARD_PAGES).map(|_| NO_PAGE as usize));
+        *self.mdl = MDL { ByteCount: (count * PAGE_SIZE) as u32, Pages: self.page_numbers.as_ptr() };
+        &*self.mdl
+    }
+
+    fn transfer_side(&mut self, side: PhysicalAddress, pages: u64) -> TRANSFER_SIDE {
+        let address = match side.segment.is_system() {
+            true => self.mdl(side, pages).addr() as u64,
+            false => side.offset,
+        };
+        TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
+    }
+
+    /// The number of the operation, and its payload.
+    pub fn payload(&mut self, operation: &PagingOperation) -> (u32, OPERATION) {
+        match operation {
+            PagingOperation::VirtualTransfer(op) => {
+                let payload = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
+                    hAllocation: allocation(op.allocation),
+                    AllocationOffsetInBytes: op.allocation_offset_in_bytes,
+                    TransferSizeInBytes: op.transfer_size_in_bytes,
+                    SourceVirtualAddress: op.source_virtual_address.0,
+                    DestinationVirtualAddress: op.destination_virtual_address.0,
+                    SourcePageTable: 0,
+                    TransferDirection: match op.transfer_direction {
+                        MemoryTransferDirection::LocalToSystem => 0,
+                        MemoryTransferDirection::SystemToLocal => 1,
+                        MemoryTransferDirection::LocalToLocal => 2,
+                    },
+                    Flags: op.flags.bits(),
+                    DestinationPageTable: 0,
+                };
+                (DXGK_OPERATION_VIRTUAL_TRANSFER, OPERATION { TransferVirtual: payload })
+            }
+            PagingOperation::VirtualFill(op) => {
+                let payload = DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL {
+                    hAllocation: allocation(op.allocation),
+                    AllocationOffsetInBytes: op.allocation_offset_in_bytes,
+                    FillSizeInBytes: op.fill_size_in_bytes,
+                    FillPattern: op.fill_pattern,
+                    DestinationVirtualAddress: op.destination_virtual_address.0,
+                };
+                (DXGK_OPERATION_VIRTUAL_FILL, OPERATION { FillVirtual: payload })
+            }
+            PagingOperation::UpdatePageTable(op) => {
+                write_entries(&op.page_table_entries, op.flags, &mut self.entries, &mut self.entries_64kb);
+                let has_two_sides = !self.entries_64kb.is_empty();
+                let payload = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
+                    PageTableLevel: op.page_table_level,
+                    hAllocation: handle(op.allocation.map_or(0, |allocation| allocation.0)),
+                    PageTableAddress: physical(op.page_table_address),
+                    pPageTableEntries: self.entries.as_ptr(),
+                    StartIndex: op.start_index,
+                    NumPageTableEntries: op.page_table_entries.num_page_table_entries,
+                    Reserved0: 0,
+                    Flags: op.flags.bits(),
+                    DriverProtection: op.driver_protection,
+                    AllocationOffsetInBytes: op.allocation_offset_in_bytes,
+                    hProcess: handle(op.process.0),
+                    UpdateMode: update_mode(&op.update_mode),
+                    pPageTableEntries64KB: if has_two_sides { self.entries_64kb.as_ptr() } else { std::ptr::null() },
+                    FirstPteVirtualAddress: op.first_pte_virtual_address.0,
+                };
+                (DXGK_OPERATION_UPDATE_PAGE_TABLE, OPERATION { UpdatePageTable: payload })
+            }
+            PagingOperation::FlushTlb(op) => {
+                let payload = DXGK_BUILDPAGINGBUFFER_FLUSHTLB {
+                    RootPageTableAddress: physical(op.root_page_table_address),
+                    hProcess: handle(op.process.0),
+                    StartVirtualAddress: op.start_virtual_address.0,
+                    EndVirtualAddress: op.end_virtual_address.0,
+                };
+                (DXGK_OPERATION_FLUSH_TLB, OPERATION { FlushTlb: payload })
+            }
+            PagingOperation::MapApertureSegment(op) => {
+                let payload = MAP_APERTURE_SEGMENT {
+                    hDevice: std::ptr::null_mut(),
+                    hAllocation: allocation(op.allocation),
+                    SegmentId: op.segment_id.0.into(),
+                    OffsetInPages: op.offset_in_pages as usize,
+                    NumberOfPages: op.number_of_pages as usize,
+                    pMdl: self.mdl(op.mdl, op.number_of_pages),
+                    Flags: op.flags.bits(),
+                    MdlOffset: 0,
+                };
+                (DXGK_OPERATION_MAP_APERTURE_SEGMENT, OPERATION { MapApertureSegment: payload })
+            }
+            PagingOperation::MapApertureSegment2(op) => {
+                let first = MapApertureSegment::from(*op);
+                let number = |page: u64| page_to_driver(first.mdl.offset_by(page * PAGE_SIZE));
+                self.adl.clear();
+                self.adl.extend((0..first.number_of_pages).map(number));
+                self.adl.extend((0..GUARD_PAGES).map(|_| NO_PAGE));
+                let payload = MAP_APERTURE_SEGMENT2 {
+                    hDevice: std::ptr::null_mut(),
+                    hAllocation: allocation(first.allocation),
+                    SegmentId: first.segment_id.0.into(),
+                    OffsetInPages: first.offset_in_pages as usize,
+                    NumberOfPages: first.number_of_pages as usize,
+                    Adl: DXGK_ADL { PageCount: first.number_of_pages as u32, Flags: 0, Pages: self.adl.as_ptr() },
+                    Flags: first.flags.bits(),
+                    AdlOffset: 0,
+                    CpuVisibleAddress: std::ptr::null_mut(),
+                };
+                (DXGK_OPERATION_MAP_APERTURE_SEGMENT2, OPERATION { MapApertureSegment2: payload })
+            }
+            PagingOperation::UnmapApertureSegment(op) => {
+                let payload = UNMAP_APERTURE_SEGMENT {
+                    hDevice: std::ptr::null_mut(),
+                    hAllocation: allocation(op.allocation),
+                    SegmentId: op.segment_id.0.into(),
+                    OffsetInPages: op.offset_in_pages as usize,
+                    NumberOfPages: op.number_of_pages as usize,
+                    DummyPage: page_to_driver(op.dummy_page) * PAGE_SIZE,
+                };
+                (DXGK_OPERATION_UNMAP_APERTURE_SEGMENT, OPERATION { UnmapApertureSegment: payload })
+            }
+            PagingOperation::NotifyAlloc(op) => {
+                let payload = DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC {
+                    hAllocation: allocation(op.allocation),
+                    hKmdProcessHandle: process(op.process),
+                    Flags: op.flags.bits(),
+                    OffsetInBytes: op.offset_in_bytes,
+                    SizeInBytes: op.size_in_bytes,
+                    GpuVirtualAddressAtOffset: op.gpu_virtual_address_at_offset.0,
+                };
+                (DXGK_OPERATION_NOTIFY_ALLOC, OPERATION { NotifyAllocation: payload })
+            }
+            PagingOperation::Transfer(op) => {
+                let pages = u64::from(op.mdl_offset) + op.transfer_size / PAGE_SIZE;
+                let payload = TRANSFER {
+                    hAllocation: allocation(op.allocation),
+                    TransferOffset: op.transfer_offset as u32,
+                    TransferSize: op.transfer_size as usize,
+                    Source: self.transfer_side(op.source, pages),
+                    Destination: self.transfer_side(op.destination, pages),
+                    Flags: op.flags.bits(),
+                    MdlOffset: op.mdl_offset,
+                };
+                (DXGK_OPERATION_TRANSFER, OPERATION { Transfer: payload })
+            }
+            PagingOperation::Fill(op) => {
+                let destination = self.transfer_side(op.destination, op.fill_size / PAGE_SIZE);
+                let payload = FILL {
+                    hAllocation: allocation(op.allocation),
+                    FillSize: op.fill_size as usize,
+                    FillPattern: op.fill_pattern,
+                    Destination: destination,
+                };
+                (DXGK_OPERATION_FILL, OPERATION { Fill: payload })
+            }
+            PagingOperation::DiscardContent(op) => {
+                let payload = DISCARD_CONTENT {
+                    hAllocation: allocation(op.allocation),
+                    Flags: op.flags.bits(),
+                    SegmentId: op.address.segment.0.into(),
+                    SegmentAddress: op.address.offset,
+                };
+                (DXGK_OPERATION_DISCARD_CONTENT, OPERATION { DiscardContent: payload })
+            }
+            PagingOperation::NotifyResidency(op) => {
+                let payload = DXGK_BUILDPAGINGBUFFER_NOTIFYRESIDENCY {
+                    hAllocation: allocation(op.allocation),
+                    PhysicalAddress: physical(op.physical_address),
+                    Reserved: op.resident.into(),
+                };
+                (DXGK_OPERATION_NOTIFY_RESIDENCY, OPERATION { NotifyResidency: payload })
+            }
+        }
+    }
+}
+
+/// A place, as the driver sees it.
+pub(crate) fn physical(address: PhysicalAddress) -> D3DGPU_PHYSICAL_ADDRESS {
+    let (segment, offset) = to_driver(address);
+    D3DGPU_PHYSICAL_ADDRESS { SegmentId: segment, Padding: 0, SegmentOffset: offset }
+}

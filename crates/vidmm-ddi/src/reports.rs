@@ -1,0 +1,31 @@
+//! What the shim, the border and the model's memory find wrong, outside of the manager's own rules.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A mistake of a driver or of its GPU's model that no rule of the manager sees.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The name of the check: a fact's number, or a name of ours such as `SHIM-POOL-FREE`.
+    pub rule: String,
+    /// What was done.
+    pub message: String,
+}
+
+/// More of them tell a reader nothing.
+const REPORTS_MAX: usize = 100;
+
+static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
+
+/// Adds a report, unless the same one waits already.
+pub(crate) fn report(rule: &str, message: impl Into<String>) {
+    let report = Report { rule: rule.to_owned(), message: message.into() };
+    let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if reports.len() < REPORTS_MAX && !reports.contains(&report) {
+        reports.push(report);
+    }
+}
+
+/// Takes the reports of this process since the last call, oldest first.
+pub fn take_reports() -> Vec<Report> {
+    std::mem::take(&mut *REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,28 @@
+//! Builds the reference drivers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vidmm_ddi::{Driver, DriverMachines, Progress};
+
+/// Builds a reference driver, with a mistake of `bugs.h` or without.
+pub fn built(driver: &str, planted: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/drivers").join(driver);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}-{planted}.so"));
+    let make = Command::new("make")
+        .args(["-s", "-B", "-C"])
+        .arg(&folder)
+        .arg(format!("OUT={}", out.display()))
+        .args((!planted.is_empty()).then(|| format!("PLANTED={planted}")))
+        .output();
+    let make = make.expect("make and a C compiler are there");
+    assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
+    out
+}
+
+/// Machines of a reference driver.
+pub fn machines(driver: &str, planted: &str) -> DriverMachines {
+    let progress = Progress::anonymous().expect("there is memory");
+    let driver = Driver::load(&built(driver, planted), &progress).expect("the driver loads");
+    DriverMachines::new(driver, "reference").expect("the driver starts")
+}
