@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_destroyed_in_between_had_taken_room_too() {
+    fn an_allocation_destroyed_in_between_had_taken_room_too() {
         let device = vidmm::DeviceId::from_bits(0);
         let id = AllocationId::from_bits;
         let mut reuse = Reuse::default();
