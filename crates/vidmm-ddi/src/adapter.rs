@@ -19,7 +19,7 @@ pub(crate) const PASSIVE_LEVEL: u8 = 0;
 pub(crate) const DISPATCH_LEVEL: u8 = 2;
 pub(crate) const DEVICE_LEVEL: u8 = 5;
 
-/// What the driver has reported in its interrupt routine.
+/// The driver's reports in its interrupt routine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notification {
     Completed { node_ordinal: u32, fence_id: u32 },
@@ -80,7 +80,7 @@ pub(crate) struct Adapter {
     pub handle_data: RefCell<Vec<HANDLE>>,
     /// The sizes of allocations that are about to be created, by their private data.
     pub wanted: RefCell<BTreeMap<Vec<u8>, u64>>,
-    /// What the shim had counted before the adapter was added.
+    /// The shim's counts from before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
 }
 

@@ -1,4 +1,4 @@
-//! What the driver and its GPU's model call: Dxgkrnl's functions, and those of the shim's host.
+//! The functions that the driver and its GPU's model call: Dxgkrnl's functions, and those of the shim's host.
 //!
 //! Each is called by C, so none may panic: a handle is looked up before it is believed.
 

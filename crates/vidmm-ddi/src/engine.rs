@@ -13,7 +13,7 @@ use crate::progress::Entry;
 use crate::reports::report;
 use crate::user_work;
 
-/// What the driver is told of a packet when it begins. WDDM's packets have no waits, so packets wait here.
+/// The packet as the driver is told of it when it begins. WDDM's packets have no waits, so packets wait here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Submission {
     pub context: KmdContextHandle,

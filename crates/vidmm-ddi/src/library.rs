@@ -150,7 +150,7 @@ impl Loaded {
         unsafe { &*self.shim }
     }
 
-    /// What the shim has counted.
+    /// The shim's counts.
     pub fn counts(&self) -> VIDMM_SHIM_COUNTS {
         let mut counts = VIDMM_SHIM_COUNTS::default();
         // SAFETY: the function writes the struct that it is given.

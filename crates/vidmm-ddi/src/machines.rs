@@ -104,7 +104,7 @@ impl DriverMachines {
     }
 }
 
-/// What machines of a driver cannot be asked for.
+/// The features that machines of a driver lack.
 fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
     let has = |flag| info.segments.iter().any(|segment| segment.flags.contains(flag));
     let is_memory = |flags: SegmentFlags| !flags.contains(SegmentFlags::APERTURE);

@@ -1,4 +1,4 @@
-//! What the driver is doing, in memory that outlives its process.
+//! The driver's present call, in memory that outlives its process.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the shim, the border and the model's memory find wrong, outside of the manager's own rules.
+//! Reports of the shim, the border and the model's memory, outside of the manager's own rules.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Report {
     /// The name of the check: a fact's number, or a name of ours such as `SHIM-POOL-FREE`.
     pub rule: String,
-    /// What was done.
+    /// The deed.
     pub message: String,
 }
 

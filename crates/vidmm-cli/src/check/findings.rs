@@ -8,14 +8,14 @@ use vidmm_sim::StepFinding;
 
 use super::jobs::Job;
 
-/// What a check found.
+/// A finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// The rule: the number of a fact or of an invariant, or a name of ours.
     pub rule: String,
     /// The paging operation that it is about, if it names one.
     pub operation: Option<String>,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
 }
 
@@ -99,13 +99,13 @@ impl Found {
         }
     }
 
-    /// What stays the same from one world to the next: findings with one key are one mistake, as far as can be told.
+    /// The part that stays the same from one world to the next: findings with one key are one mistake, as far as can be told.
     pub fn key(&self) -> String {
         self.operation.as_ref().map_or_else(|| self.rule.clone(), |operation| format!("{} {operation}", self.rule))
     }
 }
 
-/// What a check came to.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Its name.
@@ -160,7 +160,7 @@ pub struct Group {
     pub first: Found,
 }
 
-/// What all checks came to.
+/// The outcome of all checks.
 #[derive(Serialize)]
 pub struct Report {
     /// The findings by key.
@@ -169,7 +169,7 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// How the machine is described, and what no check judges.
     pub machine: String,
-    /// What is not judged.
+    /// The features that are not judged.
     pub not_judged: Vec<String>,
     /// Checks that were not run, because the driver had ended its process too often.
     pub not_run: u64,
