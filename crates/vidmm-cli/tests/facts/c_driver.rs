@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 
-use crate::common::c_driver::{built, built_without_gpu, check};
+use crate::common::c_driver::{built, built_without_gpu, can_build, check};
 
 #[test]
 fn the_right_driver_has_no_findings() {
+    if !can_build() {
+        return;
+    }
     let driver = built("BUG_NONE");
     let run = check(&driver, &["--seeds", "1..20"]).expect(0);
     assert!(run.stdout.contains("found       0"), "{run}");
@@ -16,6 +19,9 @@ fn the_right_driver_has_no_findings() {
 
 #[test]
 fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
+    if !can_build() {
+        return;
+    }
     let run = check(&built_without_gpu(), &["--seeds", "1..20"]).expect(0);
     assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
     assert!(run.stdout.contains("found       0"), "{run}");
@@ -23,6 +29,9 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
 
 #[test]
 fn a_finding_is_named_and_replayed() {
+    if !can_build() {
+        return;
+    }
     let driver = built("BUG_SHORT_TRANSFER");
     let run = check(&driver, &["--seeds", "1..12"]).expect(1);
     assert!(run.stdout.contains("BPB-40 VIRTUAL_TRANSFER"), "{run}");
@@ -33,6 +42,9 @@ fn a_finding_is_named_and_replayed() {
 
 #[test]
 fn known_findings_do_not_fail() {
+    if !can_build() {
+        return;
+    }
     let driver = built("BUG_UNKNOWN_IS_SUCCESS");
     let file = tempfile::NamedTempFile::new().expect("there is a folder for files");
     std::fs::write(file.path(), "DDI-UNKNOWN-OPERATION  # to be mended\n").expect("the file is written");
@@ -46,6 +58,9 @@ fn known_findings_do_not_fail() {
 
 #[test]
 fn reports_for_programs_can_be_read() {
+    if !can_build() {
+        return;
+    }
     let driver = built("BUG_CRASH");
     let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "json"]).expect(1);
     let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
@@ -59,6 +74,9 @@ fn reports_for_programs_can_be_read() {
 
 #[test]
 fn wrong_arguments_say_what_to_do() {
+    if !can_build() {
+        return;
+    }
     let nowhere = check("no-such-driver.so".as_ref(), &[]).expect(2);
     assert!(nowhere.stderr.contains("-shared -fPIC"), "{nowhere}");
     let driver = built("BUG_PRIORITY_ZERO");
@@ -68,6 +86,9 @@ fn wrong_arguments_say_what_to_do() {
 
 #[test]
 fn a_library_that_is_no_driver_is_a_finding() {
+    if !can_build() {
+        return;
+    }
     let run = check("Cargo.toml".as_ref(), &[]).expect(1);
     assert!(run.stdout.contains("START, in 1 check: the library cannot be opened"), "{run}");
 }

@@ -5,6 +5,15 @@ use std::process::Command;
 
 use vidmm_ddi::{Driver, DriverMachines, Progress};
 
+/// Whether these tools are there. A test that needs them skips otherwise, and fails with `VIDMM_REQUIRE_C`.
+pub fn are_there(tools: &[&str]) -> bool {
+    let is_missing = |tool: &&&str| !Command::new(tool).arg("--version").output().is_ok_and(|run| run.status.success());
+    let Some(tool) = tools.iter().find(is_missing) else { return true };
+    assert!(std::env::var_os("VIDMM_REQUIRE_C").is_none(), "{tool} is not there");
+    eprintln!("skipped: {tool} is not there");
+    false
+}
+
 /// Builds a reference driver, with a mistake of `bugs.h` or without.
 pub fn built(driver: &str, planted: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/drivers").join(driver);

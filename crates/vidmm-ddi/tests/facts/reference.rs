@@ -3,10 +3,13 @@
 use vidmm_ddi::take_reports;
 use vidmm_sim::{Profile, SimDesc, Unobserved, simulate};
 
-use crate::common::machines;
+use crate::common::{are_there, machines};
 
 #[test]
 fn random_worlds_find_nothing_in_the_driver_with_page_tables() {
+    if !are_there(&["make", "cc"]) {
+        return;
+    }
     let machines = machines("gpummu", "");
     for seed in 1..=20 {
         let desc = SimDesc { seed, steps: 400, profile: Profile::default(), policy: None, digest: false };

@@ -20,8 +20,8 @@ struct Told {
 
 impl Told {
     fn of(world: &World, owners: &[(AllocationId, Client, u64)]) -> Self {
-        let mut told = Self::default();
-        told.sizes = owners.iter().map(|&(id, client, pages)| (id, (client.process, pages * PAGE_SIZE))).collect();
+        let sizes = owners.iter().map(|&(id, client, pages)| (id, (client.process, pages * PAGE_SIZE))).collect();
+        let mut told = Self { sizes, ..Self::default() };
         for event in &world.events {
             match *event {
                 Event::Placed { allocation, segment, content, .. } => {

@@ -5,6 +5,15 @@ use std::process::Command;
 
 use super::{Run, workspace};
 
+/// Whether drivers in C can be built. A test that needs one skips otherwise, and fails with `VIDMM_REQUIRE_C`.
+pub fn can_build() -> bool {
+    let is_missing = |tool: &&&str| !Command::new(tool).arg("--version").output().is_ok_and(|run| run.status.success());
+    let Some(tool) = ["make", "cc"].iter().find(is_missing) else { return true };
+    assert!(std::env::var_os("VIDMM_REQUIRE_C").is_none(), "{tool} is not there");
+    eprintln!("skipped: {tool} is not there");
+    false
+}
+
 /// Builds the reference driver with page tables, with a mistake of its `bugs.h` or without (`BUG_NONE`).
 pub fn built(planted: &str) -> PathBuf {
     make(planted, &format!("PLANTED={planted}"))
