@@ -139,6 +139,11 @@ impl Extent {
         self.offset + self.size
     }
 
+    /// The same for an extent that a file tells of, which need not be one: the largest number if there is none after it.
+    pub const fn saturating_end(self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+
     /// Whether all of `other` is in it.
     pub(crate) const fn contains(self, other: Extent) -> bool {
         self.offset <= other.offset && other.end() <= self.end()

@@ -128,7 +128,7 @@ impl Index {
 
     fn give_up(&mut self, segment: SegmentId, extent: Extent, allocation: AllocationId) {
         // Another had given up a part of it, and this one took the rest and gives up all.
-        let parts = self.rooms.cut(segment, extent.offset, extent.end());
+        let parts = self.rooms.cut(segment, extent.offset, extent.saturating_end());
         let mut next = extent.offset;
         for (start, end, mut of) in parts {
             self.rooms.insert(segment, next, start, vec![allocation]);
@@ -136,11 +136,11 @@ impl Index {
             self.rooms.insert(segment, start, end, of);
             next = end;
         }
-        self.rooms.insert(segment, next, extent.end(), vec![allocation]);
+        self.rooms.insert(segment, next, extent.saturating_end(), vec![allocation]);
     }
 
     fn take(&mut self, segment: SegmentId, extent: Extent) -> Vec<AllocationId> {
-        let parts = self.rooms.cut(segment, extent.offset, extent.end());
+        let parts = self.rooms.cut(segment, extent.offset, extent.saturating_end());
         parts.into_iter().flat_map(|(_, _, of)| of).collect()
     }
 }

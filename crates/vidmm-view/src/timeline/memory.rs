@@ -200,7 +200,7 @@ impl Memory {
     pub fn entered(&mut self, at: Nanoseconds, plan: PlanNo, out: &mut Vec<Record>) {
         for (segment, extent) in self.leaving.remove(&plan).unwrap_or_default() {
             let ranges = self.ranges.get(&segment).into_iter();
-            let inside = ranges.flat_map(|ranges| ranges.range(extent.offset..extent.end()));
+            let inside = ranges.flat_map(|ranges| ranges.range(extent.offset..extent.saturating_end()));
             let left: Vec<Extent> = inside
                 .filter(|(_, range)| matches!(range.holder, Holder::Leaving(_, by) if by == plan))
                 .map(|(&offset, range)| Extent { offset, size: range.end - offset })
@@ -233,7 +233,7 @@ impl Memory {
                 Holder::PageTable(process) => process,
                 Holder::Free => None,
             };
-            let range = Range { end: extent.end(), holder, process };
+            let range = Range { end: extent.saturating_end(), holder, process };
             self.ranges.entry(segment).or_default().insert(extent.offset, range);
             self.add(self.account(segment, range), extent.size);
         }
@@ -345,7 +345,7 @@ fn bounded(extent: Extent) -> Extent {
 
 /// Takes a range out of the ranges that there are, and returns the bytes that it had in common with each.
 fn cut(ranges: &mut Ranges, extent: Extent) -> Vec<(u64, Range)> {
-    let (start, stop) = (extent.offset, extent.end());
+    let (start, stop) = (extent.offset, extent.saturating_end());
     let first = ranges.range(..=start).next_back().map_or(start, |(&offset, _)| offset);
     let inside = ranges.range(first..stop).filter(|(_, range)| range.end > start);
     let touched: Vec<(u64, Range)> = inside.map(|(&offset, &range)| (offset, range)).collect();
