@@ -466,6 +466,7 @@ impl MachineFactory for OwnMachines {
             | Features::DEPENDENT_ENGINES
             | Features::MORE_SEGMENTS
             | Features::CPU_TABLES
+            | Features::VIRTUAL_TABLES
             | Features::LINKED_ADAPTERS
             | Features::MAP_APERTURE2
             | Features::PAGING_VA_SIZE

@@ -59,6 +59,7 @@ pub(crate) fn level(desc: &DXGK_PAGE_TABLE_LEVEL_DESC) -> Result<PageTableLevelD
 pub(crate) fn update_mode(mode: &UpdateMode) -> u32 {
     match mode {
         UpdateMode::CpuVirtual(_) => CPU_VIRTUAL,
+        UpdateMode::GpuVirtual(_) => GPU_VIRTUAL,
         UpdateMode::GpuPhysical => GPU_PHYSICAL,
     }
 }

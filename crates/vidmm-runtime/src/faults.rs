@@ -200,8 +200,7 @@ impl Mistake {
     fn catch_up(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> bool {
         let Some(late) = &mut self.late else { return true };
         // There is no buffer where the CPU writes entries.
-        let is_for_cpu =
-            matches!(build.operation, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical());
+        let is_for_cpu = build.operation.is_by_cpu();
         if is_for_cpu || is_unmapping(self.paging_process, &late.notification, build.operation) {
             return true;
         }

@@ -83,11 +83,13 @@ bitflags! {
         const OWN_COMMANDS = 1 << 32;
         /// Page tables that the CPU writes.
         const CPU_TABLES = 1 << 33;
+        /// Page tables that the paging engine writes at virtual addresses.
+        const VIRTUAL_TABLES = 1 << 34;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 34] = [
+const NAMES: [(Features, &str); 35] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -122,6 +124,7 @@ const NAMES: [(Features, &str); 34] = [
     (Features::PROBE, "a probe"),
     (Features::OWN_COMMANDS, "a GPU for the driver's commands"),
     (Features::CPU_TABLES, "page tables that the CPU writes"),
+    (Features::VIRTUAL_TABLES, "page tables that are written at virtual addresses"),
 ];
 
 impl Features {

@@ -59,7 +59,8 @@ pub struct MachineDesc {
     /// Whether page tables live in system memory instead of local memory. A factory must obey it.
     /// [`Features::SYSTEM_PAGE_TABLES`].
     pub page_tables_in_system_memory: bool,
-    /// The writer of page tables, and where it finds them (GVA-10). A factory must obey it. [`Features::CPU_TABLES`].
+    /// The writer of page tables, and where it finds them (GVA-10). A factory must obey it. [`Features::CPU_TABLES`],
+    /// [`Features::VIRTUAL_TABLES`].
     pub page_table_update_mode: PageTableUpdateMode,
     /// Bytes of a paging buffer. A factory may ignore it.
     pub paging_buffer_bytes: u32,

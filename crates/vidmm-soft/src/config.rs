@@ -402,9 +402,10 @@ impl SoftAdapterConfig {
             return Err(ConfigError::IndexBits);
         }
         let layout = self.layout();
-        if self.page_tables_in_system_memory
-            && (0..levels).any(|level| u64::from(layout.table_bytes(level)) > PAGE_SIZE)
-        {
+        // The CPU sets some up where others are written through them (GVA-33).
+        let some_are_in_system_memory =
+            self.page_tables_in_system_memory || self.page_table_update_mode == PageTableUpdateMode::GpuVirtual;
+        if some_are_in_system_memory && (0..levels).any(|level| u64::from(layout.table_bytes(level)) > PAGE_SIZE) {
             return Err(ConfigError::TableTooLargeForSystemMemory);
         }
         Ok(())

@@ -13,8 +13,8 @@ use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
 use crate::encoding::{
-    Command, Decompress, Fill, FlushRange, MapAperture, NotifyResidency, Transfer, UnmapAperture, UseAllocation,
-    WritePtes,
+    Command, Decompress, Fill, FlushRange, MapAperture, NotifyResidency, TableAddress, Transfer, UnmapAperture,
+    UseAllocation, WritePtes,
 };
 use crate::faults::{ModelGpuFaults, strikes};
 use crate::memory::{PageContents, SparseMemory};
@@ -274,7 +274,7 @@ impl Device {
                 self.counters.commands.set_state += 1;
             }
             Command::Fill(fill) => self.fill(*space, &fill)?,
-            Command::WritePtes(ptes) => self.write_ptes(&ptes)?,
+            Command::WritePtes(ptes) => self.write_ptes(*space, &ptes)?,
             Command::FlushTlb(range) => {
                 self.translation.flush(range);
                 events.push(GpuEvent::Flushed { process: range.process, addresses: range.start..range.end });
@@ -526,15 +526,29 @@ impl Device {
         Ok(())
     }
 
-    fn write_ptes(&mut self, ptes: &WritePtes) -> Result<(), Abort> {
-        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?;
-        let mut memory = self.memories.lock();
-        let (first_page, num_pages) = table::pages_of(layout, ptes).ok_or(Abort::IllegalCommand)?;
-        if !memory.contains(ptes.table.segment, first_page, num_pages) {
-            return Err(Abort::IllegalCommand);
+    fn write_ptes(&mut self, space: Option<AddressSpace>, ptes: &WritePtes) -> Result<(), Abort> {
+        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?.clone();
+        let pages = table::pages_of(&layout, ptes).ok_or(Abort::IllegalCommand)?;
+        let num_pages = pages.end - pages.start;
+        let runs = match ptes.table {
+            TableAddress::Virtual(table) => {
+                let start = GpuVirtualAddress(table.0 + pages.start * PAGE_SIZE);
+                self.translate(space, whole_pages(start, num_pages * PAGE_SIZE, true)?)?
+            }
+            TableAddress::Physical(PhysicalAddress { segment, offset }) => {
+                let page = offset / PAGE_SIZE + pages.start;
+                if !self.memories.lock().contains(segment, page, num_pages) {
+                    return Err(Abort::IllegalCommand);
+                }
+                vec![PhysicalRun { place: Place::Segment { segment, page }, pages: num_pages }]
+            }
+        };
+        let mut at = pages.start;
+        for run in &runs {
+            let part = at..at + run.pages;
+            at = part.end;
+            self.write(run, |memory, page| table::write_entries(memory, page, part, &layout, ptes));
         }
-        let written = memory.segment_mut(ptes.table.segment).ok_or(Abort::IllegalCommand)?;
-        table::write_entries(written, layout, ptes);
         self.counters.ptes_written += u64::from(ptes.count);
         self.counters.commands.write_ptes += 1;
         Ok(())

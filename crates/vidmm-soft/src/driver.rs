@@ -6,14 +6,15 @@ mod physical;
 mod render;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use vidmm::contract::{
     AdapterInfo, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus, CpuVirtualAddress,
     CreateAllocationError, EngineDesc, EngineKind, FillVirtual, FlushTlb, GpuMmuCaps, GpuMmuFlags, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdProcessHandle, LegacyBehaviors, MapApertureFlags,
     MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, NotifyInterrupt, NotifyResidency,
-    PageTableLevelDesc, PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus, RootPageTable,
-    SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual,
+    PageTableLevelDesc, PageTableUpdateMode, PagingBufferDesc, PagingOperation, Patch, Render, RenderStatus,
+    RootPageTable, SegmentDescriptor, SegmentFlags, SegmentPreference, SegmentSet, SubmitCommand, TransferVirtual,
     UnmapApertureSegment, UpdateMode, UpdatePageTable, UpdatePageTableFlags, VidMmCaps,
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
@@ -21,8 +22,8 @@ use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 
 use crate::config::{ApertureConfig, LinkedAdapterConfig, MemoryConfig, SegmentConfig, SoftAdapterConfig};
 use crate::encoding::{
-    self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, Transfer, UnmapAperture,
-    UseAllocation, WritePtes,
+    self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, TableAddress, Transfer,
+    UnmapAperture, UseAllocation, WritePtes,
 };
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::physical_addresses::PhysicalAddressMap;
@@ -211,10 +212,12 @@ impl SoftKmd {
     fn page_table_level(&self, level: u32) -> PageTableLevelDesc {
         let local = self.config.local_segment().filter(|_| !self.config.page_tables_in_system_memory);
         let segment = local.unwrap_or(SegmentId::SYSTEM);
+        // The CPU sets the paging process's tables up where all others are written through them (GVA-33).
+        let is_set_up_by_cpu = self.config.page_table_update_mode == PageTableUpdateMode::GpuVirtual;
         PageTableLevelDesc {
             page_table_index_bit_count: self.layout.index_bits(level),
             page_table_segment_id: segment,
-            paging_process_page_table_segment_id: segment,
+            paging_process_page_table_segment_id: if is_set_up_by_cpu { SegmentId::SYSTEM } else { segment },
             page_table_size_in_bytes: self.layout.table_bytes(level),
         }
     }
@@ -414,7 +417,10 @@ impl SoftKmd {
                 .offset(u64::from(start) * self.layout.coverage(op.page_table_level, page_size)),
             level: op.page_table_level,
             page_size,
-            table: op.page_table_address,
+            table: match op.update_mode {
+                UpdateMode::GpuVirtual(address) => TableAddress::Virtual(address),
+                UpdateMode::GpuPhysical | UpdateMode::CpuVirtual(_) => TableAddress::Physical(op.page_table_address),
+            },
             start_index: op.start_index + start,
             count: self.config.max_entries_per_command.min(run.num_page_table_entries - start),
             first: entry(run.first),
@@ -426,15 +432,14 @@ impl SoftKmd {
     /// Writes entries with the CPU, into the table that it sees at `address` (BPB-08).
     fn write_by_cpu(&self, op: &UpdatePageTable, address: CpuVirtualAddress) -> BuildStatus {
         let Some(offset) = system::seen_at(address) else { return BuildStatus::Other(STATUS_INVALID_PARAMETER) };
-        let table = PhysicalAddress { segment: SegmentId::SYSTEM, offset };
         let mut memory = self.memory.lock();
         for ptes in (0..).map_while(|index| self.write_ptes(op, index)) {
-            let ptes = WritePtes { table, ..ptes };
-            let pages = table::pages_of(&self.layout, &ptes);
-            if !pages.is_some_and(|(first, count)| memory.contains(first, count)) {
+            let seen = table::pages_of(&self.layout, &ptes).map(|pages| (offset / PAGE_SIZE + pages.start, pages));
+            let is_there = |&(first, ref pages): &(u64, Range<u64>)| memory.contains(first, pages.end - pages.start);
+            let Some((first_page, pages)) = seen.filter(is_there) else {
                 return BuildStatus::Other(STATUS_INVALID_PARAMETER);
-            }
-            table::write_entries(&mut memory, &self.layout, &ptes);
+            };
+            table::write_entries(&mut memory, first_page, pages, &self.layout, &ptes);
         }
         BuildStatus::Success
     }

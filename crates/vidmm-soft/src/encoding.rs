@@ -306,7 +306,7 @@ pub struct WritePtes {
     /// The pages that the entries map; at level 0, which kind of leaf table it is (GVA-43).
     pub page_size: PageSize,
     /// Where the table is.
-    pub table: PhysicalAddress,
+    pub table: TableAddress,
     /// The index of the first entry.
     pub start_index: u32,
     /// How many entries.
@@ -317,6 +317,15 @@ pub struct WritePtes {
     pub first_64kb: Option<HardwareEntry>,
     /// How many bytes further each entry points than the one before it; 0 repeats the first. On both sides.
     pub stride: u64,
+}
+
+/// Where a command finds a page table (GVA-10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableAddress {
+    /// In a segment.
+    Physical(PhysicalAddress),
+    /// In the address space that the command runs in.
+    Virtual(GpuVirtualAddress),
 }
 
 /// Writes `command` to the start of `buffer` and returns how many bytes it took; `None`, and nothing written, when it does
@@ -550,6 +559,7 @@ impl Field for KernelCommand {
 
 const WRITE_PTES_64KIB_PAGES: u16 = 1 << 0;
 const WRITE_PTES_FIRST_64KB: u16 = 1 << 1;
+const WRITE_PTES_VIRTUAL: u16 = 1 << 2;
 
 impl Field for WritePtes {
     fn write(&self, out: &mut impl Sink) {
@@ -558,8 +568,14 @@ impl Field for WritePtes {
         self.process.write(out);
         self.virtual_address.write(out);
         (self.level as u16).write(out);
-        (page_size | dual).write(out);
-        self.table.write(out);
+        let (mode, table) = match self.table {
+            TableAddress::Physical(table) => (0, table),
+            TableAddress::Virtual(GpuVirtualAddress(offset)) => {
+                (WRITE_PTES_VIRTUAL, PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+            }
+        };
+        (page_size | dual | mode).write(out);
+        table.write(out);
         self.start_index.write(out);
         self.count.write(out);
         self.first.write(out);
@@ -570,10 +586,15 @@ impl Field for WritePtes {
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (process, virtual_address) = (Field::read(from)?, Field::read(from)?);
         let (level, flags) = (u16::read(from)?.into(), u16::read(from)?);
-        if flags & !(WRITE_PTES_64KIB_PAGES | WRITE_PTES_FIRST_64KB) != 0 {
+        if flags & !(WRITE_PTES_64KIB_PAGES | WRITE_PTES_FIRST_64KB | WRITE_PTES_VIRTUAL) != 0 {
             return None;
         }
-        let (table, start_index, count) = (Field::read(from)?, Field::read(from)?, Field::read(from)?);
+        let (table, start_index, count) = (PhysicalAddress::read(from)?, Field::read(from)?, Field::read(from)?);
+        let table = match flags & WRITE_PTES_VIRTUAL != 0 {
+            true if !table.segment.is_system() => return None,
+            true => TableAddress::Virtual(GpuVirtualAddress(table.offset)),
+            false => TableAddress::Physical(table),
+        };
         let (first, second) = (Field::read(from)?, Field::read(from)?);
         let page_size = if flags & WRITE_PTES_64KIB_PAGES != 0 { PageSize::Kib64 } else { PageSize::Kib4 };
         let first_64kb = (flags & WRITE_PTES_FIRST_64KB != 0).then_some(second);

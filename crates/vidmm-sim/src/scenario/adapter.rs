@@ -174,6 +174,8 @@ impl MoreAperture {
 pub enum UpdateMode {
     /// The driver, with the CPU: page tables live in system memory, unless the scenario says where they live.
     CpuVirtual,
+    /// The paging engine, at addresses of the paging process, whose own tables live in system memory.
+    GpuVirtual,
     /// The paging engine, at physical addresses.
     GpuPhysical,
 }
@@ -182,6 +184,7 @@ impl From<UpdateMode> for PageTableUpdateMode {
     fn from(mode: UpdateMode) -> Self {
         match mode {
             UpdateMode::CpuVirtual => Self::CpuVirtual,
+            UpdateMode::GpuVirtual => Self::GpuVirtual,
             UpdateMode::GpuPhysical => Self::GpuPhysical,
         }
     }
@@ -318,11 +321,13 @@ impl AdapterSettings {
     }
 
     /// The index bits of the levels below the root, from the leaf up: the scenario's, or else `[13, 10]` for tables in
-    /// local memory with pages of 64 KiB. Elsewhere a table is 4 KiB at most: the levels are `[9, 8, 8, 5]` with dual
+    /// local memory with pages of 64 KiB. Where some tables are elsewhere a table is 4 KiB at most: the levels are `[9, 8, 8, 5]` with dual
     /// entries, which are twice as large, and `[9, 9, 9]` without.
     pub fn page_table_bits(&self) -> Vec<u32> {
-        let default = || match (self.page_tables(), self.page_size) {
-            (PageTables::Local, PageSize::Kib64) => vec![13, 10],
+        // The paging process's own tables, which the CPU sets up, have the same shape (GVA-33).
+        let all_are_local = self.page_tables() == PageTables::Local && self.update_mode != UpdateMode::GpuVirtual;
+        let default = || match self.page_size {
+            PageSize::Kib64 if all_are_local => vec![13, 10],
             _ if self.dual_pte() => vec![9, 8, 8, 5],
             _ => vec![9, 9, 9],
         };

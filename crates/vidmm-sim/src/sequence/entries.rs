@@ -72,7 +72,8 @@ impl Entries {
                 format!("{whose} <- {shown} in {place}{access}")
             }
             (None, Some(allocation)) => format!("{whose} of {allocation}"),
-            (_, None) => whose,
+            (Some(_), None) => format!("{whose} <- a page table"),
+            (None, None) => whose,
         };
         (verb, if self.by_cpu { text + ", by the CPU" } else { text })
     }

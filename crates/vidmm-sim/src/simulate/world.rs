@@ -126,6 +126,11 @@ impl World {
         if !is_speed && tables_are_elsewhere && has(Features::CPU_TABLES) && aside.chance(60) {
             adapter.update_mode = UpdateMode::CpuVirtual;
         }
+        let may_have_views =
+            addressing_model == AddressingModel::GpuMmu && adapter.update_mode == UpdateMode::GpuPhysical;
+        if !is_speed && may_have_views && has(Features::VIRTUAL_TABLES) && aside.chance(20) {
+            adapter.update_mode = UpdateMode::GpuVirtual;
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);

@@ -3,8 +3,6 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::contract::PageTableUpdateMode;
-
 /// The adapter did not start: each rule that the driver's report breaks (U-1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartAdapterError {
@@ -183,9 +181,11 @@ pub enum BrokenRule {
         /// Bytes of private data.
         private_data_size: u32,
     },
-    /// An update mode that this version does not know.
-    #[error("vidmm: page-table update mode {0:?} is not supported by this version; report CpuVirtual or GpuPhysical")]
-    UpdateMode(PageTableUpdateMode),
+    /// The CPU is to set the paging process's tables up where this version lets it write none.
+    #[error(
+        "GVA-33: page tables are written through the paging process's addresses (GpuVirtual), so the CPU sets that process's own tables up, but they live in segment {0}; let PagingProcessPageTableSegmentId be system memory (0)"
+    )]
+    PagingTablesBeyondCpu(u8),
     /// No work of a process may run while its entries are written.
     #[error(
         "GVA-35: PageTableUpdateRequireAddressSpaceIdle is reported, but this version writes and flushes entries while other work of their process runs"

@@ -146,14 +146,19 @@ fn check_reach(info: &AdapterInfo, memory: &[MemorySegment], broken: &mut Vec<Br
     }
 }
 
-/// The CPU writes page tables only where they lie in system memory (GVA-10).
+/// The CPU writes page tables only where they lie in system memory (GVA-10, GVA-33).
 fn check_update_mode(info: &AdapterInfo, broken: &mut Vec<BrokenRule>) {
     match info.gpu_mmu.page_table_update_mode {
         PageTableUpdateMode::CpuVirtual => {
             let in_memory = homes_of(info).into_iter().find(|segment| !segment.is_system());
             broken.extend(in_memory.map(|segment| BrokenRule::CpuTablesInLocalMemory(segment.0)));
         }
-        mode @ PageTableUpdateMode::GpuVirtual => broken.push(BrokenRule::UpdateMode(mode)),
+        PageTableUpdateMode::GpuVirtual => {
+            let [_, of_paging_process] = homes_of(info);
+            if !of_paging_process.is_system() {
+                broken.push(BrokenRule::PagingTablesBeyondCpu(of_paging_process.0));
+            }
+        }
         PageTableUpdateMode::GpuPhysical => {}
     }
 }

@@ -279,7 +279,7 @@ fn query_paging_va(
 /// Whether the windows of the paging process fit into its addresses.
 fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
     let (_, addresses) = adapter.paging_addresses();
-    if adapter.has_page_tables() && 2 * adapter.paging_va_size > addresses {
+    if adapter.has_page_tables() && Windows::needed_addresses(adapter) > addresses {
         let coverage = adapter.coverage(0);
         return Err(BrokenRule::AddressSpaceTooSmall { va_bits: adapter.va_bits, coverage });
     }

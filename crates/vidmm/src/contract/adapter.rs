@@ -236,8 +236,8 @@ bitflags! {
 pub enum PageTableUpdateMode {
     /// By the CPU, without a paging buffer (BPB-08). All page tables must live in system memory.
     CpuVirtual,
-    /// By the paging engine, the table addressed in the paging process's address space. Refused at adapter start in this
-    /// version.
+    /// By the paging engine, the table addressed in the paging process's address space. The tables of that process must live in
+    /// system memory: the CPU sets them up (GVA-33).
     GpuVirtual,
     /// By the paging engine, the table addressed by segment and offset.
     #[default]

@@ -215,7 +215,7 @@ impl PagingOperation {
 
     /// Whether the driver carries it out with the CPU before it returns, and encodes nothing (BPB-08).
     pub fn is_by_cpu(&self) -> bool {
-        matches!(self, PagingOperation::UpdatePageTable(op) if !op.update_mode.is_gpu_physical())
+        matches!(self, PagingOperation::UpdatePageTable(op) if op.update_mode.is_by_cpu())
     }
 
     /// The allocation that the operation is about, if any.
@@ -383,6 +383,8 @@ pub enum UpdateMode {
     /// By the CPU, before the call returns, at this address: there is no paging buffer, and the one answer is success
     /// (BPB-08). What was built before has completed on the GPU, and what comes after is not built yet.
     CpuVirtual(CpuVirtualAddress),
+    /// By the paging engine, at this address of the paging process, where the table is mapped.
+    GpuVirtual(GpuVirtualAddress),
     /// By the paging engine, at [`page_table_address`](UpdatePageTable::page_table_address).
     #[default]
     GpuPhysical,
@@ -392,6 +394,11 @@ impl UpdateMode {
     /// Whether the paging engine writes, at the table's physical address.
     pub fn is_gpu_physical(&self) -> bool {
         *self == Self::GpuPhysical
+    }
+
+    /// Whether the driver writes with the CPU, before the call returns.
+    pub fn is_by_cpu(&self) -> bool {
+        matches!(self, Self::CpuVirtual(_))
     }
 }
 

@@ -134,6 +134,13 @@ impl Plans {
             let plan = self.builder.plan;
             match step {
                 Step::Operation(_) => break,
+                Step::UpdateInView(update) => {
+                    self.builder.steps.pop_front();
+                    for step in self.windows.write_in_view(&state.adapter, update).into_iter().rev() {
+                        self.builder.steps.push_front(step);
+                    }
+                    continue;
+                }
                 Step::MapIoMmu(range) => map_io_mmu(&mut state.moment, host, plan, range),
                 Step::UnmapIoMmu(_) | Step::UpdateByCpu(_) if !self.has_all_completed(state, kmd) => return false,
                 Step::UnmapIoMmu(range) => unmap_io_mmu(&mut state.moment, host, plan, range),

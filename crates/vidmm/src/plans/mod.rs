@@ -45,5 +45,6 @@ pub(crate) mod step;
 pub(crate) mod plan;
 pub(crate) mod window;
 pub(crate) mod table;
+pub(crate) mod table_views;
 pub(crate) mod expand;
 pub(crate) mod stream;

@@ -17,6 +17,8 @@ pub(crate) enum Step {
     /// Done by the driver, with the CPU, when all that was built before has completed (BPB-08): whatever the GPU read through
     /// the old entries it has read, and what is built next finds the new ones.
     UpdateByCpu(UpdatePageTable),
+    /// Replaced by the steps through which the paging engine writes entries at addresses of the paging process.
+    UpdateInView(UpdatePageTable),
 }
 
 impl Step {
@@ -24,9 +26,8 @@ impl Step {
     pub fn update(adapter: &Adapter, update: UpdatePageTable) -> Self {
         match adapter.page_table_update_mode {
             PageTableUpdateMode::CpuVirtual => Self::UpdateByCpu(update),
-            PageTableUpdateMode::GpuVirtual | PageTableUpdateMode::GpuPhysical => {
-                Self::Operation(PagingOperation::UpdatePageTable(update))
-            }
+            PageTableUpdateMode::GpuVirtual => Self::UpdateInView(update),
+            PageTableUpdateMode::GpuPhysical => Self::Operation(PagingOperation::UpdatePageTable(update)),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
 //! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
-//! begin. Its page tables are pinned from adapter start (PGV-04).
+//! begin. Its page tables are pinned from adapter start (PGV-04). [`TableViews`] is where it sees tables that it writes.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -16,7 +16,7 @@ use crate::{
     },
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
-    plans::Step,
+    plans::{Step, table_views::TableViews},
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -28,13 +28,15 @@ pub(crate) struct Windows {
     pub tables: PageTables,
     system: Ring,
     local: Ring,
+    /// None where the paging engine does not write tables by their virtual addresses.
+    views: Option<TableViews>,
 }
 
 /// One ring of window addresses.
 #[derive(Debug)]
-struct Ring {
-    base: u64,
-    size: u64,
+pub(super) struct Ring {
+    pub base: u64,
+    pub size: u64,
     cursor: u64,
     page_size: PageSize,
     /// The number of the first leaf table that covers it, and where each lies.
@@ -71,14 +73,26 @@ impl Windows {
         Self {
             process,
             root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
-            system: Ring::new(adapter, &tables, system, PageSize::Kib4),
-            local: Ring::new(adapter, &tables, local, local_page_size),
+            system: Ring::new(adapter, &tables, system, adapter.paging_va_size, PageSize::Kib4),
+            local: Ring::new(adapter, &tables, local, adapter.paging_va_size, local_page_size),
+            views: TableViews::new(adapter, &tables),
             tables,
         }
     }
 
-    /// The tables that the rings need, roots first; none if there are no rings. They stay resident for ever.
+    /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
+        let mut keys = Self::tables_of_rings(adapter);
+        if let Some((base, size)) = TableViews::addresses(adapter) {
+            keys.extend(PageTables::needed(adapter, base, size, PageSize::Kib4));
+        }
+        keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
+        keys.dedup();
+        keys
+    }
+
+    /// The tables that the rings need, some of them twice.
+    pub(super) fn tables_of_rings(adapter: &Adapter) -> Vec<TableKey> {
         let size = adapter.paging_va_size;
         if size == 0 || !adapter.has_page_tables() {
             return Vec::new();
@@ -89,13 +103,60 @@ impl Windows {
             let page_size = adapter.pte_page_size(adapter.smallest_page_size());
             keys.extend(PageTables::needed(adapter, local, size, page_size));
         }
-        keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
-        keys.dedup();
         keys
     }
 
+    /// Bytes of addresses that the paging process needs: two windows, and the views of tables.
+    pub fn needed_addresses(adapter: &Adapter) -> u64 {
+        2 * adapter.paging_va_size + TableViews::addresses(adapter).map_or(0, |(_, size)| size)
+    }
+
+    /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
+    pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
+        let Some(views) = &self.views else { return };
+        for (table, address, size) in views.own_tables() {
+            let target = PteTarget {
+                handle: None,
+                address,
+                size,
+                page_size: PageSize::Kib4,
+                allocation_offset: 0,
+                driver_protection: 0,
+            };
+            self.writer(adapter, address).write(target, Pte::valid(table), steps);
+        }
+        if !adapter.invalid_not_cached {
+            steps.push_back(self.flush(ring_range(&views.own)));
+        }
+    }
+
+    /// The steps by which the paging engine writes entries at addresses of the paging process: its own tables are mapped for ever,
+    /// any other for as long as that takes (GVA-10, GVA-61).
+    pub fn write_in_view(&mut self, adapter: &Adapter, update: UpdatePageTable) -> VecDeque<Step> {
+        let mut steps = VecDeque::new();
+        let at = |address| {
+            let update_mode = UpdateMode::GpuVirtual(GpuVirtualAddress(address));
+            Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update }))
+        };
+        let views = self.views.as_mut().expect("entries are written in views only where there are some");
+        if update.process == self.process {
+            steps.push_back(at(views.address_of(update.page_table_address)));
+            return steps;
+        }
+        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
+        let page_size = if large { PageSize::Kib64 } else { PageSize::Kib4 };
+        let table = TableKey { level: update.page_table_level, page_size, number: 0 };
+        let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
+        let PhysicalAddress { segment, offset } = update.page_table_address;
+        let next = views.ring.next(size);
+        let view = self.show(adapter, next, None, 0, segment, &Extents::one(Extent { offset, size }), 0, &mut steps);
+        steps.push_back(at(view.address));
+        self.unmap(adapter, view, &mut steps);
+        steps
+    }
+
     /// Where the rings begin: behind the addresses that are never used (GVA-58).
-    fn bases(adapter: &Adapter) -> (u64, u64) {
+    pub(super) fn bases(adapter: &Adapter) -> (u64, u64) {
         let (system, _) = adapter.paging_addresses();
         (system, system + adapter.paging_va_size)
     }
@@ -124,7 +185,8 @@ impl Windows {
         steps: &mut VecDeque<Step>,
     ) -> Window {
         let extents = Extents::one(Extent { offset, size });
-        self.map(adapter, handle, allocation_offset, SegmentId::SYSTEM, &extents, 0, size, steps)
+        let next = self.system.next(size);
+        self.show(adapter, next, Some(handle), allocation_offset, SegmentId::SYSTEM, &extents, 0, steps)
     }
 
     /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
@@ -139,32 +201,32 @@ impl Windows {
         size: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
-        self.map(adapter, handle, offset, adapter.memory_id(account), extents, offset, size, steps)
+        let next = self.local.next(size);
+        self.show(adapter, next, Some(handle), offset, adapter.memory_id(account), extents, offset, steps)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the two callers above name what they pass")]
-    fn map(
-        &mut self,
+    /// Writes the entries of the next window of a ring.
+    #[expect(clippy::too_many_arguments, reason = "the callers above name what they pass")]
+    fn show(
+        &self,
         adapter: &Adapter,
-        handle: KmdAllocationHandle,
+        (window, wrapped): (Window, bool),
+        handle: Option<KmdAllocationHandle>,
         allocation_offset: u64,
         segment: SegmentId,
         extents: &Extents,
         offset: u64,
-        size: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
-        let ring = if segment.is_system() { &mut self.system } else { &mut self.local };
-        let (window, wrapped) = ring.next(size);
         if wrapped {
             steps.push_back(self.flush(ring_range(self.ring(window.address))));
         }
         let writer = self.writer(adapter, window.address);
-        for (start, run) in extents.runs(offset, size) {
+        for (start, run) in extents.runs(offset, window.size) {
             let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             let in_window = start - offset;
             let target = PteTarget {
-                handle: Some(handle),
+                handle,
                 address: window.address + in_window,
                 size: run.size,
                 page_size: window.page_size,
@@ -200,7 +262,8 @@ impl Windows {
 
     /// The ring of a window's address.
     fn ring(&self, address: u64) -> &Ring {
-        if address < self.local.base { &self.system } else { &self.local }
+        let views = self.views.as_ref().and_then(|views| views.around(address));
+        views.unwrap_or(if address < self.local.base { &self.system } else { &self.local })
     }
 
     fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
@@ -229,8 +292,7 @@ pub(crate) fn root_entries(adapter: &Adapter) -> u32 {
 }
 
 impl Ring {
-    fn new(adapter: &Adapter, tables: &PageTables, base: u64, page_size: PageSize) -> Self {
-        let size = adapter.paging_va_size;
+    pub fn new(adapter: &Adapter, tables: &PageTables, base: u64, size: u64, page_size: PageSize) -> Self {
         let mut ring = Self { base, size, cursor: 0, page_size, first_leaf: 0, leaves: Vec::new() };
         if adapter.has_page_tables() {
             ring.first_leaf = TableKey::covering(adapter, 0, page_size, base).number;
@@ -249,7 +311,7 @@ impl Ring {
     }
 
     /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
-    fn next(&mut self, size: u64) -> (Window, bool) {
+    pub fn next(&mut self, size: u64) -> (Window, bool) {
         assert!(size <= self.size, "chunks are cut to the window");
         let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
         let wrapped = aligned + size > self.size;

@@ -329,12 +329,18 @@ fn a_paging_buffer_has_a_sane_size() {
     }
 }
 
-/// GVA-10.
+/// GVA-33: the CPU sets up the tables through which all others are written.
 #[test]
-fn other_update_modes_are_refused() {
-    let mode = PageTableUpdateMode::GpuVirtual;
-    let broken = broken(|info| info.gpu_mmu.page_table_update_mode = mode);
-    assert_eq!(broken, [BrokenRule::UpdateMode(mode)]);
+fn tables_are_written_through_those_in_system_memory() {
+    let update_mode = PageTableUpdateMode::GpuVirtual;
+    assert_eq!(broken_of(Config { update_mode, ..Config::default() }, |_| {}), []);
+    let local = Config { update_mode, tables_in_system: false, ..Config::pages(64) };
+    assert_eq!(broken_of(local.clone(), |_| {}), [BrokenRule::PagingTablesBeyondCpu(1)]);
+    let others_are_local = |info: &mut AdapterInfo| {
+        let levels = info.page_table_levels.iter_mut();
+        levels.for_each(|level| level.paging_process_page_table_segment_id = SegmentId::SYSTEM);
+    };
+    assert_eq!(broken_of(local, others_are_local), []);
 }
 
 /// GVA-35, BPB-40: what the driver demands and the core does not do is refused by name; a capability that is not used is not.
@@ -383,12 +389,12 @@ fn all_broken_rules_are_listed() {
     driver.info.wddm_version = WddmVersion(1);
     driver.info.segments[0].commit_limit = 0;
     driver.info.page_table_levels.clear();
-    driver.info.gpu_mmu.page_table_update_mode = PageTableUpdateMode::GpuVirtual;
+    driver.info.gpu_mmu.flags |= GpuMmuFlags::PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE;
     let options = AdapterOptions::default();
     let error = VidMm::start_adapter(options, &mut driver, &mut Ledger::default()).err().unwrap();
     assert_eq!(error.broken_rules.len(), 4);
     let text = error.to_string();
-    for fact in ["GVA-01", "SEG-30", "GVA-11", "GpuPhysical"] {
+    for fact in ["GVA-01", "SEG-30", "GVA-11", "GVA-35"] {
         assert!(text.contains(fact), "{text}");
     }
 }

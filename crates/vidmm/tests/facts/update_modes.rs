@@ -37,6 +37,29 @@ fn comes_and_goes(config: Config) -> World {
     world
 }
 
+/// GVA-10, GVA-61: the paging engine writes each table where the paging process sees it, which the world's machine looks up. The
+/// CPU sets up that process's own tables, before there is anything to see (GVA-33), and writes nothing else.
+#[test]
+fn tables_are_written_where_the_paging_process_sees_them() {
+    for config in configs() {
+        let update_mode = PageTableUpdateMode::GpuVirtual;
+        let world = comes_and_goes(Config { update_mode, ..config });
+        let updates = world.driver.operations.iter().filter_map(|operation| match operation {
+            PagingOperation::UpdatePageTable(op) => Some(op),
+            _ => None,
+        });
+        let updates: Vec<&UpdatePageTable> = updates.collect();
+        let by_cpu = updates.iter().take_while(|op| op.update_mode.is_by_cpu()).count();
+        let paging_process = updates[0].process;
+        let (set_up, others) = updates.split_at(by_cpu);
+        assert!(set_up.iter().all(|op| op.process == paging_process));
+        let is_in_view = |op: &&UpdatePageTable| matches!(op.update_mode, UpdateMode::GpuVirtual(_));
+        assert!(others.iter().all(is_in_view), "each of the others is written by a virtual address");
+        assert!(others.iter().any(|op| op.process != paging_process && op.page_table_level > 0));
+        world.tear_down();
+    }
+}
+
 /// The operation as a driver whose paging engine writes entries gets it.
 fn by_engine(operation: &PagingOperation) -> PagingOperation {
     match *operation {
@@ -163,6 +186,46 @@ fn found(events: &[Event]) -> Vec<Invariant> {
     let mut found: Vec<Invariant> = audit.finish().iter().map(|finding| finding.invariant).collect();
     found.dedup();
     found
+}
+
+/// The auditor misses neither a table that is written elsewhere nor one that stays mapped.
+#[test]
+fn the_auditor_finds_tables_that_are_not_where_they_are_written() {
+    let update_mode = PageTableUpdateMode::GpuVirtual;
+    let world = comes_and_goes(Config { update_mode, ..Config::discrete(16, 256) });
+    let events = world.events.clone();
+    world.tear_down();
+    assert_eq!(found(&events), []);
+    let update = |event: &Event| match event {
+        Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } => Some(*op),
+        _ => None,
+    };
+    let paging_process = events.iter().find_map(update).unwrap().process;
+    let of_user = |event: &Event| update(event).is_some_and(|op| op.process != paging_process);
+    let last = events.iter().rposition(of_user).unwrap();
+
+    let mut elsewhere = events.clone();
+    let Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } = &mut elsewhere[last] else {
+        unreachable!()
+    };
+    let UpdateMode::GpuVirtual(address) = op.update_mode else { panic!("{op:?}") };
+    op.update_mode = UpdateMode::GpuVirtual(GpuVirtualAddress(address.0 + PAGE_SIZE));
+    assert_eq!(found(&elsewhere), [Invariant::I14]);
+
+    let mut by_place = events.clone();
+    let Event::PagingOperation { operation, .. } = &mut by_place[last] else { unreachable!() };
+    *operation = by_engine(operation);
+    assert_eq!(found(&by_place), [Invariant::I23]);
+
+    let mut stays = events;
+    let is_taken_away = |event: &Event| {
+        let of_views =
+            |op: UpdatePageTable| op.process == paging_process && op.page_table_entries.first == Pte::INVALID;
+        update(event).is_some_and(of_views)
+    };
+    let away = last + stays[last..].iter().position(is_taken_away).unwrap();
+    stays.remove(away);
+    assert!(found(&stays).contains(&Invariant::I14), "{:?}", found(&stays));
 }
 
 /// The auditor misses none of the rules: the mode that was reported, the place in the stream, and no commands.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vidmm::contract::{
     AddressingModel, AllocationFlags2, KmdProcessHandle, PageTableUpdateMode, PagingOperation, PagingOperationKind,
-    UpdateMode, WddmVersion,
+    UpdateMode, UpdatePageTable, WddmVersion,
 };
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
 use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
@@ -12,6 +12,7 @@ use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
 use super::Audit;
 use super::finding::Invariant;
 use super::places::Places;
+use super::table_views::TableViews;
 use super::tables::Tables;
 use crate::Segments;
 
@@ -137,6 +138,7 @@ impl Audit {
         self.open_buffer.capacity = paging_buffer_bytes;
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
+        self.views = TableViews::new(paging_process, !invalid_tlb_entries_not_cached);
         self.paging_va.start(memory, system_commit_limit, level_bits, va_bits, paging_va_size);
         self.check_segments(memory, apertures);
         self.check_dummy_page(dummy_page);
@@ -193,16 +195,24 @@ impl Audit {
             format!("{kind} is sent to a driver whose MapAperture2Supported is {map_aperture2_supported} (BPB-34)")
         });
         if let PagingOperation::UpdatePageTable(op) = operation {
-            self.check_update_mode(op.update_mode);
+            self.check_update_mode(op);
         }
         kind.is_known_to(WddmVersion(u32::MAX), addressing_model)
     }
 
     /// Entries are written as the driver has reported (GVA-33).
-    fn check_update_mode(&mut self, mode: UpdateMode) {
+    fn check_update_mode(&mut self, op: &UpdatePageTable) {
+        let mode = op.update_mode;
+        let of_paging_process = self.adapter.paging_process == Some(op.process);
         let reported = self.adapter.page_table_update_mode;
         let is_right = match mode {
-            UpdateMode::CpuVirtual(_) => reported == PageTableUpdateMode::CpuVirtual,
+            // The CPU sets up the tables through which all others are written.
+            UpdateMode::CpuVirtual(_) => match reported {
+                PageTableUpdateMode::CpuVirtual => true,
+                PageTableUpdateMode::GpuVirtual => of_paging_process,
+                PageTableUpdateMode::GpuPhysical => false,
+            },
+            UpdateMode::GpuVirtual(_) => reported == PageTableUpdateMode::GpuVirtual,
             UpdateMode::GpuPhysical => reported == PageTableUpdateMode::GpuPhysical,
         };
         self.findings.check(is_right, Invariant::I23, || {

@@ -172,6 +172,7 @@ impl Audit {
         self.places.clear();
         self.apertures = Default::default();
         self.shadow.clear();
+        self.views.clear();
         self.tables.lose_content();
         self.open_buffer.clear();
         (self.building, self.unfinished, self.notified_in) = (None, None, 0);

@@ -193,6 +193,7 @@ impl Audit {
 
     /// Windows are mapped only during their operation.
     pub(super) fn check_windows_empty(&mut self, plan: PlanNo) {
+        self.views.check_empty(plan, &mut self.findings);
         let Some(process) = self.adapter.paging_process else { return };
         if let Some(address) = self.shadow.first_mapped(process) {
             self.findings.report(Invariant::I14, format!("plan {plan} ends with a window mapped at {address:#x}"));

@@ -56,6 +56,7 @@ mod shares;
 mod sharing;
 mod stream;
 mod suspension;
+mod table_views;
 mod tables;
 mod tlb;
 mod work;
@@ -93,6 +94,7 @@ use portions::Portions;
 use resubmission::Resubmission;
 use roots::Root;
 use shadow::Shadow;
+use table_views::TableViews;
 use tables::Tables;
 
 use super::EventsLevel;
@@ -120,6 +122,7 @@ pub struct Audit {
     io_mmu: IoMmu,
     tables: Tables,
     shadow: Shadow,
+    views: TableViews,
     fences: Fences,
     plans: Plans,
     portions: Portions,

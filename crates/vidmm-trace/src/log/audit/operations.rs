@@ -1,6 +1,8 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
-use vidmm::contract::{BuildStatus, EngineFence, PagingOperation, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::contract::{
+    BuildStatus, EngineFence, PagingOperation, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+};
 use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
@@ -85,6 +87,7 @@ impl Audit {
             PagingOperation::FlushTlb(op) => {
                 self.check_flush(op);
                 self.shadow.tlb.flush(op);
+                self.views.flush(op);
             }
             PagingOperation::MapApertureSegment(op) => self.map_aperture(op),
             PagingOperation::MapApertureSegment2(op) => self.map_aperture(&(*op).into()),
@@ -100,6 +103,12 @@ impl Audit {
     fn update_page_table(&mut self, op: &UpdatePageTable) {
         let of_paging_process = self.adapter.paging_process == Some(op.process);
         let is_initial = op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
+        if let UpdateMode::GpuVirtual(address) = op.update_mode {
+            self.check_table_view(op, address);
+        }
+        if of_paging_process && op.page_table_level == 0 && self.views.write(op, &mut self.findings) {
+            return;
+        }
         if is_initial {
             self.check_victims_hidden();
         }

@@ -54,6 +54,13 @@ impl Tables {
         });
     }
 
+    /// Bytes that the table takes whose entries an operation writes, in whole pages of 4 KiB.
+    pub fn bytes_of(&self, op: &UpdatePageTable) -> u64 {
+        let is_large = op.page_table_level == 0 && page_size(op) == PageSize::Kib64;
+        let of_level = self.table_bytes.get(op.page_table_level as usize).copied();
+        self.leaf_64kb_bytes.filter(|_| is_large).or(of_level).unwrap_or(0).next_multiple_of(PAGE_SIZE)
+    }
+
     /// A table is placed.
     pub fn place(&mut self, process: KmdProcessHandle, address: PhysicalAddress, table: Table) {
         self.places.insert((process, address), table);

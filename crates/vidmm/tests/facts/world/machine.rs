@@ -105,7 +105,17 @@ impl Machine {
 
     pub fn execute(&mut self, operation: &PagingOperation, root: Root, host: &Ledger) {
         match operation {
-            PagingOperation::UpdatePageTable(op) => self.update_page_table(op),
+            PagingOperation::UpdatePageTable(op) => {
+                if let UpdateMode::GpuVirtual(address) = op.update_mode {
+                    let seen = self.translate(root, address.0, host).map(|pte| pte.address);
+                    assert_eq!(
+                        seen,
+                        Some(op.page_table_address),
+                        "GVA-10: the table is mapped where it is written: {op:?}"
+                    );
+                }
+                self.update_page_table(op);
+            }
             PagingOperation::FlushTlb(op) => {
                 let (start, end) = (op.start_virtual_address.0, op.end_virtual_address.0);
                 let covers = |page: u64| (start == 0 && end == 0) || (start..end).contains(&page);
