@@ -130,10 +130,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "A table is written at the virtual address of the page before the one where it is mapped.",
         file: "plans/window.rs",
-        edit: Edit::Expression {
-            right: "at(view.address)",
-            wrong: "at(view.address - PageSize::Kib4.bytes())",
-        },
+        edit: Edit::Expression { right: "at(view.address)", wrong: "at(view.address - PageSize::Kib4.bytes())" },
     },
     Bug {
         name: "skip-tlb-flush",

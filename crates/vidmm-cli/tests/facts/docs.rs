@@ -1,5 +1,5 @@
 //! The program printed the runs that documents show: a block of text that follows the comment `<!-- vidmm run FILE -->`
-//! is the output of that command; behind `<!-- $ COMMAND -->`, of a line for the shell. The lines of a block that follows `<!-- from the log of FILE -->` are lines of the event log of
+//! is the output of that command; behind `<!-- $ COMMAND -->`, a line for the shell and its output. The lines of a block that follows `<!-- from the log of FILE -->` are lines of the event log of
 //! `vidmm run FILE`, in that order, with remarks between. `UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts docs` makes both
 //! again.
 
@@ -27,7 +27,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// The document with the present output of every run that it shows behind a comment that begins with `opens`, and their number.
-fn printed_anew(text: &str, opens: &str, run: impl Fn(&str) -> Run) -> (String, usize) {
+fn printed_anew(text: &str, opens: &str, run: impl Fn(&str) -> String) -> (String, usize) {
     let mut anew = String::new();
     let mut rest = text;
     let mut runs = 0;
@@ -36,7 +36,7 @@ fn printed_anew(text: &str, opens: &str, run: impl Fn(&str) -> Run) -> (String, 
         let (arguments, after) = command[opens.len()..].split_once(" -->").expect("the comment ends");
         let opening = after.find(OPEN).expect("a block of text follows") + OPEN.len();
         let closing = opening + after[opening..].find(CLOSE).expect("the block ends");
-        let printed = run(arguments).expect(0).stdout;
+        let printed = run(arguments);
         anew += &format!("{before}{opens}{arguments} -->{}{printed}", &after[..opening]);
         rest = &after[closing..];
         runs += 1;
@@ -91,10 +91,12 @@ fn documents_show_the_output_of_the_program() {
     let (mut runs, mut logs) = (0, 0);
     for path in documents() {
         let text = fs::read_to_string(&path).expect("the document can be read");
-        let arguments = |line: &str| vidmm_run(&Vec::from_iter(line.split_whitespace()));
+        let arguments = |line: &str| vidmm_run(&Vec::from_iter(line.split_whitespace())).expect(0).stdout;
         let (anew, shown) = printed_anew(&text, COMMAND, arguments);
         runs += shown;
-        let (anew, shown) = printed_anew(&anew, LINE, shell);
+        // A reader sees no comments, so the line stands in the block, too.
+        let line = |line: &str| format!("$ {line}\n{}", shell(line).expect(0).stdout);
+        let (anew, shown) = printed_anew(&anew, LINE, line);
         runs += shown;
         let (anew, shown) = logged_anew(&anew);
         logs += shown;

@@ -2,14 +2,14 @@
 //!
 //! A list that begins to name an allocation uses it. An order of eviction by age has it there still at its next use if it fits beside
 //! all that was used since, at the moment at which that was most: what was destroyed in between had taken room too. So one pass
-//! tells how many bytes are copied in with any size of memory. Uses by lists that keep an allocation are not seen: for them the sum
+//! tells how many bytes are copied in with any size of memory. Page tables in memory segments take room beside them. Uses by lists that keep an allocation are not seen: for them the sum
 //! of what lists name is the answer.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::{Value, json};
-use vidmm::{AllocationId, Event};
+use vidmm::{AllocationId, Event, SegmentId};
 
 use crate::timeline::BYTES_MAX;
 
@@ -27,11 +27,26 @@ pub(super) struct Reuse {
     again: BTreeMap<u64, u64>,
     /// Bytes that were used for the first time.
     first: u64,
+    tables: Tables,
+}
+
+/// Bytes of page tables in memory segments, and the most that there were.
+#[derive(Debug, Default)]
+struct Tables {
+    now: u64,
+    most: u64,
 }
 
 impl Reuse {
     pub fn event(&mut self, event: &Event) {
         match *event {
+            Event::AdapterStarted { paging_table_bytes, paging_tables_segment, .. } => {
+                self.tables.placed(paging_tables_segment, paging_table_bytes);
+            }
+            Event::PageTablePlaced { address, size, .. } => self.tables.placed(address.segment, size),
+            Event::PageTableFreed { address, size, .. } if !address.segment.is_system() => {
+                self.tables.now = self.tables.now.saturating_sub(size);
+            }
             Event::AllocationCreated { allocation, size, .. } => {
                 self.sizes.insert(allocation, size.min(BYTES_MAX));
             }
@@ -91,15 +106,25 @@ impl Reuse {
         let all: u64 = self.again.values().sum();
         let every = self.again.len().div_ceil(POINTS).max(1);
         let mut missed = all;
-        let mut points = vec![json!([0, all])];
+        let tables = self.tables.most;
+        let mut points = vec![json!([tables, all])];
         let count = self.again.len();
         for (number, (distance, bytes)) in self.again.into_iter().enumerate() {
             missed -= bytes;
             if (number + 1) % every == 0 || number + 1 == count {
-                points.push(json!([distance, missed]));
+                points.push(json!([tables.saturating_add(distance), missed]));
             }
         }
         json!({ "first": self.first, "points": points })
+    }
+}
+
+impl Tables {
+    fn placed(&mut self, segment: SegmentId, size: u64) {
+        if !segment.is_system() {
+            self.now = self.now.saturating_add(size.min(BYTES_MAX));
+            self.most = self.most.max(self.now);
+        }
     }
 }
 

@@ -165,7 +165,7 @@ class NeedView {
     const fills = this.lostShare(0);
     const { times, end } = this.model;
     const text = point
-      ? `To lose no more than ${shareText(share)} of its time, this workload would need about ${bytesText(point.memory)} for its allocations.`
+      ? `To lose no more than ${shareText(share)} of its time, this workload would need about ${bytesText(point.memory)} of memory, page tables included.`
       : `No memory is enough for ${shareText(share)}: filling new allocations alone takes ${shareText(fills)}.`;
     this.answer.textContent = `${text} This run lost ${shareText(times.lost / end)}.`;
     this.canvas.setAttribute('aria-label', text);
