@@ -39,7 +39,7 @@ fn write_ptes(level: u32, table: u64, start_index: u32, count: u32, first: Hardw
         virtual_address: GpuVirtualAddress(0),
         level,
         page_size: if stride == 64 << 10 { PageSize::Kib64 } else { PageSize::Kib4 },
-        table: local(table),
+        table: vidmm_soft::encoding::TableAddress::Physical(local(table)),
         start_index,
         count,
         first,

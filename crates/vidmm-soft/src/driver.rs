@@ -181,7 +181,7 @@ impl SoftKmd {
     }
 
     fn gpu_mmu(&self) -> GpuMmuCaps {
-        let mut flags = GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED;
+        let mut flags = GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED | GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED;
         let dual_pte = self.config.dual_pte && self.config.has_page_tables();
         flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);

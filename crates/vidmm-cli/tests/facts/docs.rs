@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf};
 use serde_json::Value;
 use walkdir::WalkDir;
 
-use crate::common::{Run, Scratch, shell, vidmm_run, workspace};
+use crate::common::{Scratch, shell, vidmm_run, workspace};
 
 const UPDATE: &str = "UPDATE_EXPECTED";
 const COMMAND: &str = "<!-- vidmm run ";

@@ -69,6 +69,26 @@ impl Moved {
     }
 }
 
+/// A page of an allocation that is to be plain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Plain {
+    /// The page of the allocation.
+    pub page: u64,
+    /// Where it is; none if that is not known.
+    pub place: Option<Page>,
+    /// The digest before the operation; none if it is not known.
+    pub before: Option<u64>,
+}
+
+impl Plain {
+    /// Whether its content is another than before: work that has no right to the allocation any more may have written it again,
+    /// compressed (RES-20).
+    fn is_written_since(&self, allocation: KmdAllocationHandle, gpu: &dyn Gpu) -> bool {
+        let now = self.place.and_then(|place| plain_digest(gpu, allocation, self.page, place));
+        self.before.zip(now).is_some_and(|(before, now)| before != now)
+    }
+}
+
 /// Entries of a page table that are written.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entries {
@@ -95,7 +115,7 @@ pub(super) enum Effect {
     /// Pages of an allocation are plain. Behind an IOMMU the device sees them in a window of the paging process.
     Plain {
         allocation: KmdAllocationHandle,
-        pages: Range<u64>,
+        pages: Vec<Plain>,
         window: Option<(KmdProcessHandle, Range<GpuVirtualAddress>)>,
     },
     /// The device has forgotten what it had cached of a range that is still mapped. Without a process, of everything (NTF-06).
@@ -148,7 +168,15 @@ impl Effect {
                     under_way.add(operation, Space::Aperture(*segment), first, Values::Other(pages.len() as u64));
                 }
             }
-            Effect::Flushed { .. } | Effect::Plain { .. } | Effect::Unmapped { .. } => {}
+            Effect::Plain { allocation, pages, .. } => {
+                for plain in pages {
+                    plain.before = plain.place.and_then(|place| match under_way.digest(place) {
+                        Some(written) => written,
+                        None => plain_digest(gpu, *allocation, plain.page, place),
+                    });
+                }
+            }
+            Effect::Flushed { .. } | Effect::Unmapped { .. } => {}
         }
     }
 
@@ -223,8 +251,12 @@ impl Effect {
                     .and_then(|(process, addresses)| seen(Sees::IO_MMU)?.first_stale(*process, in_pages(addresses)));
                 let stale = stale.map(|virtual_address| Wrong::Stale { virtual_address });
                 stale.or_else(|| {
-                    let page = seen(Sees::COMPRESSION)?.first_compressed(*allocation, pages.clone())?;
-                    Some(Wrong::Compressed { page })
+                    let probe = seen(Sees::COMPRESSION)?;
+                    let is_compressed =
+                        |plain: &&Plain| probe.first_compressed(*allocation, plain.page..plain.page + 1).is_some();
+                    let mut compressed = pages.iter().filter(is_compressed);
+                    let kept = compressed.find(|plain| !plain.is_written_since(*allocation, gpu))?;
+                    Some(Wrong::Compressed { page: kept.page })
                 })
             }
             Effect::Unmapped { process, addresses } => {

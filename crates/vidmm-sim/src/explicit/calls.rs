@@ -322,8 +322,9 @@ impl Make<Session<'_>> for Map {
             let queue = queue.ok_or_else(Undone::no_paging_queue)?;
             let (offset, size) = (self.offset.bytes(), self.size.bytes());
             let base_address = self.base_address.map(GpuVirtualAddress);
-            let write = !self.read_only;
-            let desc = MapGpuVirtualAddress { base_address, offset, size, write, ..MapGpuVirtualAddress::whole(id) };
+            let (write, execute) = (!self.read_only, !self.no_execute);
+            let whole = MapGpuVirtualAddress::whole(id);
+            let desc = MapGpuVirtualAddress { base_address, offset, size, write, execute, ..whole };
             let (vidmm, _, host) = session.runtime.borrow();
             let mapped = vidmm.map_gpu_virtual_address(host, queue, &desc)?;
             let virtual_address = mapped.virtual_address;

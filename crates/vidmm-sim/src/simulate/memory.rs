@@ -171,6 +171,8 @@ impl Player<'_, '_> {
             offset: ByteSize(offset * vidmm::PAGE_SIZE),
             size: ByteSize(0),
             read_only: is_read_only,
+            // From what is drawn already, so that the other draws of a seed stay as they were.
+            no_execute: pages % 3 == 2,
             base_address: None,
         };
         if self.call(map).is_done() {

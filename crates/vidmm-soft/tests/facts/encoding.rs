@@ -68,10 +68,14 @@ fn direction() -> impl Strategy<Value = MemoryTransferDirection> {
     prop_oneof![Just(LocalToSystem), Just(SystemToLocal), Just(LocalToLocal)]
 }
 
+fn table() -> impl Strategy<Value = TableAddress> {
+    prop_oneof![physical().prop_map(TableAddress::Physical), address().prop_map(TableAddress::Virtual)]
+}
+
 fn write_ptes() -> impl Strategy<Value = Command> {
     let numbers = (0u32..65536, any::<u32>(), any::<u32>(), any::<u64>());
     let entries = (any::<u64>(), prop::option::of(any::<u64>()), any::<bool>());
-    (process(), address(), physical(), numbers, entries).prop_map(
+    (process(), address(), table(), numbers, entries).prop_map(
         |(process, virtual_address, table, (level, start_index, count, stride), (first, second, large))| {
             Command::WritePtes(WritePtes {
                 process,

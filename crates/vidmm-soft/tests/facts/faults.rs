@@ -6,7 +6,7 @@ use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
 use vidmm::contract::{FaultErrorCode, Kmd, NotifyInterrupt, PageFaultFlags, Pte, PteFlags};
 use vidmm_runtime::{Gpu, GpuEvent, Hits};
-use vidmm_soft::encoding::{Command, WritePtes, encode_to_vec};
+use vidmm_soft::encoding::{Command, TableAddress, WritePtes, encode_to_vec};
 use vidmm_soft::{
     COPY_ENGINE, HardwareEntry, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig, SoftKmd, StatusKind, StatusRegisters,
 };
@@ -117,7 +117,7 @@ fn commands_that_mean_nothing_end_their_packet() {
                 virtual_address: vidmm::GpuVirtualAddress(0),
                 level,
                 page_size,
-                table,
+                table: TableAddress::Physical(table),
                 start_index,
                 count,
                 first: HardwareEntry::INVALID,

@@ -261,6 +261,7 @@ mod tests {
             allocation_offset: 0,
             page_size: vidmm::PageSize::Kib4,
             read_only: false,
+            no_execute: false,
             driver_protection: 0,
             queue: vidmm::PagingQueueId::from_bits(0),
             paging_fence_value: 0,

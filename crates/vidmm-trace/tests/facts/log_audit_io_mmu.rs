@@ -301,6 +301,7 @@ fn with_other_process(run: Run) -> Broken {
             allocation_offset: 0,
             page_size: PageSize::Kib4,
             read_only: false,
+            no_execute: false,
             driver_protection: 0,
             queue,
             paging_fence_value: 0,

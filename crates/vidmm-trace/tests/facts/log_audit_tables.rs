@@ -288,6 +288,7 @@ fn mapped_again() -> Event {
         allocation_offset: 0,
         page_size: PageSize::Kib4,
         read_only: false,
+        no_execute: false,
         driver_protection: 0,
         queue: queue(),
         paging_fence_value: 5,

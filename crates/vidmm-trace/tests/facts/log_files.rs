@@ -108,6 +108,7 @@ pub fn all_events() -> Vec<Event> {
             allocation_offset: LARGE,
             page_size: PageSize::Kib4,
             read_only: true,
+            no_execute: false,
             driver_protection: LARGE,
             queue,
             paging_fence_value,

@@ -62,6 +62,8 @@ pub(crate) struct Adapter {
     pub va_bits: u32,
     /// Mappings can be read-only.
     pub has_read_only: bool,
+    /// Mappings can forbid execution.
+    pub has_no_execute: bool,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
     /// A valid entry that replaces an invalid one needs no flush.

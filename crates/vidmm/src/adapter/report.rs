@@ -96,6 +96,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         va_bits: if is_physical { 0 } else { info.gpu_mmu.virtual_address_bit_count },
         // A mapping in the IOMMU can always be read-only.
         has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
+        has_no_execute: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED),
         page_table_update_mode: PageTableUpdateMode::default(),
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,

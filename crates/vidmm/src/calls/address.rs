@@ -32,14 +32,17 @@ pub struct MapGpuVirtualAddress {
     /// Whether the GPU may write. It may in any case where the driver reports no
     /// [`READ_ONLY_MEMORY_SUPPORTED`](crate::contract::GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED).
     pub write: bool,
+    /// Whether the GPU may execute what is there. It may in any case where the driver reports no
+    /// [`NO_EXECUTE_MEMORY_SUPPORTED`](crate::contract::GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED).
+    pub execute: bool,
     /// Handed back to the driver in the leaf entries (GVA-57).
     pub driver_protection: u64,
 }
 
 impl MapGpuVirtualAddress {
-    /// The whole of `allocation`, writable, at any free address.
+    /// The whole of `allocation`, writable and executable, at any free address.
     pub fn whole(allocation: AllocationId) -> Self {
-        Self { base_address: None, allocation, offset: 0, size: 0, write: true, driver_protection: 0 }
+        Self { base_address: None, allocation, offset: 0, size: 0, write: true, execute: true, driver_protection: 0 }
     }
 }
 
@@ -123,6 +126,7 @@ impl VidMm {
             device,
             pte_page_size,
             read_only: !desc.write && self.state.adapter.has_read_only,
+            no_execute: !desc.execute && self.state.adapter.has_no_execute,
             virtual_address,
             size,
             allocation_offset: desc.offset,
@@ -148,6 +152,7 @@ impl VidMm {
             allocation_offset: desc.offset,
             page_size: pte_page_size,
             read_only: mapping.read_only,
+            no_execute: mapping.no_execute,
             driver_protection: mapping.driver_protection,
             queue: paging_queue,
             paging_fence_value,

@@ -191,9 +191,10 @@ bitflags! {
     pub struct GpuMmuFlags: u32 {
         /// An entry can forbid writes. Without it mappings are writable, whatever their callers ask for.
         const READ_ONLY_MEMORY_SUPPORTED = 1 << 0;
-        /// An entry can forbid execution. The core does not use this, nor any other capability here that says so.
+        /// An entry can forbid execution. Without it mappings are executable, whatever their callers ask for.
         const NO_EXECUTE_MEMORY_SUPPORTED = 1 << 1;
-        /// An entry can read as zero, on every level (GVA-20). Not used.
+        /// An entry can read as zero, on every level (GVA-20). The core does not use this, nor any other capability here that says
+        /// so.
         const ZERO_IN_PTE_SUPPORTED = 1 << 2;
         /// Every valid entry must be invalidated before its table is freed.
         const EXPLICIT_PAGE_TABLE_INVALIDATION = 1 << 3;

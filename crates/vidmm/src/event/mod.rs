@@ -299,6 +299,9 @@ pub enum Event {
         page_size: PageSize,
         /// Whether writes through it fault.
         read_only: bool,
+        /// Whether what it shows is not executed.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        no_execute: bool,
         /// The protection that the driver gets back in its entries (GVA-57).
         driver_protection: u64,
         /// The paging queue.

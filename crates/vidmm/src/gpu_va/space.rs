@@ -18,6 +18,7 @@ pub(crate) struct Mapping {
     /// The size of the pages in the page tables.
     pub pte_page_size: PageSize,
     pub read_only: bool,
+    pub no_execute: bool,
     pub virtual_address: u64,
     pub size: u64,
     /// Bytes from the start of the allocation.

@@ -261,6 +261,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
         for (start, run) in range.extents.runs(allocation_offset, size) {
             let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
             pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
+            pte.flags.set(PteFlags::NO_EXECUTE, range.mapping.no_execute);
             let address = virtual_address + (start - allocation_offset);
             let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
             writer.write(target, pte, steps);

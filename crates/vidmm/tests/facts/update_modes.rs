@@ -256,15 +256,15 @@ fn the_auditor_finds_who_writes_otherwise() {
     assert!(found(&early).contains(&Invariant::I05), "{:?}", found(&early));
 }
 
-/// 4.2: an entry forbids writes only where the driver has said that it can.
+/// 4.2: an entry forbids writes, or execution, only where the driver has said that it can.
 #[test]
-fn entries_are_read_only_where_that_is_supported() {
-    for has_read_only in [true, false] {
-        let config = Config { has_read_only, ..Config::discrete(16, 256) };
+fn entries_forbid_what_is_supported() {
+    for (has_read_only, has_no_execute) in [(true, false), (false, true), (true, true), (false, false)] {
+        let config = Config { has_read_only, has_no_execute, ..Config::discrete(16, 256) };
         let mut world = World::new(config);
         let client = world.client();
         let a = world.create(client, Place::Local, 4, SILENT);
-        let map = MapGpuVirtualAddress { write: false, ..MapGpuVirtualAddress::whole(a) };
+        let map = MapGpuVirtualAddress { write: false, execute: false, ..MapGpuVirtualAddress::whole(a) };
         let at = world.try_map(client, &map).unwrap().virtual_address;
         world.bring_in(client, &[a]);
         let of_a = world.driver.operations.iter().filter_map(|operation| match operation {
@@ -273,8 +273,12 @@ fn entries_are_read_only_where_that_is_supported() {
         });
         let flags = of_a.map(|entries| entries.first.flags).rfind(|flags| flags.contains(PteFlags::VALID)).unwrap();
         assert_eq!(flags.contains(PteFlags::READ_ONLY), has_read_only);
-        let mapped = |event: &Event| matches!(event, Event::GpuVirtualAddressMapped { read_only, .. } if *read_only == has_read_only);
-        assert!(world.events.iter().any(mapped), "the log says what the entries do");
+        assert_eq!(flags.contains(PteFlags::NO_EXECUTE), has_no_execute);
+        let told = world.events.iter().filter_map(|event| match *event {
+            Event::GpuVirtualAddressMapped { read_only, no_execute, .. } => Some((read_only, no_execute)),
+            _ => None,
+        });
+        assert_eq!(told.last(), Some((has_read_only, has_no_execute)), "the log says what the entries do");
         world.tear_down();
     }
 }

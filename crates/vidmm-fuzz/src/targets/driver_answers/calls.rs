@@ -57,8 +57,15 @@ impl Rig<'_> {
                 let size = if choices.one_in(2) { 0 } else { size };
                 let (allocation, queue) = (name(&known.allocations, choices), name(&known.queues, choices));
                 let (write, driver_protection) = (choices.one_in(2), choices.any());
-                let desc =
-                    MapGpuVirtualAddress { base_address: base, allocation, offset, size, write, driver_protection };
+                let desc = MapGpuVirtualAddress {
+                    base_address: base,
+                    allocation,
+                    offset,
+                    size,
+                    write,
+                    execute: !write,
+                    driver_protection,
+                };
                 let mapped = vidmm.map_gpu_virtual_address(host, queue, &desc);
                 known.ranges.extend(mapped.map(|mapped| (process, mapped.virtual_address, size)));
             }

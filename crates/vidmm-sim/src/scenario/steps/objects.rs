@@ -415,6 +415,9 @@ pub struct Map {
     /// Whether writes through it fault.
     #[serde(default, skip_serializing_if = "is_default")]
     pub read_only: bool,
+    /// Whether nothing is executed through it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_execute: bool,
     /// Its first address; none lets the manager choose.
     #[serde(default, deserialize_with = "base_address", skip_serializing_if = "Option::is_none")]
     pub base_address: Option<u64>,
@@ -433,7 +436,10 @@ impl Verb for Map {
         if let Some(address) = self.base_address {
             write!(f, " at {address:#x}")?;
         }
-        if self.read_only { f.write_str(", read only") } else { Ok(()) }
+        if self.read_only {
+            f.write_str(", read only")?;
+        }
+        if self.no_execute { f.write_str(", without execution") } else { Ok(()) }
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {

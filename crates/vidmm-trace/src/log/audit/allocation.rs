@@ -100,6 +100,7 @@ pub(super) struct Mapping {
     /// reclaimed yet (GVA-42).
     pub cut_from: Option<PageSize>,
     pub read_only: bool,
+    pub no_execute: bool,
     pub driver_protection: u64,
     /// The value of the queue that says when it can be used; 0 is at once.
     pub asked_by: (PagingQueueId, u64),

@@ -179,7 +179,9 @@ impl Audit {
 
     /// Valid entries allow what the caller allowed, and carry what the user-mode driver gave with the mapping.
     fn check_access(&mut self, op: &UpdatePageTable, mapping: &Mapping) {
-        let right = if mapping.read_only { PteFlags::VALID | PteFlags::READ_ONLY } else { PteFlags::VALID };
+        let mut right = PteFlags::VALID;
+        right.set(PteFlags::READ_ONLY, mapping.read_only);
+        right.set(PteFlags::NO_EXECUTE, mapping.no_execute);
         let flags = op.page_table_entries.first.flags;
         self.findings.check(flags == right, Invariant::I04, || {
             format!("{} becomes valid as {flags:?}, but is mapped as {right:?}", op.first_pte_virtual_address)

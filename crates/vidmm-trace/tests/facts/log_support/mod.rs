@@ -380,6 +380,7 @@ fn map_a() -> Vec<Event> {
             allocation_offset: 0,
             page_size: PageSize::Kib4,
             read_only: false,
+            no_execute: false,
             driver_protection: PROTECTION,
             queue: queue(),
             paging_fence_value: 1,

@@ -192,6 +192,7 @@ impl Run {
             allocation_offset: seen.offset,
             page_size: PageSize::Kib4,
             read_only: false,
+            no_execute: false,
             driver_protection: PROTECTION,
             queue: queue(),
             paging_fence_value: value,
