@@ -41,7 +41,10 @@ typedef struct _VIDMM_GPU {
      * handed back with VidmmRunUserWork.
      */
     VOID (*Run)(HANDLE hAdapter, UINT NodeOrdinal);
-    /* Translates an address in the address space that the engine has now: VidmmRunUserWork asks. */
+    /*
+     * Translates an address: in the address space that the engine has now, or, where engines use physical addresses, as
+     * DxgkDdiRender and DxgkDdiPatch write it. VidmmRunUserWork asks, and so does the verifier behind each of the two.
+     */
     VIDMM_TRANSLATION (*Translate)(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
                                    UINT *SegmentId, UINT64 *Offset);
     /*
@@ -59,6 +62,40 @@ typedef struct _VIDMM_TEST_INTERFACE {
     UINT (*GetAllocationPrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
     const VIDMM_GPU *Gpu; /* NULL: none */
 } VIDMM_TEST_INTERFACE;
+
+/*
+ * ---- The work of users ----
+ *
+ * vidmm is the user-mode driver. Where engines use physical addresses, DxgkDdiRender is given these commands, one behind the other,
+ * and copies them into the DMA buffer; the model of the GPU hands the part that is submitted to VidmmRunUserWork. Each address has
+ * a patch location, whose PatchOffset is that of VIDMM_USER_RANGE.Address: the driver writes 8 bytes there, whatever Translate
+ * understands.
+ */
+
+typedef enum _VIDMM_USER_OPCODE {
+    VIDMM_USER_STATE = 1, /* programs the state of the engine: behind each split point */
+    VIDMM_USER_KERNEL = 2
+} VIDMM_USER_OPCODE;
+
+typedef struct _VIDMM_USER_COMMAND {
+    UINT Opcode;
+    UINT Size; /* bytes of the command, with these; a multiple of 8 */
+} VIDMM_USER_COMMAND;
+
+/* Behind it are the ranges that the kernel reads, and then those that it writes. */
+typedef struct _VIDMM_USER_KERNEL_COMMAND {
+    VIDMM_USER_COMMAND Command;
+    UINT64 Number;
+    UINT64 Nanoseconds;
+    UINT64 IsRamp;
+    UINT NumReads;
+    UINT NumWrites;
+} VIDMM_USER_KERNEL_COMMAND;
+
+typedef struct _VIDMM_USER_RANGE {
+    UINT64 Address;
+    UINT64 NumPages; /* of 4 KiB; 0: the address is not used, and has no patch location */
+} VIDMM_USER_RANGE;
 
 /* Exported by the driver. */
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID);

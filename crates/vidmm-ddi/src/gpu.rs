@@ -9,11 +9,12 @@ use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::engine::{Engine, Queued, submit};
+use crate::engine::{Engine, Queued, Submission, submit};
 use crate::memory::{Memory, to_driver};
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
 use crate::reports::report;
+use crate::user_work;
 
 /// A GPU whose engines are the driver's.
 pub(crate) struct DdiGpu {
@@ -75,7 +76,9 @@ impl DdiGpu {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
         let fence = first.packet.signal;
         let seen = self.adapter.notifications.borrow().len();
-        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands());
+        let offsets = Submission::decode(&first.packet.preamble).and_then(|submission| submission.offsets);
+        let start = offsets.map_or(0, |(start, _)| start);
+        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands(), start);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
@@ -262,7 +265,13 @@ impl Gpu for DdiGpu {
 impl Probe for DdiGpu {
     fn sees(&self) -> Sees {
         let reads = self.adapter.driver().gpu().is_some_and(|gpu| gpu.ReadPageTableEntry.is_some());
-        if reads { Sees::ENTRIES } else { Sees::empty() }
+        let entries = if reads { Sees::ENTRIES } else { Sees::empty() };
+        if self.adapter.is_physical.get() { entries | Sees::PATCHES } else { entries }
+    }
+
+    /// The work of users holds addresses as words; the GPU's model says what they stand for.
+    fn patched_address(&self, commands: &[u8], offset: usize) -> Option<PhysicalAddress> {
+        user_work::patched_address(&self.adapter, commands, offset)
     }
 
     fn page_table_entry(

@@ -16,17 +16,22 @@ pub fn can_build() -> bool {
 
 /// Builds the reference driver with page tables, with a mistake of its `bugs.h` or without (`BUG_NONE`).
 pub fn built(planted: &str) -> PathBuf {
-    make(planted, &format!("PLANTED={planted}"))
+    built_of("gpummu", planted)
 }
 
-/// Builds the reference driver as one that brings no model of its GPU.
-pub fn built_without_gpu() -> PathBuf {
-    make("without-gpu", "WITHOUT_GPU=1")
+/// Builds a reference driver, with a mistake of its `bugs.h` or without (`BUG_NONE`).
+pub fn built_of(driver: &str, planted: &str) -> PathBuf {
+    make(driver, planted, &format!("PLANTED={planted}"))
 }
 
-fn make(name: &str, variable: &str) -> PathBuf {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("gpummu-{name}.so"));
-    let folder = workspace().join("crates/vidmm-ddi/examples/drivers/gpummu");
+/// Builds a reference driver as one that brings no model of its GPU.
+pub fn built_without_gpu(driver: &str) -> PathBuf {
+    make(driver, "without-gpu", "WITHOUT_GPU=1")
+}
+
+fn make(driver: &str, name: &str, variable: &str) -> PathBuf {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}-{name}.so"));
+    let folder = workspace().join("crates/vidmm-ddi/examples/drivers").join(driver);
     let mut make = Command::new("make");
     make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).arg(variable);
     let make = make.output().expect("make and a C compiler are there");
