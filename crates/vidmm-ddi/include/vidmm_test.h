@@ -11,7 +11,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 1
+#define VIDMM_TEST_INTERFACE_VERSION 2
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -43,7 +43,8 @@ typedef struct _VIDMM_GPU {
     VOID (*Run)(HANDLE hAdapter, UINT NodeOrdinal);
     /*
      * Translates an address: in the address space that the engine has now, or, where engines use physical addresses, as
-     * DxgkDdiRender and DxgkDdiPatch write it. VidmmRunUserWork asks, and so does the verifier behind each of the two.
+     * DxgkDdiRender and DxgkDdiPatch write it, to a place in a memory segment or an aperture. VidmmRunUserWork asks, and so does the
+     * verifier behind each of the two.
      */
     VIDMM_TRANSLATION (*Translate)(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
                                    UINT *SegmentId, UINT64 *Offset);
@@ -53,6 +54,11 @@ typedef struct _VIDMM_GPU {
      */
     BOOLEAN (*ReadPageTableEntry)(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
                                   DXGK_PTE *Entry, DXGK_PTE *Entry64KB);
+    /*
+     * The number of the page of system memory that a page of an aperture segment shows; FALSE if it shows none. NULL if there is no
+     * aperture, or none that Translate leads to.
+     */
+    BOOLEAN (*ReadAperturePage)(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage);
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {

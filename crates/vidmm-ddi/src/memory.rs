@@ -72,6 +72,12 @@ impl Memory {
         Self { system, segments: RefCell::new(segments.collect()) }
     }
 
+    /// Whether a segment that the driver has named is an aperture.
+    pub fn is_aperture(&self, segment: u32) -> bool {
+        let index = (segment as usize).checked_sub(1);
+        index.is_some_and(|index| self.segments.borrow().get(index).is_some_and(Option::is_none))
+    }
+
     /// Lets `action` work on the page at a place of the manager's; none if there is no memory.
     pub fn with_page<T>(
         &self,

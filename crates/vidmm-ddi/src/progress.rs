@@ -57,6 +57,7 @@ entries! {
     GetAllocationPrivateData,
     GpuRun,
     GpuReadPageTableEntry,
+    GpuReadAperturePage,
 }
 
 /// The names of the paging operations, by number.

@@ -5,8 +5,9 @@ use vidmm_runtime::{Content, KernelCommand};
 use vidmm_soft::{KernelState, UserCommandEncoding};
 
 use crate::abi::*;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::memory::from_driver;
+use crate::progress::Entry;
 use crate::reports::report;
 
 /// Bytes of a kernel's command before its ranges, and of each range: `VIDMM_USER_KERNEL`, `VIDMM_USER_RANGE`.
@@ -122,23 +123,41 @@ pub(crate) struct Fault {
 /// If one of them is no command, or accesses what is not mapped: that kernel writes nothing.
 pub(crate) fn run(adapter: &Adapter, node_ordinal: u32, address: u64, size: usize) -> Result<(), Fault> {
     let nowhere = || Fault { virtual_address: 0, is_write: false };
-    let bytes = adapter.dma.borrow().bytes(address, size).map(<[u8]>::to_vec).ok_or_else(nowhere)?;
+    let bytes = adapter.dma.borrow().bytes(address, size).map(<[u8]>::to_vec);
+    let Some(bytes) = bytes else {
+        report("GPU-ACCESS", "the GPU runs bytes of a DMA buffer that are not submitted");
+        return Err(nowhere());
+    };
     // The user-mode half programs the state behind each split point, and every part of a buffer begins at one (SPL-06).
     let mut is_programmed = !adapter.is_physical.get();
     for command in commands(&bytes) {
-        match command.ok_or_else(nowhere)? {
-            Command::State => is_programmed = true,
-            Command::Kernel { .. } if !is_programmed => {
+        match command {
+            None => {
+                report("DDI-RENDER", "a DMA buffer has a command that is none of the user-mode driver's");
+                return Err(nowhere());
+            }
+            Some(Command::State) => is_programmed = true,
+            Some(Command::Kernel { .. }) if !is_programmed => {
                 let message = "a part of a DMA buffer begins without the command that programs the state again";
                 report("SPL-06", message);
                 return Err(nowhere());
             }
-            Command::Kernel { kernel, content, inputs, outputs, .. } => {
-                run_kernel(adapter, node_ordinal, kernel, content, &inputs, &outputs)?;
+            Some(Command::Kernel { kernel, content, inputs, outputs, .. }) => {
+                let ran = run_kernel(adapter, node_ordinal, kernel, content, &inputs, &outputs);
+                ran.inspect_err(|fault| note_fault(adapter, fault))?;
             }
         }
     }
     Ok(())
+}
+
+/// Whatever users ask for, the addresses in their work are those that the driver has written: to fault is its mistake. It has no report of
+/// a page fault by which the manager would know.
+fn note_fault(adapter: &Adapter, fault: &Fault) {
+    if adapter.is_physical.get() {
+        let done = if fault.is_write { "writes" } else { "reads" };
+        report("I04", format!("the work of a user {done} address {:#x}, which is none", fault.virtual_address));
+    }
 }
 
 fn run_kernel(
@@ -183,12 +202,33 @@ fn pages((address, count): (u64, u64)) -> impl Iterator<Item = u64> {
 pub(crate) fn patched_address(adapter: &Adapter, commands: &[u8], offset: usize) -> Option<PhysicalAddress> {
     let (address, _) = commands.get(offset..)?.split_first_chunk()?;
     let address = u64::from_le_bytes(*address);
-    let (segment, offset) = translate(adapter, 0, address, false).ok().flatten()?;
+    let (segment, offset) = place(adapter, 0, address, false, false).ok().flatten()?;
     from_driver(segment, offset / PAGE_SIZE * PAGE_SIZE + address % PAGE_SIZE)
 }
 
-/// The place of a page, as the driver sees it; none reads as zeros.
+/// The page of system memory, as the driver numbers it, that a page of an aperture shows.
+pub(crate) fn aperture_page(adapter: &Adapter, segment: u32, page: u64) -> Option<u64> {
+    let read = adapter.driver().gpu()?.ReadAperturePage?;
+    let mut system_page = 0;
+    // SAFETY: the model writes the number that it is given.
+    let is_there = adapter.call(Entry::GpuReadAperturePage, PASSIVE_LEVEL, || unsafe {
+        read(adapter.handle(), segment, page, &mut system_page)
+    });
+    (is_there != 0).then_some(system_page)
+}
+
+/// The place of a page's bytes, as the driver sees it; none reads as zeros. Those of an aperture are in system memory.
 fn translate(adapter: &Adapter, node: u32, virtual_address: u64, is_write: bool) -> Result<Option<(u32, u64)>, Fault> {
+    place(adapter, node, virtual_address, is_write, true)
+}
+
+fn place(
+    adapter: &Adapter,
+    node: u32,
+    virtual_address: u64,
+    is_write: bool,
+    looks_through: bool,
+) -> Result<Option<(u32, u64)>, Fault> {
     let fault = Fault { virtual_address, is_write };
     let Some(translate) = adapter.driver().gpu().and_then(|gpu| gpu.Translate) else { return Err(fault) };
     let (mut segment, mut offset) = (0, 0);
@@ -196,7 +236,13 @@ fn translate(adapter: &Adapter, node: u32, virtual_address: u64, is_write: bool)
     let result =
         unsafe { translate(adapter.handle(), node, virtual_address, is_write.into(), &mut segment, &mut offset) };
     match result {
-        VIDMM_TRANSLATION_MAPPED => Ok(Some((segment, offset))),
+        VIDMM_TRANSLATION_MAPPED if !looks_through => Ok(Some((segment, offset))),
+        VIDMM_TRANSLATION_MAPPED => match adapter.memory().is_some_and(|memory| memory.is_aperture(segment)) {
+            true => aperture_page(adapter, segment, offset / PAGE_SIZE)
+                .map(|page| Some((0, page.wrapping_mul(PAGE_SIZE))))
+                .ok_or(fault),
+            false => Ok(Some((segment, offset))),
+        },
         VIDMM_TRANSLATION_ZERO => Ok(None),
         _ => Err(fault),
     }

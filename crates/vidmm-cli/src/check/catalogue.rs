@@ -7,6 +7,7 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("drivers/engine-reset", include_str!("scenarios/engine-reset.toml")),
     ("drivers/adapter-reset", include_str!("scenarios/adapter-reset.toml")),
     ("drivers/split", include_str!("scenarios/split.toml")),
+    ("drivers/aperture", include_str!("scenarios/aperture.toml")),
     ("drivers/patched-again", include_str!("scenarios/patched-again.toml")),
     (
         "found/promoted-beside-what-queued-work-requires",

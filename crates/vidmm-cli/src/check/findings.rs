@@ -48,7 +48,10 @@ pub const RULES: [(&str, &str); 58] = [
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
     ("DDI-PRIVATE-DATA", "the private data of an allocation is within its buffer"),
-    ("DDI-RENDER", "pPatchLocationListOut is within its list"),
+    (
+        "DDI-RENDER",
+        "the DMA buffer has the commands of the user-mode driver, and the list of patch locations its whole entries",
+    ),
     ("DDI-SIZE", "the size of an allocation is at least what was asked for"),
     ("DDI-SUBMIT", "a submission does not fail"),
     ("DDI-UNKNOWN-OPERATION", "an operation that no version has is not answered with success"),

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::common::c_driver::{built, built_of, built_without_gpu, can_build, check};
+use crate::common::c_driver::{built, built_of, can_build, check};
 
 #[test]
 fn the_right_drivers_have_no_findings() {
     if !can_build() {
         return;
     }
-    for driver in ["gpummu", "patching"] {
-        let driver = built_of(driver, "BUG_NONE");
+    for (driver, variant) in [("gpummu", ""), ("patching", ""), ("patching", "WITH_APERTURE")] {
+        let driver = built_of(driver, "BUG_NONE", variant);
         let run = check(&driver, &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");
         assert!(run.stdout.contains("a model of its GPU"), "{run}");
@@ -25,7 +25,7 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
         return;
     }
     for driver in ["gpummu", "patching"] {
-        let run = check(&built_without_gpu(driver), &["--seeds", "1..20"]).expect(0);
+        let run = check(&built_of(driver, "BUG_NONE", "WITHOUT_GPU"), &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
         assert!(run.stdout.contains("found       0"), "{run}");
     }

@@ -3,11 +3,11 @@
 use crate::common::c_driver::{built_of, can_build, check};
 
 /// Checks the driver with a mistake. The finding begins with `key`: the rule, and the operation if it is about one.
-fn finds(driver: &str, planted: &str, key: &str) {
+fn finds(driver: &str, planted: &str, variant: &str, key: &str) {
     if !can_build() {
         return;
     }
-    let driver = built_of(driver, planted);
+    let driver = built_of(driver, planted, variant);
     let run = check(&driver, &["--seeds", "1..25", "--hang", "1", "--max-deaths", "2"]).expect(1);
     let is_found = run
         .stdout
@@ -18,11 +18,11 @@ fn finds(driver: &str, planted: &str, key: &str) {
 }
 
 macro_rules! bugs {
-    ($driver:literal; $($name:ident: $planted:ident by $key:literal;)*) => {
+    ($driver:literal; $($name:ident: $planted:ident $(with $variant:ident)? by $key:literal;)*) => {
         $(
             #[test]
             fn $name() {
-                super::finds($driver, stringify!($planted), $key);
+                super::finds($driver, stringify!($planted), stringify!($($variant)?), $key);
             }
         )*
 

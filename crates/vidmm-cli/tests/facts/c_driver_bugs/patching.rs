@@ -27,8 +27,11 @@ bugs! {
     a_list_that_ends_in_an_entry: BUG_LIST_NOT_ADVANCED by "DDI-RENDER";
     a_status_that_is_not_allowed: BUG_RENDER_STATUS by "PAT-12";
     a_patch_that_fails: BUG_PATCH_FAILS by "PAT-15";
-    a_part_that_begins_at_the_start_of_its_buffer: BUG_START_IGNORED by "I04";
+    a_part_that_begins_at_the_start_of_its_buffer: BUG_START_IGNORED by "GPU-ACCESS";
     a_submission_that_fails: BUG_SUBMIT_FAILS by "DDI-SUBMIT";
     a_paging_buffer_with_a_device: BUG_PAGING_HAS_DEVICE by "CRASH";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
+    a_mapping_without_its_last_page: BUG_SHORT_MAP with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
+    pages_that_are_counted_on_in_a_mapping: BUG_MAP_COUNTS_ON with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
+    pages_that_go_on_to_show_what_they_did: BUG_NO_DUMMY_PAGE with WITH_APERTURE by "BPB-33 UNMAP_APERTURE_SEGMENT";
 }

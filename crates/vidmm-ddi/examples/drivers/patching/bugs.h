@@ -35,7 +35,11 @@ enum {
     BUG_START_IGNORED,             /* the hardware is told to begin at the start of the DMA buffer */
     BUG_SUBMIT_FAILS,              /* SubmitCommand fails for a part that is not the first */
     BUG_PAGING_HAS_DEVICE,         /* SubmitCommand looks into the context of a paging buffer, which has none */
-    BUG_CLOSE_LEAK                 /* CloseAllocation frees nothing */
+    BUG_CLOSE_LEAK,                /* CloseAllocation frees nothing */
+    /* With WITH_APERTURE=1: */
+    BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
+    BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
+    BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
 };
 
 #ifndef PLANTED

@@ -1,15 +1,16 @@
 /*
- * A reference driver of WDDM 1.3: a GPU with physical addresses, whose DMA buffers are patched and split; one memory segment, no
- * aperture, one engine. The memory-management part is what a driver for Windows has, with its names; the hardware is in gpu.c.
+ * A reference driver of WDDM 1.3: a GPU with physical addresses, whose DMA buffers are patched and split; one memory segment,
+ * one engine, and with WITH_APERTURE an aperture segment. The memory-management part is what a driver for Windows has, with its names; the hardware is in gpu.c.
  */
 #include "driver.h"
 
 /* The private data that the user-mode driver passes. */
 typedef struct PRIVATE_DATA {
     UINT64 Size;
+    UINT Segments; /* bit 0: memory, bit 1: system memory through the aperture */
     UINT Priority;
     UINT Flags;
-    UINT64 Magic;
+    UINT Magic;
 } PRIVATE_DATA;
 
 #define PRIVATE_DATA_MAGIC 0x43544150u
@@ -51,14 +52,25 @@ static VOID Unload(VOID) {
 }
 
 static NTSTATUS QuerySegments(DXGK_QUERYSEGMENTOUT3 *Out) {
+#ifdef WITH_APERTURE
+    Out->NbSegment = 2;
+#else
     Out->NbSegment = 1;
+#endif
     Out->PagingBufferSegmentId = 0;
     Out->PagingBufferSize = 4 << 10;
     Out->PagingBufferPrivateDataSize = 0;
     if (Out->pSegmentDescriptor != NULL) {
-        Out->pSegmentDescriptor->BaseAddress.QuadPart = GPU_MEMORY_BASE;
-        Out->pSegmentDescriptor->Size = GPU_MEMORY_BYTES;
-        Out->pSegmentDescriptor->CommitLimit = GPU_MEMORY_BYTES;
+        DXGK_SEGMENTDESCRIPTOR3 *Memory = &Out->pSegmentDescriptor[0];
+        Memory->BaseAddress.QuadPart = GPU_MEMORY_BASE;
+        Memory->Size = GPU_MEMORY_BYTES;
+        Memory->CommitLimit = GPU_MEMORY_BYTES;
+#ifdef WITH_APERTURE
+        Memory[1].Flags.Aperture = 1;
+        Memory[1].BaseAddress.QuadPart = GPU_APERTURE_BASE;
+        Memory[1].Size = GPU_APERTURE_BYTES;
+        Memory[1].CommitLimit = GPU_APERTURE_BYTES;
+#endif
     }
     return STATUS_SUCCESS;
 }
@@ -72,6 +84,7 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
             return STATUS_BUFFER_TOO_SMALL;
         }
         Caps->HighestAcceptableAddress.QuadPart = -1;
+        Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
         Caps->MaxAllocationListSlotId = SLOTS;
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
@@ -136,9 +149,14 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Allocation->Size = Data->Size;
     Info->hAllocation = Allocation;
     Info->Size = Data->Size;
-    Info->SupportedReadSegmentSet = 1;
-    Info->SupportedWriteSegmentSet = 1;
-    Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+    Info->SupportedReadSegmentSet = Data->Segments & 3;
+    Info->SupportedWriteSegmentSet = Data->Segments & 3;
+    if (Data->Segments & 1) {
+        Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+        Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+    } else {
+        Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
+    }
     Info->AllocationPriority = Data->Priority != 0 ? Data->Priority : D3DDDI_ALLOCATIONPRIORITY_NORMAL;
     Info->Flags.Value = Data->Flags;
     return STATUS_SUCCESS;
@@ -257,7 +275,7 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId;
-    GpuReset(&Adapter->Gpu);
+    GpuResetEngine(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
 
@@ -307,9 +325,12 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 /* ---- For vidmm ---- */
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
-    PRIVATE_DATA Private = {Wanted->Size, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+    PRIVATE_DATA Private = {Wanted->Size, Wanted->MayBeLocal ? 1u : 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
-    if (Size < sizeof(Private) || !Wanted->MayBeLocal) {
+#ifdef WITH_APERTURE
+    Private.Segments |= Wanted->MayBeSystem ? 2u : 0;
+#endif
+    if (Size < sizeof(Private) || Private.Segments == 0) {
         return 0;
     }
     Flags.CpuVisible = Wanted->CpuVisible;
@@ -333,8 +354,12 @@ static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIR
     return GpuPlace(Address, SegmentId, Offset) ? VIDMM_TRANSLATION_MAPPED : VIDMM_TRANSLATION_FAULT;
 }
 
+static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage) {
+    return SegmentId == GPU_APERTURE_SEGMENT && GpuShown(&((ADAPTER *)hAdapter)->Gpu, Page, SystemPage);
+}
+
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, NULL};
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

@@ -10,10 +10,46 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
     Gpu->IsSubmitted = TRUE;
 }
 
+void GpuResetEngine(GPU *Gpu) {
+    Gpu->IsSubmitted = FALSE;
+    Gpu->Status = GPU_IDLE;
+}
+
 void GpuReset(GPU *Gpu) {
-    UINT FenceId = Gpu->Packet.FenceId;
     GpuStart(Gpu, Gpu->DeviceHandle);
-    Gpu->Packet.FenceId = FenceId;
+}
+
+BOOLEAN GpuShown(const GPU *Gpu, UINT64 Page, UINT64 *SystemPage) {
+#ifdef WITH_APERTURE
+    if (Page < GPU_APERTURE_PAGES && Gpu->Shown[Page] != 0) {
+        *SystemPage = Gpu->Shown[Page] - 1;
+        return TRUE;
+    }
+#else
+    UNREFERENCED_PARAMETER(Gpu);
+    UNREFERENCED_PARAMETER(Page);
+    UNREFERENCED_PARAMETER(SystemPage);
+#endif
+    return FALSE;
+}
+
+static GPU_STATUS Show(GPU *Gpu, UINT64 First, UINT64 Count, UINT64 SystemPage) {
+#ifdef WITH_APERTURE
+    UINT64 Page;
+    if (First > GPU_APERTURE_PAGES || Count > GPU_APERTURE_PAGES - First) {
+        return GPU_BAD_COMMAND;
+    }
+    for (Page = First; Page < First + Count; Page++) {
+        Gpu->Shown[Page] = SystemPage + 1;
+    }
+    return GPU_COMPLETED;
+#else
+    UNREFERENCED_PARAMETER(Gpu);
+    UNREFERENCED_PARAMETER(First);
+    UNREFERENCED_PARAMETER(Count);
+    UNREFERENCED_PARAMETER(SystemPage);
+    return GPU_BAD_COMMAND;
+#endif
 }
 
 BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset) {
@@ -22,11 +58,35 @@ BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset) {
         *Offset = Address - GPU_SYSTEM_BASE;
         return TRUE;
     }
+#ifdef WITH_APERTURE
+    if (Address >= GPU_APERTURE_BASE && Address - GPU_APERTURE_BASE < GPU_APERTURE_BYTES) {
+        *Segment = GPU_APERTURE_SEGMENT;
+        *Offset = Address - GPU_APERTURE_BASE;
+        return TRUE;
+    }
+#endif
     if (Address < GPU_MEMORY_BASE || Address - GPU_MEMORY_BASE >= GPU_MEMORY_BYTES) {
         return FALSE;
     }
     *Segment = GPU_MEMORY_SEGMENT;
     *Offset = Address - GPU_MEMORY_BASE;
+    return TRUE;
+}
+
+/* The place of the bytes at an address: those of the aperture are in system memory. */
+static BOOLEAN BytesAt(const GPU *Gpu, UINT64 Address, UINT *Segment, UINT64 *Offset) {
+    UINT64 SystemPage;
+    if (!GpuPlace(Address, Segment, Offset)) {
+        return FALSE;
+    }
+    if (*Segment != GPU_APERTURE_SEGMENT) {
+        return TRUE;
+    }
+    if (!GpuShown(Gpu, *Offset >> PAGE_SHIFT, &SystemPage)) {
+        return FALSE;
+    }
+    *Segment = 0;
+    *Offset = SystemPage << PAGE_SHIFT;
     return TRUE;
 }
 
@@ -39,14 +99,14 @@ static GPU_STATUS Fault(GPU *Gpu, UINT64 Address, BOOLEAN Write) {
 static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT64 To, const UINT64 *From, UINT Pattern) {
     UINT ToSegment, FromSegment;
     UINT64 ToOffset, FromOffset;
-    if (!GpuPlace(To, &ToSegment, &ToOffset)) {
+    if (!BytesAt(Gpu, To, &ToSegment, &ToOffset)) {
         return Fault(Gpu, To, TRUE);
     }
     if (From == NULL) {
         VidmmFillPage(Gpu->DeviceHandle, ToSegment, ToOffset, Pattern);
         return GPU_COMPLETED;
     }
-    if (!GpuPlace(*From, &FromSegment, &FromOffset)) {
+    if (!BytesAt(Gpu, *From, &FromSegment, &FromOffset)) {
         return Fault(Gpu, *From, FALSE);
     }
     VidmmCopyPage(Gpu->DeviceHandle, ToSegment, ToOffset, FromSegment, FromOffset);
@@ -68,6 +128,8 @@ static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
             Status = CopyOrFillPage(Gpu, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
         }
         return Status;
+    case GPU_SHOW:
+        return Show(Gpu, Command->Words[0], Command->Words[1], Command->Words[2]);
     default:
         return GPU_BAD_COMMAND;
     }

@@ -1,6 +1,6 @@
 /*
- * A small GPU with physical addresses: one engine, one memory segment, and a bus over which it copies. It knows nothing of WDDM
- * but the types.
+ * A small GPU with physical addresses: one engine, one memory segment, and a bus over which it copies; with WITH_APERTURE, a range of
+ * addresses that shows pages of system memory. It knows nothing of WDDM but the types.
  */
 #ifndef GPU_H
 #define GPU_H
@@ -13,10 +13,16 @@
 #define GPU_MEMORY_BASE (1ull << 32)
 #define GPU_SYSTEM_BASE (1ull << 63)
 
+#define GPU_APERTURE_SEGMENT 2
+#define GPU_APERTURE_BASE (GPU_MEMORY_BASE + GPU_MEMORY_BYTES)
+#define GPU_APERTURE_PAGES (16u << 10)
+#define GPU_APERTURE_BYTES ((UINT64)GPU_APERTURE_PAGES << 12)
+
 /* A command: its code, and four words. */
 typedef enum GPU_OPCODE {
     GPU_COPY = 1, /* from, to, bytes */
-    GPU_FILL = 2  /* to, bytes, pattern */
+    GPU_FILL = 2, /* to, bytes, pattern */
+    GPU_SHOW = 3  /* first page of the aperture, how many, the page of system memory that all of them show */
 } GPU_OPCODE;
 
 typedef struct GPU_COMMAND {
@@ -44,6 +50,9 @@ typedef struct GPU {
     UINT FenceId;
     UINT64 FaultAddress;
     BOOLEAN FaultIsWrite;
+#ifdef WITH_APERTURE
+    UINT64 Shown[GPU_APERTURE_PAGES]; /* the page of system memory, plus 1; 0 is none */
+#endif
 } GPU;
 
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
@@ -51,7 +60,11 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 /* Runs the packet that was submitted, and raises the interrupt. */
 void GpuRun(GPU *Gpu);
 /* Forgets the packet. */
+void GpuResetEngine(GPU *Gpu);
+/* Forgets everything. */
 void GpuReset(GPU *Gpu);
+/* The page of system memory that a page of the aperture shows; FALSE if it shows none. */
+BOOLEAN GpuShown(const GPU *Gpu, UINT64 Page, UINT64 *SystemPage);
 /* The place of an address of the engine's; FALSE if it is none. */
 BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset);
 

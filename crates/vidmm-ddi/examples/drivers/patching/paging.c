@@ -1,4 +1,4 @@
-/* Paging: copies between the memory segment and pages of system memory, and fills. */
+/* Paging: copies between the memory segment and pages of system memory, fills, and the pages that the aperture shows. */
 #include "driver.h"
 
 /* Appends a command; FALSE if there is no room for it. */
@@ -60,6 +60,31 @@ static NTSTATUS BuildFill(DXGKARG_BUILDPAGINGBUFFER *Build) {
     return Append(Build, GPU_FILL, To, Size, Pattern) ? STATUS_SUCCESS : STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
 }
 
+#ifdef WITH_APERTURE
+static NTSTATUS BuildMap(DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const PFN_NUMBER *Pages = MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + Build->MapApertureSegment.MdlOffset;
+    UINT Page = Build->MultipassOffset;
+    for (; Page < Build->MapApertureSegment.NumberOfPages - (BUG(SHORT_MAP) ? 1 : 0); Page++) {
+        UINT64 Shows = BUG(MAP_COUNTS_ON) ? Pages[0] + Page : Pages[Page];
+        if (!Append(Build, GPU_SHOW, Build->MapApertureSegment.OffsetInPages + Page, 1, Shows)) {
+            Build->MultipassOffset = Page;
+            return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
+        }
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS BuildUnmap(DXGKARG_BUILDPAGINGBUFFER *Build) {
+    UINT64 DummyPage = (UINT64)Build->UnmapApertureSegment.DummyPage.QuadPart >> PAGE_SHIFT;
+    if (BUG(NO_DUMMY_PAGE)) {
+        return STATUS_SUCCESS;
+    }
+    return Append(Build, GPU_SHOW, Build->UnmapApertureSegment.OffsetInPages, Build->UnmapApertureSegment.NumberOfPages, DummyPage)
+               ? STATUS_SUCCESS
+               : STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
+}
+#endif
+
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     UNREFERENCED_PARAMETER(hAdapter);
     switch (Build->Operation) {
@@ -70,6 +95,12 @@ NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Bui
     case DXGK_OPERATION_DISCARD_CONTENT:
         /* Nothing of an allocation is kept beside its memory. */
         return STATUS_SUCCESS;
+#ifdef WITH_APERTURE
+    case DXGK_OPERATION_MAP_APERTURE_SEGMENT:
+        return BuildMap(Build);
+    case DXGK_OPERATION_UNMAP_APERTURE_SEGMENT:
+        return BuildUnmap(Build);
+#endif
     default:
         return BUG(UNKNOWN_IS_SUCCESS) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
     }
