@@ -178,7 +178,13 @@ impl Kmd for DdiKmd {
             self.adapter.call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device, &mut args) });
         created(status, "DxgkDdiCreateContext")?;
         let context = KmdContextHandle(args.hContext.addr() as u64);
-        let patch_location_list_size = args.ContextInfo.PatchLocationListSize;
+        let DXGK_CONTEXTINFO {
+            PatchLocationListSize: patch_location_list_size, DmaBufferPrivateDataSize: private, ..
+        } = args.ContextInfo;
+        if self.adapter.is_physical.get() && !system_context && private > 0 {
+            let message = "asks for private data of the DMA buffers of users, which are not tried in C yet";
+            report("START", format!("DXGK_CONTEXTINFO.DmaBufferPrivateDataSize is {private}: it {message}"));
+        }
         self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size });
         Ok(context)
     }

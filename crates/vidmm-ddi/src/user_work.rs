@@ -151,8 +151,8 @@ pub(crate) fn run(adapter: &Adapter, node_ordinal: u32, address: u64, size: usiz
     Ok(())
 }
 
-/// Whatever users ask for, the addresses in their work are those that the driver has written: to fault is its mistake. It has no report of
-/// a page fault by which the manager would know.
+/// The addresses in the work of users are those that the driver has written, so a fault is the driver's mistake. Older drivers have no
+/// report of a page fault by which the manager would know.
 fn note_fault(adapter: &Adapter, fault: &Fault) {
     if adapter.is_physical.get() {
         let done = if fault.is_write { "writes" } else { "reads" };
