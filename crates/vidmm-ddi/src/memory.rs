@@ -51,7 +51,7 @@ impl SegmentBases {
     /// The address of a place in a segment, from the segment's BaseAddress on: as physical operations and allocation lists name it.
     pub fn address(&self, place: PhysicalAddress) -> u64 {
         let base = usize::from(place.segment.0).checked_sub(1).and_then(|index| self.0.get(index));
-        base.map_or(place.offset, |base| base + place.offset)
+        base.map_or(place.offset, |base| base.wrapping_add(place.offset))
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * A reference driver of WDDM 1.3: a GPU with physical addresses, whose DMA buffers are patched and split; one memory segment,
+ * A reference driver of WDDM 1.3, or of 1.1 or 2.0: a GPU with physical addresses, whose DMA buffers are patched and split; one memory segment,
  * one engine, and with WITH_APERTURE an aperture segment. The memory-management part is what a driver for Windows has, with its names; the hardware is in gpu.c.
  */
 #include "driver.h"
@@ -14,6 +14,24 @@ typedef struct PRIVATE_DATA {
 } PRIVATE_DATA;
 
 #define PRIVATE_DATA_MAGIC 0x43544150u
+
+/* Each generation of WDDM asks for the segments in its own way. From WDDM 2.0 on an adapter needs an aperture. */
+#if defined(WITH_WDDM2)
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WDDM2_0
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT4
+typedef DXGK_QUERYSEGMENTOUT4 SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR4 SEGMENT;
+#elif defined(WITH_WDDM1_1)
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WIN7
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT
+typedef DXGK_QUERYSEGMENTOUT SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR SEGMENT;
+#else
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WDDM1_3
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT3
+typedef DXGK_QUERYSEGMENTOUT3 SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR3 SEGMENT;
+#endif
 
 /* ---- The adapter ---- */
 
@@ -51,7 +69,7 @@ static NTSTATUS RemoveDevice(const PVOID MiniportDeviceContext) {
 static VOID Unload(VOID) {
 }
 
-static NTSTATUS QuerySegments(DXGK_QUERYSEGMENTOUT3 *Out) {
+static NTSTATUS QuerySegments(SEGMENTS *Out) {
 #ifdef WITH_APERTURE
     Out->NbSegment = 2;
 #else
@@ -60,8 +78,11 @@ static NTSTATUS QuerySegments(DXGK_QUERYSEGMENTOUT3 *Out) {
     Out->PagingBufferSegmentId = 0;
     Out->PagingBufferSize = 4 << 10;
     Out->PagingBufferPrivateDataSize = 0;
+#ifdef WITH_WDDM2
+    Out->SegmentDescriptorStride = sizeof(SEGMENT);
+#endif
     if (Out->pSegmentDescriptor != NULL) {
-        DXGK_SEGMENTDESCRIPTOR3 *Memory = &Out->pSegmentDescriptor[0];
+        SEGMENT *Memory = (SEGMENT *)Out->pSegmentDescriptor;
         Memory->BaseAddress.QuadPart = GPU_MEMORY_BASE;
         Memory->Size = GPU_MEMORY_BYTES;
         Memory->CommitLimit = GPU_MEMORY_BYTES;
@@ -91,8 +112,8 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
         Caps->SupportPerEngineTDR = TRUE;
         return STATUS_SUCCESS;
     }
-    case DXGKQAITYPE_QUERYSEGMENT3:
-        return QuerySegments((DXGK_QUERYSEGMENTOUT3 *)Query->pOutputData);
+    case QUERY_SEGMENTS:
+        return QuerySegments((SEGMENTS *)Query->pOutputData);
     default:
         return STATUS_NOT_SUPPORTED;
     }
@@ -294,7 +315,7 @@ static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
 NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
     DRIVER_INITIALIZATION_DATA Data;
     RtlZeroMemory(&Data, sizeof(Data));
-    Data.Version = DXGKDDI_INTERFACE_VERSION_WDDM1_3;
+    Data.Version = DRIVER_VERSION;
     Data.DxgkDdiAddDevice = AddDevice;
     Data.DxgkDdiStartDevice = StartDevice;
     Data.DxgkDdiStopDevice = StopDevice;

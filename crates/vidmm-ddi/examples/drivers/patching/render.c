@@ -214,7 +214,7 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
     RtlCopyMemory(DmaBuffer, Render->pCommand, Render->CommandLength);
-    Render->pDmaBuffer = DmaBuffer + Render->CommandLength;
+    Render->pDmaBuffer = DmaBuffer + (BUG(RENDER_TOO_FAR) ? Render->DmaSize + 8 : Render->CommandLength);
     for (At = 0; At < Render->PatchLocationListInSize; At++) {
         D3DDDI_PATCHLOCATIONLIST Location = Render->pPatchLocationListIn[At];
         const DXGK_ALLOCATIONLIST *Element = &Render->pAllocationList[Location.AllocationIndex];
