@@ -167,6 +167,9 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
         Ok(())
     };
     fit(info, false, sizes.local, "local memory")?;
+    if sizes.aperture == 0 && may_leave_out_aperture(info) {
+        info.segments.pop();
+    }
     fit(info, true, sizes.aperture, "aperture segment")?;
     let slots = info.patching.max_allocation_list_slot_id;
     if info.addressing_model == AddressingModel::Physical && slots < sizes.slots {
@@ -176,6 +179,17 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
         info.aperture_segment_commit_limit = info.aperture_segment_commit_limit.min(limit);
     }
     Ok(())
+}
+
+/// Whether the adapter is one without its aperture, too: a driver before WDDM 2.0 needs none (SEG-10), and no other segment changes its
+/// id when the last one is left out.
+pub(crate) fn may_leave_out_aperture(info: &AdapterInfo) -> bool {
+    let is_aperture = |segment: &SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE);
+    let is_old = info.addressing_model == AddressingModel::Physical && info.wddm_version < WddmVersion::WDDM2_0;
+    match &info.segments[..] {
+        [before @ .., last] => is_old && is_aperture(last) && !before.is_empty() && !before.iter().any(is_aperture),
+        [] => false,
+    }
 }
 
 /// Whether the MMU has what runs need to be told of a factory's machines.

@@ -127,8 +127,9 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
         | Features::MODEL_OCCASIONS;
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
-    // Worlds of older versions are those without an aperture (SEG-10). One that the driver has is never taken away.
-    lacks.set(Features::OLDER_VERSIONS, !is_physical || has(SegmentFlags::APERTURE));
+    // Worlds of older versions are those without an aperture (SEG-10).
+    let may_have_none = !has(SegmentFlags::APERTURE) || description::may_leave_out_aperture(info);
+    lacks.set(Features::OLDER_VERSIONS, !is_physical || !may_have_none);
     lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::PAGES_64KIB, !has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::SYSTEM_PAGE_TABLES, !description::has_tables_in_system_memory(info));

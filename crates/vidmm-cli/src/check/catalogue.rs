@@ -8,6 +8,8 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("drivers/adapter-reset", include_str!("scenarios/adapter-reset.toml")),
     ("drivers/split", include_str!("scenarios/split.toml")),
     ("drivers/aperture", include_str!("scenarios/aperture.toml")),
+    ("drivers/reset-while-patched", include_str!("scenarios/reset-while-patched.toml")),
+    ("drivers/restart-and-patch", include_str!("scenarios/restart-and-patch.toml")),
     ("drivers/patched-again", include_str!("scenarios/patched-again.toml")),
     (
         "found/promoted-beside-what-queued-work-requires",

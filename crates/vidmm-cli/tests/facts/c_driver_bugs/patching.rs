@@ -31,6 +31,9 @@ bugs! {
     a_part_that_begins_at_the_start_of_its_buffer: BUG_START_IGNORED by "GPU-ACCESS";
     a_submission_that_fails: BUG_SUBMIT_FAILS by "DDI-SUBMIT";
     a_paging_buffer_with_a_device: BUG_PAGING_HAS_DEVICE by "CRASH";
+    a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
+    a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
+    a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
     a_mapping_without_its_last_page: BUG_SHORT_MAP with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_are_counted_on_in_a_mapping: BUG_MAP_COUNTS_ON with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";

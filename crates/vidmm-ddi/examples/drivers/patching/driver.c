@@ -295,7 +295,7 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId;
+    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
     GpuResetEngine(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
@@ -307,7 +307,7 @@ static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
 
 static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
     UNREFERENCED_PARAMETER(hAdapter);
-    return STATUS_SUCCESS;
+    return BUG(RESTART_FAILS) ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
 /* ---- The entry ---- */

@@ -34,7 +34,7 @@ static NTSTATUS BuildTransfer(DXGKARG_BUILDPAGINGBUFFER *Build) {
     UINT Page = BUG(MULTIPASS_FROM_START) ? 0 : Build->MultipassOffset;
     if (Build->Transfer.TransferSize == 0) {
         /* After a reset of the adapter: the content of the memory segment is gone, and there is nothing to do. */
-        return STATUS_SUCCESS;
+        return BUG(RESET_TRANSFER_REFUSED) ? STATUS_NOT_SUPPORTED : STATUS_SUCCESS;
     }
     for (; Page < Count; Page++) {
         UINT64 From = AddressOfPage(Build, Build->Transfer.Source.SegmentId,
