@@ -130,6 +130,7 @@ impl Patching {
         let context = handle(render.context.0);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
         let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
+        let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
         *render.multipass_offset = args.MultipassOffset;
         let written = self.dma.written(0, args.pDmaBuffer);
         // More than there was room for: the manager names the rule.
@@ -137,6 +138,12 @@ impl Patching {
         let Some(written) = written else { return Err(RenderStatus::InvalidParameter) };
         render.dma_buffer[..written.len()].copy_from_slice(written);
         match status_of(status) {
+            // The next call would be the same, and so on for ever.
+            Err(RenderStatus::InsufficientDmaBuffer) if is_where_it_was && render.dma_bytes_written > 0 => {
+                let message = "DxgkDdiRender has filled a DMA buffer, and MultipassOffset is what it was";
+                report("PAT-12", message);
+                Err(RenderStatus::InvalidParameter)
+            }
             result @ (Ok(()) | Err(RenderStatus::InsufficientDmaBuffer)) => {
                 let first = render.patch_location_list_out.len();
                 self.take_locations(args.pPatchLocationListOut.cast(), render)?;

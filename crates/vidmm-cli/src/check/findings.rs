@@ -36,7 +36,7 @@ pub const RULES: [(&str, &str); 58] = [
     ("GVA-30", "UPDATE_PAGE_TABLE: each entry, and those beside them"),
     ("GVA-34", "FLUSH_TLB: success without a command, or the range"),
     ("PAT-10", "DxgkDdiPatch: each address of the part that is submitted"),
-    ("PAT-12", "the status with which DxgkDdiRender refuses commands"),
+    ("PAT-12", "DxgkDdiRender: the status of a refusal, and progress where a DMA buffer is full"),
     ("PAT-14", "DxgkDdiRender writes the addresses that are known, and lists every reference"),
     ("PAT-15", "DxgkDdiPatch does not fail"),
     ("SPL-02", "a patch location names an element, and a slot, that there is"),

@@ -9,7 +9,8 @@ fn the_right_drivers_have_no_findings() {
     if !can_build() {
         return;
     }
-    let patching = ["", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1"].map(|variant| ("patching", variant));
+    let patching =
+        ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1"].map(|variant| ("patching", variant));
     for (driver, variant) in [("gpummu", "")].into_iter().chain(patching) {
         let driver = built_of(driver, "BUG_NONE", variant);
         let run = check(&driver, &["--seeds", "1..20"]).expect(0);

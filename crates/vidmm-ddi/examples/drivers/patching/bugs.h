@@ -40,6 +40,8 @@ enum {
     BUG_WRONG_ABORTED_FENCE,       /* ResetEngine names the packet before the one that was aborted */
     BUG_RESTART_FAILS,             /* RestartFromTimeout fails */
     BUG_CLOSE_LEAK,                /* CloseAllocation frees nothing */
+    /* With WITH_PARTS=1: */
+    BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
     /* With WITH_APERTURE=1: */
     BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */

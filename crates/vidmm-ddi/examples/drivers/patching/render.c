@@ -201,41 +201,69 @@ static BOOLEAN HoldsAlready(const DXGKARG_RENDER *Render, UINT Number) {
     return FALSE;
 }
 
+/* Where the commands of one call end: all of them are translated at once, or with WITH_PARTS up to the next split point. */
+static UINT EndOfPart(const DXGKARG_RENDER *Render, UINT Start) {
+#ifdef WITH_PARTS
+    UINT At;
+    for (At = 0; At < Render->PatchLocationListInSize; At++) {
+        if (Render->pPatchLocationListIn[At].SplitOffset > Start) {
+            return Render->pPatchLocationListIn[At].SplitOffset;
+        }
+    }
+#endif
+    UNREFERENCED_PARAMETER(Start);
+    return Render->CommandLength;
+}
+
+/* Adds a location to the driver's list; offsets are those in the DMA buffer, which begins at Start of the commands. */
+static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
+    D3DDDI_PATCHLOCATIONLIST Location = Render->pPatchLocationListIn[Number];
+    BOOLEAN IsKnown = Render->pAllocationList[Location.AllocationIndex].SegmentId != 0;
+    if ((BUG(KNOWN_NOT_LISTED) && IsKnown) || (BUG(STAYS_BOUND) && HoldsAlready(Render, Number))) {
+        return;
+    }
+    if (BUG(SPLIT_BEHIND_STATE) && Location.SplitOffset < Render->CommandLength) {
+        Location.SplitOffset += sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64);
+    }
+    Location.PatchOffset -= Start;
+    Location.SplitOffset -= Start;
+    Location.DriverId = IsKnown;
+    *Render->pPatchLocationListOut++ = Location;
+}
+
+/* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     NTSTATUS Status = Check(Render);
     BYTE *DmaBuffer = (BYTE *)Render->pDmaBuffer;
-    UINT At;
+    UINT Start = Render->MultipassOffset, End, At;
+    BOOLEAN IsLast;
     UNREFERENCED_PARAMETER(hContext);
     if (!NT_SUCCESS(Status)) {
         return BUG(RENDER_STATUS) ? STATUS_UNSUCCESSFUL : Status;
     }
-    /* One DMA buffer for each command buffer. */
-    if (Render->DmaSize < Render->CommandLength || Render->PatchLocationListOutSize < Render->PatchLocationListInSize) {
+    End = EndOfPart(Render, Start);
+    IsLast = End == Render->CommandLength;
+    if (Render->DmaSize < End - Start || Render->PatchLocationListOutSize < Render->PatchLocationListInSize) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
-    RtlCopyMemory(DmaBuffer, Render->pCommand, Render->CommandLength);
-    Render->pDmaBuffer = DmaBuffer + (BUG(RENDER_TOO_FAR) ? Render->DmaSize + 8 : Render->CommandLength);
+    RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
+    Render->pDmaBuffer = DmaBuffer + (BUG(RENDER_TOO_FAR) ? Render->DmaSize + 8 : End - Start);
     for (At = 0; At < Render->PatchLocationListInSize; At++) {
-        D3DDDI_PATCHLOCATIONLIST Location = Render->pPatchLocationListIn[At];
-        const DXGK_ALLOCATIONLIST *Element = &Render->pAllocationList[Location.AllocationIndex];
-        BOOLEAN IsKnown = Element->SegmentId != 0;
-        if (Element->hDeviceSpecificAllocation != NULL && Location.PatchOffset + 8ull <= Render->CommandLength &&
-            !BUG(NO_PREPATCH)) {
-            WriteAddress(DmaBuffer + Location.PatchOffset, Element, Location.AllocationOffset);
+        const D3DDDI_PATCHLOCATIONLIST *Location = &Render->pPatchLocationListIn[At];
+        const DXGK_ALLOCATIONLIST *Element = &Render->pAllocationList[Location->AllocationIndex];
+        if (Element->hDeviceSpecificAllocation != NULL && Location->PatchOffset >= Start &&
+            Location->PatchOffset + 8ull <= End && !BUG(NO_PREPATCH)) {
+            WriteAddress(DmaBuffer + (Location->PatchOffset - Start), Element, Location->AllocationOffset);
         }
-        if ((BUG(KNOWN_NOT_LISTED) && IsKnown) || (BUG(STAYS_BOUND) && HoldsAlready(Render, At))) {
-            continue;
+        if (Location->SplitOffset >= Start && (Location->SplitOffset < End || IsLast)) {
+            AddLocation(Render, At, Start);
         }
-        if (BUG(SPLIT_BEHIND_STATE) && Location.SplitOffset < Render->CommandLength) {
-            Location.SplitOffset += sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64);
-        }
-        Location.DriverId = IsKnown;
-        *Render->pPatchLocationListOut++ = Location;
     }
     if (BUG(LIST_NOT_ADVANCED)) {
         Render->pPatchLocationListOut = (D3DDDI_PATCHLOCATIONLIST *)((BYTE *)Render->pPatchLocationListOut - 8);
     }
-    return STATUS_SUCCESS;
+    Render->MultipassOffset = BUG(PARTS_FROM_START) ? 0 : End;
+    return IsLast ? STATUS_SUCCESS : STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
 }
 
 NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
