@@ -12,6 +12,7 @@
 /* Opaque: its pages are asked for by MmGetMdlPfnArray and its kin (ntddk.h). */
 typedef struct _MDL MDL, *PMDL;
 
+#define DXGKDDI_INTERFACE_VERSION_WIN7 0x2005
 #define DXGKDDI_INTERFACE_VERSION_WIN8 0x300E
 #define DXGKDDI_INTERFACE_VERSION_WDDM1_3 0x4002
 #define DXGKDDI_INTERFACE_VERSION_WDDM2_0 0x5023

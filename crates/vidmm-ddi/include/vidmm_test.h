@@ -11,7 +11,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 1
+#define VIDMM_TEST_INTERFACE_VERSION 2
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -41,7 +41,11 @@ typedef struct _VIDMM_GPU {
      * handed back with VidmmRunUserWork.
      */
     VOID (*Run)(HANDLE hAdapter, UINT NodeOrdinal);
-    /* Translates an address in the address space that the engine has now: VidmmRunUserWork asks. */
+    /*
+     * Translates an address: in the address space that the engine has now, or, where engines use physical addresses, as
+     * DxgkDdiRender and DxgkDdiPatch write it, to a place in a memory segment or an aperture. VidmmRunUserWork asks, and so does the
+     * verifier behind each of the two.
+     */
     VIDMM_TRANSLATION (*Translate)(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
                                    UINT *SegmentId, UINT64 *Offset);
     /*
@@ -50,6 +54,11 @@ typedef struct _VIDMM_GPU {
      */
     BOOLEAN (*ReadPageTableEntry)(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
                                   DXGK_PTE *Entry, DXGK_PTE *Entry64KB);
+    /*
+     * The number of the page of system memory that a page of an aperture segment shows; FALSE if it shows none. NULL if there is no
+     * aperture, or none that Translate leads to.
+     */
+    BOOLEAN (*ReadAperturePage)(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage);
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {
@@ -59,6 +68,40 @@ typedef struct _VIDMM_TEST_INTERFACE {
     UINT (*GetAllocationPrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
     const VIDMM_GPU *Gpu; /* NULL: none */
 } VIDMM_TEST_INTERFACE;
+
+/*
+ * ---- The work of users ----
+ *
+ * vidmm is the user-mode driver. Where engines use physical addresses, DxgkDdiRender is given these commands, one behind the other,
+ * and copies them into the DMA buffer; the model of the GPU hands the part that is submitted to VidmmRunUserWork. Each address has
+ * a patch location, whose PatchOffset is that of VIDMM_USER_RANGE.Address: the driver writes 8 bytes there, whatever Translate
+ * understands.
+ */
+
+typedef enum _VIDMM_USER_OPCODE {
+    VIDMM_USER_STATE = 1, /* programs the state of the engine: behind each split point */
+    VIDMM_USER_KERNEL = 2
+} VIDMM_USER_OPCODE;
+
+typedef struct _VIDMM_USER_COMMAND {
+    UINT Opcode;
+    UINT Size; /* bytes of the command, with these; a multiple of 8 */
+} VIDMM_USER_COMMAND;
+
+/* Behind it are the ranges that the kernel reads, and then those that it writes. */
+typedef struct _VIDMM_USER_KERNEL_COMMAND {
+    VIDMM_USER_COMMAND Command;
+    UINT64 Number;
+    UINT64 Nanoseconds;
+    UINT64 IsRamp;
+    UINT NumReads;
+    UINT NumWrites;
+} VIDMM_USER_KERNEL_COMMAND;
+
+typedef struct _VIDMM_USER_RANGE {
+    UINT64 Address;
+    UINT64 NumPages; /* of 4 KiB; 0: the address is not used, and has no patch location */
+} VIDMM_USER_RANGE;
 
 /* Exported by the driver. */
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID);

@@ -32,36 +32,42 @@ pub(crate) type KernelRead = (u64, Vec<Vec<u64>>);
 /// The DMA buffer that an engine runs, at an address of ours.
 #[derive(Default)]
 pub(crate) struct DmaWindow {
-    /// Words, so that commands are aligned.
+    /// Words, so that commands are aligned as they are in the whole DMA buffer.
     words: Vec<u64>,
-    bytes: usize,
+    /// The offset in the DMA buffer of the first word, and of the bytes that are submitted.
+    first: usize,
+    start: usize,
+    end: usize,
 }
 
 impl DmaWindow {
-    /// The address at which the GPU's model finds it.
+    /// The address at which the GPU's model finds the DMA buffer.
     pub const ADDRESS: u64 = 0x7F00_0000_0000;
 
-    pub fn set(&mut self, bytes: &[u8]) {
+    /// The bytes that are submitted, which are at offset `start` of their DMA buffer.
+    pub fn set(&mut self, bytes: &[u8], start: u32) {
+        self.start = start as usize;
+        (self.first, self.end) = (self.start / 8 * 8, self.start + bytes.len());
         self.words.clear();
-        self.words.extend(bytes.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        }));
-        self.bytes = bytes.len();
+        self.words.resize((self.end - self.first).div_ceil(8), 0);
+        let lead = self.start - self.first;
+        for (&byte, at) in bytes.iter().zip(lead..) {
+            self.words[at / 8] |= u64::from(byte) << (at % 8 * 8);
+        }
     }
 
-    /// The bytes at an address; none if not all of them are of the buffer.
-    pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
+    /// The bytes at an address; none if not all of them are submitted.
+    pub fn bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
         let offset = usize::try_from(address.checked_sub(Self::ADDRESS)?).ok()?;
-        let end = offset.checked_add(size).filter(|&end| end <= self.bytes)?;
-        debug_assert!(end <= self.words.len() * 8);
-        Some(self.words.as_ptr().cast::<u8>().wrapping_add(offset))
+        let end = offset.checked_add(size).filter(|&end| offset >= self.start && end <= self.end)?;
+        // SAFETY: words are bytes without gaps, on a machine whose first byte of a word is the lowest, as Windows' are.
+        let all = unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.words.len() * 8) };
+        Some(&all[offset - self.first..end - self.first])
     }
 
-    /// The words of the buffer.
-    pub fn words(&self) -> &[u64] {
-        &self.words
+    /// Where the bytes at an address are; none if not all of them are submitted.
+    pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
+        Some(self.bytes(address, size)?.as_ptr())
     }
 }
 
@@ -76,6 +82,8 @@ pub(crate) struct Adapter {
     pub notifications: RefCell<Vec<Notification>>,
     pub kernels: RefCell<Vec<KernelRead>>,
     pub dpc_is_queued: Cell<bool>,
+    /// Whether engines use physical addresses.
+    pub is_physical: Cell<bool>,
     /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
     pub handle_data: RefCell<Vec<HANDLE>>,
     /// The sizes of allocations that are about to be created, by their private data.
@@ -125,6 +133,7 @@ impl Adapter {
             notifications: RefCell::default(),
             kernels: RefCell::default(),
             dpc_is_queued: Cell::new(false),
+            is_physical: Cell::new(false),
             handle_data: RefCell::default(),
             wanted: RefCell::default(),
             counts_before,

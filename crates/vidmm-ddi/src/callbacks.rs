@@ -222,12 +222,12 @@ unsafe extern "C" fn map_dma_buffer(handle: HANDLE, address: u64, size: usize) -
 unsafe extern "C" fn run_user_work(
     handle: HANDLE,
     node_ordinal: u32,
-    _address: u64,
-    _size: usize,
+    address: u64,
+    size: usize,
     fault_address: *mut u64,
     fault_is_write: *mut BOOLEAN,
 ) -> BOOLEAN {
-    with(handle, 0, |adapter| match user_work::run(adapter, node_ordinal) {
+    with(handle, 0, |adapter| match user_work::run(adapter, node_ordinal, address, size) {
         Ok(()) => 1,
         Err(fault) => {
             if !fault_address.is_null() && !fault_is_write.is_null() {

@@ -1,17 +1,15 @@
 //! The driver's report at adapter start, in the manager's words.
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, PageTableUpdateMode, PagingBufferDesc,
-    PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
+    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, PageTableUpdateMode, PatchingCaps,
+    SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
 };
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::page_tables;
 use crate::progress::Entry;
-
-/// More segments have no id (SEG-05).
-const SEGMENTS_MAX: u32 = 32;
+use crate::segments::{Segments, must, query, segments};
 
 /// More levels has no page table (GVA-11).
 const LEVELS_MAX: u32 = 6;
@@ -28,18 +26,35 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     if is_set(VIDMMCAPS_IO_MMU_SUPPORTED) {
         return Err("DXGK_VIDMMCAPS.IoMmuSupported is set: adapters behind an IOMMU are not tried in C".into());
     }
-    if !is_set(VIDMMCAPS_VIRTUAL_ADDRESSING_SUPPORTED) || !is_set(VIDMMCAPS_GPU_MMU_SUPPORTED) {
-        return Err("DXGK_VIDMMCAPS has not both VirtualAddressingSupported and GpuMmuSupported: adapters that patch \
-                    physical addresses are not tried in C yet"
-            .into());
+    let addressing_model = match (is_set(VIDMMCAPS_VIRTUAL_ADDRESSING_SUPPORTED), is_set(VIDMMCAPS_GPU_MMU_SUPPORTED)) {
+        (true, true) => AddressingModel::GpuMmu,
+        (false, false) => AddressingModel::Physical,
+        _ => {
+            return Err("DXGK_VIDMMCAPS has one of VirtualAddressingSupported and GpuMmuSupported: an adapter has \
+                            both, or engines use physical addresses (PGV-20)"
+                .into());
+        }
+    };
+    let is_physical = addressing_model == AddressingModel::Physical;
+    if is_physical {
+        check_table(adapter)?;
     }
-    let (segments, paging_buffer) = segments(adapter)?;
-    let (gpu_mmu, page_table_levels) = page_tables(adapter)?;
+    let Segments { descriptors, paging_buffer, bank_range_table } = segments(adapter)?;
+    let (gpu_mmu, page_table_levels) = match is_physical {
+        true => (page_tables::no_mmu(), Vec::new()),
+        false => page_tables(adapter)?,
+    };
+    let patching = PatchingCaps {
+        max_allocation_list_slot_id: caps.MaxAllocationListSlotId,
+        preemption_aware: caps.SchedulingCaps & VIDSCHCAPS_PREEMPTION_AWARE != 0,
+        no_dma_patching: caps.SchedulingCaps & VIDSCHCAPS_NO_DMA_PATCHING != 0,
+        bank_range_table,
+    };
     Ok(AdapterInfo {
         wddm_version: WddmVersion(adapter.ddi().Version),
-        addressing_model: AddressingModel::GpuMmu,
+        addressing_model,
         memory_management_caps: VidMmCaps::from_bits_truncate(caps.MemoryManagementCaps),
-        segments,
+        segments: descriptors,
         linked_adapter_segments: Vec::new(),
         aperture_segment_commit_limit: caps.ApertureSegmentCommitLimit as u64,
         scheduling_log_buffer_size: None,
@@ -47,8 +62,22 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         gpu_mmu,
         page_table_levels,
         paging_buffer,
-        patching: PatchingCaps::default(),
+        patching: if is_physical { patching } else { PatchingCaps::default() },
     })
+}
+
+/// The functions without which no adapter with physical addresses runs (PAT-10).
+fn check_table(adapter: &Adapter) -> Result<(), String> {
+    let ddi = adapter.ddi();
+    let needed = [
+        ("DxgkDdiRender", ddi.DxgkDdiRender.is_some()),
+        ("DxgkDdiPatch", ddi.DxgkDdiPatch.is_some()),
+        ("DxgkDdiSubmitCommand", ddi.DxgkDdiSubmitCommand.is_some()),
+    ];
+    match needed.iter().find(|&&(_, is_there)| !is_there) {
+        None => Ok(()),
+        Some((name, _)) => Err(format!("the adapter uses physical addresses, and the driver's table lacks {name}")),
+    }
 }
 
 /// The driver's size of the paging process's address space, in MiB; none if it fails the query (PGV-01).
@@ -56,55 +85,6 @@ pub(crate) fn paging_process_gpu_va_size(adapter: &Adapter, physical_adapter_ind
     let mut size = 0u32;
     let status = query(adapter, DXGKQAITYPE_PAGINGPROCESSGPUVASIZE, &physical_adapter_index, &mut size);
     (status >= 0).then_some(size)
-}
-
-fn query<I, O>(adapter: &Adapter, kind: u32, input: &I, output: &mut O) -> NTSTATUS {
-    let Some(function) = adapter.ddi().DxgkDdiQueryAdapterInfo else { return STATUS_INVALID_PARAMETER };
-    let input_bytes = size_of::<I>() as u32;
-    let args = DXGKARG_QUERYADAPTERINFO {
-        Type: kind,
-        pInputData: if input_bytes == 0 { std::ptr::null() } else { std::ptr::from_ref(input).cast() },
-        InputDataSize: input_bytes,
-        pOutputData: std::ptr::from_mut(output).cast(),
-        OutputDataSize: size_of::<O>() as u32,
-        Flags: 0,
-        hKmdProcessHandle: std::ptr::null_mut(),
-    };
-    // SAFETY: input and output are the structs of this type, and live for the call.
-    adapter.call(Entry::DxgkDdiQueryAdapterInfo, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) })
-}
-
-fn must(status: NTSTATUS, query: &str) -> Result<(), String> {
-    match status >= 0 {
-        true => Ok(()),
-        false => Err(format!("DxgkDdiQueryAdapterInfo of DXGKQAITYPE_{query} failed with status {status:#x} (CAP-01)")),
-    }
-}
-
-fn segments(adapter: &Adapter) -> Result<(Vec<SegmentDescriptor>, PagingBufferDesc), String> {
-    let physical_adapter = 0u32;
-    let mut out = DXGK_QUERYSEGMENTOUT4::zeroed();
-    must(query(adapter, DXGKQAITYPE_QUERYSEGMENT4, &physical_adapter, &mut out), "QUERYSEGMENT4")?;
-    let count = out.NbSegment;
-    if count == 0 || count > SEGMENTS_MAX {
-        return Err(format!("DXGK_QUERYSEGMENTOUT4.NbSegment is {count}: an adapter has 1 to 32 segments (SEG-05)"));
-    }
-    let mut descriptors = vec![DXGK_SEGMENTDESCRIPTOR4::zeroed(); count as usize];
-    out.pSegmentDescriptor = descriptors.as_mut_ptr().cast();
-    out.SegmentDescriptorStride = size_of::<DXGK_SEGMENTDESCRIPTOR4>();
-    must(query(adapter, DXGKQAITYPE_QUERYSEGMENT4, &physical_adapter, &mut out), "QUERYSEGMENT4")?;
-    if out.NbSegment != count {
-        return Err(format!("DXGK_QUERYSEGMENTOUT4.NbSegment is {count}, and then {} (SEG-05)", out.NbSegment));
-    }
-    let segment = |descriptor: &DXGK_SEGMENTDESCRIPTOR4| SegmentDescriptor {
-        flags: SegmentFlags::from_bits_truncate(descriptor.Flags),
-        base_address: descriptor.BaseAddress,
-        size: descriptor.Size as u64,
-        commit_limit: descriptor.CommitLimit as u64,
-    };
-    let paging_buffer =
-        PagingBufferDesc { size: out.PagingBufferSize, private_data_size: out.PagingBufferPrivateDataSize };
-    Ok((descriptors.iter().map(segment).collect(), paging_buffer))
 }
 
 type PageTables = (GpuMmuCaps, Vec<vidmm::contract::PageTableLevelDesc>);
@@ -130,8 +110,10 @@ fn page_tables(adapter: &Adapter) -> Result<PageTables, String> {
 fn engines(adapter: &Adapter, caps: &DXGK_DRIVERCAPS) -> Result<Vec<EngineDesc>, String> {
     let physical_adapter = 0u32;
     let mut physical = DXGK_PHYSICALADAPTERCAPS::zeroed();
-    let status = query(adapter, DXGKQAITYPE_PHYSICALADAPTERCAPS, &physical_adapter, &mut physical);
-    let (count, paging) = match status >= 0 {
+    // The query is one of WDDM 2.0.
+    let is_known = adapter.ddi().Version >= WddmVersion::WDDM2_0.0
+        && query(adapter, DXGKQAITYPE_PHYSICALADAPTERCAPS, &physical_adapter, &mut physical) >= 0;
+    let (count, paging) = match is_known {
         true => (u32::from(physical.NumExecutionNodes), u32::from(physical.PagingNodeIndex)),
         false => (caps.GpuEngineTopology, caps.PagingNode),
     };
@@ -162,6 +144,8 @@ pub(crate) struct Sizes {
     pub local: u64,
     pub aperture: u64,
     pub aperture_commit_limit: Option<u64>,
+    /// The slots of a resource table (SPL-02), without page tables.
+    pub slots: u32,
 }
 
 /// Makes the first segment of each kind as small as a run asks for: the driver does not see that it has less memory. Other
@@ -183,11 +167,29 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
         Ok(())
     };
     fit(info, false, sizes.local, "local memory")?;
+    if sizes.aperture == 0 && may_leave_out_aperture(info) {
+        info.segments.pop();
+    }
     fit(info, true, sizes.aperture, "aperture segment")?;
+    let slots = info.patching.max_allocation_list_slot_id;
+    if info.addressing_model == AddressingModel::Physical && slots < sizes.slots {
+        return Err(format!("the run asks for {} slots, and MaxAllocationListSlotId is {slots} (U-44)", sizes.slots));
+    }
     if let Some(limit) = sizes.aperture_commit_limit {
         info.aperture_segment_commit_limit = info.aperture_segment_commit_limit.min(limit);
     }
     Ok(())
+}
+
+/// Whether the adapter is one without its aperture, too: a driver before WDDM 2.0 needs none (SEG-10), and no other segment changes its
+/// id when the last one is left out.
+pub(crate) fn may_leave_out_aperture(info: &AdapterInfo) -> bool {
+    let is_aperture = |segment: &SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE);
+    let is_old = info.addressing_model == AddressingModel::Physical && info.wddm_version < WddmVersion::WDDM2_0;
+    match &info.segments[..] {
+        [before @ .., last] => is_old && is_aperture(last) && !before.is_empty() && !before.iter().any(is_aperture),
+        [] => false,
+    }
 }
 
 /// Whether the MMU has what runs need to be told of a factory's machines.

@@ -20,6 +20,8 @@ pub(crate) struct Submission {
     /// The root table of the context at its submission.
     pub root: Option<RootPageTable>,
     pub paging: bool,
+    /// The part of its DMA buffer that is submitted; none is all of it (PAT-01).
+    pub offsets: Option<(u32, u32)>,
 }
 
 impl Submission {
@@ -28,13 +30,14 @@ impl Submission {
         let (address, num_entries) = self.root.map_or((None, 0), |root| (Some(root.address), root.num_entries));
         let segment = address.map_or(u64::MAX, |address| address.segment.0.into());
         let offset = address.map_or(0, |address| address.offset);
-        for word in [self.context.0, segment, offset, num_entries.into(), self.paging.into()] {
+        let (start, end) = self.offsets.map_or((u64::MAX, 0), |(start, end)| (start.into(), end.into()));
+        for word in [self.context.0, segment, offset, num_entries.into(), self.paging.into(), start, end] {
             preamble.extend(word.to_le_bytes());
         }
     }
 
     /// Reads a packet's preamble.
-    fn decode(preamble: &[u8]) -> Option<Self> {
+    pub fn decode(preamble: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(preamble.get(at * 8..at * 8 + 8)?.try_into().ok()?));
         let segment = u8::try_from(word(1)?).ok().map(SegmentId);
         let address = segment.map(|segment| Some(PhysicalAddress { segment, offset: word(2)? }));
@@ -42,7 +45,8 @@ impl Submission {
             Some(address) => Some(RootPageTable { address: address?, num_entries: word(3)? as u32 }),
             None => None,
         };
-        Some(Self { context: KmdContextHandle(word(0)?), root, paging: word(4)? == 1 })
+        let offsets = u32::try_from(word(5)?).ok().zip(u32::try_from(word(6)?).ok());
+        Some(Self { context: KmdContextHandle(word(0)?), root, paging: word(4)? == 1, offsets })
     }
 }
 
@@ -112,15 +116,22 @@ fn duration(packet: &Packet) -> Nanoseconds {
 /// Hands a packet to the driver.
 pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
     let Some(submission) = Submission::decode(&packet.preamble) else { return };
-    let EngineFence { engine, fence_id } = packet.signal;
     if let Some(root) = submission.root {
         set_root(adapter, submission.context, root);
     }
-    let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
     let private = match &packet.buffer {
         vidmm::contract::DmaBuffer::Paging(buffer) => buffer.private_data(),
         vidmm::contract::DmaBuffer::User(_) => &[],
     };
+    match adapter.is_physical.get() {
+        true => submit_physical(adapter, packet, &submission, private),
+        false => submit_virtual(adapter, packet, &submission, private),
+    }
+}
+
+fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, private: &[u8]) {
+    let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
+    let EngineFence { engine, fence_id } = packet.signal;
     let args = DXGKARG_SUBMITCOMMANDVIRTUAL {
         hContext: handle(submission.context.0),
         DmaBufferVirtualAddress: DmaWindow::ADDRESS,
@@ -135,7 +146,37 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
     // SAFETY: the struct and the private data live for the call; the context is the driver's.
     let status = adapter
         .call(Entry::DxgkDdiSubmitCommandVirtual, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    must_succeed(status, Entry::DxgkDdiSubmitCommandVirtual);
+}
+
+/// The end of the submitted part stands for the size of the DMA buffer, of which the packet has no more.
+fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, private: &[u8]) {
+    let Some(function) = adapter.ddi().DxgkDdiSubmitCommand else { return };
+    let EngineFence { engine, fence_id } = packet.signal;
+    let (start, end) = submission.offsets.unwrap_or((0, packet.buffer.commands().len() as u32));
+    let args = DXGKARG_SUBMITCOMMAND {
+        // A paging buffer is submitted for no device (PAT-01).
+        hContext: if submission.paging { std::ptr::null_mut() } else { handle(submission.context.0) },
+        DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
+        DmaBufferSize: end,
+        DmaBufferSubmissionStartOffset: start,
+        DmaBufferSubmissionEndOffset: end,
+        pDmaBufferPrivateData: private.as_ptr(),
+        DmaBufferPrivateDataSize: private.len() as u32,
+        DmaBufferPrivateDataSubmissionEndOffset: private.len() as u32,
+        SubmissionFenceId: fence_id as u32,
+        Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
+        NodeOrdinal: engine,
+        ..DXGKARG_SUBMITCOMMAND::zeroed()
+    };
+    // SAFETY: the struct and the private data live for the call; the context is the driver's.
+    let status =
+        adapter.call(Entry::DxgkDdiSubmitCommand, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    must_succeed(status, Entry::DxgkDdiSubmitCommand);
+}
+
+fn must_succeed(status: NTSTATUS, entry: Entry) {
     if status < 0 {
-        report("DDI-SUBMIT", format!("DxgkDdiSubmitCommandVirtual failed with status {status:#x}: it must not fail"));
+        report("DDI-SUBMIT", format!("{entry:?} failed with status {status:#x}: it must not fail"));
     }
 }

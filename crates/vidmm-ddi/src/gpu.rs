@@ -4,16 +4,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use vidmm::contract::{EngineFence, Packet, ResetEngineError, RestartError};
-use vidmm::{Nanoseconds, PageSize, PhysicalAddress};
+use vidmm::{Nanoseconds, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::engine::{Engine, Queued, submit};
-use crate::memory::{Memory, to_driver};
+use crate::engine::{Engine, Queued, Submission, submit};
+use crate::memory::{Memory, from_driver, to_driver};
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
 use crate::reports::report;
+use crate::user_work;
 
 /// A GPU whose engines are the driver's.
 pub(crate) struct DdiGpu {
@@ -31,6 +32,12 @@ impl DdiGpu {
     pub fn new(adapter: Rc<Adapter>, memory: Rc<Memory>, engines: usize) -> Self {
         let engines = std::iter::repeat_with(Engine::default).take(engines).collect();
         Self { adapter, memory, engines, answers: Vec::new(), is_resetting: false, lost: Cell::new(false) }
+    }
+
+    /// The page of system memory, as the manager numbers it, that a page of an aperture shows.
+    fn shown(&self, segment: SegmentId, page: u64) -> Option<u64> {
+        let page = user_work::aperture_page(&self.adapter, segment.0.into(), page)?;
+        Some(from_driver(0, page.checked_mul(PAGE_SIZE)?)?.offset / PAGE_SIZE)
     }
 
     /// Notes for each first packet whether its waits are over.
@@ -75,7 +82,11 @@ impl DdiGpu {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
         let fence = first.packet.signal;
         let seen = self.adapter.notifications.borrow().len();
-        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands());
+        let submission = Submission::decode(&first.packet.preamble);
+        let offsets = submission.and_then(|submission| submission.offsets);
+        let (start, is_paging) =
+            (offsets.map_or(0, |(start, _)| start), submission.is_some_and(|submission| submission.paging));
+        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands(), start);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
@@ -102,6 +113,10 @@ impl DdiGpu {
                     }
                 }
                 Notification::Faulted { .. } => {
+                    if is_paging && self.adapter.is_physical.get() {
+                        let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+                        report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
+                    }
                     self.engines[ordinal].is_stopped = true;
                     events.push(GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: ended_at });
                 }
@@ -170,7 +185,14 @@ impl Gpu for DdiGpu {
     }
 
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
-        self.memory.page_digest(address)
+        let page = address.offset / PAGE_SIZE;
+        match self.memory.is_aperture(address.segment.0.into()) {
+            true => {
+                let offset = self.shown(address.segment, page)? * PAGE_SIZE;
+                self.memory.page_digest(PhysicalAddress { segment: SegmentId::SYSTEM, offset })
+            }
+            false => self.memory.page_digest(address),
+        }
     }
 
     fn probe(&self) -> Option<&dyn Probe> {
@@ -262,7 +284,21 @@ impl Gpu for DdiGpu {
 impl Probe for DdiGpu {
     fn sees(&self) -> Sees {
         let reads = self.adapter.driver().gpu().is_some_and(|gpu| gpu.ReadPageTableEntry.is_some());
-        if reads { Sees::ENTRIES } else { Sees::empty() }
+        let reads_aperture = self.adapter.driver().gpu().is_some_and(|gpu| gpu.ReadAperturePage.is_some());
+        let mut sees = Sees::empty();
+        sees.set(Sees::ENTRIES, reads);
+        sees.set(Sees::APERTURES, reads_aperture);
+        sees.set(Sees::PATCHES, self.adapter.is_physical.get());
+        sees
+    }
+
+    fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {
+        self.shown(segment, page)
+    }
+
+    /// The work of users holds addresses as words; the GPU's model says what they stand for.
+    fn patched_address(&self, commands: &[u8], offset: usize) -> Option<PhysicalAddress> {
+        user_work::patched_address(&self.adapter, commands, offset)
     }
 
     fn page_table_entry(

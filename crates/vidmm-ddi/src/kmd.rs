@@ -5,16 +5,20 @@ use std::rc::Rc;
 
 use vidmm::PAGE_SIZE;
 use vidmm::contract::{
-    AdapterInfo, AllocationFlags, AllocationFlags2, AllocationInfo, BuildPagingBuffer, BuildStatus,
-    CreateAllocationError, Direction, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle,
-    KmdProcessHandle, NotifyInterrupt, RootPageTable, SegmentBankPreference, SegmentPreference, SegmentSet,
-    SubmitCommand,
+    AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
+    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
+use crate::allocation_info::{allocation_info, preference_bits};
+use crate::bounce::Bounce;
 use crate::description;
 use crate::engine::Submission;
+use crate::memory::SegmentBases;
+use crate::opened::Opened;
+use crate::patching::{ContextOfDevice, Patching};
 use crate::payload::{Payloads, handle, physical};
 use crate::progress::Entry;
 use crate::reports::report;
@@ -27,29 +31,33 @@ pub(crate) struct DdiKmd {
     is_semantic: bool,
     devices: BTreeMap<KmdProcessHandle, HANDLE>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
-    contexts: BTreeSet<KmdContextHandle>,
+    contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
     allocations: BTreeSet<KmdAllocationHandle>,
-    /// The devices on which each handle is open.
-    opened: BTreeMap<KmdOpenHandle, Vec<HANDLE>>,
+    opened: Opened,
     last_handle: u64,
     payloads: Payloads,
+    patching: Patching,
     dma: Bounce,
     private: Bounce,
 }
 
 impl DdiKmd {
     pub fn new(adapter: Rc<Adapter>, info: AdapterInfo, is_semantic: bool) -> Self {
+        let bases = SegmentBases::new(&info);
+        let patching = Patching::new(bases.clone(), info.patching.no_dma_patching);
+        adapter.is_physical.set(info.addressing_model == AddressingModel::Physical);
         Self {
             adapter,
             info,
             is_semantic,
             devices: BTreeMap::new(),
             roots: BTreeMap::new(),
-            contexts: BTreeSet::new(),
+            contexts: BTreeMap::new(),
             allocations: BTreeSet::new(),
-            opened: BTreeMap::new(),
+            opened: Opened::default(),
             last_handle: 0,
-            payloads: Payloads::new(),
+            payloads: Payloads::new(bases),
+            patching,
             dma: Bounce::default(),
             private: Bounce::default(),
         }
@@ -95,49 +103,6 @@ fn created(status: NTSTATUS, function: &str) -> Result<(), KmdError> {
     }
 }
 
-/// A buffer for the driver with bytes behind its end that are looked at after each call.
-#[derive(Default)]
-struct Bounce {
-    pages: Vec<Page>,
-    /// Where the bytes begin that the driver must not write.
-    end: usize,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_SIZE as usize]);
-
-const GUARD: u8 = 0xC5;
-const GUARD_BYTES: usize = 1024;
-
-impl Bounce {
-    /// The first of `room` bytes at `offset` in a buffer that begins at a page (BPB-02).
-    fn start(&mut self, offset: usize, room: usize) -> *mut u8 {
-        let end = offset + room;
-        if self.end != end || self.pages.is_empty() {
-            self.pages = vec![Page([GUARD; PAGE_SIZE as usize]); (end + GUARD_BYTES).div_ceil(PAGE_SIZE as usize)];
-            self.end = end;
-        }
-        self.pages.as_mut_ptr().cast::<u8>().wrapping_add(offset)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: pages are bytes without gaps.
-        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.pages.len() * PAGE_SIZE as usize) }
-    }
-
-    /// The bytes that the driver says it wrote, from `offset` on; none if its pointer or a byte is beyond the room.
-    fn written(&mut self, offset: usize, pointer: *const u8) -> Option<&[u8]> {
-        let is_whole = self.bytes()[self.end..self.end + GUARD_BYTES].iter().all(|&byte| byte == GUARD);
-        let past = pointer.addr().checked_sub(self.pages.as_ptr().addr());
-        let Some(past) = past.filter(|&past| is_whole && (offset..=self.end).contains(&past)) else {
-            self.pages.clear();
-            return None;
-        };
-        Some(&self.bytes()[offset..past])
-    }
-}
-
 impl Kmd for DdiKmd {
     fn query_adapter_info(&mut self) -> AdapterInfo {
         self.info.clone()
@@ -180,7 +145,11 @@ impl Kmd for DdiKmd {
     }
 
     fn destroy_process(&mut self, process: KmdProcessHandle) {
-        if let (Some(device), Some(function)) = (self.devices.remove(&process), self.ddi().DxgkDdiDestroyDevice) {
+        let device = self.devices.remove(&process);
+        if let Some(device) = device {
+            self.opened.close_device(&self.adapter, device);
+        }
+        if let (Some(device), Some(function)) = (device, self.ddi().DxgkDdiDestroyDevice) {
             // SAFETY: the device is the driver's, and no context of it is left.
             self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device) });
         }
@@ -196,11 +165,12 @@ impl Kmd for DdiKmd {
         let dxgk = self.dxgk_handle();
         let function = self.ddi().DxgkDdiCreateContext.ok_or(KmdError)?;
         let device = self.devices.get(&process).copied().ok_or(KmdError)?;
+        let addressing = if self.adapter.is_physical.get() { 0 } else { FLAG_VIRTUAL_ADDRESSING };
         let mut args = DXGKARG_CREATECONTEXT {
             hContext: dxgk,
             NodeOrdinal: node_ordinal,
             EngineAffinity: 1,
-            Flags: if system_context { FLAG_SYSTEM } else { 0 } | FLAG_VIRTUAL_ADDRESSING,
+            Flags: if system_context { FLAG_SYSTEM } else { 0 } | addressing,
             ..DXGKARG_CREATECONTEXT::zeroed()
         };
         // SAFETY: the struct lives for the call; the device is the driver's.
@@ -208,7 +178,14 @@ impl Kmd for DdiKmd {
             self.adapter.call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device, &mut args) });
         created(status, "DxgkDdiCreateContext")?;
         let context = KmdContextHandle(args.hContext.addr() as u64);
-        self.contexts.insert(context);
+        let DXGK_CONTEXTINFO {
+            PatchLocationListSize: patch_location_list_size, DmaBufferPrivateDataSize: private, ..
+        } = args.ContextInfo;
+        if self.adapter.is_physical.get() && !system_context && private > 0 {
+            let message = "asks for private data of the DMA buffers of users, which are not tried in C yet";
+            report("START", format!("DXGK_CONTEXTINFO.DmaBufferPrivateDataSize is {private}: it {message}"));
+        }
+        self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size });
         Ok(context)
     }
 
@@ -268,6 +245,7 @@ impl Kmd for DdiKmd {
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
         self.allocations.remove(&allocation);
+        self.opened.close_allocation(&self.adapter, allocation);
         let Some(function) = self.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle(allocation.0)];
         let args = DXGKARG_DESTROYALLOCATION {
@@ -285,35 +263,15 @@ impl Kmd for DdiKmd {
         process: KmdProcessHandle,
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
-        let Some(function) = self.ddi().DxgkDdiOpenAllocation else { return Ok(KmdOpenHandle(allocation.0)) };
         let device = self.devices.get(&process).copied().ok_or(KmdError)?;
-        let name = {
-            let mut handles = self.adapter.handle_data.borrow_mut();
-            handles.push(handle(allocation.0));
-            handles.len() as u32
-        };
-        let mut info = DXGK_OPENALLOCATIONINFO { hAllocation: name, ..DXGK_OPENALLOCATIONINFO::zeroed() };
-        let args = DXGKARG_OPENALLOCATION {
-            NumAllocations: 1,
-            pOpenAllocation: &mut info,
-            ..DXGKARG_OPENALLOCATION::zeroed()
-        };
-        // SAFETY: the structs live for the call; the device is the driver's.
-        let status =
-            self.adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
-        created(status, "DxgkDdiOpenAllocation")?;
-        let opened = KmdOpenHandle(info.hDeviceSpecificAllocation.addr() as u64);
-        self.opened.entry(opened).or_default().push(device);
-        Ok(opened)
+        self.opened.open(&self.adapter, device, allocation).map_err(|status| {
+            _ = created(status, "DxgkDdiOpenAllocation");
+            KmdError
+        })
     }
 
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
-        let Some(function) = self.ddi().DxgkDdiCloseAllocation else { return };
-        let Some(device) = self.opened.get_mut(&allocation).and_then(Vec::pop) else { return };
-        let list = [handle(allocation.0)];
-        let args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
-        // SAFETY: the structs live for the call; the allocation was opened by the driver.
-        self.adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+        self.opened.close(&self.adapter, allocation);
     }
 
     fn validate_update_allocation_property(
@@ -397,7 +355,19 @@ impl Kmd for DdiKmd {
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         if !self.is_semantic {
             let root = self.roots.get(&submit.context).copied();
-            Submission { context: submit.context, root, paging: submit.paging }.encode(preamble);
+            let offsets = submit.dma_buffer_submission_offsets;
+            Submission { context: submit.context, root, paging: submit.paging, offsets }.encode(preamble);
+        }
+    }
+
+    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        let context = self.contexts.get(&render.context).ok_or(RenderStatus::InvalidParameter)?;
+        self.patching.render(&self.adapter, &mut self.opened, context, render)
+    }
+
+    fn patch(&mut self, patch: &mut Patch<'_>) {
+        if let Some(context) = self.contexts.get(&patch.context) {
+            self.patching.patch(&self.adapter, &mut self.opened, context, patch);
         }
     }
 
@@ -464,51 +434,10 @@ impl Drop for DdiKmd {
     /// where a run was cut short.
     fn drop(&mut self) {
         std::mem::take(&mut self.allocations).into_iter().for_each(|allocation| self.destroy_allocation(allocation));
-        std::mem::take(&mut self.contexts).into_iter().for_each(|context| self.destroy_context(context));
+        std::mem::take(&mut self.contexts).into_keys().for_each(|context| self.destroy_context(context));
         let processes = Vec::from_iter(self.devices.keys().copied());
         processes.into_iter().for_each(|process| self.destroy_process(process));
     }
-}
-
-/// The driver's decisions. An allocation is read and written in the same segments: those in both sets.
-fn allocation_info(info: &DXGK_ALLOCATIONINFO) -> AllocationInfo {
-    let hint = info.HintedBank;
-    let bank = |at: u32| (hint >> (8 * at)) as u8;
-    AllocationInfo {
-        allocation: KmdAllocationHandle(info.hAllocation.addr() as u64),
-        size: info.Size as u64,
-        alignment: info.Alignment,
-        supported_segment_set: SegmentSet(info.SupportedReadSegmentSet & info.SupportedWriteSegmentSet),
-        preferred_segment: preference(info.PreferredSegment),
-        hinted_bank: SegmentBankPreference {
-            banks: std::array::from_fn(|at| bank(at as u32) & 0x7F),
-            directions: std::array::from_fn(|at| direction(bank(at as u32) >> 7 != 0)),
-        },
-        eviction_segment_set: SegmentSet(info.EvictionSegmentSet),
-        allocation_priority: info.AllocationPriority,
-        flags: AllocationFlags::from_bits_truncate(info.Flags),
-        flags2: AllocationFlags2::from_bits_truncate(info.Flags2),
-    }
-}
-
-fn direction(from_end: bool) -> Direction {
-    if from_end { Direction::FromEnd } else { Direction::FromStart }
-}
-
-/// Five ids of five bits, each with its direction (SEG-42).
-fn preference(bits: u32) -> SegmentPreference {
-    let field = |at: usize| bits >> (6 * at);
-    SegmentPreference {
-        segment_ids: std::array::from_fn(|at| vidmm::SegmentId((field(at) & 0x1F) as u8)),
-        directions: std::array::from_fn(|at| direction(field(at) >> 5 & 1 != 0)),
-    }
-}
-
-fn preference_bits(preference: SegmentPreference) -> u32 {
-    let ids = preference.segment_ids.iter().zip(&preference.directions);
-    ids.enumerate().fold(0, |bits, (at, (id, &from))| {
-        bits | (u32::from(id.0 & 0x1F) | u32::from(from == Direction::FromEnd) << 5) << (6 * at)
-    })
 }
 
 /// The root table of a submission, as the driver sees it.

@@ -111,7 +111,8 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
     let has_memory = info.segments.iter().any(|segment| is_memory(segment.flags));
     let has_engine = |kind| info.engines.iter().any(|engine| engine.kind == kind);
     let ddi = &driver.0.ddi;
-    let mut lacks = Features::models_except(AddressingModel::GpuMmu)
+    let is_physical = info.addressing_model == AddressingModel::Physical;
+    let mut lacks = Features::models_except(info.addressing_model)
         | Features::MORE_SEGMENTS
         | Features::LINKED_ADAPTERS
         | Features::DEPENDENT_ENGINES
@@ -121,12 +122,14 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
         | Features::NOTIFICATIONS
         | Features::COMPRESSION
         | Features::PLACEMENT
-        | Features::OLDER_VERSIONS
         | Features::COSTS
         | Features::INNER_FAULTS
         | Features::MODEL_OCCASIONS;
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
+    // Worlds of older versions are those without an aperture (SEG-10).
+    let may_have_none = !has(SegmentFlags::APERTURE) || description::may_leave_out_aperture(info);
+    lacks.set(Features::OLDER_VERSIONS, !is_physical || !may_have_none);
     lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::PAGES_64KIB, !has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::SYSTEM_PAGE_TABLES, !description::has_tables_in_system_memory(info));
@@ -181,6 +184,7 @@ impl MachineFactory for DriverMachines {
             local: desc.local_memory_bytes,
             aperture: desc.aperture_bytes,
             aperture_commit_limit: desc.aperture_commit_limit_bytes,
+            slots: desc.num_slots,
         };
         description::shrink(&mut info, sizes)?;
         self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));

@@ -39,6 +39,22 @@ pub(crate) fn from_driver(segment: u32, offset: u64) -> Option<PhysicalAddress> 
     Some(PhysicalAddress { segment, offset })
 }
 
+/// Where the segments of an adapter begin in what its engines address.
+#[derive(Clone, Default)]
+pub(crate) struct SegmentBases(Vec<u64>);
+
+impl SegmentBases {
+    pub fn new(info: &AdapterInfo) -> Self {
+        Self(info.segments.iter().map(|segment| segment.base_address).collect())
+    }
+
+    /// The address of a place in a segment, from the segment's BaseAddress on: as physical operations and allocation lists name it.
+    pub fn address(&self, place: PhysicalAddress) -> u64 {
+        let base = usize::from(place.segment.0).checked_sub(1).and_then(|index| self.0.get(index));
+        base.map_or(place.offset, |base| base.wrapping_add(place.offset))
+    }
+}
+
 /// The memory of one machine: system memory, and the memory segments.
 pub(crate) struct Memory {
     system: SystemMemory,
@@ -54,6 +70,12 @@ impl Memory {
             has_memory.then(|| SparseMemory::new(segment.size))
         });
         Self { system, segments: RefCell::new(segments.collect()) }
+    }
+
+    /// Whether a segment that the driver has named is an aperture.
+    pub fn is_aperture(&self, segment: u32) -> bool {
+        let index = (segment as usize).checked_sub(1);
+        index.is_some_and(|index| self.segments.borrow().get(index).is_some_and(Option::is_none))
     }
 
     /// Lets `action` work on the page at a place of the manager's; none if there is no memory.

@@ -37,6 +37,17 @@ pub(crate) fn gpu_mmu_caps(caps: &DXGK_GPUMMUCAPS) -> Result<GpuMmuCaps, String>
     })
 }
 
+/// The report of an adapter without page tables: the manager does not look at it.
+pub(crate) fn no_mmu() -> GpuMmuCaps {
+    GpuMmuCaps {
+        flags: GpuMmuFlags::empty(),
+        page_table_update_mode: PageTableUpdateMode::GpuPhysical,
+        virtual_address_bit_count: 0,
+        leaf_page_table_size_for_64k_pages_in_bytes: 0,
+        legacy_behaviors: LegacyBehaviors::empty(),
+    }
+}
+
 /// A level of the page tables as the driver reports it.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use vidmm::contract::{
 use vidmm::{PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
-use crate::memory::{NO_PAGE, page_to_driver, to_driver};
+use crate::memory::{NO_PAGE, SegmentBases, page_to_driver, to_driver};
 use crate::page_tables::{update_mode, write_entries};
 
 /// A handle of the driver's, as the driver knows it.
@@ -32,11 +32,13 @@ pub(crate) struct Payloads {
     page_numbers: Vec<usize>,
     adl: Vec<u64>,
     mdl: Box<MDL>,
+    bases: SegmentBases,
 }
 
 impl Payloads {
-    pub fn new() -> Self {
+    pub fn new(bases: SegmentBases) -> Self {
         Self {
+            bases,
             entries: Vec::new(),
             entries_64kb: Vec::new(),
             page_numbers: Vec::new(),
@@ -58,7 +60,7 @@ impl Payloads {
     fn transfer_side(&mut self, side: PhysicalAddress, pages: u64) -> TRANSFER_SIDE {
         let address = match side.segment.is_system() {
             true => self.mdl(side, pages).addr() as u64,
-            false => side.offset,
+            false => self.bases.address(side),
         };
         TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
     }
@@ -206,7 +208,7 @@ impl Payloads {
                     hAllocation: allocation(op.allocation),
                     Flags: op.flags.bits(),
                     SegmentId: op.address.segment.0.into(),
-                    SegmentAddress: op.address.offset,
+                    SegmentAddress: self.bases.address(op.address),
                 };
                 (DXGK_OPERATION_DISCARD_CONTENT, OPERATION { DiscardContent: payload })
             }

@@ -46,6 +46,9 @@ entries! {
     DxgkDdiValidateUpdateAllocationProperty,
     DxgkDdiSetRootPageTable,
     DxgkDdiBuildPagingBuffer,
+    DxgkDdiRender,
+    DxgkDdiPatch,
+    DxgkDdiSubmitCommand,
     DxgkDdiSubmitCommandVirtual,
     DxgkDdiResetEngine,
     DxgkDdiResetFromTimeout,
@@ -54,6 +57,7 @@ entries! {
     GetAllocationPrivateData,
     GpuRun,
     GpuReadPageTableEntry,
+    GpuReadAperturePage,
 }
 
 /// The names of the paging operations, by number.

@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CommandStep, CpuAccess, KernelCommand, Umd, UserCommands};
+use vidmm_soft::CommandBuffer;
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::progress::Entry;
 use crate::reports::report;
-use crate::user_work;
+use crate::user_work::{self, UserCommandsInC};
 
 /// Private data of more bytes no driver has.
 const PRIVATE_DATA_BYTES: u32 = 4096;
@@ -21,8 +22,8 @@ impl Umd for DdiUmd {
         user_work::encode(kernel)
     }
 
-    fn encode_command_buffer(&self, _: &[CommandStep]) -> UserCommands {
-        unreachable!("the adapter has GPU virtual addresses")
+    fn encode_command_buffer(&self, steps: &[CommandStep]) -> UserCommands {
+        steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish()
     }
 
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {

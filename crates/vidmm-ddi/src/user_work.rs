@@ -1,52 +1,173 @@
 //! Work of users: kernels, whose results are specified. The GPU's model hands them back, and translates for them.
 
-use vidmm::PAGE_SIZE;
+use vidmm::{PAGE_SIZE, PhysicalAddress};
 use vidmm_runtime::{Content, KernelCommand};
-use vidmm_soft::KernelState;
+use vidmm_soft::{KernelState, UserCommandEncoding};
 
 use crate::abi::*;
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::memory::from_driver;
+use crate::progress::Entry;
+use crate::reports::report;
 
-/// The words before the ranges: the number, the duration, the content, how many inputs and outputs.
-const HEAD_WORDS: usize = 5;
+/// Bytes of a kernel's command before its ranges, and of each range: `VIDMM_USER_KERNEL`, `VIDMM_USER_RANGE`.
+const KERNEL_BYTES: usize = 40;
+const RANGE_BYTES: usize = 16;
 
-/// Encodes a kernel as words.
+/// `VIDMM_USER_OPCODE`.
+const STATE: u32 = 1;
+const KERNEL: u32 = 2;
+
+/// The commands of users, as `vidmm_test.h` has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserCommandsInC;
+
+impl UserCommandEncoding for UserCommandsInC {
+    fn append_state(&self, number: u64, commands: &mut Vec<u8>) {
+        append_words(&[head(STATE, 16), number], commands);
+    }
+
+    fn append_kernel(&self, kernel: KernelCommand, commands: &mut Vec<u8>) {
+        let bytes = KERNEL_BYTES + RANGE_BYTES * (kernel.inputs.len() + kernel.outputs.len());
+        let counts = kernel.inputs.len() as u64 | (kernel.outputs.len() as u64) << 32;
+        let is_ramp = u64::from(kernel.content == Content::Ramp);
+        append_words(&[head(KERNEL, bytes), kernel.kernel, kernel.nanoseconds, is_ramp, counts], commands);
+        for range in kernel.inputs.iter().chain(&kernel.outputs) {
+            append_words(&[range.virtual_address.0, range.num_pages], commands);
+        }
+    }
+
+    fn address_offset(&self, index: usize) -> usize {
+        KERNEL_BYTES + RANGE_BYTES * index
+    }
+}
+
+fn head(opcode: u32, bytes: usize) -> u64 {
+    u64::from(opcode) | (bytes as u64) << 32
+}
+
+fn append_words(words: &[u64], commands: &mut Vec<u8>) {
+    commands.extend(words.iter().copied().flat_map(u64::to_le_bytes));
+}
+
+/// Encodes a kernel.
 pub(crate) fn encode(kernel: &KernelCommand) -> Vec<u8> {
-    let counts = [kernel.inputs.len() as u64, kernel.outputs.len() as u64];
-    let is_ramp = u64::from(kernel.content == Content::Ramp);
-    let ranges = kernel.inputs.iter().chain(&kernel.outputs);
-    let ranges = ranges.flat_map(|range| [range.virtual_address.0, range.num_pages]);
-    let words = [kernel.kernel, kernel.nanoseconds, is_ramp].into_iter().chain(counts).chain(ranges);
-    words.flat_map(u64::to_le_bytes).collect()
+    let mut bytes = Vec::new();
+    UserCommandsInC.append_kernel(kernel.clone(), &mut bytes);
+    bytes
 }
 
-/// How long the kernel in `bytes` takes, in nanoseconds; 0 if there is none.
+/// A command of a user.
+enum Command {
+    State,
+    Kernel { kernel: u64, nanoseconds: u64, content: Content, inputs: Vec<(u64, u64)>, outputs: Vec<(u64, u64)> },
+}
+
+/// The commands in some bytes, which a driver has written; none in the place of one that is none.
+fn commands(bytes: &[u8]) -> impl Iterator<Item = Option<Command>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let Some((command, after)) = command(rest) else {
+            rest = &[];
+            return Some(None);
+        };
+        rest = after;
+        Some(Some(command))
+    })
+}
+
+fn command(bytes: &[u8]) -> Option<(Command, &[u8])> {
+    let (head, _) = bytes.split_first_chunk::<8>()?;
+    let head = u64::from_le_bytes(*head);
+    let (command, after) = bytes.split_at_checked((head >> 32) as usize)?;
+    let words: Vec<u64> = command.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
+    let command = match (head as u32, &words[..]) {
+        (STATE, [_, _]) => Command::State,
+        (KERNEL, &[_, kernel, nanoseconds, is_ramp, counts, ref ranges @ ..]) => {
+            let (num_inputs, num_outputs) = (counts as u32 as usize, (counts >> 32) as usize);
+            if ranges.len() != 2 * (num_inputs.checked_add(num_outputs)?) {
+                return None;
+            }
+            let mut ranges = ranges.chunks_exact(2).map(|range| (range[0], range[1]));
+            let inputs = ranges.by_ref().take(num_inputs).collect();
+            let content = if is_ramp == 1 { Content::Ramp } else { Content::Uniform };
+            Command::Kernel { kernel, nanoseconds, content, inputs, outputs: ranges.collect() }
+        }
+        _ => return None,
+    };
+    Some((command, after))
+}
+
+/// How long the kernels in `bytes` take, in nanoseconds.
 pub(crate) fn duration(bytes: &[u8]) -> u64 {
-    bytes.get(8..16).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
+    let nanoseconds = |command| match command {
+        Some(Command::Kernel { nanoseconds, .. }) => nanoseconds,
+        _ => 0,
+    };
+    commands(bytes).map(nanoseconds).fold(0, u64::saturating_add)
 }
 
-/// An access where nothing is mapped.
+/// An access where nothing is mapped, or a command that is none.
 pub(crate) struct Fault {
     pub virtual_address: u64,
     pub is_write: bool,
 }
 
-/// Runs the kernel in the adapter's DMA buffer on an engine.
+/// Runs the commands at an address of the adapter's DMA buffer on an engine.
 ///
 /// # Errors
 ///
-/// If it accesses what is not mapped; nothing is written then.
-pub(crate) fn run(adapter: &Adapter, node_ordinal: u32) -> Result<(), Fault> {
-    let words = adapter.dma.borrow().words().to_vec();
+/// If one of them is no command, or accesses what is not mapped: that kernel writes nothing.
+pub(crate) fn run(adapter: &Adapter, node_ordinal: u32, address: u64, size: usize) -> Result<(), Fault> {
     let nowhere = || Fault { virtual_address: 0, is_write: false };
-    let (head, ranges) = words.split_at_checked(HEAD_WORDS).ok_or_else(nowhere)?;
-    let &[kernel, _, is_ramp, num_inputs, num_outputs] = head else { return Err(nowhere()) };
-    let ranges: Vec<(u64, u64)> = ranges.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    if ranges.len() as u64 != num_inputs + num_outputs {
+    let bytes = adapter.dma.borrow().bytes(address, size).map(<[u8]>::to_vec);
+    let Some(bytes) = bytes else {
+        report("GPU-ACCESS", "the GPU runs bytes of a DMA buffer that are not submitted");
         return Err(nowhere());
+    };
+    // The user-mode half programs the state behind each split point, and every part of a buffer begins at one (SPL-06).
+    let mut is_programmed = !adapter.is_physical.get();
+    for command in commands(&bytes) {
+        match command {
+            None => {
+                report("DDI-RENDER", "a DMA buffer has a command that is none of the user-mode driver's");
+                return Err(nowhere());
+            }
+            Some(Command::State) => is_programmed = true,
+            Some(Command::Kernel { .. }) if !is_programmed => {
+                let message = "a part of a DMA buffer begins without the command that programs the state again";
+                report("SPL-06", message);
+                return Err(nowhere());
+            }
+            Some(Command::Kernel { kernel, content, inputs, outputs, .. }) => {
+                let ran = run_kernel(adapter, node_ordinal, kernel, content, &inputs, &outputs);
+                ran.inspect_err(|fault| note_fault(adapter, fault))?;
+            }
+        }
     }
-    let (inputs, outputs) = ranges.split_at(num_inputs as usize);
+    Ok(())
+}
+
+/// The addresses in the work of users are those that the driver has written, so a fault is the driver's mistake. Older drivers have no
+/// report of a page fault by which the manager would know.
+fn note_fault(adapter: &Adapter, fault: &Fault) {
+    if adapter.is_physical.get() {
+        let done = if fault.is_write { "writes" } else { "reads" };
+        report("I04", format!("the work of a user {done} address {:#x}, which is none", fault.virtual_address));
+    }
+}
+
+fn run_kernel(
+    adapter: &Adapter,
+    node_ordinal: u32,
+    kernel: u64,
+    content: Content,
+    inputs: &[(u64, u64)],
+    outputs: &[(u64, u64)],
+) -> Result<(), Fault> {
     let mut state = KernelState::new(kernel);
     let mut read = Vec::new();
     for &range in inputs {
@@ -61,7 +182,6 @@ pub(crate) fn run(adapter: &Adapter, node_ordinal: u32) -> Result<(), Fault> {
         }
         read.push(digests);
     }
-    let content = if is_ramp == 1 { Content::Ramp } else { Content::Uniform };
     let mut writes = Vec::new();
     for (output, &range) in (0..).zip(outputs) {
         for (page, address) in (0..).zip(pages(range)) {
@@ -75,11 +195,40 @@ pub(crate) fn run(adapter: &Adapter, node_ordinal: u32) -> Result<(), Fault> {
 }
 
 fn pages((address, count): (u64, u64)) -> impl Iterator<Item = u64> {
-    (0..count).map(move |page| address + page * PAGE_SIZE)
+    (0..count).map(move |page| address.wrapping_add(page.wrapping_mul(PAGE_SIZE)))
 }
 
-/// The place of a page, as the driver sees it; none reads as zeros.
+/// The place that the address at `offset` in some commands stands for; none if it is none of any memory.
+pub(crate) fn patched_address(adapter: &Adapter, commands: &[u8], offset: usize) -> Option<PhysicalAddress> {
+    let (address, _) = commands.get(offset..)?.split_first_chunk()?;
+    let address = u64::from_le_bytes(*address);
+    let (segment, offset) = place(adapter, 0, address, false, false).ok().flatten()?;
+    from_driver(segment, offset / PAGE_SIZE * PAGE_SIZE + address % PAGE_SIZE)
+}
+
+/// The page of system memory, as the driver numbers it, that a page of an aperture shows.
+pub(crate) fn aperture_page(adapter: &Adapter, segment: u32, page: u64) -> Option<u64> {
+    let read = adapter.driver().gpu()?.ReadAperturePage?;
+    let mut system_page = 0;
+    // SAFETY: the model writes the number that it is given.
+    let is_there = adapter.call(Entry::GpuReadAperturePage, PASSIVE_LEVEL, || unsafe {
+        read(adapter.handle(), segment, page, &mut system_page)
+    });
+    (is_there != 0).then_some(system_page)
+}
+
+/// The place of a page's bytes, as the driver sees it; none reads as zeros. Those of an aperture are in system memory.
 fn translate(adapter: &Adapter, node: u32, virtual_address: u64, is_write: bool) -> Result<Option<(u32, u64)>, Fault> {
+    place(adapter, node, virtual_address, is_write, true)
+}
+
+fn place(
+    adapter: &Adapter,
+    node: u32,
+    virtual_address: u64,
+    is_write: bool,
+    looks_through: bool,
+) -> Result<Option<(u32, u64)>, Fault> {
     let fault = Fault { virtual_address, is_write };
     let Some(translate) = adapter.driver().gpu().and_then(|gpu| gpu.Translate) else { return Err(fault) };
     let (mut segment, mut offset) = (0, 0);
@@ -87,7 +236,13 @@ fn translate(adapter: &Adapter, node: u32, virtual_address: u64, is_write: bool)
     let result =
         unsafe { translate(adapter.handle(), node, virtual_address, is_write.into(), &mut segment, &mut offset) };
     match result {
-        VIDMM_TRANSLATION_MAPPED => Ok(Some((segment, offset))),
+        VIDMM_TRANSLATION_MAPPED if !looks_through => Ok(Some((segment, offset))),
+        VIDMM_TRANSLATION_MAPPED => match adapter.memory().is_some_and(|memory| memory.is_aperture(segment)) {
+            true => aperture_page(adapter, segment, offset / PAGE_SIZE)
+                .map(|page| Some((0, page.wrapping_mul(PAGE_SIZE))))
+                .ok_or(fault),
+            false => Ok(Some((segment, offset))),
+        },
         VIDMM_TRANSLATION_ZERO => Ok(None),
         _ => Err(fault),
     }
@@ -111,5 +266,5 @@ fn write(adapter: &Adapter, (segment, offset): (u32, u64), content: Content, see
 
 fn no_memory(segment: u32, offset: u64) {
     let message = format!("a kernel's address is translated to segment {segment} + {offset:#x}, where no memory is");
-    crate::reports::report("GPU-ACCESS", message);
+    report("GPU-ACCESS", message);
 }

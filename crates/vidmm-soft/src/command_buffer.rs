@@ -15,7 +15,8 @@ use crate::physical_addresses::UNPATCHED_ADDRESS;
 /// core move what is in them (SPL-08). An allocation that stays bound and is not used keeps its place. Until they are
 /// patched the addresses of kernels are [`UNPATCHED_ADDRESS`].
 #[derive(Debug)]
-pub struct CommandBuffer {
+pub struct CommandBuffer<E = SoftCommands> {
+    encoding: E,
     commands: Vec<u8>,
     patch_locations: Vec<PatchLocation>,
     /// The last split point.
@@ -27,11 +28,49 @@ pub struct CommandBuffer {
     slots: BTreeMap<u32, u32>,
 }
 
+/// The bytes of the commands in a command buffer. Another GPU has its own; what is bound where is the same.
+pub trait UserCommandEncoding {
+    /// Appends the command that programs the state again behind the split point of this number (SPL-06).
+    fn append_state(&self, number: u64, commands: &mut Vec<u8>);
+
+    /// Appends a kernel.
+    fn append_kernel(&self, kernel: KernelCommand, commands: &mut Vec<u8>);
+
+    /// The offset of the address of range `index` in a kernel's command, in bytes; outputs count on behind the inputs.
+    fn address_offset(&self, index: usize) -> usize;
+}
+
+/// The commands of the model GPU.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftCommands;
+
+impl UserCommandEncoding for SoftCommands {
+    fn append_state(&self, number: u64, commands: &mut Vec<u8>) {
+        encoding::encode_to_vec(&Command::SetState(number), commands);
+    }
+
+    fn append_kernel(&self, kernel: KernelCommand, commands: &mut Vec<u8>) {
+        encoding::encode_to_vec(&Command::Kernel(kernel), commands);
+    }
+
+    fn address_offset(&self, index: usize) -> usize {
+        kernel_address_offset(index)
+    }
+}
+
 impl CommandBuffer {
     /// A buffer with nothing in it but a split point.
     #[expect(clippy::new_without_default, reason = "an empty buffer is not a default: it has a command")]
     pub fn new() -> Self {
+        Self::with_encoding(SoftCommands)
+    }
+}
+
+impl<E: UserCommandEncoding> CommandBuffer<E> {
+    /// A buffer of commands of another encoding, with nothing in it but a split point.
+    pub fn with_encoding(encoding: E) -> Self {
         let mut buffer = Self {
+            encoding,
             commands: Vec::new(),
             patch_locations: Vec::new(),
             split_offset: 0,
@@ -100,10 +139,10 @@ impl CommandBuffer {
             inputs: ranges(&kernel.inputs),
             outputs: ranges(&kernel.outputs),
         };
-        encoding::encode_to_vec(&Command::Kernel(command), &mut self.commands);
+        self.encoding.append_kernel(command, &mut self.commands);
         for (index, range) in kernel.inputs.iter().chain(&kernel.outputs).enumerate() {
             if range.num_pages > 0 {
-                self.refer(start + kernel_address_offset(index), range);
+                self.refer(start + self.encoding.address_offset(index), range);
             }
         }
         self
@@ -116,7 +155,7 @@ impl CommandBuffer {
 
     fn begin_portion(&mut self) {
         self.split_offset = offset_of(self.commands.len());
-        encoding::encode_to_vec(&Command::SetState(self.num_split_points), &mut self.commands);
+        self.encoding.append_state(self.num_split_points, &mut self.commands);
         self.num_split_points += 1;
         self.portion_start = self.commands.len();
     }

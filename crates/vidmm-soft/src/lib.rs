@@ -55,7 +55,7 @@ mod tlb;
 mod translation;
 mod umd;
 
-pub use command_buffer::CommandBuffer;
+pub use command_buffer::{CommandBuffer, SoftCommands, UserCommandEncoding};
 pub use config::{
     ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SegmentKind, SoftAdapterConfig,
 };

@@ -1,4 +1,4 @@
-//! The scenarios that drivers are tried with: two of their own, and those of the repository that a driver in C can be asked for.
+//! The scenarios that drivers are tried with: some of their own, and those of the repository that a driver in C can be asked for.
 
 use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
 
@@ -6,6 +6,11 @@ use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
 const CATALOGUE: &[(&str, &str)] = &[
     ("drivers/engine-reset", include_str!("scenarios/engine-reset.toml")),
     ("drivers/adapter-reset", include_str!("scenarios/adapter-reset.toml")),
+    ("drivers/split", include_str!("scenarios/split.toml")),
+    ("drivers/aperture", include_str!("scenarios/aperture.toml")),
+    ("drivers/reset-while-patched", include_str!("scenarios/reset-while-patched.toml")),
+    ("drivers/restart-and-patch", include_str!("scenarios/restart-and-patch.toml")),
+    ("drivers/patched-again", include_str!("scenarios/patched-again.toml")),
     (
         "found/promoted-beside-what-queued-work-requires",
         include_str!("scenarios/found-promoted-beside-what-queued-work-requires.toml"),

@@ -2,19 +2,23 @@
 
 use serde_json::Value;
 
-use crate::common::c_driver::{built, built_without_gpu, can_build, check};
+use crate::common::c_driver::{built, built_of, can_build, check};
 
 #[test]
-fn the_right_driver_has_no_findings() {
+fn the_right_drivers_have_no_findings() {
     if !can_build() {
         return;
     }
-    let driver = built("BUG_NONE");
-    let run = check(&driver, &["--seeds", "1..20"]).expect(0);
-    assert!(run.stdout.contains("found       0"), "{run}");
-    assert!(run.stdout.contains("a model of its GPU"), "{run}");
-    let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
-    assert!(here.stdout.contains("found       0"), "{here}");
+    let patching =
+        ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1"].map(|variant| ("patching", variant));
+    for (driver, variant) in [("gpummu", "")].into_iter().chain(patching) {
+        let driver = built_of(driver, "BUG_NONE", variant);
+        let run = check(&driver, &["--seeds", "1..20"]).expect(0);
+        assert!(run.stdout.contains("found       0"), "{run}");
+        assert!(run.stdout.contains("a model of its GPU"), "{run}");
+        let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
+        assert!(here.stdout.contains("found       0"), "{here}");
+    }
 }
 
 #[test]
@@ -22,9 +26,11 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
     if !can_build() {
         return;
     }
-    let run = check(&built_without_gpu(), &["--seeds", "1..20"]).expect(0);
-    assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
-    assert!(run.stdout.contains("found       0"), "{run}");
+    for driver in ["gpummu", "patching"] {
+        let run = check(&built_of(driver, "BUG_NONE", "WITHOUT_GPU"), &["--seeds", "1..20"]).expect(0);
+        assert!(run.stdout.contains("not judged  driver effects unchecked"), "{run}");
+        assert!(run.stdout.contains("found       0"), "{run}");
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::*;
 
 pub const DXGKQAITYPE_DRIVERCAPS: u32 = 1;
+pub const DXGKQAITYPE_QUERYSEGMENT: u32 = 2;
+pub const DXGKQAITYPE_QUERYSEGMENT3: u32 = 5;
 pub const DXGKQAITYPE_QUERYSEGMENT4: u32 = 11;
 pub const DXGKQAITYPE_GPUMMUCAPS: u32 = 13;
 pub const DXGKQAITYPE_PAGETABLELEVELDESC: u32 = 14;
@@ -13,6 +15,10 @@ pub const DXGKQAITYPE_PAGINGPROCESSGPUVASIZE: u32 = 48;
 pub const VIDMMCAPS_VIRTUAL_ADDRESSING_SUPPORTED: u32 = 1 << 5;
 pub const VIDMMCAPS_GPU_MMU_SUPPORTED: u32 = 1 << 6;
 pub const VIDMMCAPS_IO_MMU_SUPPORTED: u32 = 1 << 7;
+
+/// `DXGK_VIDSCHCAPS`: bits of `SchedulingCaps`.
+pub const VIDSCHCAPS_PREEMPTION_AWARE: u32 = 1 << 2;
+pub const VIDSCHCAPS_NO_DMA_PATCHING: u32 = 1 << 3;
 
 pub const DXGK_ENGINE_TYPE_COPY: u32 = 6;
 
@@ -77,6 +83,38 @@ twin! {
         Flags: u32,
         VPRPagingNode: u32,
         VirtualCopyNodeIndex: u32,
+    }
+    DXGK_QUERYSEGMENTIN {
+        AgpApertureBase: u64,
+        AgpApertureSize: u64,
+        AgpFlags: u32,
+    }
+    DXGK_QUERYSEGMENTOUT {
+        NbSegment: u32,
+        pSegmentDescriptor: *mut u8,
+        PagingBufferSegmentId: u32,
+        PagingBufferSize: u32,
+        PagingBufferPrivateDataSize: u32,
+    }
+    DXGK_SEGMENTDESCRIPTOR {
+        BaseAddress: u64,
+        CpuTranslatedAddress: u64,
+        Size: usize,
+        NbOfBanks: u32,
+        pBankRangeTable: *const usize,
+        CommitLimit: usize,
+        Flags: u32,
+    }
+    DXGK_SEGMENTDESCRIPTOR3 {
+        Flags: u32,
+        BaseAddress: u64,
+        CpuTranslatedAddress: u64,
+        Size: usize,
+        NbOfBanks: u32,
+        pBankRangeTable: *const usize,
+        CommitLimit: usize,
+        SystemMemoryEndAddress: usize,
+        Reserved: usize,
     }
     DXGK_QUERYSEGMENTOUT4 {
         NbSegment: u32,

@@ -9,7 +9,83 @@ pub const DXGK_INTERRUPT_DMA_COMPLETED: u32 = 1;
 pub const DXGK_INTERRUPT_DMA_FAULTED: u32 = 4;
 pub const DXGK_INTERRUPT_DMA_PAGE_FAULTED: u32 = 9;
 
+/// The bits of `D3DDDI_PATCHLOCATIONLIST.Value` that are `SlotId`.
+pub const SLOT_ID_MASK: u32 = (1 << 24) - 1;
+/// The first bit of `DXGK_ALLOCATIONLIST.SegmentId`; `WriteOperation` is the bit before it.
+pub const ALLOCATION_LIST_SEGMENT_SHIFT: u32 = 1;
+
 twin! {
+    D3DDDI_PATCHLOCATIONLIST {
+        AllocationIndex: u32,
+        Value: u32,
+        DriverId: u32,
+        AllocationOffset: u32,
+        PatchOffset: u32,
+        SplitOffset: u32,
+    }
+    DXGK_ALLOCATIONLIST {
+        hDeviceSpecificAllocation: HANDLE,
+        WriteOperation: u32,
+        PhysicalAddress: u64,
+    }
+    DXGKARG_RENDER {
+        pCommand: *const u8,
+        CommandLength: u32,
+        pDmaBuffer: *mut u8,
+        DmaSize: u32,
+        pDmaBufferPrivateData: *mut u8,
+        DmaBufferPrivateDataSize: u32,
+        pAllocationList: *mut DXGK_ALLOCATIONLIST,
+        AllocationListSize: u32,
+        pPatchLocationListIn: *mut D3DDDI_PATCHLOCATIONLIST,
+        PatchLocationListInSize: u32,
+        pPatchLocationListOut: *mut D3DDDI_PATCHLOCATIONLIST,
+        PatchLocationListOutSize: u32,
+        MultipassOffset: u32,
+        DmaBufferSegmentId: u32,
+        DmaBufferPhysicalAddress: u64,
+    }
+    DXGKARG_PATCH {
+        hContext: HANDLE,
+        DmaBufferSegmentId: u32,
+        DmaBufferPhysicalAddress: u64,
+        pDmaBuffer: *mut u8,
+        DmaBufferSize: u32,
+        DmaBufferSubmissionStartOffset: u32,
+        DmaBufferSubmissionEndOffset: u32,
+        pDmaBufferPrivateData: *mut u8,
+        DmaBufferPrivateDataSize: u32,
+        DmaBufferPrivateDataSubmissionStartOffset: u32,
+        DmaBufferPrivateDataSubmissionEndOffset: u32,
+        pAllocationList: *const DXGK_ALLOCATIONLIST,
+        AllocationListSize: u32,
+        pPatchLocationList: *const D3DDDI_PATCHLOCATIONLIST,
+        PatchLocationListSize: u32,
+        PatchLocationListSubmissionStart: u32,
+        PatchLocationListSubmissionLength: u32,
+        SubmissionFenceId: u32,
+        Flags: u32,
+        EngineOrdinal: u32,
+    }
+    DXGKARG_SUBMITCOMMAND {
+        hContext: HANDLE,
+        DmaBufferSegmentId: u32,
+        DmaBufferPhysicalAddress: u64,
+        DmaBufferSize: u32,
+        DmaBufferSubmissionStartOffset: u32,
+        DmaBufferSubmissionEndOffset: u32,
+        pDmaBufferPrivateData: *const u8,
+        DmaBufferPrivateDataSize: u32,
+        DmaBufferPrivateDataSubmissionStartOffset: u32,
+        DmaBufferPrivateDataSubmissionEndOffset: u32,
+        SubmissionFenceId: u32,
+        VidPnSourceId: u32,
+        FlipInterval: u32,
+        Flags: u32,
+        EngineOrdinal: u32,
+        DmaBufferVirtualAddress: u64,
+        NodeOrdinal: u32,
+    }
     DXGKARG_SUBMITCOMMANDVIRTUAL {
         hContext: HANDLE,
         DmaBufferVirtualAddress: u64,

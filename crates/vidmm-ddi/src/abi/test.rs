@@ -3,7 +3,7 @@
 use super::*;
 
 pub const VIDMM_HOST_VERSION: u32 = 1;
-pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 1;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 2;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
 pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
@@ -25,6 +25,7 @@ pub struct VIDMM_GPU {
     pub Translate: Option<unsafe extern "C" fn(HANDLE, u32, u64, BOOLEAN, *mut u32, *mut u64) -> u32>,
     pub ReadPageTableEntry:
         Option<unsafe extern "C" fn(HANDLE, u32, u64, u32, BOOLEAN, u32, *mut DXGK_PTE, *mut DXGK_PTE) -> BOOLEAN>,
+    pub ReadAperturePage: Option<unsafe extern "C" fn(HANDLE, u32, u64, *mut u64) -> BOOLEAN>,
 }
 
 #[repr(C)]

@@ -7,10 +7,19 @@ use crate::common::{are_there, machines};
 
 #[test]
 fn random_worlds_find_nothing_in_the_driver_with_page_tables() {
+    find_nothing("gpummu");
+}
+
+#[test]
+fn random_worlds_find_nothing_in_the_driver_that_patches() {
+    find_nothing("patching");
+}
+
+fn find_nothing(driver: &str) {
     if !are_there(&["make", "cc"]) {
         return;
     }
-    let machines = machines("gpummu", "");
+    let machines = machines(driver, "");
     for seed in 1..=20 {
         let desc = SimDesc { seed, steps: 400, profile: Profile::default(), policy: None, digest: false };
         let outcome = simulate(desc, &machines, &mut Unobserved).expect("the machine starts");

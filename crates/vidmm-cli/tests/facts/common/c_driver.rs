@@ -16,19 +16,16 @@ pub fn can_build() -> bool {
 
 /// Builds the reference driver with page tables, with a mistake of its `bugs.h` or without (`BUG_NONE`).
 pub fn built(planted: &str) -> PathBuf {
-    make(planted, &format!("PLANTED={planted}"))
+    built_of("gpummu", planted, "")
 }
 
-/// Builds the reference driver as one that brings no model of its GPU.
-pub fn built_without_gpu() -> PathBuf {
-    make("without-gpu", "WITHOUT_GPU=1")
-}
-
-fn make(name: &str, variable: &str) -> PathBuf {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("gpummu-{name}.so"));
-    let folder = workspace().join("crates/vidmm-ddi/examples/drivers/gpummu");
+/// Builds a reference driver, with a mistake of its `bugs.h` or without (`BUG_NONE`); the variant is a variable of its Makefile, or empty.
+pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}{variant}-{planted}.so"));
+    let folder = workspace().join("crates/vidmm-ddi/examples/drivers").join(driver);
     let mut make = Command::new("make");
-    make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).arg(variable);
+    make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).arg(format!("PLANTED={planted}"));
+    make.args((!variant.is_empty()).then(|| format!("{variant}=1")));
     let make = make.output().expect("make and a C compiler are there");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
     out

@@ -639,7 +639,7 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry};
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

@@ -1,0 +1,56 @@
+/*
+ * Mistakes that can be planted in this driver, one at a time: `make PLANTED=BUG_NO_PREPATCH`. Each has a test which says that
+ * `vidmm check` finds it, and by which rule. A driver of yours has no such file.
+ */
+#ifndef BUGS_H
+#define BUGS_H
+
+enum {
+    BUG_NONE,
+    BUG_TRANSFER_REPORTS_SUCCESS,  /* a transfer that finds no room in the buffer is dropped, and is answered with success */
+    BUG_SWAPPED_TRANSFER,          /* source and destination are taken for one another */
+    BUG_SHORT_TRANSFER,            /* the last page is not copied */
+    BUG_TRANSFER_OFFSET_IGNORED,   /* each part of an allocation begins at its start, on the side of the segment */
+    BUG_MDL_OFFSET_IGNORED,        /* each part begins at the first page of its list */
+    BUG_FIRST_PAGE_COUNTED_ON,     /* the pages of a list are taken to follow its first one */
+    BUG_BASE_ADDRESS_ADDED,        /* the segment's BaseAddress is added to SegmentAddress, which has it already */
+    BUG_MULTIPASS_FROM_START,      /* a transfer that goes on in another buffer begins again at its first page, without an end */
+    BUG_MULTIPASS_SKIPS_ONE,       /* a transfer that goes on in another buffer leaves one page out */
+    BUG_FILL_PATTERN_IGNORED,      /* every fill writes 0xFF */
+    BUG_HALF_FILL,                 /* the size of a fill is halved */
+    BUG_BUSY_FILL,                 /* a fill is answered with busy */
+    BUG_UNKNOWN_IS_SUCCESS,        /* operations that the driver does not know are answered with success */
+    BUG_NO_PREPATCH,               /* addresses that are known to Render are not written there */
+    BUG_ALLOCATION_OFFSET_IGNORED, /* Patch writes the address of the allocation's start */
+    BUG_PATCH_ONCE,                /* Patch leaves addresses alone that Render has written */
+    BUG_PATCH_ALL,                 /* Patch writes the addresses of the whole list, not of the part that is submitted */
+    BUG_PATCH_FROM_START,          /* Patch takes offsets from the start of the part, not of the buffer */
+    BUG_KNOWN_NOT_LISTED,          /* references whose addresses are known to Render are left out of its list */
+    BUG_STAYS_BOUND,               /* a slot that holds its allocation already is not bound again at a split point */
+    BUG_SPLIT_BEHIND_STATE,        /* split points are behind the command that programs the state */
+    BUG_LIST_NOT_CHECKED,          /* Render believes the list of the user-mode driver */
+    BUG_LIST_NOT_ADVANCED,         /* pPatchLocationListOut is set to the middle of an entry */
+    BUG_RENDER_TOO_FAR,            /* pDmaBuffer is set behind the end of the buffer */
+    BUG_RENDER_STATUS,             /* Render refuses what it does not understand with STATUS_UNSUCCESSFUL */
+    BUG_PATCH_FAILS,               /* Patch fails */
+    BUG_START_IGNORED,             /* the hardware is told to begin at the start of the DMA buffer */
+    BUG_SUBMIT_FAILS,              /* SubmitCommand fails for a part that is not the first */
+    BUG_PAGING_HAS_DEVICE,         /* SubmitCommand looks into the context of a paging buffer, which has none */
+    BUG_RESET_TRANSFER_REFUSED,    /* the transfer of no bytes after a reset of the adapter is refused */
+    BUG_WRONG_ABORTED_FENCE,       /* ResetEngine names the packet before the one that was aborted */
+    BUG_RESTART_FAILS,             /* RestartFromTimeout fails */
+    BUG_CLOSE_LEAK,                /* CloseAllocation frees nothing */
+    /* With WITH_PARTS=1: */
+    BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
+    /* With WITH_APERTURE=1: */
+    BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
+    BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
+    BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
+};
+
+#ifndef PLANTED
+#define PLANTED BUG_NONE
+#endif
+#define BUG(name) (PLANTED == BUG_##name)
+
+#endif

@@ -1,0 +1,389 @@
+/*
+ * A reference driver of WDDM 1.3, or of 1.1 or 2.0: a GPU with physical addresses, whose DMA buffers are patched and split; one memory segment,
+ * one engine, and with WITH_APERTURE an aperture segment. The memory-management part is what a driver for Windows has, with its names; the hardware is in gpu.c.
+ */
+#include "driver.h"
+
+/* The private data that the user-mode driver passes. */
+typedef struct PRIVATE_DATA {
+    UINT64 Size;
+    UINT Segments; /* bit 0: memory, bit 1: system memory through the aperture */
+    UINT Priority;
+    UINT Flags;
+    UINT Magic;
+} PRIVATE_DATA;
+
+#define PRIVATE_DATA_MAGIC 0x43544150u
+
+/* Each generation of WDDM asks for the segments in its own way. From WDDM 2.0 on an adapter needs an aperture. */
+#if defined(WITH_WDDM2)
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WDDM2_0
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT4
+typedef DXGK_QUERYSEGMENTOUT4 SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR4 SEGMENT;
+#elif defined(WITH_WDDM1_1)
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WIN7
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT
+typedef DXGK_QUERYSEGMENTOUT SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR SEGMENT;
+#else
+#define DRIVER_VERSION DXGKDDI_INTERFACE_VERSION_WDDM1_3
+#define QUERY_SEGMENTS DXGKQAITYPE_QUERYSEGMENT3
+typedef DXGK_QUERYSEGMENTOUT3 SEGMENTS;
+typedef DXGK_SEGMENTDESCRIPTOR3 SEGMENT;
+#endif
+
+/* ---- The adapter ---- */
+
+static NTSTATUS AddDevice(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *MiniportDeviceContext) {
+    ADAPTER *Adapter = (ADAPTER *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Adapter), TAG);
+    UNREFERENCED_PARAMETER(PhysicalDeviceObject);
+    if (Adapter == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    *MiniportDeviceContext = Adapter;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
+                            PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    UNREFERENCED_PARAMETER(StartInfo);
+    Adapter->Dxgkrnl = *Dxgkrnl;
+    GpuStart(&Adapter->Gpu, Dxgkrnl->DeviceHandle);
+    *NumberOfVideoPresentSources = 0;
+    *NumberOfChildren = 0;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS StopDevice(const PVOID MiniportDeviceContext) {
+    UNREFERENCED_PARAMETER(MiniportDeviceContext);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS RemoveDevice(const PVOID MiniportDeviceContext) {
+    ExFreePoolWithTag(MiniportDeviceContext, TAG);
+    return STATUS_SUCCESS;
+}
+
+static VOID Unload(VOID) {
+}
+
+static NTSTATUS QuerySegments(SEGMENTS *Out) {
+#ifdef WITH_APERTURE
+    Out->NbSegment = 2;
+#else
+    Out->NbSegment = 1;
+#endif
+    Out->PagingBufferSegmentId = 0;
+    Out->PagingBufferSize = 4 << 10;
+    Out->PagingBufferPrivateDataSize = 0;
+#ifdef WITH_WDDM2
+    Out->SegmentDescriptorStride = sizeof(SEGMENT);
+#endif
+    if (Out->pSegmentDescriptor != NULL) {
+        SEGMENT *Memory = (SEGMENT *)Out->pSegmentDescriptor;
+        Memory->BaseAddress.QuadPart = GPU_MEMORY_BASE;
+        Memory->Size = GPU_MEMORY_BYTES;
+        Memory->CommitLimit = GPU_MEMORY_BYTES;
+#ifdef WITH_APERTURE
+        Memory[1].Flags.Aperture = 1;
+        Memory[1].BaseAddress.QuadPart = GPU_APERTURE_BASE;
+        Memory[1].Size = GPU_APERTURE_BYTES;
+        Memory[1].CommitLimit = GPU_APERTURE_BYTES;
+#endif
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPTERINFO *Query) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    switch (Query->Type) {
+    case DXGKQAITYPE_DRIVERCAPS: {
+        DXGK_DRIVERCAPS *Caps = (DXGK_DRIVERCAPS *)Query->pOutputData;
+        if (Query->OutputDataSize < sizeof(*Caps)) {
+            return STATUS_BUFFER_TOO_SMALL;
+        }
+        Caps->HighestAcceptableAddress.QuadPart = -1;
+        Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
+        Caps->MaxAllocationListSlotId = SLOTS;
+        Caps->SchedulingCaps.MultiEngineAware = 1;
+        Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
+        Caps->SupportPerEngineTDR = TRUE;
+        return STATUS_SUCCESS;
+    }
+    case QUERY_SEGMENTS:
+        return QuerySegments((SEGMENTS *)Query->pOutputData);
+    default:
+        return STATUS_NOT_SUPPORTED;
+    }
+}
+
+/* ---- Devices, contexts ---- */
+
+static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
+    DEVICE *Device = (DEVICE *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Device), TAG);
+    if (Device == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Device->Adapter = (ADAPTER *)hAdapter;
+    Create->hDevice = Device;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyDevice(const HANDLE hDevice) {
+    ExFreePoolWithTag(hDevice, TAG);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Create) {
+    CONTEXT *Context = (CONTEXT *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Context), TAG);
+    if (Context == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Context->Device = (DEVICE *)hDevice;
+    Context->NodeOrdinal = Create->NodeOrdinal;
+    Create->hContext = Context;
+    Create->ContextInfo.DmaBufferSize = 64 << 10;
+    Create->ContextInfo.AllocationListSize = 256;
+    Create->ContextInfo.PatchLocationListSize = 256;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyContext(const HANDLE hContext) {
+    ExFreePoolWithTag(hContext, TAG);
+    return STATUS_SUCCESS;
+}
+
+/* ---- Allocations ---- */
+
+static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
+    const PRIVATE_DATA *Data = (const PRIVATE_DATA *)Info->pPrivateDriverData;
+    ALLOCATION *Allocation;
+    if (Info->PrivateDriverDataSize != sizeof(*Data) || Data->Magic != PRIVATE_DATA_MAGIC || Data->Size == 0) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    Allocation = (ALLOCATION *)ExAllocatePool2(POOL_FLAG_PAGED, sizeof(*Allocation), TAG);
+    if (Allocation == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Allocation->Size = Data->Size;
+    Info->hAllocation = Allocation;
+    Info->Size = Data->Size;
+    Info->SupportedReadSegmentSet = Data->Segments & 3;
+    Info->SupportedWriteSegmentSet = Data->Segments & 3;
+    if (Data->Segments & 1) {
+        Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+        Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+    } else {
+        Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
+    }
+    Info->AllocationPriority = Data->Priority != 0 ? Data->Priority : D3DDDI_ALLOCATIONPRIORITY_NORMAL;
+    Info->Flags.Value = Data->Flags;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hAdapter);
+    for (At = 0; At < Create->NumAllocations; At++) {
+        NTSTATUS Status = CreateOne(&Create->pAllocationInfo[At]);
+        if (!NT_SUCCESS(Status)) {
+            while (At-- > 0) {
+                ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
+            }
+            return Status;
+        }
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYALLOCATION *Destroy) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hAdapter);
+    for (At = 0; At < Destroy->NumAllocations; At++) {
+        ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATION *Open) {
+    const DXGKRNL_INTERFACE *Dxgkrnl = &((DEVICE *)hDevice)->Adapter->Dxgkrnl;
+    UINT At;
+    for (At = 0; At < Open->NumAllocations; At++) {
+        DXGKARGCB_GETHANDLEDATA GetData;
+        OPENED *Opened = (OPENED *)ExAllocatePool2(POOL_FLAG_PAGED, sizeof(*Opened), TAG);
+        if (Opened == NULL) {
+            while (At-- > 0) {
+                ExFreePoolWithTag(Open->pOpenAllocation[At].hDeviceSpecificAllocation, TAG);
+            }
+            return STATUS_NO_MEMORY;
+        }
+        RtlZeroMemory(&GetData, sizeof(GetData));
+        GetData.hObject = Open->pOpenAllocation[At].hAllocation;
+        GetData.Type = DXGK_HANDLE_ALLOCATION;
+        Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
+        Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS CloseAllocation(const HANDLE hDevice, const DXGKARG_CLOSEALLOCATION *Close) {
+    UINT At;
+    UNREFERENCED_PARAMETER(hDevice);
+    for (At = 0; At < Close->NumAllocations && !BUG(CLOSE_LEAK); At++) {
+        ExFreePoolWithTag(Close->pOpenHandleList[At], TAG);
+    }
+    return STATUS_SUCCESS;
+}
+
+/* ---- Submission and interrupts ---- */
+
+static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    GPU_PACKET Packet;
+    RtlZeroMemory(&Packet, sizeof(Packet));
+    Packet.Address = (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart;
+    Packet.Start = BUG(START_IGNORED) ? 0 : Submit->DmaBufferSubmissionStartOffset;
+    Packet.End = Submit->DmaBufferSubmissionEndOffset;
+    Packet.FenceId = Submit->SubmissionFenceId;
+    Packet.IsUserWork = !Submit->Flags.Paging;
+    if (BUG(PAGING_HAS_DEVICE)) {
+        Packet.FenceId += *(volatile UINT *)&((const CONTEXT *)Submit->hContext)->NodeOrdinal;
+    }
+    GpuSubmit(&Adapter->Gpu, &Packet);
+    return BUG(SUBMIT_FAILS) && Submit->DmaBufferSubmissionStartOffset != 0 ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
+}
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    GPU *Gpu = &Adapter->Gpu;
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
+    UNREFERENCED_PARAMETER(MessageNumber);
+    RtlZeroMemory(&Data, sizeof(Data));
+    switch (Gpu->Status) {
+    case GPU_IDLE:
+        return FALSE;
+    case GPU_COMPLETED:
+        Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+        Data.DmaCompleted.SubmissionFenceId = Gpu->FenceId;
+        break;
+    case GPU_BAD_COMMAND:
+    case GPU_PAGE_FAULT:
+        /* WDDM 1.3 has no report of a page fault. */
+        Data.InterruptType = DXGK_INTERRUPT_DMA_FAULTED;
+        Data.DmaFaulted.FaultedFenceId = Gpu->FenceId;
+        Data.DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
+        break;
+    }
+    Gpu->Status = GPU_IDLE;
+    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    return TRUE;
+}
+
+static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+}
+
+static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(Preempt);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
+    GpuResetEngine(&Adapter->Gpu);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
+    GpuReset(&((ADAPTER *)hAdapter)->Gpu);
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    return BUG(RESTART_FAILS) ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
+}
+
+/* ---- The entry ---- */
+
+NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
+    DRIVER_INITIALIZATION_DATA Data;
+    RtlZeroMemory(&Data, sizeof(Data));
+    Data.Version = DRIVER_VERSION;
+    Data.DxgkDdiAddDevice = AddDevice;
+    Data.DxgkDdiStartDevice = StartDevice;
+    Data.DxgkDdiStopDevice = StopDevice;
+    Data.DxgkDdiRemoveDevice = RemoveDevice;
+    Data.DxgkDdiUnload = Unload;
+    Data.DxgkDdiInterruptRoutine = InterruptRoutine;
+    Data.DxgkDdiDpcRoutine = DpcRoutine;
+    Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
+    Data.DxgkDdiCreateDevice = CreateDevice;
+    Data.DxgkDdiDestroyDevice = DestroyDevice;
+    Data.DxgkDdiCreateContext = CreateContext;
+    Data.DxgkDdiDestroyContext = DestroyContext;
+    Data.DxgkDdiCreateAllocation = CreateAllocation;
+    Data.DxgkDdiDestroyAllocation = DestroyAllocation;
+    Data.DxgkDdiOpenAllocation = OpenAllocation;
+    Data.DxgkDdiCloseAllocation = CloseAllocation;
+    Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
+    Data.DxgkDdiRender = Render;
+    Data.DxgkDdiPatch = Patch;
+    Data.DxgkDdiSubmitCommand = SubmitCommand;
+    Data.DxgkDdiPreemptCommand = PreemptCommand;
+    Data.DxgkDdiResetEngine = ResetEngine;
+    Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
+    Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
+    return DxgkInitialize(DriverObject, RegistryPath, &Data);
+}
+
+/* ---- For vidmm ---- */
+
+static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
+    PRIVATE_DATA Private = {Wanted->Size, Wanted->MayBeLocal ? 1u : 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+    DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
+#ifdef WITH_APERTURE
+    Private.Segments |= Wanted->MayBeSystem ? 2u : 0;
+#endif
+    if (Size < sizeof(Private) || Private.Segments == 0) {
+        return 0;
+    }
+    Flags.CpuVisible = Wanted->CpuVisible;
+    Flags.PermanentSysMem = Wanted->PermanentSysMem;
+    Flags.ExistingSysMem = Wanted->ExistingSysMem;
+    Private.Flags = Flags.Value;
+    RtlCopyMemory(Data, &Private, sizeof(Private));
+    return sizeof(Private);
+}
+
+static VOID Run(HANDLE hAdapter, UINT NodeOrdinal) {
+    UNREFERENCED_PARAMETER(NodeOrdinal);
+    GpuRun(&((ADAPTER *)hAdapter)->Gpu);
+}
+
+static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
+                                   UINT *SegmentId, UINT64 *Offset) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(NodeOrdinal);
+    UNREFERENCED_PARAMETER(Write);
+    return GpuPlace(Address, SegmentId, Offset) ? VIDMM_TRANSLATION_MAPPED : VIDMM_TRANSLATION_FAULT;
+}
+
+static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage) {
+    return SegmentId == GPU_APERTURE_SEGMENT && GpuShown(&((ADAPTER *)hAdapter)->Gpu, Page, SystemPage);
+}
+
+const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+#ifdef WITHOUT_GPU
+    Interface.Gpu = NULL;
+#endif
+    return &Interface;
+}

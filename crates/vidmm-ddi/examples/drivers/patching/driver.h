@@ -1,0 +1,44 @@
+/* The objects of the driver, and the functions of its parts. */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#include "bugs.h"
+#include "dispmprt.h"
+#include "gpu.h"
+
+#define TAG 0x43544150 /* 'PATC' */
+
+/* Rows of the resource table: slots 0 to one less. */
+#define SLOTS 64
+
+typedef struct ADAPTER {
+    DXGKRNL_INTERFACE Dxgkrnl;
+    GPU Gpu;
+} ADAPTER;
+
+typedef struct DEVICE {
+    ADAPTER *Adapter;
+} DEVICE;
+
+typedef struct CONTEXT {
+    DEVICE *Device;
+    UINT NodeOrdinal;
+} CONTEXT;
+
+typedef struct ALLOCATION {
+    UINT64 Size;
+} ALLOCATION;
+
+/* An allocation as a device has it open: what an allocation list names. */
+typedef struct OPENED {
+    const ALLOCATION *Allocation;
+} OPENED;
+
+/* paging.c */
+NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build);
+
+/* render.c */
+NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render);
+NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * A small GPU with physical addresses: one engine, one memory segment, and a bus over which it copies; with WITH_APERTURE, a range of
+ * addresses that shows pages of system memory. It knows nothing of WDDM but the types.
+ */
+#ifndef GPU_H
+#define GPU_H
+
+#include "vidmm_test.h"
+
+#define GPU_MEMORY_SEGMENT 1
+#define GPU_MEMORY_BYTES (128ull << 20)
+/* Where the engine addresses its memory, and page 0 of system memory, which the copy commands alone reach. */
+#define GPU_MEMORY_BASE (1ull << 32)
+#define GPU_SYSTEM_BASE (1ull << 63)
+
+#define GPU_APERTURE_SEGMENT 2
+#define GPU_APERTURE_BASE (GPU_MEMORY_BASE + GPU_MEMORY_BYTES)
+#define GPU_APERTURE_PAGES (16u << 10)
+#define GPU_APERTURE_BYTES ((UINT64)GPU_APERTURE_PAGES << 12)
+
+/* A command: its code, and four words. */
+typedef enum GPU_OPCODE {
+    GPU_COPY = 1, /* from, to, bytes */
+    GPU_FILL = 2, /* to, bytes, pattern */
+    GPU_SHOW = 3  /* first page of the aperture, how many, the page of system memory that all of them show */
+} GPU_OPCODE;
+
+typedef struct GPU_COMMAND {
+    UINT64 Opcode;
+    UINT64 Words[4];
+} GPU_COMMAND;
+
+/* What the engine runs: the commands from Start to End of a DMA buffer. */
+typedef struct GPU_PACKET {
+    UINT64 Address;
+    UINT Start;
+    UINT End;
+    UINT FenceId;
+    BOOLEAN IsUserWork;
+} GPU_PACKET;
+
+typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3 } GPU_STATUS;
+
+typedef struct GPU {
+    HANDLE DeviceHandle;
+    GPU_PACKET Packet;
+    BOOLEAN IsSubmitted;
+    /* The registers that the interrupt routine reads. */
+    GPU_STATUS Status;
+    UINT FenceId;
+    UINT64 FaultAddress;
+    BOOLEAN FaultIsWrite;
+#ifdef WITH_APERTURE
+    UINT64 Shown[GPU_APERTURE_PAGES]; /* the page of system memory, plus 1; 0 is none */
+#endif
+} GPU;
+
+void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
+void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
+/* Runs the packet that was submitted, and raises the interrupt. */
+void GpuRun(GPU *Gpu);
+/* Forgets the packet. */
+void GpuResetEngine(GPU *Gpu);
+/* Forgets everything. */
+void GpuReset(GPU *Gpu);
+/* The page of system memory that a page of the aperture shows; FALSE if it shows none. */
+BOOLEAN GpuShown(const GPU *Gpu, UINT64 Page, UINT64 *SystemPage);
+/* The place of an address of the engine's; FALSE if it is none. */
+BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset);
+
+#endif

@@ -1,0 +1,115 @@
+//! Allocations as devices have them open.
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::payload::handle;
+use crate::progress::Entry;
+
+/// The names that the driver gave allocations on its devices (CRE-06).
+///
+/// The manager opens an allocation on devices that did not create it. Windows opens it on the creator's device as well, whose
+/// allocation lists need that name: it is opened there when a list first names it.
+#[derive(Default)]
+pub(crate) struct Opened {
+    /// Those that the manager has opened: the device and the allocation, once for each opening.
+    by_manager: BTreeMap<KmdOpenHandle, Vec<(HANDLE, KmdAllocationHandle)>>,
+    /// Those that allocation lists needed beside them.
+    by_lists: BTreeMap<(HANDLE, KmdAllocationHandle), HANDLE>,
+}
+
+impl Opened {
+    /// Opens an allocation on a device, for the manager.
+    ///
+    /// # Errors
+    ///
+    /// The status with which the driver has failed.
+    pub fn open(
+        &mut self,
+        adapter: &Adapter,
+        device: HANDLE,
+        allocation: KmdAllocationHandle,
+    ) -> Result<KmdOpenHandle, NTSTATUS> {
+        let opened = KmdOpenHandle(open(adapter, device, allocation, 0)?.addr() as u64);
+        self.by_manager.entry(opened).or_default().push((device, allocation));
+        Ok(opened)
+    }
+
+    /// Closes what `open` has opened.
+    pub fn close(&mut self, adapter: &Adapter, opened: KmdOpenHandle) {
+        let Some((device, _)) = self.by_manager.get_mut(&opened).and_then(Vec::pop) else { return };
+        close(adapter, device, handle(opened.0));
+    }
+
+    /// The name of an allocation on a device.
+    ///
+    /// # Errors
+    ///
+    /// The status with which the driver has failed to open it.
+    pub fn on_device(
+        &mut self,
+        adapter: &Adapter,
+        device: HANDLE,
+        allocation: KmdAllocationHandle,
+    ) -> Result<HANDLE, NTSTATUS> {
+        let is_open = |places: &Vec<(HANDLE, KmdAllocationHandle)>| places.contains(&(device, allocation));
+        if let Some((opened, _)) = self.by_manager.iter().find(|(_, places)| is_open(places)) {
+            return Ok(handle(opened.0));
+        }
+        if let Some(&opened) = self.by_lists.get(&(device, allocation)) {
+            return Ok(opened);
+        }
+        let opened = open(adapter, device, allocation, FLAG_CREATE)?;
+        self.by_lists.insert((device, allocation), opened);
+        Ok(opened)
+    }
+
+    /// Closes an allocation wherever a list has opened it: it is about to be destroyed.
+    pub fn close_allocation(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
+        self.close_those(adapter, |&(_, of)| of == allocation);
+    }
+
+    /// Closes all that lists have opened on a device: it is about to be destroyed.
+    pub fn close_device(&mut self, adapter: &Adapter, device: HANDLE) {
+        self.close_those(adapter, |&(on, _)| on == device);
+    }
+
+    fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(HANDLE, KmdAllocationHandle)) -> bool) {
+        let meant = Vec::from_iter(self.by_lists.keys().copied().filter(is_meant));
+        for key in meant {
+            if let Some(opened) = self.by_lists.remove(&key) {
+                close(adapter, key.0, opened);
+            }
+        }
+    }
+}
+
+fn open(adapter: &Adapter, device: HANDLE, allocation: KmdAllocationHandle, flags: u32) -> Result<HANDLE, NTSTATUS> {
+    let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else { return Ok(handle(allocation.0)) };
+    let name = {
+        let mut handles = adapter.handle_data.borrow_mut();
+        handles.push(handle(allocation.0));
+        handles.len() as u32
+    };
+    let mut info = DXGK_OPENALLOCATIONINFO { hAllocation: name, ..DXGK_OPENALLOCATIONINFO::zeroed() };
+    let args = DXGKARG_OPENALLOCATION {
+        NumAllocations: 1,
+        pOpenAllocation: &mut info,
+        Flags: flags,
+        ..DXGKARG_OPENALLOCATION::zeroed()
+    };
+    // SAFETY: the structs live for the call; the device is the driver's.
+    let status = adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+    if status >= 0 { Ok(info.hDeviceSpecificAllocation) } else { Err(status) }
+}
+
+fn close(adapter: &Adapter, device: HANDLE, opened: HANDLE) {
+    let Some(function) = adapter.ddi().DxgkDdiCloseAllocation else { return };
+    let list = [opened];
+    let args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
+    // SAFETY: the structs live for the call; the allocation was opened by the driver on this device.
+    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+}

@@ -1,0 +1,307 @@
+//! Render and Patch: the work of users, translated by the driver and given the addresses of its allocations (PAT-10).
+
+use std::collections::BTreeSet;
+
+use vidmm::contract::{AllocationListElement, Patch, PatchLocation, Render, RenderStatus};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, DmaWindow, PASSIVE_LEVEL};
+use crate::bounce::Bounce;
+use crate::memory::SegmentBases;
+use crate::opened::Opened;
+use crate::payload::handle;
+use crate::progress::Entry;
+use crate::reports::report;
+use crate::user_work;
+
+/// A context that submits, as the driver has created it.
+#[derive(Clone, Copy)]
+pub(crate) struct ContextOfDevice {
+    pub device: HANDLE,
+    /// `DXGK_CONTEXTINFO.PatchLocationListSize`.
+    pub patch_location_list_size: u32,
+}
+
+/// The lists and buffers of the calls; they live until the next one.
+pub(crate) struct Patching {
+    bases: SegmentBases,
+    /// The driver says that it needs no patches: what it leaves bound is its own affair (SPL-12).
+    no_dma_patching: bool,
+    commands: Vec<u64>,
+    elements: Vec<DXGK_ALLOCATIONLIST>,
+    locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
+    dma: Bounce,
+    locations_out: Bounce,
+    whole: Vec<u64>,
+}
+
+const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
+
+/// The bytes of a DMA buffer that are not submitted: a patch must not write there.
+const OUTSIDE: u8 = 0xC5;
+const OUTSIDE_WORD: u64 = u64::from_ne_bytes([OUTSIDE; 8]);
+/// So many of them are behind its end.
+const BEHIND_WORDS: usize = 128;
+
+impl Patching {
+    pub fn new(bases: SegmentBases, no_dma_patching: bool) -> Self {
+        Self {
+            bases,
+            no_dma_patching,
+            commands: Vec::new(),
+            elements: Vec::new(),
+            locations: Vec::new(),
+            dma: Bounce::default(),
+            locations_out: Bounce::default(),
+            whole: Vec::new(),
+        }
+    }
+
+    /// Lays out the lists of a call. A device whose driver cannot open an allocation has no name for it.
+    fn lay_out(
+        &mut self,
+        adapter: &Adapter,
+        opened: &mut Opened,
+        device: HANDLE,
+        elements: &[AllocationListElement],
+        locations: &[PatchLocation],
+    ) -> Result<(), NTSTATUS> {
+        self.elements.clear();
+        for element in elements {
+            let name =
+                element.allocation.map(|allocation| opened.on_device(adapter, device, allocation)).transpose()?;
+            let segment = element.address.map_or(0, |address| u32::from(address.segment.0));
+            self.elements.push(DXGK_ALLOCATIONLIST {
+                hDeviceSpecificAllocation: name.unwrap_or(std::ptr::null_mut()),
+                WriteOperation: u32::from(element.write_operation) | segment << ALLOCATION_LIST_SEGMENT_SHIFT,
+                PhysicalAddress: element.address.map_or(0, |address| self.bases.address(address)),
+            });
+        }
+        self.locations.clear();
+        self.locations.extend(locations.iter().map(|location| D3DDDI_PATCHLOCATIONLIST {
+            AllocationIndex: location.allocation_index,
+            Value: location.slot_id & SLOT_ID_MASK,
+            DriverId: location.driver_id,
+            AllocationOffset: location.allocation_offset,
+            PatchOffset: location.patch_offset,
+            SplitOffset: location.split_offset,
+        }));
+        Ok(())
+    }
+
+    /// Lets the driver translate commands. For the driver each call has a DMA buffer of its own, whose offsets begin at 0; the
+    /// manager lays them behind one another.
+    ///
+    /// # Errors
+    ///
+    /// The driver's (PAT-12).
+    pub fn render(
+        &mut self,
+        adapter: &Adapter,
+        opened: &mut Opened,
+        context: &ContextOfDevice,
+        render: &mut Render<'_>,
+    ) -> Result<(), RenderStatus> {
+        let function = adapter.ddi().DxgkDdiRender.ok_or(RenderStatus::InvalidParameter)?;
+        self.lay_out(adapter, opened, context.device, render.allocation_list, render.patch_location_list_in)
+            .map_err(|_| RenderStatus::NoMemory)?;
+        self.commands.clear();
+        self.commands.resize(render.command.len().div_ceil(8), 0);
+        for (at, &byte) in render.command.iter().enumerate() {
+            self.commands[at / 8] |= u64::from(byte) << (at % 8 * 8);
+        }
+        let room = render.dma_buffer.len();
+        let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
+        let mut args = DXGKARG_RENDER {
+            pCommand: self.commands.as_ptr().cast(),
+            CommandLength: render.command.len() as u32,
+            pDmaBuffer: self.dma.start(0, room),
+            DmaSize: room as u32,
+            pAllocationList: self.elements.as_mut_ptr(),
+            AllocationListSize: self.elements.len() as u32,
+            pPatchLocationListIn: self.locations.as_mut_ptr(),
+            PatchLocationListInSize: self.locations.len() as u32,
+            pPatchLocationListOut: self.locations_out.start(0, room_for_locations * LOCATION_BYTES).cast(),
+            PatchLocationListOutSize: room_for_locations as u32,
+            MultipassOffset: *render.multipass_offset,
+            DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
+            ..DXGKARG_RENDER::zeroed()
+        };
+        let context = handle(render.context.0);
+        // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
+        let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
+        let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
+        *render.multipass_offset = args.MultipassOffset;
+        let written = self.dma.written(0, args.pDmaBuffer);
+        // More than there was room for: the manager names the rule.
+        render.dma_bytes_written = written.map_or(room + 1, <[u8]>::len);
+        let Some(written) = written else { return Err(RenderStatus::InvalidParameter) };
+        render.dma_buffer[..written.len()].copy_from_slice(written);
+        match status_of(status) {
+            // The next call would be the same, and so on for ever.
+            Err(RenderStatus::InsufficientDmaBuffer) if is_where_it_was && render.dma_bytes_written > 0 => {
+                let message = "DxgkDdiRender has filled a DMA buffer, and MultipassOffset is what it was";
+                report("PAT-12", message);
+                Err(RenderStatus::InvalidParameter)
+            }
+            result @ (Ok(()) | Err(RenderStatus::InsufficientDmaBuffer)) => {
+                let first = render.patch_location_list_out.len();
+                self.take_locations(args.pPatchLocationListOut.cast(), render)?;
+                check_addresses(adapter, render, first);
+                if result.is_ok() {
+                    check_references(render, self.no_dma_patching);
+                }
+                result
+            }
+            refused => refused,
+        }
+    }
+
+    /// Takes the patch locations that the driver has written.
+    fn take_locations(&mut self, end: *const u8, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        let written = self.locations_out.written(0, end).filter(|bytes| bytes.len().is_multiple_of(LOCATION_BYTES));
+        let Some(written) = written else {
+            report("DDI-RENDER", "pPatchLocationListOut is not behind the last entry of a list that has room for it");
+            return Err(RenderStatus::InvalidParameter);
+        };
+        let from = render.dma_buffer_write_offset;
+        let (words, _) = written.as_chunks::<4>();
+        let words = Vec::from_iter(words.iter().copied().map(u32::from_le_bytes));
+        render.patch_location_list_out.extend(words.chunks_exact(LOCATION_BYTES / 4).map(|location| PatchLocation {
+            allocation_index: location[0],
+            slot_id: location[1] & SLOT_ID_MASK,
+            driver_id: location[2],
+            allocation_offset: location[3],
+            patch_offset: location[4].saturating_add(from),
+            split_offset: location[5].saturating_add(from),
+        }));
+        Ok(())
+    }
+
+    /// Lets the driver write addresses into a part of a DMA buffer. The driver sees as many bytes as the whole buffer has; those
+    /// outside of the part are not there yet, or have run (SPL-11).
+    pub fn patch(&mut self, adapter: &Adapter, opened: &mut Opened, context: &ContextOfDevice, patch: &mut Patch<'_>) {
+        let Some(function) = adapter.ddi().DxgkDdiPatch else { return };
+        if self.lay_out(adapter, opened, context.device, patch.allocation_list, patch.patch_location_list).is_err() {
+            return;
+        }
+        let (start, end) = (patch.dma_buffer_submission_start_offset, patch.dma_buffer_submission_end_offset);
+        let part = start as usize..start as usize + patch.dma_buffer.len();
+        self.whole.clear();
+        self.whole.resize(part.end.max(patch.dma_buffer_size as usize).div_ceil(8) + BEHIND_WORDS, OUTSIDE_WORD);
+        bytes_of(&mut self.whole)[part.clone()].copy_from_slice(patch.dma_buffer);
+        let args = DXGKARG_PATCH {
+            hContext: handle(patch.context.0),
+            DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
+            pDmaBuffer: self.whole.as_mut_ptr().cast(),
+            DmaBufferSize: patch.dma_buffer_size,
+            DmaBufferSubmissionStartOffset: start,
+            DmaBufferSubmissionEndOffset: end,
+            pAllocationList: self.elements.as_ptr(),
+            AllocationListSize: self.elements.len() as u32,
+            pPatchLocationList: self.locations.as_ptr(),
+            PatchLocationListSize: self.locations.len() as u32,
+            PatchLocationListSubmissionStart: patch.patch_location_list_submission_start,
+            PatchLocationListSubmissionLength: patch.patch_location_list_submission_length,
+            SubmissionFenceId: patch.submission_fence_id as u32,
+            ..DXGKARG_PATCH::zeroed()
+        };
+        // SAFETY: the struct, its lists and its buffer live for the call; beyond the buffer's end are bytes of ours.
+        let status = adapter.call(Entry::DxgkDdiPatch, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+        if status < 0 {
+            report("PAT-15", format!("DxgkDdiPatch failed with status {status:#x}: it must not fail"));
+        }
+        let bytes = bytes_of(&mut self.whole);
+        patch.dma_buffer.copy_from_slice(&bytes[part.clone()]);
+        let is_outside = |&(at, &byte): &(usize, &u8)| !part.contains(&at) && byte != OUTSIDE;
+        if let Some((at, _)) = bytes.iter().enumerate().find(is_outside) {
+            let message = format!("DxgkDdiPatch has written at offset {at}, and {start} to {end} are submitted");
+            report("SPL-11", message);
+        }
+    }
+}
+
+fn bytes_of(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: words are bytes without gaps, and are borrowed as long as the bytes.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
+}
+
+fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {
+    match status {
+        0.. => Ok(()),
+        STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER => Err(RenderStatus::InsufficientDmaBuffer),
+        STATUS_NO_MEMORY => Err(RenderStatus::NoMemory),
+        STATUS_PRIVILEGED_INSTRUCTION => Err(RenderStatus::PrivilegedInstruction),
+        STATUS_ILLEGAL_INSTRUCTION => Err(RenderStatus::IllegalInstruction),
+        STATUS_INVALID_HANDLE => Err(RenderStatus::InvalidHandle),
+        STATUS_INVALID_PARAMETER | STATUS_INVALID_USER_BUFFER => Err(RenderStatus::InvalidParameter),
+        _ => {
+            report("PAT-12", format!("DxgkDdiRender failed with status {status:#x}, which is not documented"));
+            Err(RenderStatus::InvalidParameter)
+        }
+    }
+}
+
+/// An address that is known when commands are translated is to be in the DMA buffer at once: if it stays, Patch is not called
+/// (PAT-14).
+fn check_addresses(adapter: &Adapter, render: &Render<'_>, first: usize) {
+    if adapter.driver().gpu().is_none() {
+        return;
+    }
+    for location in &render.patch_location_list_out[first..] {
+        let element = render.allocation_list.get(location.allocation_index as usize);
+        let known = element.and_then(|element| element.allocation.zip(element.address));
+        let at = location.patch_offset.checked_sub(render.dma_buffer_write_offset);
+        let (Some((allocation, address)), Some(at)) = (known, at) else { continue };
+        let written = &render.dma_buffer[..render.dma_bytes_written];
+        let expected = address.offset_by(location.allocation_offset.into());
+        if user_work::patched_address(adapter, written, at as usize) != Some(expected) {
+            report(
+                "PAT-14",
+                format!(
+                    "allocation {:#x} is at {:#x} of segment {} when DxgkDdiRender is called, and the DMA buffer has another address",
+                    allocation.0, address.offset, address.segment.0
+                ),
+            );
+        }
+    }
+}
+
+/// Every reference of the commands is in the driver's list, whatever it has written at once (PAT-14). A list that keeps what it was
+/// given bound at a split point where the user-mode driver's did not, leaks (SPL-12).
+fn check_references(render: &Render<'_>, no_dma_patching: bool) {
+    let reference = |location: &PatchLocation| (location.allocation_index, location.slot_id);
+    let kept = BTreeSet::from_iter(render.patch_location_list_out.iter().map(reference));
+    if let Some((index, slot)) = render.patch_location_list_in.iter().map(reference).find(|given| !kept.contains(given))
+    {
+        let message =
+            format!("element {index} in slot {slot} is in pPatchLocationListIn, and not in pPatchLocationListOut");
+        report("PAT-14", message);
+    }
+    if !render.patch_location_list_out.is_sorted_by_key(|location| location.split_offset) {
+        report("SPL-04", "the split offsets of pPatchLocationListOut fall from one entry to the next");
+    }
+    let leaks = |locations: &[PatchLocation]| leaks(locations, render.allocation_list);
+    if !no_dma_patching && leaks(render.patch_location_list_out) > leaks(render.patch_location_list_in) {
+        let message =
+            "at a split point of pPatchLocationListOut nothing is bound again or unbound of what is bound there";
+        report("SPL-12", message);
+    }
+}
+
+/// The split points of a list at which something is bound, and none of it is bound again or unbound.
+fn leaks(locations: &[PatchLocation], elements: &[AllocationListElement]) -> usize {
+    let mut bound: BTreeSet<u32> = BTreeSet::new();
+    let mut leaks = 0;
+    for group in locations.chunk_by(|one, next| one.split_offset == next.split_offset) {
+        leaks += usize::from(!bound.is_empty() && !group.iter().any(|location| bound.contains(&location.slot_id)));
+        for location in group {
+            let element = elements.get(location.allocation_index as usize);
+            match element.is_some_and(|element| element.allocation.is_some()) {
+                true => bound.insert(location.slot_id),
+                false => bound.remove(&location.slot_id),
+            };
+        }
+    }
+    leaks
+}
