@@ -1,8 +1,8 @@
 //! The driver's report at adapter start, in the manager's words.
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, PageTableUpdateMode, PatchingCaps,
-    SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
+    AdapterInfo, AddressingModel, EngineDesc, EngineKind, GpuMmuCaps, PatchingCaps, SegmentDescriptor, SegmentFlags,
+    VidMmCaps, WddmVersion,
 };
 
 use crate::abi::*;
@@ -190,11 +190,6 @@ pub(crate) fn may_leave_out_aperture(info: &AdapterInfo) -> bool {
         [before @ .., last] => is_old && is_aperture(last) && !before.is_empty() && !before.iter().any(is_aperture),
         [] => false,
     }
-}
-
-/// Whether the MMU has what runs need to be told of a factory's machines.
-pub(crate) fn has_tables_of_cpu(info: &AdapterInfo) -> bool {
-    info.gpu_mmu.page_table_update_mode == PageTableUpdateMode::CpuVirtual
 }
 
 /// Whether the tables of processes lie in system memory.

@@ -133,8 +133,7 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
     lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::PAGES_64KIB, !has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::SYSTEM_PAGE_TABLES, !description::has_tables_in_system_memory(info));
-    lacks.set(Features::CPU_TABLES, !description::has_tables_of_cpu(info));
-    lacks |= Features::VIRTUAL_TABLES;
+    lacks |= Features::CPU_TABLES | Features::VIRTUAL_TABLES;
     lacks.set(Features::PAGING_ENGINE, info.engines.len() < 2);
     lacks.set(Features::COPY_ENGINE, !has_engine(EngineKind::Copy));
     if driver.0.gpu().is_none() {

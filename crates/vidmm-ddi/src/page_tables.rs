@@ -21,13 +21,17 @@ const PTE_SEGMENT_MASK: u64 = 0x1F;
 ///
 /// # Errors
 ///
-/// If the mode in which tables are written is none.
+/// If the mode in which tables are written is none, or not tried yet.
 pub(crate) fn gpu_mmu_caps(caps: &DXGK_GPUMMUCAPS) -> Result<GpuMmuCaps, String> {
     Ok(GpuMmuCaps {
         flags: GpuMmuFlags::from_bits_truncate(caps.Value),
         page_table_update_mode: match caps.PageTableUpdateMode {
-            CPU_VIRTUAL => PageTableUpdateMode::CpuVirtual,
-            GPU_VIRTUAL => PageTableUpdateMode::GpuVirtual,
+            CPU_VIRTUAL | GPU_VIRTUAL => {
+                return Err(
+                    "DXGK_GPUMMUCAPS.PageTableUpdateMode is not GPU_PHYSICAL, the one mode that is tried so far"
+                        .to_owned(),
+                );
+            }
             GPU_PHYSICAL => PageTableUpdateMode::GpuPhysical,
             mode => return Err(format!("DXGK_GPUMMUCAPS.PageTableUpdateMode is {mode}, which is no mode (GVA-10)")),
         },

@@ -274,11 +274,11 @@ fn entries_forbid_what_is_supported() {
         let flags = of_a.map(|entries| entries.first.flags).rfind(|flags| flags.contains(PteFlags::VALID)).unwrap();
         assert_eq!(flags.contains(PteFlags::READ_ONLY), has_read_only);
         assert_eq!(flags.contains(PteFlags::NO_EXECUTE), has_no_execute);
-        let told = world.events.iter().filter_map(|event| match *event {
+        let mut told = world.events.iter().filter_map(|event| match *event {
             Event::GpuVirtualAddressMapped { read_only, no_execute, .. } => Some((read_only, no_execute)),
             _ => None,
         });
-        assert_eq!(told.last(), Some((has_read_only, has_no_execute)), "the log says what the entries do");
+        assert_eq!(told.next_back(), Some((has_read_only, has_no_execute)), "the log says what the entries do");
         world.tear_down();
     }
 }
