@@ -15,7 +15,7 @@ bitflags! {
         const ZERO = 1 << 1;
         /// Writes fault.
         const READ_ONLY = 1 << 3;
-        /// What is there is not executed.
+        /// The memory behind the entry is not executed.
         const NO_EXECUTE = 1 << 4;
     }
 }
