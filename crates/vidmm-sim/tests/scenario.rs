@@ -384,7 +384,7 @@ fn toml_errors_show_the_line() {
     refused("\n\n[adapter]\ndual-pte = \"yes\"", &["line 4", "dual-pte", "boolean"]);
     refused("adapter = 3", &["line 1", "a table"]);
     refused("[adapter]\npage-tables = \"both\"", &["line 2", "`local` or `system`"]);
-    refused("[adapter]\nupdate-mode = \"cpu\"", &["line 2", "`cpu-virtual` or `gpu-physical`"]);
+    refused("[adapter]\nupdate-mode = \"cpu\"", &["line 2", "`cpu-virtual`, `gpu-virtual`, `gpu-physical`"]);
     let by_cpu = parse("[adapter]\nupdate-mode = \"cpu-virtual\"").adapter;
     assert_eq!(by_cpu.page_tables(), PageTables::System, "the CPU writes none in local memory");
     refused("[client]\n\ncontent = \"noise\"", &["line 3", "`uniform` or `ramp`"]);
