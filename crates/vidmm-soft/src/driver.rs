@@ -431,7 +431,8 @@ impl SoftKmd {
 
     /// Writes entries with the CPU, into the table that it sees at `address` (BPB-08).
     fn write_by_cpu(&self, op: &UpdatePageTable, address: CpuVirtualAddress) -> BuildStatus {
-        let Some(offset) = system::seen_at(address) else { return BuildStatus::Other(STATUS_INVALID_PARAMETER) };
+        let table = system::seen_at(address).filter(|offset| offset.is_multiple_of(PAGE_SIZE));
+        let Some(offset) = table else { return BuildStatus::Other(STATUS_INVALID_PARAMETER) };
         let mut memory = self.memory.lock();
         for ptes in (0..).map_while(|index| self.write_ptes(op, index)) {
             let seen = table::pages_of(&self.layout, &ptes).map(|pages| (offset / PAGE_SIZE + pages.start, pages));

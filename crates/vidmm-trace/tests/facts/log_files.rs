@@ -108,7 +108,7 @@ pub fn all_events() -> Vec<Event> {
             allocation_offset: LARGE,
             page_size: PageSize::Kib4,
             read_only: true,
-            no_execute: false,
+            no_execute: true,
             driver_protection: LARGE,
             queue,
             paging_fence_value,
@@ -620,6 +620,7 @@ fn operations() -> Vec<PagingOperation> {
             destination_virtual_address: address,
         }),
         update(Some(handle), valid, Some(Pte::INVALID), UpdatePageTableFlags::all(), UpdateMode::GpuPhysical),
+        update(Some(handle), valid, None, UpdatePageTableFlags::all(), UpdateMode::GpuVirtual(address)),
         update(
             None,
             Pte::INVALID,
