@@ -382,11 +382,7 @@ impl Device {
 
     /// Lets `write` write to where `run` is, unless it is nowhere.
     fn write(&mut self, run: &PhysicalRun, write: impl FnOnce(&mut SparseMemory, u64)) {
-        if let Place::Segment { segment, page } = run.place
-            && let Some(memory) = self.memories.lock().segment_mut(segment)
-        {
-            write(memory, page);
-        }
+        write_run(&mut self.memories, run, write);
     }
 
     fn begin_kernel(
@@ -527,27 +523,33 @@ impl Device {
     }
 
     fn write_ptes(&mut self, space: Option<AddressSpace>, ptes: &WritePtes) -> Result<(), Abort> {
-        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?.clone();
-        let pages = table::pages_of(&layout, ptes).ok_or(Abort::IllegalCommand)?;
+        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?;
+        let pages = table::pages_of(layout, ptes).ok_or(Abort::IllegalCommand)?;
         let num_pages = pages.end - pages.start;
-        let runs = match ptes.table {
+        let (translated, placed);
+        let runs: &[PhysicalRun] = match ptes.table {
             TableAddress::Virtual(table) => {
                 let start = GpuVirtualAddress(table.0 + pages.start * PAGE_SIZE);
-                self.translate(space, whole_pages(start, num_pages * PAGE_SIZE, true)?)?
+                translated = self.translate(space, whole_pages(start, num_pages * PAGE_SIZE, true)?)?;
+                &translated
             }
             TableAddress::Physical(PhysicalAddress { segment, offset }) => {
                 let page = offset / PAGE_SIZE + pages.start;
                 if !self.memories.lock().contains(segment, page, num_pages) {
                     return Err(Abort::IllegalCommand);
                 }
-                vec![PhysicalRun { place: Place::Segment { segment, page }, pages: num_pages }]
+                placed = [PhysicalRun { place: Place::Segment { segment, page }, pages: num_pages }];
+                &placed
             }
         };
+        let layout = self.translation.layout().ok_or(Abort::IllegalCommand)?;
         let mut at = pages.start;
-        for run in &runs {
+        for run in runs {
             let part = at..at + run.pages;
             at = part.end;
-            self.write(run, |memory, page| table::write_entries(memory, page, part, &layout, ptes));
+            write_run(&mut self.memories, run, |memory, page| {
+                table::write_entries(memory, page, part, layout, ptes);
+            });
         }
         self.counters.ptes_written += u64::from(ptes.count);
         self.counters.commands.write_ptes += 1;
@@ -633,6 +635,14 @@ fn decompressed_range(decompress: &Decompress) -> PageRange {
 fn part_access(range: &PageRange, part: &Range<u64>) -> Result<Access, Abort> {
     let address = range.virtual_address.offset(part.start * PAGE_SIZE);
     whole_pages(address, (part.end - part.start) * PAGE_SIZE, true)
+}
+
+fn write_run(memories: &mut Memories, run: &PhysicalRun, write: impl FnOnce(&mut SparseMemory, u64)) {
+    if let Place::Segment { segment, page } = run.place
+        && let Some(memory) = memories.lock().segment_mut(segment)
+    {
+        write(memory, page);
+    }
 }
 
 /// The pages of a range, which must be whole ones.

@@ -143,10 +143,7 @@ impl Effect {
             Effect::Moved(allocation, pages) => {
                 // It reads everything before it writes.
                 for moved in pages.iter_mut() {
-                    let now = |place| match under_way.digest(place) {
-                        Some(written) => written,
-                        None => plain_digest(gpu, *allocation, moved.page, place),
-                    };
+                    let now = |place| digest_when_begun(under_way, gpu, *allocation, moved.page, place);
                     moved.before = now(moved.to);
                     if let Content::Of(source, _) = moved.content {
                         moved.content = Content::Of(source, now(source));
@@ -170,10 +167,8 @@ impl Effect {
             }
             Effect::Plain { allocation, pages, .. } => {
                 for plain in pages {
-                    plain.before = plain.place.and_then(|place| match under_way.digest(place) {
-                        Some(written) => written,
-                        None => plain_digest(gpu, *allocation, plain.page, place),
-                    });
+                    let now = |place| digest_when_begun(under_way, gpu, *allocation, plain.page, place);
+                    plain.before = plain.place.and_then(now);
                 }
             }
             Effect::Flushed { .. } | Effect::Unmapped { .. } => {}
@@ -252,6 +247,9 @@ impl Effect {
                 let stale = stale.map(|virtual_address| Wrong::Stale { virtual_address });
                 stale.or_else(|| {
                     let probe = seen(Sees::COMPRESSION)?;
+                    // Nearly always none is, and one look tells it.
+                    let (first, last) = (pages.first()?.page, pages.last()?.page);
+                    probe.first_compressed(*allocation, first..last + 1)?;
                     let is_compressed =
                         |plain: &&Plain| probe.first_compressed(*allocation, plain.page..plain.page + 1).is_some();
                     let mut compressed = pages.iter().filter(is_compressed);
@@ -274,6 +272,17 @@ impl Effect {
             }
         }
     }
+}
+
+/// The digest that a page of an allocation has at `place` when all that has begun has ended; none if it is not known.
+fn digest_when_begun(
+    under_way: &UnderWay,
+    gpu: &dyn Gpu,
+    allocation: KmdAllocationHandle,
+    page: u64,
+    place: Page,
+) -> Option<u64> {
+    under_way.digest(place).unwrap_or_else(|| plain_digest(gpu, allocation, page, place))
 }
 
 /// The digest of a page of an allocation that is at `place`, decompressed; none if no memory is there.
