@@ -50,6 +50,9 @@ pub(crate) struct Session<'a> {
     graves: Graves,
     /// The allocations that went with their processes.
     pub gone: BTreeSet<AllocationId>,
+    /// Allocations whose content was discarded, and how many kernels there were when that was said. Those that had been
+    /// submitted before find what it was, and what they write goes with it (RES-61).
+    pub discarded: BTreeMap<String, usize>,
     /// How often the CPU wrote an allocation.
     pub cpu_writes: u64,
     /// Notifications that no step has looked at yet, oldest first.
@@ -108,6 +111,7 @@ impl<'a> Session<'a> {
             truth: Truth::default(),
             graves: Graves::default(),
             gone: BTreeSet::new(),
+            discarded: BTreeMap::new(),
             cpu_writes: 0,
             trims: BTreeMap::new(),
             budgets: BTreeMap::new(),
@@ -379,7 +383,7 @@ impl<'a> Session<'a> {
             is_uncovered
                 || is_doubtful
                 || is_written_copy(allocation)
-                || self.rules.as_ref().is_some_and(|rules| rules.is_past(kernel, allocation))
+                || self.discarded.get(allocation).is_some_and(|&since| kernel < since)
         };
         let (comparison, name) = (self.ledger.run(work, inputs, is_past), name.clone());
         if *aborted || is_uncovered {

@@ -147,10 +147,7 @@ impl Session<'_> {
 
     /// A program was told that what it had offered is lost.
     pub(in crate::explicit) fn content_discarded(&mut self, name: &str) {
-        let num_kernels = self.objects.kernels.len();
-        if let Some(rules) = &mut self.rules {
-            rules.discarded.insert(name.to_owned(), num_kernels);
-        }
+        self.discarded.insert(name.to_owned(), self.objects.kernels.len());
     }
 
     /// Whether the CPU may see another content than kernels do: that of its copy.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::AddressingModel;
-use vidmm::{AllocationId, DeviceId, Event, NumberedEvent};
+use vidmm::{AllocationId, DeviceId, Event, NumberedEvent, ReclaimResult};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
@@ -22,10 +22,7 @@ pub(crate) struct Rules {
     pub(super) users: BTreeMap<String, Vec<usize>>,
     /// Kernels of each submission.
     pub(super) kernels: BTreeMap<String, Vec<usize>>,
-    /// Allocations whose content was discarded, and how many kernels there were when that was said. Those that had been
-    /// submitted before find what it was.
-    pub(super) discarded: BTreeMap<String, usize>,
-    /// The offered allocations: their content may go at any time.
+    /// The offered allocations, and those that a Reclaim could not commit again: their content may go at any time (RES-66).
     pub(super) offered: BTreeSet<AllocationId>,
     /// Engines find memory through an IOMMU.
     pub(super) has_device_cache: bool,
@@ -63,17 +60,17 @@ impl Rules {
         self.audit.event(event);
         match &event.event {
             Event::Offered { allocations, .. } => self.offered.extend(allocations),
-            Event::Reclaimed { allocations, .. } => self.offered.retain(|id| !allocations.contains(id)),
+            Event::Reclaimed { allocations, results, .. } => {
+                let is_back = |&(_, &result): &(_, &ReclaimResult)| result != ReclaimResult::NotCommitted;
+                for (id, _) in allocations.iter().zip(results).filter(is_back) {
+                    self.offered.remove(id);
+                }
+            }
             _ => {}
         }
         if let Some(digest) = &mut self.digest {
             digest.add(event);
         }
-    }
-
-    /// Whether what a kernel finds in an allocation has been discarded since it was submitted.
-    pub fn is_past(&self, kernel: usize, allocation: &str) -> bool {
-        self.discarded.get(allocation).is_some_and(|&since| kernel < since)
     }
 
     /// Whether the driver must hear of all that is unmapped from the IOMMU: the model GPU caches what that translates.

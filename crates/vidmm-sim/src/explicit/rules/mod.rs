@@ -115,12 +115,15 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a device has made everything resident that a kernel is to use.
+    /// Whether a device has made everything resident that a kernel is to use, and has offered none of it (RES-62).
     pub(super) fn is_covered(&self, device: DeviceId, parts: &[&Part]) -> bool {
         let Some(rules) = &self.rules else { return false };
-        let is_listed =
-            |part: &&Part| rules.lists.get(&(device, part.allocation.clone())).is_some_and(|&count| count > 0);
-        parts.iter().all(is_listed)
+        let is_required = |part: &&Part| {
+            let count = rules.lists.get(&(device, part.allocation.clone()));
+            let known = &self.objects.allocations[&part.allocation];
+            count.is_some_and(|&count| count > 0) && !rules.offered.contains(&known.id)
+        };
+        parts.iter().all(is_required)
     }
 
     /// The fences that a kernel must wait for that uses allocations which others use on other contexts, because what
