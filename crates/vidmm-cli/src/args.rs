@@ -271,6 +271,19 @@ pub struct RunArgs {
     #[arg(long)]
     pub verify: bool,
 
+    /// Find work that uses what its device has evicted or offered, although the content is still there (RES-20, U-35). It changes
+    /// no decision
+    #[arg(long)]
+    pub strict: bool,
+
+    /// The findings of --strict that are known, by `RULE DEVICE ALLOCATION`, one on each line; they do not fail the run
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub known: Option<PathBuf>,
+
+    /// Write all findings to this file, in SARIF 2.1.0
+    #[arg(long, value_name = "FILE.sarif", value_hint = ValueHint::FilePath)]
+    pub sarif: Option<PathBuf>,
+
     /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
     /// `preadvanced`
     #[arg(long, value_name = "READING", default_value_t)]
@@ -336,7 +349,10 @@ impl RunArgs {
 }
 
 /// The arguments that change a run, or write its results to files.
-const OF_ONE_RUN: [&str; 16] = [
+const OF_ONE_RUN: [&str; 19] = [
+    "strict",
+    "known",
+    "sarif",
     "statistics",
     "trace",
     "compress_arrivals",
@@ -543,7 +559,7 @@ pub fn replay_command(seed: u64, faults: &[Fault]) -> String {
 /// The command line for a shell by which the run is repeated, without the files that it writes.
 fn repeat_command(seed: u64, faults: &[Fault]) -> String {
     with_seed(
-        words_without(&["--seed", "--faults", "--events", "--events-level", "--summary", "--shrink"]),
+        words_without(&["--seed", "--faults", "--events", "--events-level", "--summary", "--sarif", "--shrink"]),
         seed,
         faults,
     )

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    fs,
     io::{self, Write},
 };
 
@@ -11,9 +12,11 @@ use vidmm_trace::{ByteSize, LogHeader};
 
 use crate::{
     args::{RunArgs, replay_command, settings},
-    output::Files,
+    known::Known,
+    output::{Files, cannot_write},
     portions,
     report::{unless_closed, write_not_judged},
+    sarif,
     style::{BAD, BOLD, GOOD, VERB, counted, number},
 };
 
@@ -22,6 +25,7 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    let known = Known::read(args.known.as_deref())?;
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
@@ -35,17 +39,39 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
     // A log that cannot be written must not hide what was found.
     let log = files.finish_log();
     let run = run?;
-    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
+    let all_held = run.all_held() && run.illegal_uses.iter().all(|found| known.has(&found.key()));
+    let replay = (!all_held).then(|| replay_command(scenario.seed, &scenario.faults));
     let mut out = anstream::stdout().lock();
-    unless_closed(write(&mut out, &scenario.name, &lines, &run, replay.as_deref()))?;
-    if run.all_held() && !scenario.faults.is_empty() && !scenario.tells_of_faults() {
+    unless_closed(write(&mut out, &scenario.name, &lines, &run, &known, replay.as_deref()))?;
+    if all_held && !scenario.faults.is_empty() && !scenario.tells_of_faults() {
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
     unless_closed(write_not_judged(&mut out, factory.lacks(), ""))?;
     unless_closed(files.write_statistics(&mut out))?;
     files.write_summary(&run)?;
+    if let (Some(sarif), Some(path)) = (&args.sarif, &args.scenario) {
+        let log = serde_json::to_string_pretty(&sarif::log(path, &entries(&run, &known)))? + "\n";
+        fs::write(sarif, log).map_err(|error| cannot_write(sarif, &error))?;
+    }
     log?;
-    Ok(run.all_held())
+    Ok(all_held)
+}
+
+/// The findings of a run, for other tools.
+fn entries(run: &ExplicitReport, known: &Known) -> Vec<sarif::Entry> {
+    let of_steps = run.findings.iter().map(|finding| {
+        let rule = finding.rule.unwrap_or("EXPECT").to_owned();
+        let key = format!("{rule} line {}", finding.line);
+        sarif::Entry { rule, message: finding.problem.clone(), line: finding.line, key, is_known: false }
+    });
+    let uses = run.illegal_uses.iter().map(|found| sarif::Entry {
+        rule: found.ended.fact().to_owned(),
+        message: found.to_string(),
+        line: found.line,
+        key: found.key(),
+        is_known: known.has(&found.key()),
+    });
+    uses.chain(of_steps).collect()
 }
 
 /// Keeps the lines, and writes the event log.
@@ -69,6 +95,7 @@ fn write(
     name: &str,
     lines: &[Line],
     run: &ExplicitReport,
+    known: &Known,
     replay: Option<&str>,
 ) -> io::Result<()> {
     writeln!(out, "{BOLD}{name}{BOLD:#}")?;
@@ -102,6 +129,11 @@ fn write(
         format!("; {}: {} wrong", seen.join(", "), number(run.pages_wrong))
     };
     writeln!(out, "\n{style}checked{style:#}     {} of {} steps{pages}", number(run.steps_done), number(run.steps))?;
+    for found in &run.illegal_uses {
+        let (style, name) = if known.has(&found.key()) { (BOLD, "known") } else { (BAD, "finding") };
+        writeln!(out, "{style}{name:<11}{style:#} {found}")?;
+        writeln!(out, "            event {}", found.event)?;
+    }
     for finding in &run.findings {
         writeln!(out, "{BAD}finding{BAD:#}     {finding}")?;
         writeln!(out, "            event {}", finding.event)?;

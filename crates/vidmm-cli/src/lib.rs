@@ -10,6 +10,8 @@
 mod args;
 mod style;
 mod output;
+mod known;
+mod sarif;
 mod processes;
 mod table;
 mod report;

@@ -143,7 +143,7 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| cannot_write(path, &error))
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> String {
+pub fn cannot_write(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::Unsupported => "give another name",
         _ => "check that the folder exists and can be written to",

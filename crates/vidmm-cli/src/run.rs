@@ -56,9 +56,15 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
 }
 
 /// Overrides the scenario by the arguments.
-fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'static str> {
+fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), String> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
     scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
+    let of_steps = [("--strict", args.strict), ("--known", args.known.is_some()), ("--sarif", args.sarif.is_some())];
+    if let Some((name, _)) = of_steps.iter().find(|(_, given)| *given) {
+        return Err(format!(
+            "{name} is for scenarios of steps: the programs of a workload use only what they have made resident"
+        ));
+    }
     if let Some(seed) = args.seed {
         scenario.set_seed(seed);
     }
@@ -91,7 +97,7 @@ fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), &'stat
             (process.behaviour.client, process.behaviour.residency) = (None, None);
         }
     }
-    change_source(scenario, args)
+    Ok(change_source(scenario, args)?)
 }
 
 /// The traces of the arguments, each a process of its own, in place of the scenario's workload.
@@ -134,6 +140,7 @@ fn change_explicit(scenario: &mut ExplicitScenario, args: &RunArgs) -> Result<()
     if let Some((name, _)) = of_workloads.iter().find(|(_, given)| *given) {
         return Err(format!("{name} is for workloads, and this scenario is made of steps; change the steps instead"));
     }
+    scenario.strict |= args.strict;
     scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
     match args.local_memory {
         None => {}

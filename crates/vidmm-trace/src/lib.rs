@@ -10,7 +10,8 @@
 //! wrote: the host loads its content in an explicit upload.
 //!
 //! A run leaves an event log, which the module [`log`] writes, reads and audits; [`explain`] tells the story of one
-//! allocation in it, and [`faults`] reports errors and resets while the run goes on.
+//! allocation in it, [`faults`] reports errors and resets while the run goes on, and [`rights`] finds work that uses what its
+//! device has evicted or offered.
 //!
 //! Everything here is deterministic: the same bytes, parameters and seed give the same workload on
 //! every run.
@@ -20,6 +21,7 @@ pub mod faults;
 pub mod generate;
 pub mod import;
 pub mod log;
+pub mod rights;
 pub mod segments;
 pub mod size;
 pub mod workload;
@@ -29,6 +31,7 @@ pub use faults::FaultReporter;
 pub use generate::{Generator, SplitMix64};
 pub use import::{ImportError, ImportOptions};
 pub use log::{Audit, AuditFinding, EventsLevel, Invariant, LogError, LogFile, LogHeader, LogReader, LogWriter};
+pub use rights::{EndOfRight, IllegalUse, Rights};
 pub use segments::Segments;
 pub use size::{ByteSize, LocalMemory, SizeError};
 pub use workload::{Buffer, Cost, Engine, Footprint, Kernel, Lifetime, Workload, WorkloadError};

@@ -7,6 +7,7 @@ use vidmm_ddi::OPERATIONS;
 use vidmm_sim::StepFinding;
 
 use super::jobs::Job;
+use crate::known::Known;
 
 /// A finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,22 +150,6 @@ impl Outcome {
     }
 }
 
-/// The findings that are known, by key; they do not fail a run.
-#[derive(Default)]
-pub struct Known(Vec<String>);
-
-impl Known {
-    /// Reads a file: a key on each line, and comments from `#` on.
-    pub fn parse(text: &str) -> Self {
-        let key = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
-        Self(text.lines().map(key).filter(|key| !key.is_empty()).collect())
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.0.iter().any(|known| known == key)
-    }
-}
-
 /// The findings with one key.
 #[derive(Serialize)]
 pub struct Group {
@@ -253,11 +238,5 @@ mod tests {
             Some(("CRE-03", "CRE-03: a size of 0)"))
         );
         assert_eq!(fact_in("the answer was ok (at 0x10), but `busy` was expected (RES-80)"), None);
-    }
-
-    #[test]
-    fn known_findings_have_comments() {
-        let known = Known::parse("# all of these\nBPB-40 VIRTUAL_TRANSFER  # ticket 7\n\nSHIM-LOCK\n");
-        assert!(known.has("BPB-40 VIRTUAL_TRANSFER") && known.has("SHIM-LOCK") && !known.has("BPB-40"));
     }
 }

@@ -10,13 +10,13 @@ mod worker;
 mod supervisor;
 mod output;
 
-use std::{error::Error, fs, io::Write, path::Path, time::Duration};
+use std::{error::Error, fs, io::Write, time::Duration};
 
 pub use args::CheckArgs;
 
-use crate::report::unless_closed;
+use crate::{known::Known, report::unless_closed};
 use args::FormatArg;
-use findings::{Found, Known, RULES, Report};
+use findings::{Found, RULES, Report};
 use jobs::Job;
 
 /// Tries the driver, and prints what was found. Returns whether there is nothing new.
@@ -34,7 +34,7 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
     if !driver.is_file() {
         return Err(format!("there is no file {}; build the driver with `-shared -fPIC`", driver.display()).into());
     }
-    let known = args.known.as_deref().map_or_else(|| Ok(Known::default()), known)?;
+    let known = Known::read(args.known.as_deref())?;
     let jobs = match &args.replay {
         Some(name) => vec![Job::parse(name).ok_or_else(|| format!("`{name}` is no check; as in `world-17`"))?],
         None => Job::all(args)?,
@@ -57,9 +57,4 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         None => unless_closed(out.write_all(text.as_bytes()))?,
     }
     Ok(report.groups.iter().all(|group| group.is_known) && report.has_judged())
-}
-
-fn known(path: &Path) -> Result<Known, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Ok(Known::parse(&text))
 }

@@ -30,6 +30,7 @@ mod scenarios;
 mod splitting;
 mod splitting_audit;
 mod sweep;
+mod strict;
 mod timeline;
 mod traces;
 mod verifier;

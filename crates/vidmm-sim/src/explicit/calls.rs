@@ -193,6 +193,10 @@ impl Session<'_> {
         queue.submitted = value;
         let device = device.device;
         self.narrator.names.kernels.insert((device, submission), kernel.name.clone());
+        if let Some(rights) = &mut self.rights {
+            let used = work.reads.iter().chain(&work.writes).map(|part| self.objects.allocations[&part.allocation].id);
+            rights.declare(device, submission, used);
+        }
         let index = self.objects.add_kernel(KernelState {
             name: kernel.name.clone(),
             submission: kernel.name.clone(),

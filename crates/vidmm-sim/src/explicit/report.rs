@@ -6,6 +6,7 @@ use serde::Serialize;
 use vidmm::Nanoseconds;
 
 use crate::figures::Figures;
+use crate::illegal_uses::UseFinding;
 use crate::sequence::Portions;
 
 /// Something that did not hold.
@@ -60,12 +61,15 @@ pub struct ExplicitReport {
     /// The portions of DMA buffers; none with GPU virtual addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portions: Option<Portions>,
+    /// The findings of strict mode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub illegal_uses: Vec<UseFinding>,
     /// The findings.
     pub findings: Vec<StepFinding>,
 }
 
 impl ExplicitReport {
-    /// Whether all that was checked held.
+    /// Whether all that was checked held, beside the findings of strict mode.
     pub fn all_held(&self) -> bool {
         self.findings.is_empty()
     }

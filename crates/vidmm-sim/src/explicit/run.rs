@@ -2,6 +2,7 @@
 
 use vidmm::{AdapterOptions, Nanoseconds};
 use vidmm_runtime::Runtime;
+use vidmm_trace::Rights;
 
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
@@ -51,6 +52,7 @@ pub(crate) fn start<'a>(
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
+    session.rights = scenario.strict.then(Rights::default);
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();
     session.rules =
@@ -166,6 +168,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn into_report(mut self) -> ExplicitReport {
+        self.report.illegal_uses = self.illegal_uses.into_findings();
         self.report.figures = Figures::of(&mut self.runtime);
         self.report.virtual_ns = self.runtime.now();
         self.report

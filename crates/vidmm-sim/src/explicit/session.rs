@@ -8,6 +8,7 @@ use vidmm::{
     NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
+use vidmm_trace::{IllegalUse, Rights};
 
 use super::graves::Graves;
 use super::in_error::InError;
@@ -17,6 +18,7 @@ use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
 use super::truth::Truth;
 use crate::features::engine_for;
+use crate::illegal_uses::{IllegalUses, UseFinding};
 use crate::run::Observer;
 use crate::scenario::steps::Answer;
 use crate::sequence::Narrator;
@@ -79,6 +81,9 @@ pub(crate) struct Session<'a> {
     /// Steps have said that power goes, and everything has been saved.
     pub is_down: bool,
     pub has_powered_down: bool,
+    /// The rights of devices to what their work uses, in strict mode; and the uses without one.
+    pub rights: Option<Rights>,
+    pub illegal_uses: IllegalUses,
     /// Set if nothing is expected, and rules judge alone.
     pub rules: Option<Box<Rules>>,
     /// Calls that were made, and how often time has passed.
@@ -126,6 +131,8 @@ impl<'a> Session<'a> {
             doomed: Vec::new(),
             is_down: false,
             has_powered_down: false,
+            rights: None,
+            illegal_uses: IllegalUses::default(),
             rules: None,
             num_machine_steps: 0,
             last_activity: 0,
@@ -236,6 +243,7 @@ impl<'a> Session<'a> {
         for event in self.runtime.drain_events().collect::<Vec<_>>() {
             self.narrator.event(&event);
             self.truth.observe(&event.event);
+            self.judge_uses(&event);
             match &mut self.rules {
                 Some(rules) => rules.observe(&event),
                 None => {
@@ -246,6 +254,20 @@ impl<'a> Session<'a> {
             }
             self.take_note_of(&event);
             self.observer.event(&event);
+        }
+    }
+
+    /// Strict mode: judges what the submission uses that an event tells of.
+    fn judge_uses(&mut self, event: &NumberedEvent) {
+        let Some(rights) = &mut self.rights else { return };
+        for IllegalUse { device, submission, allocation, ended, event } in rights.observe(event) {
+            let names = &self.narrator.names;
+            let work = names.kernels.get(&(device, submission)).map_or_else(String::new, |name| format!("kernel {name}"));
+            let device_name = names.devices.get(&device).cloned().unwrap_or_else(|| device.to_string());
+            let allocation = names.allocations.get(&allocation).cloned().unwrap_or_else(|| allocation.to_string());
+            let line = self.step.0;
+            let found = UseFinding { line, work, device: device_name, submission, allocation, ended, event, times: 1 };
+            self.illegal_uses.add(found);
         }
     }
 

@@ -23,6 +23,9 @@ pub struct ExplicitScenario {
     pub fault_at_seed: Option<FaultKind>,
     /// The judge of the run.
     pub judged_by: JudgedBy,
+    /// Whether work that uses what its device has evicted or offered is a finding, although the content is still there
+    /// (RES-20, U-35).
+    pub strict: bool,
     /// The machine.
     pub adapter: AdapterSettings,
     /// How fast the machine is.

@@ -129,6 +129,10 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
         let of_steps = "a workload is judged by what its kernels read; leave `judge` out, or write steps".to_owned();
         return Err(Problem::At(judge.span().start, of_steps));
     }
+    if let Some(strict) = table.get_ref().get("strict") {
+        let of_steps = "the programs of a workload use only what they have made resident; write `strict` with steps";
+        return Err(Problem::At(strict.span().start, of_steps.to_owned()));
+    }
     if let Some(fault) = table.get_ref().get("fault-at-seed") {
         let of_steps = "a seed changes the occasions of a workload; write `faults`, or steps".to_owned();
         return Err(Problem::At(fault.span().start, of_steps));
@@ -168,13 +172,14 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, judge, adapter, cost, faults, fault_at_seed, .. } = keys;
+    let Keys { name, seed, judge, strict, adapter, cost, faults, fault_at_seed, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
         seed,
         fault_at_seed,
         judged_by: judge,
+        strict,
         adapter,
         cost,
         faults,
@@ -208,6 +213,7 @@ struct Keys {
     #[serde(deserialize_with = "within::<_, _, 0, { u64::MAX }>")]
     seed: u64,
     judge: JudgedBy,
+    strict: bool,
     #[serde(deserialize_with = "adapter")]
     adapter: AdapterSettings,
     cost: CostSettings,
@@ -232,6 +238,7 @@ impl Default for Keys {
             name: None,
             seed,
             judge: JudgedBy::default(),
+            strict: false,
             adapter,
             cost,
             client,

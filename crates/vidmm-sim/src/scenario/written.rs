@@ -19,6 +19,8 @@ struct Written<'a> {
     seed: u64,
     #[serde(skip_serializing_if = "is_default")]
     judge: JudgedBy,
+    #[serde(skip_serializing_if = "is_default")]
+    strict: bool,
     #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
     faults: &'a [Fault],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +50,7 @@ impl ExplicitScenario {
                 name: &self.name,
                 seed: self.seed,
                 judge: self.judged_by,
+                strict: self.strict,
                 faults: &self.faults,
                 fault_at_seed: self.fault_at_seed.map(FaultKind::name),
                 adapter: without_defaults(&self.adapter_as_sized())?,

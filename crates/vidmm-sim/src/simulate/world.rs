@@ -160,6 +160,7 @@ impl World {
             aperture_bytes: aperture,
             aperture_commit_limit_bytes,
             judged_by: JudgedBy::Rules,
+            strict: false,
             steps: Vec::new(),
         };
         // A program's mistake may end with a fault.

@@ -29,6 +29,7 @@ mod log_files;
 mod log_levels;
 mod log_schema;
 mod real_traces;
+mod rights;
 mod sizes;
 mod uploads;
 mod workload_validation;
