@@ -94,6 +94,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             page_table_area: adapter.page_table_area.bytes(),
+            verifier: adapter.verifier,
             policy: adapter.policy,
             tdr,
             buggify: adapter.buggify,

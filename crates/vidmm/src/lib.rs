@@ -42,6 +42,7 @@ mod check;
 pub mod client;
 
 pub use adapter::patching::{PatchListRule, PreparationKnobs};
+pub use adapter::verifier::VerifierKnobs;
 pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{

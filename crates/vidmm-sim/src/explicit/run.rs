@@ -43,6 +43,7 @@ pub(crate) fn start<'a>(
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
         tdr: limits_without(lacks, adapter.tdr.into()),
         preparation: adapter.preparation,
+        verifier: adapter.verifier,
         page_table_area: adapter.page_table_area.bytes(),
         policy: adapter.policy,
         buggify: adapter.buggify,

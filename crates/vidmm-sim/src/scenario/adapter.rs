@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use vidmm::contract::{AddressingModel, PageTableUpdateMode};
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
+use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs, VerifierKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
@@ -122,6 +122,8 @@ pub struct AdapterSettings {
     pub banks: Vec<ByteSize>,
     /// The unlikely choices that are forced when DMA buffers are prepared (SPL-13).
     pub preparation: PreparationKnobs,
+    /// The consequences of mistakes that come at once.
+    pub verifier: VerifierKnobs,
     /// The time limits after which packets count as hung, and the number of resets that may be remembered.
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
@@ -236,6 +238,7 @@ impl Default for AdapterSettings {
             preemption_aware: false,
             banks: Vec::new(),
             preparation: PreparationKnobs::default(),
+            verifier: VerifierKnobs::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
             buggify: None,

@@ -2,7 +2,7 @@
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PreparationKnobs};
+use vidmm::{NotificationRevision, PreparationKnobs, VerifierKnobs};
 use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::{ByteSize, LocalMemory};
 
@@ -131,6 +131,9 @@ impl World {
         if !is_speed && may_have_views && has(Features::VIRTUAL_TABLES) && aside.chance(20) {
             adapter.update_mode = UpdateMode::GpuVirtual;
         }
+        if !is_speed && aside.chance(15) {
+            adapter.verifier = verifier(&mut aside);
+        }
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
@@ -257,6 +260,15 @@ fn adapter(addressing_model: AddressingModel, lacks: Features, dice: &mut Dice) 
             _ => Vec::new(),
         },
         ..default
+    }
+}
+
+/// Knobs that make the consequences of mistakes come at once: each in half of the worlds that have any.
+fn verifier(dice: &mut Dice) -> VerifierKnobs {
+    VerifierKnobs {
+        force_synchronous_evict: dice.chance(50),
+        never_defer_evictions: dice.chance(50),
+        always_discard_offer: dice.chance(50),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The adapter, as the core knows it: adapter start checks the driver's report.
 
 pub(crate) mod patching;
+pub(crate) mod verifier;
 
 use alloc::vec::Vec;
 
@@ -16,6 +17,8 @@ use crate::{
     linear::MAX_SEGMENT_SIZE,
     units::{Extent, PageSize, PhysicalAddress, SegmentId},
 };
+use verifier::VerifierKnobs;
+
 pub use broken_rule::{BrokenRule, StartAdapterError};
 pub(crate) use report::validate;
 
@@ -64,6 +67,8 @@ pub(crate) struct Adapter {
     pub has_read_only: bool,
     /// Mappings can forbid execution.
     pub has_no_execute: bool,
+    /// The knobs of the adapter's user.
+    pub verifier: VerifierKnobs,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
     /// A valid entry that replaces an invalid one needs no flush.

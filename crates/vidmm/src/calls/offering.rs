@@ -94,6 +94,8 @@ impl VidMm {
             }
             indices.push(index);
         }
+        let is_discarded = self.state.adapter.verifier.always_discard_offer;
+        let flags = if is_discarded { flags | OfferFlags::OFFER_IMMEDIATELY } else { flags };
         let after_submission = self.state.objects[device_index].submitted;
         self.state.moment.record(|| Event::Offered {
             device,

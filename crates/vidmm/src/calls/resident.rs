@@ -186,6 +186,8 @@ impl VidMm {
             indices.push(self.state.objects.lookup_allocation(id)?);
         }
         count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
+        let is_hastened = self.state.adapter.verifier.hastens_evictions();
+        let flags = if is_hastened { flags.difference(EvictFlags::EVICT_ONLY_IF_NECESSARY) } else { flags };
 
         let last = self.state.objects[device_index].submitted;
         let mut left: PerAccount<u64> = self.state.memory.accounts().none();

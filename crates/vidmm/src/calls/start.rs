@@ -11,6 +11,7 @@ use crate::{
     adapter::{
         self, Adapter, ApertureSegment, BrokenRule, MemorySegment, NotificationRevision, StartAdapterError,
         patching::{Patching, PreparationKnobs},
+        verifier::VerifierKnobs,
     },
     addresses::Addresses,
     budget::{
@@ -60,6 +61,8 @@ pub struct AdapterOptions {
     pub paging_va_without_local_memory: bool,
     /// The unlikely choices that are forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
     pub preparation: PreparationKnobs,
+    /// The consequences of mistakes that come at once (RES-25).
+    pub verifier: VerifierKnobs,
     /// The order of eviction among allocations of equal priority (D24).
     pub policy: PolicyChoice,
     /// The time limits after which packets count as hung (6.4).
@@ -99,7 +102,12 @@ impl VidMm {
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
         let mut adapter =
-            Adapter { revision: options.notification_revision, page_table_area: options.page_table_area, ..adapter };
+            Adapter {
+                revision: options.notification_revision,
+                page_table_area: options.page_table_area,
+                verifier: options.verifier,
+                ..adapter
+            };
         check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);

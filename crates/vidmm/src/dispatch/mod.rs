@@ -180,7 +180,17 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
     if next.is_prepared() {
         paging_fence = paging_fence.max(plans.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
     }
+    if state.adapter.verifier.holds_work() {
+        paging_fence = paging_fence.max(all_gone(state, plans)?);
+    }
     (next.desc.waits.is_empty() || work::is_front_unblocked(state, index)).then_some(paging_fence)
+}
+
+/// The fence of the paging engine with which all is gone that is on its way out, and all else is done that was decided; none while
+/// something waits to be decided, or for work that runs.
+fn all_gone(state: &State, plans: &Plans) -> Option<u64> {
+    let is_decided = state.residency.evict_soon.is_empty();
+    if is_decided { plans.stream.fence_of_all(&plans.stream.numbers()) } else { None }
 }
 
 /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.

@@ -1,0 +1,35 @@
+//! Knobs that make the consequence of a client's mistake come at once.
+
+/// The choices by which a use of what was evicted or offered shows at once, instead of when memory is short. They change what the
+/// manager decides, and never what a client that keeps to the contract finds in memory.
+///
+/// Only their names are public (RES-25); each says which meaning we gave it.
+#[doc(alias = "VerifierOption")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields, default))]
+pub struct VerifierKnobs {
+    /// Memory of an Evict goes as soon as the work that was submitted before allows it, whatever its flags say. No work begins
+    /// while anything is on its way out: what is submitted later, and uses it, faults.
+    #[doc(alias = "ForceSynchronousEvict")]
+    pub force_synchronous_evict: bool,
+    /// `EVICT_ONLY_IF_NECESSARY` is ignored: memory of an Evict goes as soon as the work that was submitted before allows it.
+    #[doc(alias = "NeverDeferEvictions")]
+    pub never_defer_evictions: bool,
+    /// Every Offer is one with `OFFER_IMMEDIATELY`: the content is discarded as soon as the work that was submitted before allows
+    /// it, and no work begins while that is under way.
+    #[doc(alias = "AlwaysDiscardOffer")]
+    pub always_discard_offer: bool,
+}
+
+impl VerifierKnobs {
+    /// Whether no Evict waits until memory is wanted.
+    pub(crate) fn hastens_evictions(self) -> bool {
+        self.force_synchronous_evict || self.never_defer_evictions
+    }
+
+    /// Whether work waits for what is on its way out.
+    pub(crate) fn holds_work(self) -> bool {
+        self.force_synchronous_evict || self.always_discard_offer
+    }
+}
