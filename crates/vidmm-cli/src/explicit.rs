@@ -43,7 +43,8 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
     let replay = (!all_held).then(|| replay_command(scenario.seed, &scenario.faults));
     let mut out = anstream::stdout().lock();
     unless_closed(write(&mut out, &scenario.name, &lines, &run, &known, replay.as_deref()))?;
-    if all_held && !scenario.faults.is_empty() && !scenario.tells_of_faults() {
+    let shows_faults = run.shows_faults || scenario.tells_of_faults();
+    if all_held && !scenario.faults.is_empty() && !shows_faults {
         unless_closed(writeln!(out, "note        nothing that was checked shows the mistakes made on purpose"))?;
     }
     unless_closed(write_not_judged(&mut out, factory.lacks(), ""))?;

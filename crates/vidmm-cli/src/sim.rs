@@ -19,7 +19,7 @@ use crate::{
     args::{SimArgs, count_of, jobs, program, quoted, settings},
     output::Files,
     report::{unless_closed, write_not_judged},
-    style::{BAD, BOLD, GOOD, number},
+    style::{BAD, BOLD, GOOD, counted, number},
 };
 
 /// The number of runs in which a failing scenario is shrunk.
@@ -108,7 +108,18 @@ impl Observer for Log {
 }
 
 fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lacks: Features) -> io::Result<()> {
-    let Tally { seeds, machine_steps, kernels, pages, virtual_ns, digest, failures, not_started, not_drawn } = tally;
+    let Tally {
+        seeds,
+        machine_steps,
+        kernels,
+        pages,
+        virtual_ns,
+        digest,
+        failures,
+        not_started,
+        not_drawn,
+        without_pages,
+    } = tally;
     writeln!(out, "{BOLD}sim{BOLD:#}         {} seeds, profile {}", number(*seeds), args.profile)?;
     writeln!(
         out,
@@ -127,6 +138,10 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
     }
     if *not_drawn > 0 {
         writeln!(out, "{BAD}no world{BAD:#}    for {} seeds: the machine lacks too much", number(*not_drawn))?;
+    }
+    if *without_pages > 0 {
+        let worlds = counted(*without_pages, "world", "worlds");
+        writeln!(out, "not judged  {worlds}, but for the event log: nobody read a page")?;
     }
     for (seed, problem) in not_started {
         writeln!(out, "{BAD}not started{BAD:#} seed {seed}: {problem}")?;

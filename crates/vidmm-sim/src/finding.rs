@@ -119,6 +119,7 @@ impl fmt::Display for Finding {
                 write!(f, "page fault: engine {engine} {access} {virtual_address:#x}{part}, ")?;
                 match touched {
                     Some(touched) => write_touched(f, touched)?,
+                    None if allocation.is_some() => writeln!(f, "which is mapped")?,
                     None => writeln!(f, "which is not mapped")?,
                 }
                 event

@@ -37,7 +37,11 @@ impl UseFinding {
 impl fmt::Display for UseFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { line, work, device, submission, allocation, ended, times, .. } = self;
-        write!(f, "line {line}, {work}: {}: submission {submission} of {device} uses {allocation}, but {ended}", ended.fact())?;
+        write!(
+            f,
+            "line {line}, {work}: {}: submission {submission} of {device} uses {allocation}, but {ended}",
+            ended.fact()
+        )?;
         if *times > 1 { write!(f, "; {times} submissions do") } else { Ok(()) }
     }
 }

@@ -36,7 +36,7 @@ pub struct Rights {
     lists: BTreeMap<(AllocationId, DeviceId), Listed>,
     /// The allocations that may not be used although a list names them.
     withdrawn: BTreeMap<AllocationId, EndOfRight>,
-    /// What submissions use that no event has told of yet.
+    /// The allocations that each submission uses which no event has told of yet.
     declared: BTreeMap<(DeviceId, u64), Vec<AllocationId>>,
 }
 
@@ -101,7 +101,7 @@ pub struct IllegalUse {
 }
 
 impl Rights {
-    /// Says what a submission uses, before the event is observed that tells of it. A device whose residency follows from
+    /// Says which allocations a submission uses, before the event is observed that tells of it. A device whose residency follows from
     /// the references of its DMA buffers has a right to what those name, and declares nothing.
     pub fn declare(&mut self, device: DeviceId, submission: u64, uses: impl IntoIterator<Item = AllocationId>) {
         let declared = self.declared.entry((device, submission)).or_default();

@@ -155,3 +155,48 @@ fn half_of_a_misbehaviour_is_refused() {
         assert!(run.stderr.contains(words), "no {words:?}: {run}");
     }
 }
+
+/// Work that writes an allocation while the driver makes this mistake.
+fn with_fault(fault: &str, expect: &str) -> Run {
+    run(&format!(
+        r#"
+faults = ["{fault}"]
+
+[[step]]
+create-allocation = "A"
+size = "64 KiB"
+{expect}
+
+[[step]]
+wait = "idle"
+"#
+    ))
+}
+
+#[test]
+fn a_run_that_shows_a_mistake_is_not_said_to_show_none() {
+    let note = "nothing that was checked shows the mistakes made on purpose";
+    let hidden = with_fault("skip-tlb-flush", "").expect(0);
+    assert!(hidden.stdout.contains(note), "{hidden}");
+    let refused = with_fault("fail-commit@1", "expect = \"any\"").expect(0);
+    assert!(!refused.stdout.contains(note), "the host had no memory: {refused}");
+}
+
+#[test]
+fn steps_go_on_when_the_adapter_is_in_error_and_their_refusals_are_judged() {
+    let run = vidmm_run(&["scenarios/faults/p50-any-operation.toml"]).expect(0);
+    assert!(run.stdout.contains("the driver answers 0xc00000bb") && run.stdout.contains("17 of 17 steps"), "{run}");
+}
+
+#[test]
+fn a_fault_at_an_address_that_is_in_place_says_so() {
+    let run = vidmm_run(&["--faults", "skip-tlb-flush"]).expect(1);
+    assert!(run.stdout.contains("the manager has that in place, so the GPU saw another entry"), "{run}");
+    assert!(!run.stdout.contains("which is not mapped"), "{run}");
+}
+
+#[test]
+fn a_world_in_which_nobody_read_a_page_is_said_to_be_not_judged() {
+    let sim = crate::common::shell("vidmm sim --seeds 1..3 --steps 1").expect(0);
+    assert!(sim.stdout.contains("not judged  3 worlds, but for the event log: nobody read a page"), "{sim}");
+}

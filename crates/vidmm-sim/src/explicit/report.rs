@@ -61,6 +61,9 @@ pub struct ExplicitReport {
     /// The portions of DMA buffers; none with GPU virtual addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub portions: Option<Portions>,
+    /// Whether the run shows what was done on purpose: an error, a reset, a refusal that was expected, or a finding about the driver.
+    #[serde(skip)]
+    pub shows_faults: bool,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

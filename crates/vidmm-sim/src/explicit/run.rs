@@ -142,8 +142,10 @@ impl Session<'_> {
         // A fault comes later, when the kernel runs.
         let expected = step.expect.filter(|&expect| expect != Answer::PageFault);
         match expected {
-            Some(Answer::Any) => {}
-            Some(expected) if expected != answer => {
+            Some(expected) if expected == Answer::Any || expected == answer => {
+                self.report.shows_faults |= !answer.is_done();
+            }
+            Some(expected) => {
                 self.found(format!("the answer was {shown}, but `{expected}` was expected"));
             }
             None if !answer.is_done() => self.found(format!("it was refused: {shown}")),
@@ -169,6 +171,8 @@ impl Session<'_> {
     }
 
     pub(crate) fn into_report(mut self) -> ExplicitReport {
+        self.report.shows_faults |=
+            !self.errors.is_empty() || self.adapter_error.is_some() || !self.driver_findings.is_empty();
         self.report.illegal_uses = self.illegal_uses.into_findings();
         self.report.figures = Figures::of(&mut self.runtime);
         self.report.virtual_ns = self.runtime.now();

@@ -262,7 +262,8 @@ impl<'a> Session<'a> {
         let Some(rights) = &mut self.rights else { return };
         for IllegalUse { device, submission, allocation, ended, event } in rights.observe(event) {
             let names = &self.narrator.names;
-            let work = names.kernels.get(&(device, submission)).map_or_else(String::new, |name| format!("kernel {name}"));
+            let work =
+                names.kernels.get(&(device, submission)).map_or_else(String::new, |name| format!("kernel {name}"));
             let device_name = names.devices.get(&device).cloned().unwrap_or_else(|| device.to_string());
             let allocation = names.allocations.get(&allocation).cloned().unwrap_or_else(|| allocation.to_string());
             let line = self.step.0;
@@ -286,6 +287,9 @@ impl<'a> Session<'a> {
             Event::Aborted { signal } => {
                 self.last_activity = numbered.at;
                 self.packet_aborted(signal);
+            }
+            Event::BackingStoreRefused { .. } | Event::EngineResetBegun { .. } | Event::AdapterResetBegun { .. } => {
+                self.report.shows_faults = true;
             }
             Event::DriverFinding { finding } => {
                 self.driver_findings.push(finding.to_string());

@@ -52,6 +52,9 @@ pub struct Tally {
     pub not_started: BTreeMap<u64, String>,
     /// Seeds for which no world could be drawn: the machine lacks too much.
     pub not_drawn: u64,
+    /// Worlds in which nobody read a page: the machine refused what their programs asked for, or they had too few steps. Only the
+    /// event log was judged.
+    pub without_pages: u64,
 }
 
 impl Tally {
@@ -67,7 +70,9 @@ impl Tally {
                 self.digest = self.digest.wrapping_add(digest.unwrap_or(0));
                 self.machine_steps += machine_steps;
                 self.kernels += report.kernels_judged;
-                self.pages += report.pages_checked + report.system_pages_checked;
+                let pages = report.pages_checked + report.system_pages_checked;
+                self.pages += pages;
+                self.without_pages += u64::from(pages == 0 && failure.is_none());
                 self.virtual_ns += u128::from(report.virtual_ns);
                 self.failures.extend(failure.map(|failure| (seed, failure)));
             }

@@ -34,6 +34,8 @@ struct Known {
     /// Its last events, the newest last.
     last: VecDeque<Happened>,
     mapped_at: BTreeSet<(ProcessId, u64)>,
+    /// Whether the manager has it in place.
+    is_placed: bool,
 }
 
 /// The event in which something happened.
@@ -112,9 +114,16 @@ impl History {
             Event::Reclaimed { device, ref allocations, .. } => {
                 self.all_happened(when, allocations, What::Reclaimed(device));
             }
+            // Nothing is resident any more (FLT-32).
+            Event::AdapterRestarted => self.allocations.values_mut().for_each(|known| known.is_placed = false),
             _ => {
                 if let Some((allocation, what)) = of_one(event) {
-                    self.happened(when, allocation, what);
+                    let known = self.happened(when, allocation, what);
+                    match what {
+                        What::Placed(..) => known.is_placed = true,
+                        What::Left(..) => known.is_placed = false,
+                        _ => {}
+                    }
                 }
             }
         }
@@ -175,6 +184,11 @@ impl History {
             self.allocations.remove(&first);
         }
         self.gone.push_back(allocation);
+    }
+
+    /// Whether the manager has an allocation in place.
+    pub fn is_placed(&self, id: AllocationId) -> bool {
+        self.allocations.get(&id).is_some_and(|known| known.is_placed)
     }
 
     /// The last events of an allocation, newest first, in words.

@@ -158,6 +158,9 @@ impl FaultReporter {
         };
         let how = if write { "It wrote to" } else { "It read" };
         let what = match allocation {
+            Some(id) if self.history.is_placed(id) => {
+                format!("which is mapped to {id}; the manager has that in place, so the GPU saw another entry")
+            }
             Some(id) => format!("which is mapped to {id}; that is not resident"),
             None => "where nothing is mapped".to_owned(),
         };

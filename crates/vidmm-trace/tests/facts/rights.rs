@@ -31,7 +31,14 @@ impl Story {
     fn make_resident(&mut self, device: DeviceId, allocations: &[AllocationId]) {
         let (allocations, flags) = (allocations.to_vec(), MakeResidentFlags::empty());
         let (after_submission, paging_fence_value) = (self.submissions, 0);
-        self.event(Event::MakeResident { device, queue: QUEUE, allocations, flags, after_submission, paging_fence_value });
+        self.event(Event::MakeResident {
+            device,
+            queue: QUEUE,
+            allocations,
+            flags,
+            after_submission,
+            paging_fence_value,
+        });
     }
 
     /// Returns the number of the event.

@@ -101,13 +101,12 @@ impl VidMm {
         let info = kmd.query_adapter_info();
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
-        let mut adapter =
-            Adapter {
-                revision: options.notification_revision,
-                page_table_area: options.page_table_area,
-                verifier: options.verifier,
-                ..adapter
-            };
+        let mut adapter = Adapter {
+            revision: options.notification_revision,
+            page_table_area: options.page_table_area,
+            verifier: options.verifier,
+            ..adapter
+        };
         check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
