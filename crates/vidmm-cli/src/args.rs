@@ -422,6 +422,11 @@ pub struct SimArgs {
     #[arg(long)]
     pub digest: bool,
 
+    /// Count how often each call, flag, answer, event and reason was met, and name those that never were; one of them that has no
+    /// known reason fails the campaign
+    #[arg(long)]
+    pub coverage: bool,
+
     /// Do not compare the effect of each paging operation with the documented one: judge by what becomes of it
     #[arg(long)]
     pub no_verify: bool,

@@ -10,8 +10,8 @@ use std::{
 use indicatif::ProgressBar;
 use vidmm::NumberedEvent;
 use vidmm_sim::{
-    Campaign, ExplicitScenario, Failure, Features, MachineFactory, Observer, SimDesc, Tally, Unobserved, replay,
-    shrink, simulate,
+    Campaign, Coverage, ExplicitScenario, Failure, Features, MachineFactory, Observer, SimDesc, Tally, Unobserved,
+    replay, shrink, simulate,
 };
 use vidmm_trace::LogHeader;
 
@@ -46,6 +46,7 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
         profile: args.profile,
         policy: args.policy,
         digest: args.digest,
+        coverage: args.coverage,
         jobs,
         max_failures: args.max_failures as usize,
     };
@@ -74,7 +75,8 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
             path.display()
         ))?;
     }
-    Ok(tally.failures.is_empty() && tally.not_started.is_empty() && tally.has_judged())
+    let is_covered = !args.coverage || tally.coverage.unmet().iter().all(|(_, reason)| reason.is_some());
+    Ok(tally.failures.is_empty() && tally.not_started.is_empty() && tally.has_judged() && is_covered)
 }
 
 /// Runs a seed once more, and writes its events.
@@ -107,6 +109,27 @@ impl Observer for Log {
     }
 }
 
+/// Points that were met less often are named.
+const RARE: u64 = 10;
+
+/// Says what a campaign has not met, or hardly.
+fn write_coverage(out: &mut impl Write, coverage: &Coverage) -> io::Result<()> {
+    let (points, unmet) = (Coverage::points(), coverage.unmet());
+    writeln!(out, "coverage    {} of {} points met", points.len() - unmet.len(), points.len())?;
+    for (point, reason) in &unmet {
+        match reason {
+            Some(reason) => writeln!(out, "not met     {point}: {reason}")?,
+            None => writeln!(out, "{BAD}never met{BAD:#}   {point}")?,
+        }
+    }
+    for (point, times) in points.iter().map(|point| (point, coverage.times(point))) {
+        if (1..RARE).contains(&times) {
+            writeln!(out, "rare        {point}: {times}")?;
+        }
+    }
+    Ok(())
+}
+
 fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lacks: Features) -> io::Result<()> {
     let Tally {
         seeds,
@@ -119,6 +142,7 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
         not_started,
         not_drawn,
         without_pages,
+        coverage,
     } = tally;
     writeln!(out, "{BOLD}sim{BOLD:#}         {} seeds, profile {}", number(*seeds), args.profile)?;
     writeln!(
@@ -142,6 +166,9 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
     if *without_pages > 0 {
         let worlds = counted(*without_pages, "world", "worlds");
         writeln!(out, "not judged  {worlds}, but for the event log: nobody read a page")?;
+    }
+    if args.coverage {
+        write_coverage(out, coverage)?;
     }
     for (seed, problem) in not_started {
         writeln!(out, "{BAD}not started{BAD:#} seed {seed}: {problem}")?;

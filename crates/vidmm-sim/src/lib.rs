@@ -52,5 +52,5 @@ pub use scenario::{
     WorkloadSource, local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
-pub use simulate::{Campaign, Failure, Outcome, Profile, SimDesc, Tally, caught, replay, shrink, simulate};
+pub use simulate::{Campaign, Coverage, Failure, Outcome, Profile, SimDesc, Tally, caught, replay, shrink, simulate};
 pub use timeline::Shares;

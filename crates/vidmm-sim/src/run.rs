@@ -20,7 +20,10 @@ use crate::{
     play::{CheckReport, Play},
     prediction::Content,
     report::Report,
-    scenario::Script,
+    scenario::{
+        Script,
+        steps::{Action, Answer},
+    },
     sequence::Line,
     system_copies::{SystemCopies, WrongCopy},
     timeline::Timeline,
@@ -53,6 +56,11 @@ pub trait Observer {
     /// The next line of an explicit scenario's sequence.
     fn line(&mut self, line: &Line) {
         let _ = line;
+    }
+
+    /// Called with each call of random worlds and of steps that rules judge, and its answer; none if it could not be made.
+    fn answered(&mut self, action: &Action, answer: Option<Answer>) {
+        let _ = (action, answer);
     }
 
     /// Called with the number of kernels of the workload that have ended.

@@ -41,6 +41,7 @@ fn played(transfer_offset: TransferOffset) -> Tally {
         profile: Profile::Calm,
         policy: None,
         digest: false,
+        coverage: false,
         jobs: 2,
         max_failures: 1000,
     };

@@ -38,6 +38,7 @@ fn campaign(factory: &dyn MachineFactory) -> Tally {
         profile: Profile::Any,
         policy: None,
         digest: false,
+        coverage: false,
         jobs: 2,
         max_failures: 1,
     };

@@ -14,8 +14,16 @@ mod example;
 pub use example::OwnMachines;
 
 fn campaign(factory: &dyn MachineFactory, seeds: u64, profile: Profile) -> Tally {
-    let campaign =
-        Campaign { seeds: 1..=seeds, steps: 300, profile, policy: None, digest: false, jobs: 2, max_failures: 1 };
+    let campaign = Campaign {
+        seeds: 1..=seeds,
+        steps: 300,
+        profile,
+        policy: None,
+        digest: false,
+        coverage: false,
+        jobs: 2,
+        max_failures: 1,
+    };
     campaign.run(factory, &|_, _| {})
 }
 

@@ -20,7 +20,7 @@ use super::truth::Truth;
 use crate::features::engine_for;
 use crate::illegal_uses::{IllegalUses, UseFinding};
 use crate::run::Observer;
-use crate::scenario::steps::Answer;
+use crate::scenario::steps::{Action, Answer};
 use crate::sequence::Narrator;
 
 /// How long nothing but the manager's clock may move before a wait gives up, beside the longest kernel's time.
@@ -228,6 +228,11 @@ impl<'a> Session<'a> {
                 self.observer.line(&line);
             }
         }
+    }
+
+    /// Tells the observer of a call.
+    pub fn answered(&mut self, action: &Action, answer: Option<Answer>) {
+        self.observer.answered(action, answer);
     }
 
     fn take_note(&mut self) {

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vidmm::policy::PolicyChoice;
 
+use super::coverage::Coverage;
 use super::outcome::{Failure, Outcome, SimDesc, simulate};
 use super::profile::Profile;
 use crate::machine::MachineFactory;
-use crate::run::{RunError, Unobserved};
+use crate::run::{Observer, RunError, Unobserved};
 
 /// Many seeds.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Campaign {
     pub digest: bool,
     /// Threads.
     pub jobs: usize,
+    /// Whether what is met is counted, which takes as long again.
+    pub coverage: bool,
     /// The number of failures that ends the campaign.
     pub max_failures: usize,
 }
@@ -55,6 +58,8 @@ pub struct Tally {
     /// Worlds in which nobody read a page: the machine refused what their programs asked for, or they had too few steps. Only the
     /// event log was judged.
     pub without_pages: u64,
+    /// What was met, if it was asked for.
+    pub coverage: Coverage,
 }
 
 impl Tally {
@@ -95,8 +100,11 @@ impl Campaign {
                 }
                 let Self { steps, profile, policy, digest, .. } = *self;
                 let desc = SimDesc { seed, steps, profile, policy, digest };
-                let outcome = simulate(desc, factory, &mut Unobserved);
+                let mut met = Coverage::default();
+                let observer: &mut dyn Observer = if self.coverage { &mut met } else { &mut Unobserved };
+                let outcome = simulate(desc, factory, observer);
                 let mut tally = tally.lock().expect("no thread panics while it adds");
+                tally.coverage.add(&met);
                 tally.add(seed, outcome);
                 progress(seed, &tally);
                 let found = tally.failures.len() + tally.not_started.len();

@@ -1,6 +1,6 @@
 //! A player's record of the objects that it has made, by the answers to its calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All objects.
 #[derive(Debug, Default)]
@@ -43,6 +43,8 @@ pub(super) struct Allocation {
     pub views: Vec<View>,
     /// The number of times it is on the list of each device.
     pub lists: BTreeMap<usize, u32>,
+    /// The devices whose work has written it since they made it resident.
+    pub writers: BTreeSet<usize>,
     pub is_offered: bool,
     pub locks: u32,
     pub lives: bool,
@@ -81,6 +83,11 @@ impl Cast {
     /// Living allocations that a device may put on its list.
     pub fn usable_by(&self, device: usize) -> Vec<usize> {
         self.those(|allocation| !allocation.is_offered && allocation.is_known_to(device))
+    }
+
+    /// Living allocations that are on a device's list, and that its work may use.
+    pub fn required_by(&self, device: usize) -> Vec<usize> {
+        self.those(|allocation| allocation.is_listed_by(device) && !allocation.is_offered)
     }
 
     /// Living allocations that are on a device's list.

@@ -9,7 +9,7 @@ use super::player::Player;
 use crate::features::Features;
 use crate::scenario::steps::{
     AllocationPriority, Answer, CloseAllocation, CpuAccess, CpuRead, CpuWrite, CreateAllocation, DestroyAllocation,
-    DestroyFlag, DirectionName, Evict, EvictFlag, FreeVa, Lock, MakeResident, MakeResidentFlag, Map, Offer, OfferFlag,
+    DestroyFlag, DirectionName, EvictFlag, FreeVa, Lock, MakeResident, MakeResidentFlag, Map, Offer, OfferFlag,
     OfferPriority, OpenAllocation, Reclaim, SetPriority, Unlock, UpdateProperty,
 };
 use crate::scenario::{Notification, Wddm};
@@ -147,6 +147,7 @@ impl Player<'_, '_> {
             openers: Vec::new(),
             views: Vec::new(),
             lists: Default::default(),
+            writers: Default::default(),
             is_offered: false,
             locks: 0,
             lives: true,
@@ -258,7 +259,12 @@ impl Player<'_, '_> {
             match self.call(step) {
                 answer if answer.is_done() => {
                     for &allocation in &wanted {
-                        *self.cast.allocations[allocation].lists.entry(device).or_default() += 1;
+                        let known = &mut self.cast.allocations[allocation];
+                        let count = known.lists.entry(device).or_default();
+                        *count += 1;
+                        if *count == 1 {
+                            known.writers.remove(&device);
+                        }
                     }
                     return;
                 }
@@ -271,27 +277,12 @@ impl Player<'_, '_> {
     /// Takes up to `most` allocations off a device's list.
     fn evict_some(&mut self, device: usize, most: usize) {
         let listed = self.cast.listed_by(device);
-        let leaving = match self.misuses() {
-            true => self.dice.some(&self.cast.usable_by(device), most),
-            false => self.dice.some(&listed, most),
-        };
+        let leaving = if self.misuses() { self.cast.usable_by(device) } else { listed };
         if leaving.is_empty() {
             return;
         }
         let flags = if self.dice.chance(10) { vec![EvictFlag::OnlyIfNecessary] } else { Vec::new() };
-        let step = Evict {
-            allocations: self.cast.names(&leaving),
-            device: Some(self.cast.devices[device].name.clone()),
-            flags,
-            num_bytes_to_trim: None,
-        };
-        if self.call(step).is_done() {
-            for allocation in leaving {
-                if let Some(count) = self.cast.allocations[allocation].lists.get_mut(&device) {
-                    *count = count.saturating_sub(1);
-                }
-            }
-        }
+        self.evict(device, &leaving, most, flags);
     }
 
     /// Offers an allocation that is on no list, or reclaims one that is offered.

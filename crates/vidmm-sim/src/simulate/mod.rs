@@ -13,14 +13,18 @@ mod player;
 mod memory;
 mod work;
 mod surroundings;
+mod unusual;
 mod caught;
 mod simpler;
 mod shrink;
+mod unmet;
+mod coverage;
 mod outcome;
 mod campaign;
 
 pub use campaign::{Campaign, Tally};
 pub use caught::caught;
+pub use coverage::Coverage;
 pub use outcome::{Failure, Outcome, SimDesc, replay, simulate};
 pub(crate) use outcome::{machine_of, simulate_in};
 pub use profile::Profile;

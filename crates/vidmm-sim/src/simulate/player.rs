@@ -34,9 +34,10 @@ enum Move {
     Look,
     Time,
     Upheaval,
+    Unusual,
 }
 
-const MOVES: [(u32, Move); 12] = [
+const MOVES: [(u32, Move); 13] = [
     (30, Move::Work),
     (22, Move::List),
     (8, Move::Create),
@@ -49,6 +50,7 @@ const MOVES: [(u32, Move); 12] = [
     (2, Move::Look),
     (15, Move::Time),
     (1, Move::Upheaval),
+    (4, Move::Unusual),
 ];
 
 impl<'s, 'a> Player<'s, 'a> {
@@ -78,6 +80,7 @@ impl<'s, 'a> Player<'s, 'a> {
             Move::Look => self.look(device),
             Move::Time => self.let_time_pass(),
             Move::Upheaval => self.upheave(),
+            Move::Unusual => self.make_unusual_call(device),
         }
     }
 

@@ -20,7 +20,7 @@ impl Player<'_, '_> {
         let careless = self.misuses();
         let usable = match careless {
             true => self.cast.usable_by(device),
-            false => self.cast.listed_by(device),
+            false => self.cast.required_by(device),
         };
         let used = self.dice.some(&usable, 4);
         let (mut reads, mut writes, mut allocations) = (Vec::new(), Vec::new(), Vec::new());
@@ -28,6 +28,7 @@ impl Player<'_, '_> {
             let known = &self.cast.allocations[chosen];
             let Some(view) = known.view_of(device).filter(|_| known.pages <= MOST_PAGES) else { continue };
             let (name, may_write, allocation) = (view.name.clone(), careless || !view.is_read_only, known.name.clone());
+            let num_writes = writes.len();
             match self.dice.below(3) {
                 0 if may_write => writes.push(name),
                 1 if may_write => {
@@ -35,6 +36,9 @@ impl Player<'_, '_> {
                     writes.push(name);
                 }
                 _ => reads.push(name),
+            }
+            if writes.len() > num_writes {
+                self.cast.allocations[chosen].writers.insert(device);
             }
             if self.dice.chance(10) {
                 allocations.push(allocation);
@@ -75,6 +79,10 @@ impl Player<'_, '_> {
                 bound.clear();
             }
             let ranges = self.draw_ranges(&usable, &mut commands, &mut bound);
+            // Which of them it writes is drawn below.
+            for &chosen in bound.values() {
+                self.cast.allocations[chosen].writers.insert(device);
+            }
             held.extend(bound.clone());
             let writes = self.dice.below(ranges.len() + 1);
             let (writes, reads) = ranges.split_at(writes);

@@ -45,6 +45,7 @@ impl Session<'_> {
         if matches!(played, Err(Undone::Races)) {
             return None;
         }
+        self.answered(&step.action, played.as_ref().ok().copied());
         if matches!(step.action, Action::Call(_)) {
             self.num_machine_steps += 1;
             if let (Ok(answer), Some(digest)) = (&played, self.rules.as_mut().and_then(|rules| rules.digest.as_mut())) {

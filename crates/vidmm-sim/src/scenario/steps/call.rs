@@ -51,7 +51,7 @@ pub(crate) trait See<S> {
 }
 
 /// Reads the action of a step from its table, for one verb.
-pub(super) type Read = fn(Spanned<DeValue<'_>>) -> Result<Action, toml::de::Error>;
+pub(crate) type Read = fn(Spanned<DeValue<'_>>) -> Result<Action, toml::de::Error>;
 
 fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
     T::deserialize(ValueDeserializer::from(step))
@@ -69,7 +69,14 @@ macro_rules! verbs {
 
         impl $Which {
             /// The verbs, and how the tables are read that have them.
-            pub(super) const VERBS: &[(&'static str, Read)] = &[$(($verb, |step| Ok(read::<$Step>(step)?.into()))),*];
+            pub(crate) const VERBS: &[(&'static str, Read)] = &[$(($verb, |step| Ok(read::<$Step>(step)?.into()))),*];
+
+            /// Its verb.
+            pub fn verb(&self) -> &'static str {
+                match self {
+                    $(Self::$Step(_) => $verb,)*
+                }
+            }
 
             /// Shows its names, and checks all that can be checked before the step is made.
             pub(super) fn check(&mut self, known: &mut Known) -> Result<(), String> {

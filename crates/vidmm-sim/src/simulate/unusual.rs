@@ -1,0 +1,147 @@
+//! Calls that programs seldom make, sequences that they make on purpose, and calls that are wrong.
+
+use super::player::Player;
+use crate::features::Features;
+use crate::scenario::steps::{
+    CloseAllocation, CpuWrite, Evict, EvictFlag, KernelEngine, Lock, MakeResident, MakeResidentFlag, Offer, OfferFlag,
+    OfferPriority, OpenAllocation, Reclaim, SetContextPriority, Unlock,
+};
+
+impl Player<'_, '_> {
+    /// Makes a call that the other moves do not come to.
+    pub fn make_unusual_call(&mut self, device: usize) {
+        match self.dice.below(7) {
+            0 | 1 => self.evict_unwritten(device),
+            2 => self.offer_listed(device),
+            3 => self.reclaim_and_write(device),
+            4 => self.unlock_and_use(device),
+            5 if self.has(Features::PREEMPTION) => self.set_context_priority(device),
+            _ if self.misuses() => self.make_wrong_call(device),
+            _ => {}
+        }
+    }
+
+    /// Evicts what no work has written since the device made it resident, and says so (RES-22).
+    fn evict_unwritten(&mut self, device: usize) {
+        let unwritten = |known: &super::cast::Allocation| {
+            known.is_listed_by(device) && !known.is_offered && !known.writers.contains(&device)
+        };
+        let unwritten = self.cast.those(unwritten);
+        let mut flags = vec![EvictFlag::NotWrittenTo];
+        if self.dice.chance(40) {
+            flags.push(EvictFlag::OnlyIfNecessary);
+        }
+        self.evict(device, &unwritten, 3, flags);
+    }
+
+    /// Offers what is on the device's list, with any flags.
+    fn offer_listed(&mut self, device: usize) {
+        let listed = self.cast.those(|known| known.device == device && known.is_listed_by(device) && !known.is_offered);
+        let chosen = self.dice.some(&listed, 2);
+        if chosen.is_empty() {
+            return;
+        }
+        let mut flags = Vec::new();
+        if self.dice.chance(60) {
+            flags.push(OfferFlag::Immediately);
+        }
+        if self.dice.chance(60) {
+            flags.push(OfferFlag::AllowDecommit);
+        }
+        let priority = OfferPriority::default();
+        if self.call(Offer { allocations: self.cast.names(&chosen), priority, flags }).is_done() {
+            chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = true);
+        }
+    }
+
+    /// Reclaims an allocation, and the CPU writes it at once: its backing store is there when the call returns (RES-65).
+    fn reclaim_and_write(&mut self, device: usize) {
+        let offered = self.cast.those(|known| known.device == device && known.is_offered && known.is_lockable);
+        let Some(chosen) = self.dice.pick(&offered) else { return };
+        let allocations = self.cast.names(&[chosen]);
+        if !self.call(Reclaim { allocations: allocations.clone(), results: Vec::new() }).is_done() {
+            return;
+        }
+        self.cast.allocations[chosen].is_offered = false;
+        if self.call(Lock { allocations: allocations.clone() }).is_done() {
+            self.cast.allocations[chosen].locks += 1;
+            self.see(CpuWrite { allocations: allocations.clone() });
+            self.cast.allocations[chosen].locks -= u32::from(self.call(Unlock { allocations }).is_done());
+        }
+    }
+
+    /// Ends the last lock of an allocation, and submits work that may use it: what the CPU wrote to a copy is brought in (2.2).
+    fn unlock_and_use(&mut self, device: usize) {
+        let locked = self.cast.those(|known| known.device == device && known.locks == 1 && known.is_listed_by(device));
+        let Some(chosen) = self.dice.pick(&locked) else { return };
+        let allocations = self.cast.names(&[chosen]);
+        self.see(CpuWrite { allocations: allocations.clone() });
+        if self.call(Unlock { allocations }).is_done() {
+            self.cast.allocations[chosen].locks = 0;
+            self.work(device);
+        }
+    }
+
+    fn set_context_priority(&mut self, device: usize) {
+        let engines = [KernelEngine::Render, KernelEngine::Copy];
+        let engines = &engines[..1 + usize::from(self.has(Features::COPY_ENGINE))];
+        let engine = self.dice.pick(engines).unwrap_or_default();
+        let priority = if self.misuses() { 8 } else { self.dice.within(0, 14) as i32 - 7 };
+        self.call(SetContextPriority { device: self.cast.devices[device].name.clone(), engine, priority });
+    }
+
+    /// A call that must be refused, and change nothing.
+    fn make_wrong_call(&mut self, device: usize) {
+        let own = self.cast.those(|known| known.device == device);
+        let others = self.cast.those(|known| !known.is_known_to(device));
+        let (Some(chosen), others) = (self.dice.pick(&own), self.dice.pick(&others)) else { return };
+        let (allocations, name) = (self.cast.names(&[chosen]), self.cast.devices[device].name.clone());
+        let known = &self.cast.allocations[chosen];
+        let make_resident = |allocations, flags| MakeResident {
+            allocations,
+            device: Some(name.clone()),
+            flags,
+            num_bytes_to_trim: None,
+            trim_local: None,
+            trim_non_local: None,
+        };
+        match (self.dice.below(9), others) {
+            (0, _) if !known.is_offered => _ = self.call(Reclaim { allocations, results: Vec::new() }),
+            (1, _) if known.is_offered => {
+                self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() });
+            }
+            (2, _) if known.is_offered => _ = self.call(Lock { allocations }),
+            (3, _) if known.locks == 0 => _ = self.call(Unlock { allocations }),
+            (4, _) if !known.openers.contains(&device) => {
+                self.call(CloseAllocation { allocations, device: name.clone() });
+            }
+            (5, Some(other)) if !self.cast.allocations[other].is_shared => {
+                self.call(OpenAllocation { allocations: self.cast.names(&[other]), device: name.clone() });
+            }
+            (6, Some(other)) => _ = self.call(make_resident(self.cast.names(&[other]), Vec::new())),
+            (7, _) => _ = self.call(make_resident(allocations, vec![MakeResidentFlag::MustSucceed])),
+            _ => _ = self.call(make_resident(Vec::new(), Vec::new())),
+        }
+    }
+
+    /// Takes up to `most` of these off a device's list.
+    pub fn evict(&mut self, device: usize, of: &[usize], most: usize, flags: Vec<EvictFlag>) {
+        let leaving = self.dice.some(of, most);
+        if leaving.is_empty() {
+            return;
+        }
+        let step = Evict {
+            allocations: self.cast.names(&leaving),
+            device: Some(self.cast.devices[device].name.clone()),
+            flags,
+            num_bytes_to_trim: None,
+        };
+        if self.call(step).is_done() {
+            for allocation in leaving {
+                if let Some(count) = self.cast.allocations[allocation].lists.get_mut(&device) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+        }
+    }
+}
