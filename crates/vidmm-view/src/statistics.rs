@@ -56,7 +56,6 @@ fn name(reason: EvictReason) -> &'static str {
         EvictReason::Locked => "for the CPU",
         EvictReason::PropertyUpdated => "not allowed there any more",
         EvictReason::PoweredDown => "for power-down",
-        EvictReason::Replaced => "for its budget",
         EvictReason::Moved => "moved",
     }
 }

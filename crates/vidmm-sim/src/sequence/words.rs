@@ -82,7 +82,6 @@ pub(super) fn reason(reason: EvictReason) -> &'static str {
         EvictReason::PropertyUpdated => "it may not be there any more",
         EvictReason::Moved => "it comes back at another place",
         EvictReason::PoweredDown => "the adapter is about to lose power",
-        EvictReason::Replaced => "its device places it elsewhere now",
     }
 }
 

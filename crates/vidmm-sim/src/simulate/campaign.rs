@@ -28,7 +28,7 @@ pub struct Campaign {
     pub digest: bool,
     /// Threads.
     pub jobs: usize,
-    /// Whether what is met is counted, which takes as long again.
+    /// Whether the points that are met are counted.
     pub coverage: bool,
     /// The number of failures that ends the campaign.
     pub max_failures: usize,
@@ -58,7 +58,7 @@ pub struct Tally {
     /// Worlds in which nobody read a page: the machine refused what their programs asked for, or they had too few steps. Only the
     /// event log was judged.
     pub without_pages: u64,
-    /// What was met, if it was asked for.
+    /// The points that were met, if they were to be counted.
     pub coverage: Coverage,
 }
 

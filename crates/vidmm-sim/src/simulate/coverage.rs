@@ -1,4 +1,4 @@
-//! What a campaign has met: each call, flag, answer and event, and each reason that an event gives.
+//! The coverage of a campaign: how often each call, flag, answer and event was met, and each reason that an event gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ impl Coverage {
         *self.0.entry(point).or_default() += 1;
     }
 
-    /// Adds what another run has met.
+    /// Adds the points that another run has met.
     pub fn add(&mut self, other: &Self) {
         for (point, times) in &other.0 {
             *self.0.entry(point.clone()).or_default() += times;
@@ -82,7 +82,6 @@ impl Coverage {
         say("gpu_virtual_address_reclaimed", "reason", variants::<ReclaimReason>(true));
         say("make_resident_refused", "reason", variants::<NoMemoryReason>(true));
         say("device_in_error", "reason", variants::<DeviceErrorReason>(true));
-        say("engine_reset_begun", "reason", variants::<DeviceErrorReason>(true));
         say("device_yielded", "reason", variants::<SuspendReason>(true));
         say("device_resumed", "reason", variants::<ResumeReason>(true));
         say("preempt_requested", "reason", variants::<PreemptReason>(true));
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_and_an_event_say_is_counted() {
+    fn an_event_and_its_flags_are_counted() {
         let mut coverage = Coverage::default();
         let event = Event::Evict {
             device: vidmm::DeviceId::from_bits(1),

@@ -50,7 +50,7 @@ const MOVES: [(u32, Move); 13] = [
     (2, Move::Look),
     (15, Move::Time),
     (1, Move::Upheaval),
-    (4, Move::Unusual),
+    (6, Move::Unusual),
 ];
 
 impl<'s, 'a> Player<'s, 'a> {

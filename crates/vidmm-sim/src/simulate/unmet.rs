@@ -1,4 +1,60 @@
 //! The points that random worlds do not come to, and why.
 
+const NO_SUCH_MACHINE: &str =
+    "neither the reference driver nor a fault of the model GPU does that; tests of the core have machines that do";
+const NO_SUCH_PROGRAM: &str = "programs of worlds do not write such commands; tests of the core and the fuzzer do";
+const TOO_MANY: &str = "a world has too few steps to reach the limit; tests of the core do";
+const ENDS_FIRST: &str = "a world ends with its adapter's error";
+
 /// A point of a campaign's coverage, and the reason why no world gets there.
-pub const UNMET: &[(&str, &str)] = &[("answer any", "no call gives it")];
+pub const UNMET: &[(&str, &str)] = &[
+    ("adapter_in_error violation aborted_fence", NO_SUCH_MACHINE),
+    ("adapter_in_error violation allocation_info", NO_SUCH_MACHINE),
+    ("adapter_in_error violation buffer_overrun", "the auditor finds it first, by I21; scenarios of faults have it"),
+    ("adapter_in_error violation packet_not_returned", NO_SUCH_MACHINE),
+    ("adapter_in_error violation purge_refused", "seldom: an answer that no document allows must come amid a reset"),
+    ("adapter_in_error violation too_many_passes", NO_SUCH_MACHINE),
+    ("answer any", "no call gives it"),
+    ("answer engine", "kernels of worlds are for the engines that there are"),
+    ("answer illegal-instruction", NO_SUCH_PROGRAM),
+    ("answer invalid-parameter", NO_SUCH_PROGRAM),
+    ("answer page-fault", "a step may expect it; no call gives it"),
+    (
+        "answer process-blocked",
+        "a program whose work hung ends before it has hung so often; p46-process-blocked.toml has it",
+    ),
+    ("answer queue-full", TOO_MANY),
+    ("answer too-many-pending", TOO_MANY),
+    ("answer too-many-references", TOO_MANY),
+    ("answer vetoed", NO_SUCH_MACHINE),
+    ("answer violation", NO_SUCH_MACHINE),
+    ("call check-content", "every page that a kernel of a world reads is judged"),
+    ("device_in_error reason adapter_in_error", ENDS_FIRST),
+    (
+        "device_in_error reason engine_timeout_promoted_to_adapter_reset",
+        "a device is in error for what its own work did",
+    ),
+    ("device_in_error reason illegal_command", NO_SUCH_PROGRAM),
+    ("device_in_error reason out_of_memory", "seldom: MustSucceed must be refused"),
+    ("device_in_error reason paging_engine_timeout", "a device is in error for what its own work did"),
+    ("device_in_error reason process_blocked", "as `answer process-blocked`"),
+    ("driver_finding finding adapter_reset_unasked", NO_SUCH_MACHINE),
+    ("driver_finding finding no_aperture_segment", "worlds without an aperture are of WDDM 1.3, which allows it"),
+    (
+        "driver_finding finding no_split_point",
+        "DMA buffers of worlds have split points; scenarios/splitting has one without",
+    ),
+    (
+        "driver_finding finding notify_io_mmu_unmap_without_io_mmu",
+        "programs ask for that notification only behind an IOMMU",
+    ),
+    ("driver_finding finding preempted_unasked", NO_SUCH_MACHINE),
+    ("driver_finding finding reset_unasked", NO_SUCH_MACHINE),
+    ("event finding", "runs of workloads write it, for a wrong page"),
+    (
+        "event gpu_virtual_address_reserved",
+        "no step of a scenario reserves addresses; the core's model of a caller does",
+    ),
+    ("event illegal_command", NO_SUCH_PROGRAM),
+    ("event process_blocked", "as `answer process-blocked`"),
+];

@@ -1,10 +1,12 @@
 //! Calls that programs seldom make, sequences that they make on purpose, and calls that are wrong.
 
+use vidmm_trace::ByteSize;
+
 use super::player::Player;
 use crate::features::Features;
 use crate::scenario::steps::{
-    CloseAllocation, CpuWrite, Evict, EvictFlag, KernelEngine, Lock, MakeResident, MakeResidentFlag, Offer, OfferFlag,
-    OfferPriority, OpenAllocation, Reclaim, SetContextPriority, Unlock,
+    CloseAllocation, CpuWrite, Evict, EvictFlag, KernelEngine, Lock, MakeResident, MakeResidentFlag, Map, Offer,
+    OfferFlag, OfferPriority, OpenAllocation, Reclaim, SetContextPriority, Unlock,
 };
 
 impl Player<'_, '_> {
@@ -105,7 +107,7 @@ impl Player<'_, '_> {
             trim_local: None,
             trim_non_local: None,
         };
-        match (self.dice.below(9), others) {
+        match (self.dice.below(10), others) {
             (0, _) if !known.is_offered => _ = self.call(Reclaim { allocations, results: Vec::new() }),
             (1, _) if known.is_offered => {
                 self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() });
@@ -120,6 +122,20 @@ impl Player<'_, '_> {
             }
             (6, Some(other)) => _ = self.call(make_resident(self.cast.names(&[other]), Vec::new())),
             (7, _) => _ = self.call(make_resident(allocations, vec![MakeResidentFlag::MustSucceed])),
+            (8, _) if !self.world.scenario.adapter.is_physical() => {
+                let name = self.cast.name("m");
+                let beyond = ByteSize(self.cast.allocations[chosen].pages * vidmm::PAGE_SIZE + vidmm::PAGE_SIZE_64K);
+                self.call(Map {
+                    allocations,
+                    name: Some(name),
+                    device: None,
+                    offset: beyond,
+                    size: ByteSize(vidmm::PAGE_SIZE_64K),
+                    read_only: false,
+                    no_execute: false,
+                    base_address: None,
+                });
+            }
             _ => _ = self.call(make_resident(Vec::new(), Vec::new())),
         }
     }

@@ -35,8 +35,9 @@ pub(super) struct World {
     pub lacks: Features,
 }
 
-/// The mistakes that a right manager survives: those of engines, of their interrupts, and of programs' kernels.
-const SURVIVED: [FaultKind; 24] = [
+/// The mistakes that a right manager survives: those of engines, of their interrupts, of programs' kernels, and answers of a driver
+/// that no document allows.
+const SURVIVED: [FaultKind; 28] = [
     FaultKind::HangPacket,
     FaultKind::HangPagingBuffer,
     FaultKind::ForgePageFault,
@@ -59,6 +60,10 @@ const SURVIVED: [FaultKind; 24] = [
     FaultKind::Interrupt(InterruptFault::GarbleFaultedFence),
     FaultKind::Interrupt(InterruptFault::GarbleFaultedEngine),
     FaultKind::Driver(DriverFault::NoMemory),
+    FaultKind::Driver(DriverFault::StandStill),
+    FaultKind::Driver(DriverFault::StayBusy),
+    FaultKind::Driver(DriverFault::AnswerNotSupported),
+    FaultKind::Driver(DriverFault::ReverseSplitOffsets),
     FaultKind::FailCommit,
     FaultKind::FailUserModeVaMapping,
 ];
@@ -323,9 +328,18 @@ fn preparation(dice: &mut Dice) -> PreparationKnobs {
 fn faults(lacks: Features, dice: &mut Dice) -> Vec<Fault> {
     let survived = Vec::from_iter(SURVIVED.into_iter().filter(|kind| !kind.needs().intersects(lacks)));
     let kinds = dice.some(&survived, 3);
-    let when = |dice: &mut Dice| match dice.chance(60) {
+    // An adapter is seldom reset: what happens then has few occasions.
+    let is_seldom = |kind| matches!(kind, FaultKind::Gpu(GpuFault::FailRestart | GpuFault::FailEngineReset));
+    let when = |kind, dice: &mut Dice| match dice.chance(60) {
+        true if is_seldom(kind) => When::Nth(dice.within(1, 2)),
         true => When::Nth(dice.log_within(1, 200)),
-        false => When::OneIn(dice.log_within(1, 500)),
+        false => When::OneIn(dice.log_within(1, if is_seldom(kind) { 2 } else { 500 })),
     };
-    kinds.into_iter().map(|kind| Fault { kind, when: when(dice) }).collect()
+    let mut faults: Vec<Fault> = kinds.iter().map(|&kind| Fault { kind, when: when(kind, dice) }).collect();
+    // A restart can fail only where the adapter is reset, as it is for a paging buffer that hangs.
+    let (fails, hangs) = (FaultKind::Gpu(GpuFault::FailRestart), FaultKind::HangPagingBuffer);
+    if kinds.contains(&fails) && survived.contains(&hangs) && !kinds.contains(&hangs) {
+        faults.push(Fault { kind: hangs, when: When::Nth(dice.within(1, 40)) });
+    }
+    faults
 }

@@ -62,7 +62,6 @@ pub const fn evict_reason(reason: EvictReason) -> &'static str {
         EvictReason::PropertyUpdated => "because it may not be there any more",
         EvictReason::Moved => "to come back at another place, so that what else is wanted fits",
         EvictReason::PoweredDown => "because the adapter was about to lose power",
-        EvictReason::Replaced => "because its budget, or the room of its device, wanted it elsewhere",
     }
 }
 

@@ -238,7 +238,7 @@ fn moves_and_views_of_the_cpu_are_told() {
                 segment: SegmentId(1),
                 extents: vec![extent(0x1_0000, A.size)],
                 copied: true,
-                reason: EvictReason::Replaced,
+                reason: EvictReason::Moved,
                 discarded: false,
                 wanted_by: None,
             },

@@ -224,7 +224,6 @@ fn list_events() -> Vec<Event> {
         (EvictReason::Locked, None),
         (EvictReason::PropertyUpdated, None),
         (EvictReason::PoweredDown, None),
-        (EvictReason::Replaced, None),
         (EvictReason::Moved, Some(device)),
     ] {
         let (plan, segment, extents) = (LARGE, SegmentId::SYSTEM, vec![extent(0, LARGE), extent(LARGE, 1)]);

@@ -1085,15 +1085,13 @@ pub enum EvictReason {
     PropertyUpdated,
     /// The adapter is about to lose power.
     PoweredDown,
-    /// Its budget or the room of its device gives it another place now: it is demoted or comes back.
-    Replaced,
     /// It comes back at another place, so that there is room for the rest of its list or of a portion (D19, SPL-08).
     Moved,
 }
 
 impl EvictReason {
     /// All reasons, in their order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::RoomWanted,
         Self::EvictRequested,
         Self::Promoted,
@@ -1104,7 +1102,6 @@ impl EvictReason {
         Self::Locked,
         Self::PropertyUpdated,
         Self::PoweredDown,
-        Self::Replaced,
         Self::Moved,
     ];
 
