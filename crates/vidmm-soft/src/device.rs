@@ -121,7 +121,7 @@ pub enum Begun<H> {
     Other(Command),
 }
 
-/// What moves bytes, what translates addresses, and the marks of compression.
+/// The executor that moves bytes, the translation of addresses, and the marks of compression.
 #[derive(Debug)]
 pub struct Device<E> {
     pub(crate) translation: Translation,
@@ -208,7 +208,7 @@ impl<E: Executor> Device<E> {
         space: Option<AddressSpace>,
         command: Command,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<Begun<E::Held>, Abort> {
+    ) -> Result<Begun<E::Bytes>, Abort> {
         match command {
             Command::Transfer(transfer) => self.begin_transfer(space, transfer),
             Command::Kernel(kernel) => self.begin_kernel(space, kernel, events),
@@ -225,11 +225,13 @@ impl<E: Executor> Device<E> {
     pub fn finish(
         &mut self,
         space: &mut Option<AddressSpace>,
-        begun: Begun<E::Held>,
+        begun: Begun<E::Bytes>,
         events: &mut Vec<GpuEvent>,
     ) -> Result<(), Abort> {
         match begun {
-            Begun::Transfer(transfer, held, from_system) => self.finish_transfer(*space, &transfer, &held, from_system),
+            Begun::Transfer(transfer, bytes, from_system) => {
+                self.finish_transfer(*space, &transfer, &bytes, from_system)
+            }
             Begun::Kernel(kernel, state) => {
                 let finished = self.finish_kernel(*space, &kernel, state);
                 self.tell_late(kernel.kernel, true, events);
@@ -241,7 +243,7 @@ impl<E: Executor> Device<E> {
     }
 
     /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment.
-    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun<E::Held>) {
+    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun<E::Bytes>) {
         let counters = self.counters;
         // Pages that cannot be accessed are not written: their engine is being reset anyway.
         let _ = self.finish(&mut space, begun.first_half(), &mut Vec::new());
@@ -319,22 +321,22 @@ impl<E: Executor> Device<E> {
         Ok(runs)
     }
 
-    fn begin_transfer(&mut self, space: Option<AddressSpace>, transfer: Transfer) -> Result<Begun<E::Held>, Abort> {
+    fn begin_transfer(&mut self, space: Option<AddressSpace>, transfer: Transfer) -> Result<Begun<E::Bytes>, Abort> {
         let access = whole_pages(transfer.source, transfer.bytes, false)?;
         whole_pages(transfer.destination, transfer.bytes, true)?;
         let runs = self.translate(space, access)?;
-        Ok(Begun::Transfer(transfer, self.executor.hold(&runs), bytes_in_system(&runs)))
+        Ok(Begun::Transfer(transfer, self.executor.read(&runs), bytes_in_system(&runs)))
     }
 
     fn finish_transfer(
         &mut self,
         space: Option<AddressSpace>,
         transfer: &Transfer,
-        held: &E::Held,
+        bytes: &E::Bytes,
         from_system: u64,
     ) -> Result<(), Abort> {
         let runs = self.translate(space, whole_pages(transfer.destination, transfer.bytes, true)?)?;
-        self.executor.put(held, &runs);
+        self.executor.write(bytes, &runs);
         let to_system = bytes_in_system(&runs);
         self.counters.bytes_from_system += from_system;
         self.counters.bytes_to_system += to_system;
@@ -368,7 +370,7 @@ impl<E: Executor> Device<E> {
         space: Option<AddressSpace>,
         kernel: KernelCommand,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<Begun<E::Held>, Abort> {
+    ) -> Result<Begun<E::Bytes>, Abort> {
         for output in &kernel.outputs {
             range_access(output, true)?;
         }
@@ -426,32 +428,32 @@ impl<E: Executor> Device<E> {
         &mut self,
         space: Option<AddressSpace>,
         decompress: Decompress,
-    ) -> Result<Begun<E::Held>, Abort> {
+    ) -> Result<Begun<E::Bytes>, Abort> {
         // A page that is not marked is not touched, but it must be there: the driver was told that all are.
         self.translate(space, whole_pages(decompress.virtual_address, decompress.bytes, true)?)?;
         let range = decompressed_range(&decompress);
         range_access(&range, true)?;
         let marked: Vec<_> = self.surfaces.marked(decompress.surface, range.num_pages).collect();
-        let mut held = Vec::with_capacity(marked.len());
+        let mut read = Vec::with_capacity(marked.len());
         for part in marked {
             let runs = self.translate(space, part_access(&part_of(&range, &part))?)?;
-            held.push((part, self.executor.hold(&runs)));
+            read.push((part, self.executor.read(&runs)));
         }
-        Ok(Begun::Decompress(decompress, held))
+        Ok(Begun::Decompress(decompress, read))
     }
 
     fn finish_decompress(
         &mut self,
         space: Option<AddressSpace>,
         decompress: &Decompress,
-        marked: &[(Range<u64>, E::Held)],
+        marked: &[(Range<u64>, E::Bytes)],
     ) -> Result<(), Abort> {
         let range = decompressed_range(decompress);
-        for (part, held) in marked {
+        for (part, bytes) in marked {
             let range = part_of(&range, part);
             let runs = self.translate(space, part_access(&range)?)?;
             self.executor.bind(&self.translation);
-            self.executor.put_plain(held, &View { process: process_of(space), range: &range, runs: &runs });
+            self.executor.write_plain(bytes, &View { process: process_of(space), range: &range, runs: &runs });
             self.counters.bytes_decompressed += range.num_pages * PAGE_SIZE;
         }
         self.surfaces.clear(decompress.surface, range.num_pages);

@@ -20,8 +20,8 @@ use crate::translation::Translation;
 /// Every range that it is given was translated and is inside of its memory. A page that is
 /// [nowhere](crate::Place::Zero) reads as zero, and writes to it are dropped.
 pub trait Executor: Debug {
-    /// What a command has read and is to write when it ends.
-    type Held: Debug;
+    /// The bytes that a command has read and is to write when it ends.
+    type Bytes: Debug;
 
     /// The memories that page tables are walked in, whose sizes bound every access.
     fn memories(&self) -> &Memories;
@@ -40,10 +40,10 @@ pub trait Executor: Debug {
     }
 
     /// The first half of a transfer or of a decompression: the content of `runs`.
-    fn hold(&mut self, runs: &[PhysicalRun]) -> Self::Held;
+    fn read(&mut self, runs: &[PhysicalRun]) -> Self::Bytes;
 
-    /// The second half of a transfer: writes what is held to `runs`, which are no longer than what is held.
-    fn put(&mut self, held: &Self::Held, runs: &[PhysicalRun]);
+    /// The second half of a transfer: writes `bytes` to `runs`, which are as long or shorter.
+    fn write(&mut self, bytes: &Self::Bytes, runs: &[PhysicalRun]);
 
     /// Fills `runs` with `pattern`, little-endian, repeated (U-12).
     fn fill(&mut self, runs: &[PhysicalRun], pattern: u32);
@@ -58,9 +58,9 @@ pub trait Executor: Debug {
     /// A kernel in `state` writes `view`, its output number `output`, with `content`; compressed where it has a surface.
     fn write_output(&mut self, view: &View<'_>, content: Content, state: KernelState, output: u64);
 
-    /// The second half of a decompression: makes the pages of `view`, all of them compressed, plain. They are what is
-    /// held, or the first part of it.
-    fn put_plain(&mut self, held: &Self::Held, view: &View<'_>);
+    /// The second half of a decompression: makes the pages of `view`, all of them compressed, plain. `bytes` are
+    /// those that were read of them, or begin with them.
+    fn write_plain(&mut self, bytes: &Self::Bytes, view: &View<'_>);
 
     /// The digest of the page at `address`, whose words are first combined with `key` by exclusive or; through the
     /// aperture if it is there. `None` if there is no such page.

@@ -35,7 +35,7 @@ use crate::translation::Translation;
 /// yield no event.
 #[derive(Debug)]
 pub struct ModelGpu<E: Executor = Memories> {
-    engines: Vec<Engine<E::Held>>,
+    engines: Vec<Engine<E::Bytes>>,
     device: Device<E>,
     cost: CostModel,
     faults: ModelGpuFaults,

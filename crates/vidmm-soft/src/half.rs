@@ -10,8 +10,8 @@ impl<H> Begun<H> {
     /// The command that would write the first half, rounded down. A command that writes no memory is as before.
     pub fn first_half(self) -> Self {
         match self {
-            Self::Transfer(transfer, held, from_system) => {
-                Self::Transfer(Transfer { bytes: half(transfer.bytes), ..transfer }, held, from_system)
+            Self::Transfer(transfer, bytes, from_system) => {
+                Self::Transfer(Transfer { bytes: half(transfer.bytes), ..transfer }, bytes, from_system)
             }
             Self::Kernel(kernel, state) => {
                 let outputs = first_half(&kernel.outputs);

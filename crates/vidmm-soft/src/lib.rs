@@ -8,6 +8,7 @@
 //! - [`ModelGpu`], which does: in virtual time, on content that is really there (D13). Page tables lie in its memory and
 //!   are walked, a TLB goes stale unless it is flushed, and an access to an unmapped address faults. A wrong order of paging
 //!   shows up as a wrong byte or a fault.
+//!   Its bytes are moved by an [`Executor`], of which [`Memories`] is the model GPU's own (D26).
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!

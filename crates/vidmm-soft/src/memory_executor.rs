@@ -12,7 +12,7 @@ use crate::physical::{Memories, PhysicalRun, Place};
 use crate::surface::page_key;
 
 impl Executor for Memories {
-    type Held = PageContents;
+    type Bytes = PageContents;
 
     fn memories(&self) -> &Memories {
         self
@@ -22,7 +22,7 @@ impl Executor for Memories {
         self
     }
 
-    fn hold(&mut self, runs: &[PhysicalRun]) -> PageContents {
+    fn read(&mut self, runs: &[PhysicalRun]) -> PageContents {
         let memory = self.lock();
         let mut contents = PageContents::default();
         for run in runs {
@@ -37,10 +37,10 @@ impl Executor for Memories {
         contents
     }
 
-    fn put(&mut self, held: &PageContents, runs: &[PhysicalRun]) {
+    fn write(&mut self, bytes: &PageContents, runs: &[PhysicalRun]) {
         let mut skip = 0;
         for run in runs {
-            write(self, run, |memory, page| memory.write_contents(page, run.pages, held, skip));
+            write(self, run, |memory, page| memory.write_contents(page, run.pages, bytes, skip));
             skip += run.pages;
         }
     }
@@ -61,7 +61,7 @@ impl Executor for Memories {
         match view.range.surface.filter(|_| !marked.is_empty()) {
             None => self.plain_digests(view),
             Some(surface) => {
-                let mut contents = self.hold(view.runs);
+                let mut contents = self.read(view.runs);
                 for page in marked.iter().cloned().flatten() {
                     contents.xor(page, page_key(surface.number, surface.first_page + page));
                 }
@@ -83,12 +83,12 @@ impl Executor for Memories {
         }
     }
 
-    fn put_plain(&mut self, held: &PageContents, view: &View<'_>) {
-        let mut plain = held.clone();
+    fn write_plain(&mut self, bytes: &PageContents, view: &View<'_>) {
+        let mut plain = bytes.clone();
         if let Some(Surface { number, first_page }) = view.range.surface {
             (0..plain.num_pages()).for_each(|page| plain.xor(page, page_key(number, first_page + page)));
         }
-        self.put(&plain, view.runs);
+        self.write(&plain, view.runs);
     }
 
     fn page_digest(&self, address: PhysicalAddress, key: u64) -> Option<u64> {

@@ -33,3 +33,4 @@ mod sweep;
 mod timeline;
 mod traces;
 mod verifier;
+mod vulkan;
