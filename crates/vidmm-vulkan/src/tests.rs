@@ -2,6 +2,8 @@
 //!
 //! A test skips where there is no device, and says so; with `VIDMM_REQUIRE_VULKAN=1` it fails.
 
+mod commands;
+
 use std::sync::Arc;
 
 use vidmm::PAGE_SIZE;
