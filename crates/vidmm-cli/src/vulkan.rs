@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vidmm::contract::AddressingModel;
 use vidmm_runtime::Machine;
 use vidmm_sim::{Features, MachineDesc, MachineFactory};
-use vidmm_vulkan::{Mode, Validation, VulkanDevice, VulkanError};
+use vidmm_vulkan::{Rules, Validation, VulkanDevice, VulkanError};
 
 use crate::soft;
 
@@ -15,7 +15,7 @@ use crate::soft;
 #[derive(Clone, Debug)]
 pub struct VulkanGpu {
     device: Arc<VulkanDevice>,
-    mode: Mode,
+    rules: Rules,
 }
 
 impl VulkanGpu {
@@ -38,13 +38,13 @@ impl VulkanGpu {
     /// Why there is none.
     pub fn open(validation: Validation) -> Result<Self, VulkanError> {
         let device = VulkanDevice::open(validation)?;
-        let mode = device.report().mode;
-        Ok(Self { device, mode })
+        let rules = device.report().rules();
+        Ok(Self { device, rules })
     }
 
-    /// The same device, with mappings to no more than `mode` says.
-    pub fn with_mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
+    /// The same device, which binds no more than `rules` allow.
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
     }
 
     /// The device.
@@ -64,6 +64,6 @@ impl MachineFactory for VulkanGpu {
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         let (config, cost) = soft::described(desc)?;
-        vidmm_vulkan::machine(&self.device, self.mode, &config, cost).map_err(|error| error.to_string())
+        vidmm_vulkan::machine(&self.device, self.rules, &config, cost).map_err(|error| error.to_string())
     }
 }

@@ -58,14 +58,6 @@ pub enum VulkanError {
         /// How many ranges it keeps.
         limit: usize,
     },
-    /// A mapping does not begin where the device can bind memory.
-    #[error(
-        "the Vulkan device binds memory in units of {granule} bytes, and a mapping of this machine is not made of them"
-    )]
-    Granule {
-        /// The unit.
-        granule: u64,
-    },
     /// The GPU has not answered in time.
     #[error("the Vulkan device has not finished its work in {seconds} s")]
     TimedOut {

@@ -42,7 +42,7 @@ pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
 pub use machine::machine;
 pub use probe::probe;
-pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily};
+pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules};
 
 #[cfg(test)]
 mod tests;

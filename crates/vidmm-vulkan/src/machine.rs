@@ -14,10 +14,11 @@ use crate::error::VulkanError;
 use crate::executor::VulkanExecutor;
 use crate::host::VulkanHost;
 use crate::memory::VulkanMemory;
-use crate::report::Mode;
+use crate::report::Rules;
 
 /// Builds a machine for the adapter that `config` describes: the reference driver, whose commands `device` executes at the
-/// times of `cost`. Where `mode` is [`Mode::BindsLocalOnly`], system memory is bound nowhere even if the device could.
+/// times of `cost`. It binds what `rules` allow, which are those of the device or stricter; pages that cannot be bound are
+/// reached at addresses of their own.
 ///
 /// Machines on one device take turns.
 ///
@@ -30,12 +31,12 @@ use crate::report::Mode;
 /// If [`SoftAdapterConfig::check`] finds an error.
 pub fn machine(
     device: &Arc<VulkanDevice>,
-    mode: Mode,
+    rules: Rules,
     config: &SoftAdapterConfig,
     cost: CostModel,
 ) -> Result<Machine, VulkanError> {
     let (system, io_mmu, faults) = (SystemMemory::new(), IoMmu::new(), ModelGpuFaults::default());
-    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, mode)?));
+    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, rules)?));
     let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
     let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
     let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());

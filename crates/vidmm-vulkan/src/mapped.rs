@@ -59,6 +59,24 @@ impl Mapped {
         self.runs.range(..pages.end).next_back().is_some_and(|(_, &(end, _))| end > pages.start)
     }
 
+    /// The parts of `pages` that lead to the memory from `target` on, and those that do not, in order.
+    pub(crate) fn bound(&self, pages: Range<u64>, target: Target) -> Vec<(Range<u64>, bool)> {
+        let before = self.runs.range(..pages.start).next_back();
+        let inside = self.runs.range(pages.clone());
+        let (mut parts, mut page) = (Vec::new(), pages.start);
+        for (&start, &(end, led)) in before.into_iter().chain(inside) {
+            let run = start.max(pages.start)..end.min(pages.end);
+            if run.is_empty() || !led.later(run.start - start).is_same_memory(target.later(run.start - pages.start)) {
+                continue;
+            }
+            parts.extend((page < run.start).then_some((page..run.start, false)));
+            page = run.end;
+            parts.push((run, true));
+        }
+        parts.extend((page < pages.end).then_some((page..pages.end, false)));
+        parts
+    }
+
     /// `pages` lead where `targets` say, which are in order and inside, and nowhere else. Returns what is to be bound: every
     /// page that led elsewhere once, neighbours as one.
     pub(crate) fn replace(&mut self, pages: Range<u64>, targets: &[(Range<u64>, Target)]) -> Vec<Run> {
@@ -208,6 +226,16 @@ mod tests {
         let shown = Target { aperture: Some((SegmentId(2), 7)), ..at(100) };
         assert_eq!(mapped.replace(0..4, &[(0..4, shown)]), []);
         assert_eq!(mapped.runs().next(), Some((0..4, shown)));
+    }
+
+    #[test]
+    fn parts_are_bound_to_their_memory_or_not() {
+        let mut mapped = Mapped::default();
+        mapped.replace(0..32, &[(4..8, at(104)), (8..12, at(900)), (16..20, at(116))]);
+        let bound = mapped.bound(2..24, at(102));
+        assert_eq!(bound, [(2..4, false), (4..8, true), (8..16, false), (16..20, true), (20..24, false)]);
+        assert_eq!(mapped.bound(5..7, at(105)), [(5..7, true)]);
+        assert_eq!(mapped.bound(40..44, at(0)), [(40..44, false)]);
     }
 
     #[test]

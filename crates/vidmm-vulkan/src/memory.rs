@@ -14,10 +14,10 @@ use crate::error::VulkanError;
 use crate::kernels::{Arguments, FLAG_KEY, Kernel};
 use crate::mapped::Run;
 use crate::recorder::{Place, Recorder};
-use crate::report::Mode;
+use crate::report::Rules;
 use crate::runs::{overlap, side_by_side};
 use crate::segment::{PAGES_PER_BLOCK, Segment, pieces};
-use crate::space::{CHUNK_BYTES, PAGES_PER_CHUNK, Rules, Space};
+use crate::space::{CHUNK_BYTES, PAGES_PER_CHUNK, Space};
 use crate::sparse::{self, Binding};
 
 /// A machine's memory and addresses on the device. Fields are dropped in their order: addresses before the memory that is bound to them.
@@ -45,12 +45,15 @@ pub(crate) struct Reach {
 }
 
 impl VulkanMemory {
-    /// Memory without content for the adapter that `config` describes. `mode` is what the device can bind, or less.
-    pub(crate) fn new(device: Arc<VulkanDevice>, config: &SoftAdapterConfig, mode: Mode) -> Result<Self, VulkanError> {
+    /// Memory without content for the adapter that `config` describes, which binds what `rules` allow.
+    pub(crate) fn new(
+        device: Arc<VulkanDevice>,
+        config: &SoftAdapterConfig,
+        rules: Rules,
+    ) -> Result<Self, VulkanError> {
         let local = config.memory_segments().map(|(segment, ..)| (segment, Segment::new(Purpose::Local)));
         let mut segments: BTreeMap<_, _> = local.collect();
         segments.insert(SegmentId::SYSTEM, Segment::new(Purpose::System));
-        let granule_pages = device.report().granule_bytes.max(PAGE_SIZE) / PAGE_SIZE;
         Ok(Self {
             spaces: BTreeMap::new(),
             segments,
@@ -58,7 +61,7 @@ impl VulkanMemory {
             scratch: None,
             recorder: Recorder::new(&device)?,
             device,
-            rules: Rules { granule_pages, binds_system: mode == Mode::BindsAll },
+            rules,
             num_pages: 1 << (config.virtual_address_bit_count - PAGE_SIZE.trailing_zeros()),
         })
     }
@@ -99,7 +102,7 @@ impl VulkanMemory {
         let memory = tables.lock();
         let mut changes = Vec::new();
         for (&process, space) in &mut self.spaces {
-            let changed = space.changes(process, translation, &memory, self.rules)?;
+            let changed = space.changes(process, translation, &memory, self.rules);
             changes.extend(changed.into_iter().map(|run| (process, run)));
         }
         drop(memory);
@@ -165,15 +168,38 @@ impl VulkanMemory {
         let mut first = 0;
         for run in view.runs {
             if let MemoryPlace::Segment { segment, page } = run.place {
-                let process = view.process.filter(|_| self.rules.binds_system || !segment.is_system());
-                match process {
-                    Some(process) => self.reach_mapped(process, first_page + first, first, run.pages, &mut reached),
-                    None => self.reach_memory((segment, page), first, run.pages, &mut reached)?,
+                let pages = first_page + first..first_page + first + run.pages;
+                for (part, process) in self.parts(view.process, pages.clone(), segment, page) {
+                    let from = part.start - pages.start;
+                    let count = part.end - part.start;
+                    match process {
+                        Some(process) => self.reach_mapped(process, part.start, first + from, count, &mut reached),
+                        None => self.reach_memory((segment, page + from), first + from, count, &mut reached)?,
+                    }
                 }
             }
             first += run.pages;
         }
         Ok(reached)
+    }
+
+    /// The parts of `pages`, which lead to the memory from `page` of `segment` on: with the process through whose addresses
+    /// that is reached, or with none where it cannot be bound.
+    fn parts(
+        &self,
+        process: Option<KmdProcessHandle>,
+        pages: Range<u64>,
+        segment: SegmentId,
+        page: u64,
+    ) -> Vec<(Range<u64>, Option<KmdProcessHandle>)> {
+        let process = process.filter(|_| self.rules.binds(segment));
+        match process.and_then(|process| self.spaces.get(&process)) {
+            Some(space) if !self.rules.binds_every_page() => {
+                let parts = space.bound(pages, segment, page).into_iter();
+                parts.map(|(part, is_bound)| (part, process.filter(|_| is_bound))).collect()
+            }
+            _ => vec![(pages, process)],
+        }
     }
 
     fn reach_mapped(

@@ -1,6 +1,7 @@
 //! A description of a device, as `vidmm doctor` prints it.
 
 use serde::Serialize;
+use vidmm::{PAGE_SIZE, SegmentId};
 
 use crate::error::{Feature, VulkanError};
 
@@ -51,6 +52,32 @@ pub enum Mode {
     BindsAll,
     /// In memory of the device's own. System memory is reached by copies, and at addresses of its own.
     BindsLocalOnly,
+}
+
+/// The mappings that a device can bind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Where memory must be.
+    pub mode: Mode,
+    /// The unit in which memory is bound, a power of two; at least 4 KiB.
+    pub granule_bytes: u64,
+}
+
+impl Rules {
+    /// Pages of the unit.
+    pub(crate) fn granule_pages(self) -> u64 {
+        self.granule_bytes.max(PAGE_SIZE) / PAGE_SIZE
+    }
+
+    /// Whether memory of `segment` can be bound.
+    pub(crate) fn binds(self, segment: SegmentId) -> bool {
+        self.mode == Mode::BindsAll || !segment.is_system()
+    }
+
+    /// Whether every page of such memory can be bound, wherever it is mapped.
+    pub(crate) fn binds_every_page(self) -> bool {
+        self.granule_pages() == 1
+    }
 }
 
 /// A queue family.
@@ -120,6 +147,11 @@ impl DeviceReport {
             None => Ok(()),
             Some(&feature) => Err(VulkanError::Lacks { device: self.name.clone(), feature }),
         }
+    }
+
+    /// The mappings that it can bind.
+    pub fn rules(&self) -> Rules {
+        Rules { mode: self.mode, granule_bytes: self.granule_bytes.max(PAGE_SIZE) }
     }
 
     /// The bytes of memory that a run may take on this device: four fifths of what the smallest heap in use has for this process.

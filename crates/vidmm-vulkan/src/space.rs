@@ -14,6 +14,7 @@ use vidmm_soft::{PhysicalMemory, Place, Translation};
 use crate::device::VulkanDevice;
 use crate::error::VulkanError;
 use crate::mapped::{Mapped, Run, Target};
+use crate::report::Rules;
 use crate::sparse::SparseBuffer;
 
 /// Pages of a chunk: 16 MiB.
@@ -32,15 +33,6 @@ pub(crate) struct Space {
     /// Pages whose entries lead to pages of an aperture that show nothing yet.
     unshown: Vec<Range<u64>>,
     root: Option<PhysicalAddress>,
-}
-
-/// The device's rules for mappings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    /// Pages of the unit in which the device binds.
-    pub(crate) granule_pages: u64,
-    /// Whether system memory can be bound.
-    pub(crate) binds_system: bool,
 }
 
 impl Space {
@@ -87,21 +79,23 @@ impl Space {
         translation: &Translation,
         memory: &PhysicalMemory<'_>,
         rules: Rules,
-    ) -> Result<Vec<Run>, VulkanError> {
+    ) -> Vec<Run> {
         let mut changes = Vec::new();
-        for pages in joined(std::mem::take(&mut self.changed), rules.granule_pages) {
+        for pages in joined(std::mem::take(&mut self.changed), rules.granule_pages()) {
             let mut targets = Targets::new(rules);
             translation.for_each_mapped(memory, process, pages.clone(), |page, place, count| {
                 targets.add(memory, page, place, count);
             });
-            let Targets { found, unshown, error, .. } = targets;
-            if let Some(error) = error {
-                return Err(error);
-            }
+            let Targets { found, unshown, .. } = targets;
             self.unshown.extend(unshown);
             changes.extend(self.mapped.replace(pages, &found));
         }
-        Ok(changes)
+        changes
+    }
+
+    /// The parts of `pages` that are bound to the memory from `page` of `segment` on, and those that are not.
+    pub(crate) fn bound(&self, pages: Range<u64>, segment: SegmentId, page: u64) -> Vec<(Range<u64>, bool)> {
+        self.mapped.bound(pages, Target { segment, page, aperture: None })
     }
 
     /// The chunks that `pages` are in and that have no buffer yet.
@@ -144,12 +138,11 @@ struct Targets {
     rules: Rules,
     found: Vec<(Range<u64>, Target)>,
     unshown: Vec<Range<u64>>,
-    error: Option<VulkanError>,
 }
 
 impl Targets {
     fn new(rules: Rules) -> Self {
-        Self { rules, found: Vec::new(), unshown: Vec::new(), error: None }
+        Self { rules, found: Vec::new(), unshown: Vec::new() }
     }
 
     /// `count` pages from `page` on lead to `place`, which may be in an aperture.
@@ -162,7 +155,7 @@ impl Targets {
         let mut done = 0;
         for run in runs {
             if let Place::Segment { segment, page: there } = run.place
-                && (self.rules.binds_system || !segment.is_system())
+                && self.rules.binds(segment)
             {
                 let aperture = (segment != named).then_some((named, first + done));
                 self.push(page + done..page + done + run.pages, Target { segment, page: there, aperture });
@@ -171,32 +164,28 @@ impl Targets {
         }
     }
 
-    /// Adds a run, widened to whole units of the device. What lies beside it in its first and last unit is never accessed
-    /// there: an access is checked against the page tables before.
+    /// Adds a run, widened to whole units of the device. The memory beside it in its first and last unit is never accessed
+    /// there: an access is checked against the page tables before. A run that does not lie in the units of its memory, or
+    /// whose first unit is another's, is left out as far as that.
     fn push(&mut self, pages: Range<u64>, target: Target) {
-        let granule = self.rules.granule_pages;
+        let granule = self.rules.granule_pages();
         let skew = pages.start % granule;
         if target.page < skew || !(target.page - skew).is_multiple_of(granule) {
-            self.error = Some(VulkanError::Granule { granule: granule * PAGE_SIZE });
             return;
         }
         let aperture = target.aperture.map(|(segment, page)| (segment, page.saturating_sub(skew)));
         let first = Target { page: target.page - skew, aperture, ..target };
         let wide = pages.start - skew..pages.end.next_multiple_of(granule);
-        if let Some((last, led)) = self.found.last_mut() {
-            let continued = led.later(wide.start.saturating_sub(last.start));
-            let is_same_unit = last.end > wide.start;
-            let fits = continued.segment == first.segment && continued.page == first.page;
-            if is_same_unit && !fits {
-                self.error = Some(VulkanError::Granule { granule: granule * PAGE_SIZE });
-                return;
-            }
-            if is_same_unit || (last.end == wide.start && continued == first) {
-                last.end = last.end.max(wide.end);
-                return;
-            }
+        let Some((last, led)) = self.found.last_mut() else { return self.found.push((wide, first)) };
+        let taken = last.end.saturating_sub(wide.start);
+        let continued = led.later(wide.start - last.start);
+        if taken > 0 && continued.segment == first.segment && continued.page == first.page {
+            last.end = last.end.max(wide.end);
+        } else if taken == 0 && last.end == wide.start && continued == first {
+            last.end = wide.end;
+        } else if last.end < wide.end {
+            self.found.push((wide.start + taken..wide.end, first.later(taken)));
         }
-        self.found.push((wide, first));
     }
 }
 

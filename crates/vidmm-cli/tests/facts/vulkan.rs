@@ -14,7 +14,7 @@ use vidmm_sim::{
     ExplicitScenario, Features, MachineDesc, MachineFactory, Observer, Profile, ScenarioFile, SimDesc, run_explicit,
     simulate,
 };
-use vidmm_vulkan::{Mode, Validation, VulkanError, caught, take_validation_messages};
+use vidmm_vulkan::{Mode, Rules, Validation, VulkanError, caught, take_validation_messages};
 
 use crate::common::workspace;
 
@@ -24,8 +24,8 @@ const WORLDS: u64 = 200;
 /// Steps of each world.
 const STEPS: u64 = 300;
 
-/// The worlds in which system memory is not bound.
-const WORLDS_LOCAL_ONLY: u64 = 20;
+/// The worlds that are compared again on a device that binds less.
+const WORLDS_WITH_RULES: u64 = 40;
 
 /// A device, watched if it can be; none if there is none and none is required.
 fn device() -> Option<VulkanGpu> {
@@ -110,7 +110,15 @@ fn random_worlds_are_as_on_the_model_gpu() {
 #[test]
 fn worlds_are_the_same_where_only_local_memory_is_bound() {
     let Some(device) = device() else { return };
-    assert_worlds_are_alike(&device.with_mode(Mode::BindsLocalOnly), 1..=WORLDS_LOCAL_ONLY);
+    let rules = Rules { mode: Mode::BindsLocalOnly, ..device.device().report().rules() };
+    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
+}
+
+#[test]
+fn worlds_are_the_same_where_memory_is_bound_in_units_of_64_kib() {
+    let Some(device) = device() else { return };
+    let rules = Rules { granule_bytes: 64 << 10, ..device.device().report().rules() };
+    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
 }
 
 /// All scenario files made of steps.
@@ -176,7 +184,12 @@ fn workloads_are_as_on_the_model_gpu() {
     if device().is_none() {
         return;
     }
-    for arguments in [&["scenarios/training.toml", "--scale", "32"][..], &["scenarios/cyclic.toml"]] {
+    for arguments in [
+        &["scenarios/training.toml", "--scale", "32"][..],
+        &["scenarios/textures.toml", "--scale", "16"],
+        &["scenarios/two-devices.toml", "--scale", "16"],
+        &["scenarios/cyclic.toml"],
+    ] {
         let (vulkan, soft) = (events_of("vulkan", arguments), events_of("soft", arguments));
         assert!(vulkan.len() > 1000, "{arguments:?}: {} events", vulkan.len());
         let first = vulkan.iter().zip(&soft).position(|(one, other)| one != other);

@@ -9,7 +9,7 @@ use vidmm_soft::encoding::{
 use vidmm_soft::{CostModel, HardwareEntry, LOCAL_SEGMENT, ModelGpuFaults, RENDER_ENGINE, SoftAdapterConfig};
 
 use crate::machine::machine;
-use crate::report::Mode;
+use crate::report::{Mode, Rules};
 
 const PROCESS: KmdProcessHandle = KmdProcessHandle(7);
 const ALLOCATION: KmdAllocationHandle = KmdAllocationHandle(1);
@@ -150,9 +150,12 @@ fn alike(packets: &[Vec<Command>]) -> Option<(Vec<String>, Vec<Option<u64>>)> {
     let device = super::device()?;
     let mut soft = vidmm_soft::machine(&config(), CostModel::default(), ModelGpuFaults::default(), None);
     let expected = told(&mut soft.gpu, packets);
-    for mode in [Mode::BindsAll, Mode::BindsLocalOnly] {
-        let Machine { mut gpu, .. } = machine(&device, mode, &config(), CostModel::default()).expect("it is built");
-        assert_eq!(told(&mut *gpu, packets), expected, "{mode:?}");
+    let rules = device.report().rules();
+    let local_only = Rules { mode: Mode::BindsLocalOnly, ..rules };
+    let in_large_units = Rules { granule_bytes: 64 << 10, ..rules };
+    for rules in [rules, local_only, in_large_units] {
+        let Machine { mut gpu, .. } = machine(&device, rules, &config(), CostModel::default()).expect("it is built");
+        assert_eq!(told(&mut *gpu, packets), expected, "{rules:?}");
     }
     assert_eq!(crate::take_validation_messages(), [""; 0]);
     Some(expected)
