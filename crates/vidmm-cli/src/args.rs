@@ -38,6 +38,7 @@ pub enum Command {
     Replay(ReplayArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
+    Doctor(DoctorArgs),
     Report(ReportArgs),
     Export(ExportArgs),
     Completions(CompletionsArgs),
@@ -71,6 +72,20 @@ pub struct ExportArgs {
     /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
     #[arg(long)]
     pub damaged: bool,
+}
+
+/// Say which GPUs this machine has for `--gpu vulkan`, and what each can do
+///
+/// Asks Vulkan for its devices, and prints what the manager needs of each: how it binds memory, which memory it has, its limits.
+/// docs/guides/vulkan.md says what the answers mean.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  vidmm doctor\n\nExit status: 0 a device can be used, 1 none can, 2 the arguments are wrong"
+)]
+pub struct DoctorArgs {
+    /// Print the findings as JSON, for a report
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Print the completions of a shell
@@ -228,7 +243,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub compress_arrivals: Option<u64>,
 
-    /// The GPU that executes what the driver encodes [default: the only one that this program has; `soft` is the model GPU]
+    /// The GPU that executes what the driver encodes: `soft`, the model GPU, or `vulkan`, the first Vulkan device of this machine
+    /// that `vidmm doctor` finds usable [default: this program's own, which is `soft` in vidmm]
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
 
@@ -403,6 +419,10 @@ pub struct SimArgs {
     /// Steps of each world before everything is to end: calls, and moments at which the GPU reports
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub steps: u64,
+
+    /// The GPU that executes what the driver encodes: `soft`, the model GPU, or `vulkan` [default: this program's own]
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
 
     /// Worlds at one time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]

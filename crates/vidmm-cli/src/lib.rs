@@ -16,6 +16,8 @@ mod processes;
 mod table;
 mod report;
 mod soft;
+mod vulkan;
+mod doctor;
 mod portions;
 mod explicit;
 mod workload;
@@ -31,14 +33,18 @@ mod install;
 mod replay;
 mod check;
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
 use vidmm_runtime::Machine;
 use vidmm_sim::{Benched, MachineDesc, MachineFactory};
+use vidmm_vulkan::Validation;
 
 use args::{Args, Command};
+
+pub use vulkan::VulkanGpu;
 
 /// The status if a check did not hold.
 const DID_NOT_HOLD: u8 = 1;
@@ -73,11 +79,38 @@ impl MachineFactory for ModelGpu {
     }
 }
 
+/// Runs on the GPU that is called `name`: the one of `factory`, or a Vulkan device.
+fn on_gpu(
+    name: Option<&str>,
+    factory: &dyn MachineFactory,
+    run: impl FnOnce(&dyn MachineFactory) -> Result<bool, Box<dyn Error>>,
+) -> Result<bool, Box<dyn Error>> {
+    match name {
+        None => run(factory),
+        Some(name) if name == factory.name() => run(factory),
+        Some(VulkanGpu::NAME) => {
+            let vulkan = VulkanGpu::open(Validation::Off)?;
+            vidmm_vulkan::caught(|| run(&vulkan))?
+        }
+        Some(name) => Err(format!(
+            "`--gpu {name}`: this program has two GPUs, which are `{}` and `{}`",
+            factory.name(),
+            VulkanGpu::NAME
+        )
+        .into()),
+    }
+}
+
 /// Carries out the command line of this process on machines of `factory`'s.
 pub fn main(factory: &dyn MachineFactory) -> ExitCode {
     let outcome = match Args::parse().command {
-        Command::Run(args) => run::run(&args, &Benched { factory, bench: args.bench() }),
-        Command::Sim(args) => sim::run(&args, &Benched { factory, bench: args.bench() }),
+        Command::Run(args) => {
+            on_gpu(args.gpu.as_deref(), factory, |factory| run::run(&args, &Benched { factory, bench: args.bench() }))
+        }
+        Command::Sim(args) => {
+            on_gpu(args.gpu.as_deref(), factory, |factory| sim::run(&args, &Benched { factory, bench: args.bench() }))
+        }
+        Command::Doctor(args) => doctor::run(&args),
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
         Command::Report(args) => page::write(&args),

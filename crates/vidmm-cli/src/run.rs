@@ -21,9 +21,6 @@ const BUILT_IN: (&str, &str) = ("scenarios/training.toml", include_str!("trainin
 
 /// Runs, prints, and writes the files that were asked for. Returns whether all checks held.
 pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
-    if let Some(name) = args.gpu.as_deref().filter(|&name| name != factory.name()) {
-        return Err(format!("`--gpu {name}`: this program has one GPU, which is `{}`", factory.name()).into());
-    }
     if let Some(seeds) = &args.seeds {
         return sweep::run(args, seeds, factory);
     }

@@ -186,7 +186,8 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
         let policy = args.policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
         let program = quoted(&program());
         let (steps, profile) = (args.steps, args.profile);
-        writeln!(out, "replay      {program} sim --seed {seed} --steps {steps} --profile {profile}{policy}")?;
+        let gpu = args.gpu.as_ref().map_or_else(String::new, |gpu| format!(" --gpu {}", quoted(gpu)));
+        writeln!(out, "replay      {program} sim --seed {seed} --steps {steps} --profile {profile}{policy}{gpu}")?;
     }
     if !tally.has_judged() {
         return writeln!(out, "{BAD}found{BAD:#}       nothing was judged");

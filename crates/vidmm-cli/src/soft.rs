@@ -10,6 +10,14 @@ use vidmm_soft::{
 
 /// Builds the machine that `desc` asks for, with the faults inside of the GPU and its host.
 pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
+    let (config, cost) = described(desc)?;
+    let fault_switch = FaultSwitch::default();
+    let own = own_faults(desc, &fault_switch);
+    Ok(Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) })
+}
+
+/// The adapter that `desc` asks for, and how long its GPU takes.
+pub fn described(desc: &MachineDesc) -> Result<(SoftAdapterConfig, CostModel), String> {
     let config = config(desc);
     config.check().map_err(|error| error.to_string())?;
     let cost = CostModel {
@@ -20,9 +28,7 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
         latency_seed: desc.latency_seed,
         ..CostModel::default()
     };
-    let fault_switch = FaultSwitch::default();
-    let own = own_faults(desc, &fault_switch);
-    Ok(Machine { fault_switch, ..Machine::from(vidmm_soft::machine(&config, cost, own, None)) })
+    Ok((config, cost))
 }
 
 /// The errors that the model GPU and its host make themselves.

@@ -133,7 +133,7 @@ impl Features {
         Self::ENGINE_RESET.union(Self::ADAPTER_RESET).union(Self::FAULT_REPORTS).union(Self::PREEMPTION);
 
     /// The feature of an addressing model.
-    pub fn of_model(model: AddressingModel) -> Self {
+    pub const fn of_model(model: AddressingModel) -> Self {
         match model {
             AddressingModel::GpuMmu => Self::GPU_MMU,
             AddressingModel::GpuVaIoMmu => Self::GPU_VA_IO_MMU,
@@ -143,9 +143,9 @@ impl Features {
     }
 
     /// The features of every addressing model but `model`: a machine with that model alone lacks them.
-    pub fn models_except(model: AddressingModel) -> Self {
-        let models = Self::GPU_MMU | Self::GPU_VA_IO_MMU | Self::GPU_VA_IO_MMU_GLOBAL | Self::PHYSICAL;
-        models - Self::of_model(model)
+    pub const fn models_except(model: AddressingModel) -> Self {
+        let models = Self::GPU_MMU.union(Self::GPU_VA_IO_MMU).union(Self::GPU_VA_IO_MMU_GLOBAL).union(Self::PHYSICAL);
+        models.difference(Self::of_model(model))
     }
 
     /// The most engines of a machine that lacks these: those of paging, of kernels and of copies, in this order.

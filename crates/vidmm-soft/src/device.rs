@@ -16,10 +16,11 @@ use crate::encoding::{
     Command, Decompress, Fill, FlushRange, MapAperture, NotifyResidency, TableAddress, Transfer, UnmapAperture,
     UseAllocation, WritePtes,
 };
+use crate::executor::{Executor, MappingChange, View};
 use crate::faults::{ModelGpuFaults, strikes};
-use crate::memory::{PageContents, SparseMemory};
+use crate::memory::SparseMemory;
 use crate::physical::{Memories, PhysicalRun, Place};
-use crate::surface::{SurfaceBook, Surfaces, page_key};
+use crate::surface::{SurfaceBook, Surfaces};
 use crate::table;
 use crate::tlb::{Access, PageFault};
 use crate::translation::{AddressSpace, Translation};
@@ -109,22 +110,22 @@ impl From<PageFault> for Abort {
 
 /// A command that has read and has not written yet.
 #[derive(Debug)]
-pub enum Begun {
+pub enum Begun<H> {
     /// A transfer, with what it read and how many of these bytes came from system memory.
-    Transfer(Transfer, PageContents, u64),
+    Transfer(Transfer, H, u64),
     /// A kernel, with what became of its inputs.
     Kernel(KernelCommand, KernelState),
-    /// A decompression, with the marked pages, made plain: where each run of them begins in the range.
-    Decompress(Decompress, Vec<(u64, PageContents)>),
+    /// A decompression, with the marked pages as they were: which part of the range each run of them is.
+    Decompress(Decompress, Vec<(Range<u64>, H)>),
     /// A command that reads nothing.
     Other(Command),
 }
 
-/// The memories, what translates addresses, and the marks of compression.
+/// The executor that moves bytes, the translation of addresses, and the marks of compression.
 #[derive(Debug)]
-pub struct Device {
+pub struct Device<E> {
     pub(crate) translation: Translation,
-    pub(crate) memories: Memories,
+    pub(crate) executor: E,
     pub(crate) surfaces: Surfaces,
     pub(crate) surface_book: SurfaceBook,
     /// Where the allocations are of which it was told that (BPB-51).
@@ -135,12 +136,12 @@ pub struct Device {
     late: Option<GpuVirtualAddress>,
 }
 
-impl Device {
+impl<E: Executor> Device<E> {
     /// A device whose memories have no content yet.
-    pub fn new(translation: Translation, memories: Memories, faults: ModelGpuFaults) -> Self {
+    pub fn new(translation: Translation, executor: E, faults: ModelGpuFaults) -> Self {
         let (surfaces, counters) = (Surfaces::default(), ModelGpuCounters::default());
         let surface_book = SurfaceBook::default();
-        Self { translation, memories, surfaces, surface_book, residents: BTreeMap::new(), faults, counters, late: None }
+        Self { translation, executor, surfaces, surface_book, residents: BTreeMap::new(), faults, counters, late: None }
     }
 
     /// Tells the surfaces of allocations.
@@ -159,13 +160,13 @@ impl Device {
 
     /// The memories.
     pub fn memories(&self) -> &Memories {
-        &self.memories
+        self.executor.memories()
     }
 
     /// Nothing of what the device itself holds remains: content, marks of compression, entries of the aperture and of caches,
     /// and what it was told of allocations.
     pub fn lose_power(&mut self) {
-        self.memories.lose_power();
+        self.executor.lose_power();
         self.surfaces = Surfaces::default();
         self.residents.clear();
         self.translation.flush(FlushRange { process: None, start: GpuVirtualAddress(0), end: GpuVirtualAddress(0) });
@@ -173,15 +174,19 @@ impl Device {
 
     /// The CPU writes a page; `false` if it reaches none there.
     pub fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
-        self.memories.write_page(address, content, seed)
+        self.executor.write_page(address, content, seed)
     }
 
     /// The digest of the page at `virtual_address` of `process`, past every cache, as its bytes are in memory.
     pub fn page_digest(&mut self, process: KmdProcessHandle, virtual_address: GpuVirtualAddress) -> Option<u64> {
-        let memory = self.memories.lock();
-        match self.translation.walk(&memory, process, virtual_address)?.place {
+        let memory = self.executor.memories_mut().lock();
+        let place = self.translation.walk(&memory, process, virtual_address)?.place;
+        drop(memory);
+        match place {
             Place::Zero => Some(0),
-            Place::Segment { segment, page } => Some(memory.segment(segment)?.page_digest(page)),
+            Place::Segment { segment, page } => {
+                self.executor.page_digest(PhysicalAddress { segment, offset: page * PAGE_SIZE }, 0)
+            }
         }
     }
 
@@ -203,7 +208,7 @@ impl Device {
         space: Option<AddressSpace>,
         command: Command,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<Begun, Abort> {
+    ) -> Result<Begun<E::Bytes>, Abort> {
         match command {
             Command::Transfer(transfer) => self.begin_transfer(space, transfer),
             Command::Kernel(kernel) => self.begin_kernel(space, kernel, events),
@@ -220,25 +225,25 @@ impl Device {
     pub fn finish(
         &mut self,
         space: &mut Option<AddressSpace>,
-        begun: Begun,
+        begun: Begun<E::Bytes>,
         events: &mut Vec<GpuEvent>,
     ) -> Result<(), Abort> {
         match begun {
-            Begun::Transfer(transfer, contents, from_system) => {
-                self.finish_transfer(*space, &transfer, &contents, from_system)
+            Begun::Transfer(transfer, bytes, from_system) => {
+                self.finish_transfer(*space, &transfer, &bytes, from_system)
             }
             Begun::Kernel(kernel, state) => {
                 let finished = self.finish_kernel(*space, &kernel, state);
                 self.tell_late(kernel.kernel, true, events);
                 finished
             }
-            Begun::Decompress(decompress, plain) => self.finish_decompress(*space, &decompress, &plain),
+            Begun::Decompress(decompress, marked) => self.finish_decompress(*space, &decompress, &marked),
             Begun::Other(command) => self.finish_other(space, command, events),
         }
     }
 
     /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment.
-    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun) {
+    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun<E::Bytes>) {
         let counters = self.counters;
         // Pages that cannot be accessed are not written: their engine is being reset anyway.
         let _ = self.finish(&mut space, begun.first_half(), &mut Vec::new());
@@ -257,6 +262,7 @@ impl Device {
                     return Err(Abort::IllegalCommand);
                 }
                 *space = Some(self.enter(AddressSpace::PageTables(root))?);
+                self.executor.note(MappingChange::Entered { process: root.process, root: root.root });
                 self.counters.commands.set_root_page_table += 1;
             }
             Command::SetAddressSpace(process) => {
@@ -297,7 +303,7 @@ impl Device {
 
     fn translate(&mut self, space: Option<AddressSpace>, access: Access) -> Result<Vec<PhysicalRun>, Abort> {
         let mut runs = Vec::new();
-        self.translation.translate(&self.memories.lock(), space, access, &mut runs)?;
+        self.translation.translate(&self.executor.memories_mut().lock(), space, access, &mut runs)?;
         Ok(runs)
     }
 
@@ -315,54 +321,29 @@ impl Device {
         Ok(runs)
     }
 
-    /// The content of `runs`.
-    fn read(&mut self, runs: &[PhysicalRun]) -> Result<PageContents, Abort> {
-        let memory = self.memories.lock();
-        let mut contents = PageContents::default();
-        for run in runs {
-            match run.place {
-                Place::Zero => contents.push_zeros(run.pages),
-                Place::Segment { segment, page } => {
-                    let memory = memory.segment(segment).ok_or(Abort::IllegalCommand)?;
-                    memory.read_contents(page, run.pages, &mut contents);
-                }
-            }
-        }
-        Ok(contents)
-    }
-
-    /// Writes `contents` to `runs`, which are as long.
-    fn write_all(&mut self, runs: &[PhysicalRun], contents: &PageContents) {
-        let mut skip = 0;
-        for run in runs {
-            self.write(run, |memory, page| memory.write_contents(page, run.pages, contents, skip));
-            skip += run.pages;
-        }
-    }
-
-    fn begin_transfer(&mut self, space: Option<AddressSpace>, transfer: Transfer) -> Result<Begun, Abort> {
+    fn begin_transfer(&mut self, space: Option<AddressSpace>, transfer: Transfer) -> Result<Begun<E::Bytes>, Abort> {
         let access = whole_pages(transfer.source, transfer.bytes, false)?;
         whole_pages(transfer.destination, transfer.bytes, true)?;
         let runs = self.translate(space, access)?;
-        Ok(Begun::Transfer(transfer, self.read(&runs)?, bytes_in_system(&runs)))
+        Ok(Begun::Transfer(transfer, self.executor.read(&runs), bytes_in_system(&runs)))
     }
 
     fn finish_transfer(
         &mut self,
         space: Option<AddressSpace>,
         transfer: &Transfer,
-        contents: &PageContents,
+        bytes: &E::Bytes,
         from_system: u64,
     ) -> Result<(), Abort> {
         let runs = self.translate(space, whole_pages(transfer.destination, transfer.bytes, true)?)?;
-        self.write_all(&runs, contents);
+        self.executor.write(bytes, &runs);
         let to_system = bytes_in_system(&runs);
         self.counters.bytes_from_system += from_system;
         self.counters.bytes_to_system += to_system;
         self.counters.bytes_local += transfer.bytes.saturating_sub(from_system + to_system);
         self.counters.commands.transfer += 1;
         if strikes(&mut self.faults.flip_bit_in_transfer) {
-            self.flip_bit(&runs, contents.num_pages());
+            self.flip_bit(&runs, transfer.bytes / PAGE_SIZE);
         }
         Ok(())
     }
@@ -374,15 +355,14 @@ impl Device {
         let bit = (hash >> 32) as u32 % (PAGE_SIZE * 8) as u32;
         for run in runs {
             if chosen < run.pages {
-                return self.write(run, |memory, page| memory.flip_bit(page + chosen, bit));
+                if let Place::Segment { segment, page } = run.place {
+                    let address = PhysicalAddress { segment, offset: (page + chosen) * PAGE_SIZE };
+                    self.executor.flip_bit(address, bit);
+                }
+                return;
             }
             chosen -= run.pages;
         }
-    }
-
-    /// Lets `write` write to where `run` is, unless it is nowhere.
-    fn write(&mut self, run: &PhysicalRun, write: impl FnOnce(&mut SparseMemory, u64)) {
-        write_run(&mut self.memories, run, write);
     }
 
     fn begin_kernel(
@@ -390,17 +370,14 @@ impl Device {
         space: Option<AddressSpace>,
         kernel: KernelCommand,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<Begun, Abort> {
+    ) -> Result<Begun<E::Bytes>, Abort> {
         for output in &kernel.outputs {
             range_access(output, true)?;
         }
         let mut state = KernelState::new(kernel.kernel);
         let mut inputs = Vec::with_capacity(kernel.inputs.len());
         for input in &kernel.inputs {
-            let digests = match input.surface {
-                None => self.read_plain(space, input)?,
-                Some(surface) => self.read_compressed(space, input, surface)?,
-            };
+            let digests = self.read_input(space, input)?;
             digests.iter().for_each(|&digest| state.absorb(digest));
             inputs.push(digests);
         }
@@ -417,36 +394,13 @@ impl Device {
         }
     }
 
-    /// The digests of the pages of `input`, as they are in memory.
-    fn read_plain(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<Vec<u64>, Abort> {
+    /// The digests of the pages of `input`, of which those that its surface marks are decompressed on the way.
+    fn read_input(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<Vec<u64>, Abort> {
         let runs = self.translate_range(space, input, false)?;
-        let memory = self.memories.lock();
-        let mut digests = Vec::with_capacity(input.num_pages as usize);
-        for run in &runs {
-            match run.place {
-                Place::Zero => digests.resize(digests.len() + run.pages as usize, 0),
-                Place::Segment { segment, page } => {
-                    let memory = memory.segment(segment).ok_or(Abort::IllegalCommand)?;
-                    memory.for_each_digest(page, run.pages, |digest| digests.push(digest));
-                }
-            }
-        }
-        Ok(digests)
-    }
-
-    /// The digests of the pages of `input`, of which those that `surface` marks are decompressed on the way.
-    fn read_compressed(
-        &mut self,
-        space: Option<AddressSpace>,
-        input: &PageRange,
-        surface: Surface,
-    ) -> Result<Vec<u64>, Abort> {
-        let runs = self.translate_range(space, input, false)?;
-        let mut contents = self.read(&runs)?;
-        for page in self.surfaces.marked(surface, input.num_pages).flatten() {
-            contents.xor(page, page_key(surface.number, surface.first_page + page));
-        }
-        Ok((0..input.num_pages).map(|page| contents.digest(page)).collect())
+        let marked = |surface| self.surfaces.marked(surface, input.num_pages).collect();
+        let marked: Vec<_> = input.surface.map_or_else(Vec::new, marked);
+        self.executor.bind(&self.translation);
+        Ok(self.executor.digests(&View { process: process_of(space), range: input, runs: &runs }, &marked))
     }
 
     fn finish_kernel(
@@ -456,17 +410,10 @@ impl Device {
         state: KernelState,
     ) -> Result<(), Abort> {
         for (output, range) in (0..).zip(&kernel.outputs) {
-            let mut first = 0;
-            for run in self.translate_range(space, range, true)? {
-                let seed = |page| state.seed(output, first + page);
-                self.write(&run, |memory, page| {
-                    memory.write_pages(page, run.pages, kernel.content, seed);
-                    if let Some(Surface { number, first_page }) = range.surface {
-                        memory.xor_pages(page, run.pages, |page| page_key(number, first_page + first + page));
-                    }
-                });
-                first += run.pages;
-            }
+            let runs = self.translate_range(space, range, true)?;
+            self.executor.bind(&self.translation);
+            let view = View { process: process_of(space), range, runs: &runs };
+            self.executor.write_output(&view, kernel.content, state, output);
             if let Some(surface) = range.surface {
                 self.surfaces.mark(surface, range.num_pages);
                 self.counters.pages_compressed += range.num_pages;
@@ -477,36 +424,37 @@ impl Device {
         Ok(())
     }
 
-    fn begin_decompress(&mut self, space: Option<AddressSpace>, decompress: Decompress) -> Result<Begun, Abort> {
-        let Surface { number, first_page } = decompress.surface;
+    fn begin_decompress(
+        &mut self,
+        space: Option<AddressSpace>,
+        decompress: Decompress,
+    ) -> Result<Begun<E::Bytes>, Abort> {
         // A page that is not marked is not touched, but it must be there: the driver was told that all are.
         self.translate(space, whole_pages(decompress.virtual_address, decompress.bytes, true)?)?;
         let range = decompressed_range(&decompress);
         range_access(&range, true)?;
         let marked: Vec<_> = self.surfaces.marked(decompress.surface, range.num_pages).collect();
-        let mut plain = Vec::with_capacity(marked.len());
-        for run in marked {
-            let runs = self.translate(space, part_access(&range, &run)?)?;
-            let mut contents = self.read(&runs)?;
-            for page in 0..contents.num_pages() {
-                contents.xor(page, page_key(number, first_page + run.start + page));
-            }
-            plain.push((run.start, contents));
+        let mut read = Vec::with_capacity(marked.len());
+        for part in marked {
+            let runs = self.translate(space, part_access(&part_of(&range, &part))?)?;
+            read.push((part, self.executor.read(&runs)));
         }
-        Ok(Begun::Decompress(decompress, plain))
+        Ok(Begun::Decompress(decompress, read))
     }
 
     fn finish_decompress(
         &mut self,
         space: Option<AddressSpace>,
         decompress: &Decompress,
-        plain: &[(u64, PageContents)],
+        marked: &[(Range<u64>, E::Bytes)],
     ) -> Result<(), Abort> {
         let range = decompressed_range(decompress);
-        for (start, contents) in plain {
-            let runs = self.translate(space, part_access(&range, &(*start..start + contents.num_pages()))?)?;
-            self.write_all(&runs, contents);
-            self.counters.bytes_decompressed += contents.num_pages() * PAGE_SIZE;
+        for (part, bytes) in marked {
+            let range = part_of(&range, part);
+            let runs = self.translate(space, part_access(&range)?)?;
+            self.executor.bind(&self.translation);
+            self.executor.write_plain(bytes, &View { process: process_of(space), range: &range, runs: &runs });
+            self.counters.bytes_decompressed += range.num_pages * PAGE_SIZE;
         }
         self.surfaces.clear(decompress.surface, range.num_pages);
         self.counters.commands.decompress += 1;
@@ -514,9 +462,8 @@ impl Device {
     }
 
     fn fill(&mut self, space: Option<AddressSpace>, fill: &Fill) -> Result<(), Abort> {
-        for run in self.translate(space, whole_pages(fill.destination, fill.bytes, true)?)? {
-            self.write(&run, |memory, page| memory.fill(page, run.pages, fill.pattern));
-        }
+        let runs = self.translate(space, whole_pages(fill.destination, fill.bytes, true)?)?;
+        self.executor.fill(&runs, fill.pattern);
         self.counters.bytes_filled += fill.bytes;
         self.counters.commands.fill += 1;
         Ok(())
@@ -535,7 +482,7 @@ impl Device {
             }
             TableAddress::Physical(PhysicalAddress { segment, offset }) => {
                 let page = offset / PAGE_SIZE + pages.start;
-                if !self.memories.lock().contains(segment, page, num_pages) {
+                if !self.executor.memories_mut().lock().contains(segment, page, num_pages) {
                     return Err(Abort::IllegalCommand);
                 }
                 placed = [PhysicalRun { place: Place::Segment { segment, page }, pages: num_pages }];
@@ -547,10 +494,13 @@ impl Device {
         for run in runs {
             let part = at..at + run.pages;
             at = part.end;
-            write_run(&mut self.memories, run, |memory, page| {
+            write_run(self.executor.memories_mut(), run, |memory, page| {
                 table::write_entries(memory, page, part, layout, ptes);
             });
         }
+        let covered = u64::from(ptes.count).saturating_mul(layout.coverage(ptes.level, ptes.page_size));
+        let addresses = ptes.virtual_address..GpuVirtualAddress(ptes.virtual_address.0.saturating_add(covered));
+        self.executor.note(MappingChange::Entries { process: ptes.process, addresses });
         self.counters.ptes_written += u64::from(ptes.count);
         self.counters.commands.write_ptes += 1;
         Ok(())
@@ -601,13 +551,15 @@ impl Device {
         shown_pages: u64,
         system_page: impl Fn(u64) -> u64,
     ) -> Result<(), Abort> {
-        let mut memory = self.memories.lock();
+        let mut memory = self.executor.memories_mut().lock();
         let is_shown = shown.segment.is_system()
             && shown.offset.is_multiple_of(PAGE_SIZE)
             && memory.contains(shown.segment, shown.offset / PAGE_SIZE, shown_pages);
         let aperture = memory.aperture_mut(segment).filter(|aperture| aperture.contains(first_page, num_pages));
         let aperture = aperture.filter(|_| is_shown).ok_or(Abort::IllegalCommand)?;
         aperture.show(first_page, num_pages, system_page);
+        drop(memory);
+        self.executor.note(MappingChange::Aperture { segment, pages: first_page..first_page + num_pages });
         self.counters.aperture_entries_written += num_pages;
         Ok(())
     }
@@ -631,10 +583,25 @@ fn decompressed_range(decompress: &Decompress) -> PageRange {
     PageRange { surface: Some(surface), ..PageRange::plain(virtual_address, bytes / PAGE_SIZE) }
 }
 
-/// The pages `part` of `range`, which is as it must be, to be written.
-fn part_access(range: &PageRange, part: &Range<u64>) -> Result<Access, Abort> {
-    let address = range.virtual_address.offset(part.start * PAGE_SIZE);
-    whole_pages(address, (part.end - part.start) * PAGE_SIZE, true)
+/// The pages `part` of `range`.
+fn part_of(range: &PageRange, part: &Range<u64>) -> PageRange {
+    let surface = range.surface.map(|first| Surface { first_page: first.first_page + part.start, ..first });
+    let virtual_address = range.virtual_address.offset(part.start * PAGE_SIZE);
+    PageRange { virtual_address, num_pages: part.end - part.start, surface }
+}
+
+/// The pages of `range`, which is as it must be, to be written.
+fn part_access(range: &PageRange) -> Result<Access, Abort> {
+    whole_pages(range.virtual_address, range.num_pages * PAGE_SIZE, true)
+}
+
+/// The process whose addresses those of `space` are.
+fn process_of(space: Option<AddressSpace>) -> Option<KmdProcessHandle> {
+    match space? {
+        AddressSpace::PageTables(root) => Some(root.process),
+        AddressSpace::IoMmu(process) => Some(process),
+        AddressSpace::Physical(_) => None,
+    }
 }
 
 fn write_run(memories: &mut Memories, run: &PhysicalRun, write: impl FnOnce(&mut SparseMemory, u64)) {

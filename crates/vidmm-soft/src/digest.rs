@@ -71,6 +71,11 @@ impl KernelState {
         Self(mix(0x76_69_64_6D_6D, kernel))
     }
 
+    /// The state as a word.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
     /// Takes in the digest of the next input page.
     pub const fn absorb(&mut self, digest: u64) {
         self.0 = mix(self.0, digest);

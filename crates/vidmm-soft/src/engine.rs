@@ -14,11 +14,11 @@ use crate::translation::AddressSpace;
 pub const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 /// An engine. It runs its packets in the order in which they came, each once its waits are over.
-#[derive(Debug, Default)]
-pub struct Engine {
+#[derive(Debug)]
+pub struct Engine<H> {
     queue: VecDeque<Queued>,
     /// Its activity, and when that ends.
-    pub state: State,
+    pub state: State<H>,
     /// The address space of its commands. It outlives the packet that set it.
     pub space: Option<AddressSpace>,
     /// The last fence that it has signalled.
@@ -47,7 +47,7 @@ struct Preemption {
 
 /// An engine's activity.
 #[derive(Debug, Default)]
-pub enum State {
+pub enum State<H> {
     /// Nothing: there is no packet, or it waits.
     #[default]
     Idle,
@@ -65,7 +65,7 @@ pub enum State {
         /// The packet.
         running: Box<Running>,
         /// The command, half done.
-        begun: Begun,
+        begun: Begun<H>,
         /// When it ends; [`NEVER`] if it hangs.
         until: Nanoseconds,
     },
@@ -93,7 +93,23 @@ pub struct Running {
     pub mishap: Option<Mishap>,
 }
 
-impl Engine {
+impl<H> Default for Engine<H> {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            state: State::Idle,
+            space: None,
+            completed_fence: 0,
+            is_dead: false,
+            submitted_fence: 0,
+            num_begun: 0,
+            free_since: 0,
+            preemption: None,
+        }
+    }
+}
+
+impl<H> Engine<H> {
     /// Appends `packet`, which was submitted at `now`.
     pub fn push(&mut self, packet: Packet, now: Nanoseconds) {
         self.submitted_fence = self.submitted_fence.max(packet.signal.fence_id);
@@ -146,7 +162,7 @@ impl Engine {
     }
 
     /// Forgets all that it was asked for, and stops: the packet that was under way, and its command if one was.
-    pub fn stop(&mut self) -> (Option<Packet>, Option<Begun>) {
+    pub fn stop(&mut self) -> (Option<Packet>, Option<Begun<H>>) {
         self.preemption = None;
         match std::mem::take(&mut self.state) {
             State::Idle | State::Starting(_) => (None, None),

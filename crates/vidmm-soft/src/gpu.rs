@@ -11,6 +11,7 @@ use crate::cost::CostModel;
 use crate::device::{Device, ModelGpuCounters};
 use crate::driver::RENDER_ENGINE;
 use crate::engine::{Engine, State};
+use crate::executor::Executor;
 use crate::faults::{ModelGpuFaults, strikes};
 use crate::io_mmu::IoMmu;
 use crate::physical::Memories;
@@ -33,9 +34,9 @@ use crate::translation::Translation;
 /// [`next_event_at`](Gpu::next_event_at) is the time of the next *step*: a command that begins or ends. Advancing to it may
 /// yield no event.
 #[derive(Debug)]
-pub struct ModelGpu {
-    engines: Vec<Engine>,
-    device: Device,
+pub struct ModelGpu<E: Executor = Memories> {
+    engines: Vec<Engine<E::Bytes>>,
+    device: Device<E>,
     cost: CostModel,
     faults: ModelGpuFaults,
     power: Power,
@@ -78,12 +79,35 @@ impl ModelGpu {
         system: SystemMemory,
         io_mmu: IoMmu,
     ) -> Self {
+        Self::over(config, cost, faults, Memories::new(config, system), io_mmu)
+    }
+
+    /// Bytes that the content of local memory costs this process.
+    pub fn local_resident_bytes(&self) -> u64 {
+        self.device.memories().local_resident_bytes()
+    }
+}
+
+impl<E: Executor> ModelGpu<E> {
+    /// A GPU for the adapter that `config` describes, whose bytes `executor` moves. The executor's
+    /// [memories](Executor::memories) are those of `config`.
+    ///
+    /// # Panics
+    ///
+    /// If [`SoftAdapterConfig::check`] finds an error.
+    pub fn over(
+        config: &SoftAdapterConfig,
+        cost: CostModel,
+        faults: ModelGpuFaults,
+        executor: E,
+        io_mmu: IoMmu,
+    ) -> Self {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
         Self {
             engines: (0..config.engines).map(|_| Engine::default()).collect(),
-            device: Device::new(Translation::new(config, io_mmu), Memories::new(config, system), faults.clone()),
+            device: Device::new(Translation::new(config, io_mmu), executor, faults.clone()),
             cost,
             faults,
             power: Power::On,
@@ -100,11 +124,6 @@ impl ModelGpu {
     /// The GPU's counters so far.
     pub fn counters(&self) -> ModelGpuCounters {
         self.device.counters()
-    }
-
-    /// Bytes that the content of local memory costs this process.
-    pub fn local_resident_bytes(&self) -> u64 {
-        self.device.memories().local_resident_bytes()
     }
 
     /// The digest of the page at `virtual_address` of `process`; `None` if nothing is mapped there.
@@ -234,7 +253,7 @@ fn by_fence(packet: Packet) -> (u64, DmaBuffer) {
     (packet.signal.fence_id, packet.buffer)
 }
 
-impl Gpu for ModelGpu {
+impl<E: Executor> Gpu for ModelGpu<E> {
     /// # Panics
     ///
     /// If the packet names an engine that there is not.
@@ -257,7 +276,7 @@ impl Gpu for ModelGpu {
     }
 
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
-        self.device.memories().page_digest(address)
+        self.device.executor.page_digest(address, 0)
     }
 
     fn probe(&self) -> Option<&dyn Probe> {

@@ -6,22 +6,22 @@ use vidmm_runtime::{KernelCommand, PageRange};
 use crate::device::Begun;
 use crate::encoding::{Command, Decompress, Fill, MapAperture, Transfer, UnmapAperture, WritePtes};
 
-impl Begun {
+impl<H> Begun<H> {
     /// The command that would write the first half, rounded down. A command that writes no memory is as before.
     pub fn first_half(self) -> Self {
         match self {
-            Self::Transfer(transfer, contents, from_system) => {
-                Self::Transfer(Transfer { bytes: half(transfer.bytes), ..transfer }, contents, from_system)
+            Self::Transfer(transfer, bytes, from_system) => {
+                Self::Transfer(Transfer { bytes: half(transfer.bytes), ..transfer }, bytes, from_system)
             }
             Self::Kernel(kernel, state) => {
                 let outputs = first_half(&kernel.outputs);
                 Self::Kernel(KernelCommand { outputs, ..kernel }, state)
             }
-            Self::Decompress(decompress, mut plain) => {
+            Self::Decompress(decompress, mut marked) => {
                 let bytes = half(decompress.bytes);
-                plain.retain(|&(start, _)| start < bytes / PAGE_SIZE);
-                plain.iter_mut().for_each(|(start, contents)| contents.truncate(bytes / PAGE_SIZE - *start));
-                Self::Decompress(Decompress { bytes, ..decompress }, plain)
+                marked.retain(|(part, _)| part.start < bytes / PAGE_SIZE);
+                marked.iter_mut().for_each(|(part, _)| part.end = part.end.min(bytes / PAGE_SIZE));
+                Self::Decompress(Decompress { bytes, ..decompress }, marked)
             }
             Self::Other(command) => Self::Other(match command {
                 Command::Fill(fill) => Command::Fill(Fill { bytes: half(fill.bytes), ..fill }),

@@ -8,6 +8,7 @@
 //! - [`ModelGpu`], which does: in virtual time, on content that is really there (D13). Page tables lie in its memory and
 //!   are walked, a TLB goes stale unless it is flushed, and an access to an unmapped address faults. A wrong order of paging
 //!   shows up as a wrong byte or a fault.
+//!   Its bytes are moved by an [`Executor`], of which [`Memories`] is the model GPU's own (D26).
 //! - [`SoftHost`], the system memory that allocations are kept in while they are not in local memory, and the host's side of
 //!   the [`IoMmu`].
 //!
@@ -32,6 +33,7 @@ mod digest;
 mod driver;
 pub mod encoding;
 mod engine;
+mod executor;
 mod faults;
 mod gpu;
 mod half;
@@ -40,6 +42,7 @@ mod io_mmu;
 mod io_mmu_cache;
 mod layout;
 mod memory;
+mod memory_executor;
 mod mmu;
 mod physical;
 mod physical_addresses;
@@ -64,18 +67,21 @@ pub use cpu_addresses::CpuAddresses;
 pub use device::{CommandCounts, ModelGpuCounters};
 pub use digest::{KernelState, PageWords, RAMP_STEP, WORDS_PER_PAGE, mix, ramp_words, uniform_digest, words_digest};
 pub use driver::{COPY_ENGINE, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
+pub use executor::{Executor, MappingChange, View};
 pub use faults::{FORGED_FAULT_ADDRESS, ModelGpuFaults, PacketHits};
 pub use gpu::ModelGpu;
 pub use host::SoftHost;
 pub use io_mmu::{IoMmu, IoMmuMisuse, IoMmuMisuseKind};
 pub use layout::{HardwareEntry, PageTableLayout};
 pub use memory::{PageContents, SparseMemory};
+pub use physical::{Memories, PhysicalMemory, PhysicalRun, Place};
 pub use physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS, UNPATCHED_ADDRESS};
 pub use private_data::AllocationPrivateData;
 pub use semantic::{SemanticError, semantic_machine};
 pub use status::{StatusKind, StatusRegisters};
 pub use surface::{SurfaceBook, page_key};
 pub use system::{SYSTEM_MEMORY_BYTES, SystemMemory};
+pub use translation::Translation;
 pub use umd::SoftUmd;
 
 use vidmm_runtime::{FaultSwitch, Machine};

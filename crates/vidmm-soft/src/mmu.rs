@@ -1,6 +1,7 @@
 //! From GPU virtual addresses to physical memory: the walk through page tables.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress};
@@ -79,6 +80,33 @@ impl Mmu {
             level: Walker::new(&self.layout, memory, root).last_level(fault.virtual_address.0),
             ..fault
         })
+    }
+
+    /// Hands every piece of `pages` of `process` that its page tables map to `each`: its first page, where that is, and
+    /// how many pages follow each other there. Whatever is cached; what is mapped nowhere or to zeros is left out. It
+    /// takes time for the tables that there are, and not for the addresses.
+    pub fn for_each_mapped(
+        &self,
+        memory: &PhysicalMemory<'_>,
+        process: KmdProcessHandle,
+        pages: Range<u64>,
+        mut each: impl FnMut(u64, Place, u64),
+    ) {
+        let Some(space) = self.spaces.get(&process) else { return };
+        let mut walker = Walker::new(&self.layout, memory, &space.last_root);
+        let mut page = pages.start;
+        while page < pages.end {
+            let cached = walker.walk(page);
+            let count = match cached.place(false) {
+                Some(place @ Place::Segment { .. }) => {
+                    let count = cached.pages_left.min(pages.end - page);
+                    each(page, place, count);
+                    count
+                }
+                _ => walker.pages_without_table(page).unwrap_or(cached.pages_left),
+            };
+            page += count;
+        }
     }
 
     /// Where the page at `virtual_address` of `process` is according to its page tables, whatever is cached; `None` if it is
@@ -165,6 +193,13 @@ impl<'a> Walker<'a> {
         }
         let leaf = self.find_leaf(0, address);
         u32::from(!leaf.small.is_valid() && !leaf.large.is_valid())
+    }
+
+    /// How many pages from `page` on have no leaf table, if it has none.
+    fn pages_without_table(&self, page: u64) -> Option<u64> {
+        let level = self.last_level(page * PAGE_SIZE);
+        let covered = self.layout.coverage(level, PageSize::Kib4) / PAGE_SIZE;
+        (level > 0).then(|| covered - page % covered)
     }
 
     fn find_leaf(&self, number: u64, address: u64) -> LeafTables {

@@ -3,11 +3,10 @@
 use std::sync::MutexGuard;
 
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
-use vidmm_runtime::Content;
 
 use crate::aperture::Aperture;
 use crate::config::SoftAdapterConfig;
-use crate::memory::{PageContents, SparseMemory};
+use crate::memory::SparseMemory;
 use crate::system::SystemMemory;
 
 /// Consecutive pages of one memory, or nothing at all.
@@ -45,7 +44,7 @@ impl PhysicalRun {
         }
     }
 
-    fn append(runs: &mut Vec<PhysicalRun>, place: Place, pages: u64) {
+    pub(crate) fn append(runs: &mut Vec<PhysicalRun>, place: Place, pages: u64) {
         match runs.last_mut() {
             Some(last) if last.is_continued_by(place) => last.pages += pages,
             _ => runs.push(PhysicalRun { place, pages }),
@@ -83,23 +82,6 @@ impl Memories {
         PhysicalMemory { local: &mut self.local, apertures: &mut self.apertures, system: self.system.lock() }
     }
 
-    /// Memory segments and apertures lose what they hold; system memory keeps it.
-    pub fn lose_power(&mut self) {
-        self.local.iter_mut().for_each(|(_, memory)| memory.spoil());
-        self.apertures.iter_mut().for_each(Aperture::forget);
-    }
-
-    /// Writes the page at `address` with `content`; `false` if the CPU reaches no page there.
-    pub fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
-        let page = address.offset / PAGE_SIZE;
-        let mut memory = self.lock();
-        let there = memory.contains(address.segment, page, 1);
-        if let Some(memory) = memory.segment_mut(address.segment).filter(|_| there) {
-            memory.write_pages(page, 1, content, |_| seed);
-        }
-        there
-    }
-
     /// The page of system memory that a page of an aperture shows.
     pub fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {
         self.apertures.iter().find(|aperture| aperture.is(segment))?.shown(page)
@@ -107,27 +89,8 @@ impl Memories {
 
     /// The word at `address`, which is in no aperture; `None` outside of all memory.
     pub fn read_word(&self, address: PhysicalAddress) -> Option<u64> {
-        let word = |memory: &SparseMemory| {
-            memory.contains(address.offset / PAGE_SIZE, 1).then(|| memory.read_word(address.offset))
-        };
-        match address.segment {
-            SegmentId::SYSTEM => word(&self.system.lock()),
-            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| word(memory)),
-        }
-    }
-
-    /// The content of the page at `address`; `None` if no memory is there.
-    pub fn page_contents(&self, address: PhysicalAddress) -> Option<PageContents> {
-        let page = address.offset / PAGE_SIZE;
-        let read = |memory: &SparseMemory| {
-            let mut contents = PageContents::default();
-            memory.contains(page, 1).then(|| memory.read_contents(page, 1, &mut contents))?;
-            Some(contents)
-        };
-        match address.segment {
-            SegmentId::SYSTEM => read(&self.system.lock()),
-            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| read(memory)),
-        }
+        let is_inside = |memory: &SparseMemory| memory.contains(address.offset / PAGE_SIZE, 1);
+        self.look(address.segment, |memory| is_inside(memory).then(|| memory.read_word(address.offset)))?
     }
 
     /// Bytes that the content of memory segments costs.
@@ -135,16 +98,33 @@ impl Memories {
         self.local.iter().map(|(_, memory)| memory.resident_bytes()).sum()
     }
 
-    /// The digest of the page at `address`, through the aperture if it is there; `None` if there is no such page.
-    pub fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {
+    /// Where the bytes of the page at `address` are, through the aperture if it is there; `None` if there is no such page.
+    pub fn page_of(&self, address: PhysicalAddress) -> Option<PhysicalAddress> {
         let page = address.offset / PAGE_SIZE;
-        let digest = |memory: &SparseMemory, page| memory.contains(page, 1).then(|| memory.page_digest(page));
-        if let Some(aperture) = self.apertures.iter().find(|aperture| aperture.is(address.segment)) {
-            return digest(&self.system.lock(), aperture.shown(page)?);
-        }
-        match address.segment {
-            SegmentId::SYSTEM => digest(&self.system.lock(), page),
-            segment => self.local.iter().find(|&&(of, _)| of == segment).and_then(|(_, memory)| digest(memory, page)),
+        let aperture = self.apertures.iter().find(|aperture| aperture.is(address.segment));
+        let (segment, page) = match aperture {
+            Some(aperture) => (SegmentId::SYSTEM, aperture.shown(page)?),
+            None => (address.segment, page),
+        };
+        let is_inside = self.look(segment, |memory| memory.contains(page, 1))?;
+        is_inside.then_some(PhysicalAddress { segment, offset: page * PAGE_SIZE })
+    }
+
+    /// Every page of an aperture shows nothing.
+    pub fn forget_apertures(&mut self) {
+        self.apertures.iter_mut().for_each(Aperture::forget);
+    }
+
+    /// The memory segments, and the content of each.
+    pub(crate) fn local_mut(&mut self) -> impl Iterator<Item = &mut SparseMemory> {
+        self.local.iter_mut().map(|(_, memory)| memory)
+    }
+
+    /// Lets `look` look at the memory of `segment`, which is no aperture.
+    pub(crate) fn look<T>(&self, segment: SegmentId, look: impl FnOnce(&SparseMemory) -> T) -> Option<T> {
+        match segment {
+            SegmentId::SYSTEM => Some(look(&self.system.lock())),
+            _ => self.local.iter().find(|&&(of, _)| of == segment).map(|(_, memory)| look(memory)),
         }
     }
 }

@@ -7,11 +7,12 @@ use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Probe, Sees, Surface, TableEntry};
 
 use crate::device::Device;
+use crate::executor::Executor;
 use crate::layout::HardwareEntry;
 use crate::surface::page_key;
 use crate::translation::Translation;
 
-impl Probe for Device {
+impl<E: Executor> Probe for Device<E> {
     fn sees(&self) -> Sees {
         let always = Sees::APERTURES | Sees::COMPRESSION;
         match self.translation {
@@ -34,13 +35,13 @@ impl Probe for Device {
         }
         let bytes = layout.entry_bytes(level);
         let at = table.offset_by(u64::from(index) * bytes);
-        let entry = |at| Some(pte_of(HardwareEntry(self.memories.read_word(at)?)));
+        let entry = |at| Some(pte_of(HardwareEntry(self.executor.memories().read_word(at)?)));
         let pte_64kb = if bytes > 8 { Some(entry(at.offset_by(8))?) } else { None };
         Some(TableEntry { pte: entry(at)?, pte_64kb })
     }
 
     fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {
-        self.memories.aperture_page(segment, page)
+        self.executor.memories().aperture_page(segment, page)
     }
 
     fn first_compressed(&self, allocation: KmdAllocationHandle, pages: Range<u64>) -> Option<u64> {
@@ -52,10 +53,8 @@ impl Probe for Device {
     fn plain_digest(&self, allocation: KmdAllocationHandle, page: u64, address: PhysicalAddress) -> Option<u64> {
         let surface =
             self.surface_book.get(allocation).filter(|_| self.first_compressed(allocation, page..page + 1).is_some());
-        let Some(number) = surface else { return self.memories.page_digest(address) };
-        let mut contents = self.memories.page_contents(address)?;
-        contents.xor(0, page_key(number, page));
-        Some(contents.digest(0))
+        let key = surface.map_or(0, |number| page_key(number, page));
+        self.executor.page_digest(address, key)
     }
 
     fn first_stale(&self, process: KmdProcessHandle, pages: Range<u64>) -> Option<GpuVirtualAddress> {

@@ -73,7 +73,7 @@ pub struct Cached {
     /// How many pages the page is from the first that the entry maps.
     page_in_entry: u64,
     /// How many pages the entry maps from the page on.
-    pages_left: u64,
+    pub(crate) pages_left: u64,
 }
 
 impl Cached {

@@ -1,5 +1,7 @@
 //! How engines find memory: through page tables of the GPU's own, through the IOMMU, or not at all (PGV-20).
 
+use std::ops::Range;
+
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE};
 
@@ -9,7 +11,7 @@ use crate::io_mmu::IoMmu;
 use crate::io_mmu_cache::IoMmuCache;
 use crate::layout::PageTableLayout;
 use crate::mmu::Mmu;
-use crate::physical::{PhysicalMemory, PhysicalRun};
+use crate::physical::{PhysicalMemory, PhysicalRun, Place};
 use crate::physical_addresses::{PhysicalAddressMap, SYSTEM_MEMORY_ADDRESS};
 use crate::tlb::{Access, PageFault};
 
@@ -130,6 +132,21 @@ impl Translation {
             (Self::IoMmu(cache), Some(AddressSpace::IoMmu(process))) => cache.translate(memory, process, access, runs),
             (Self::Physical(map), Some(AddressSpace::Physical(_))) => map.translate(memory, access, runs),
             _ => Err(access.fault_at(access.first_page)),
+        }
+    }
+
+    /// Hands every piece of `pages` of `process` that page tables map to memory to `each`: its first page, where the
+    /// entry leads, and how many pages follow each other there. Nothing without page tables, and nothing of a process that no
+    /// engine has entered yet.
+    pub fn for_each_mapped(
+        &self,
+        memory: &PhysicalMemory<'_>,
+        process: KmdProcessHandle,
+        pages: Range<u64>,
+        each: impl FnMut(u64, Place, u64),
+    ) {
+        if let Self::PageTables(mmu) = self {
+            mmu.for_each_mapped(memory, process, pages, each);
         }
     }
 

@@ -183,7 +183,7 @@ fn arguments_that_are_wrong_are_refused() {
     for (arguments, words) in [
         (&["--block-bytes", "2MiB"][..], &["--block-bytes", "--trace"][..]),
         (&["--colour"], &["--colour", "--help"]),
-        (&["--gpu", "vulkan"], &["vulkan", "--gpu", "soft"]),
+        (&["--gpu", "voodoo"], &["voodoo", "--gpu", "soft", "vulkan"]),
         (&["--faults", "hang"], &["`hang`", "`skip-tlb-flush`", "`drop-page-out`"]),
         (&["--faults", "drop-page-out,drop-page-out@2"], &["`drop-page-out` is named twice"]),
         (&["--ahead", "1025"], &["--ahead", "1024"]),

@@ -34,3 +34,4 @@ mod strict;
 mod timeline;
 mod traces;
 mod verifier;
+mod vulkan;

@@ -8,12 +8,13 @@ use super::ModelGpu;
 use crate::device::Abort;
 use crate::encoding::Command;
 use crate::engine::{NEVER, Running, State};
+use crate::executor::Executor;
 use crate::faults::{FORGED_FAULT_ADDRESS, Mishap};
 use crate::status::{StatusKind, StatusRegisters};
 use crate::tlb::PageFault;
 use crate::translation::AddressSpace;
 
-impl ModelGpu {
+impl<E: Executor> ModelGpu<E> {
     /// Begins the next command of the packet that `engine` runs, or ends the packet.
     pub(super) fn begin_next(
         &mut self,

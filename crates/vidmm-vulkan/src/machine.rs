@@ -1,0 +1,52 @@
+//! A machine on a Vulkan device, in lockstep with the model GPU (D15, D26).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use vidmm_runtime::{FaultSwitch, Machine};
+use vidmm_soft::{
+    CostModel, IoMmu, Memories, ModelGpu, ModelGpuFaults, SoftAdapterConfig, SoftHost, SoftKmd, SoftUmd, SystemMemory,
+};
+
+use crate::device::VulkanDevice;
+use crate::error::VulkanError;
+use crate::executor::VulkanExecutor;
+use crate::host::VulkanHost;
+use crate::memory::VulkanMemory;
+use crate::report::Rules;
+
+/// Builds a machine for the adapter that `config` describes: the reference driver, whose commands `device` executes at the
+/// times of `cost`. It binds what `rules` allow, which are those of the device or stricter; pages that cannot be bound are
+/// reached at addresses of their own.
+///
+/// Machines on one device take turns.
+///
+/// # Errors
+///
+/// If a call of Vulkan fails.
+///
+/// # Panics
+///
+/// If [`SoftAdapterConfig::check`] finds an error.
+pub fn machine(
+    device: &Arc<VulkanDevice>,
+    rules: Rules,
+    config: &SoftAdapterConfig,
+    cost: CostModel,
+) -> Result<Machine, VulkanError> {
+    let (system, io_mmu, faults) = (SystemMemory::new(), IoMmu::new(), ModelGpuFaults::default());
+    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, rules)?));
+    let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
+    let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
+    let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());
+    let host = VulkanHost { inner: SoftHost::new(system, io_mmu, None), memory };
+    Ok(Machine {
+        cpu: Box::new(host.inner.cpu_addresses().clone()),
+        kmd: Box::new(kmd),
+        umd: Box::new(SoftUmd),
+        gpu: Box::new(gpu),
+        host: Box::new(host),
+        fault_switch: FaultSwitch::default(),
+    })
+}

@@ -1,0 +1,186 @@
+//! Records commands, and submits them in the order in which they came.
+
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::block::Block;
+use crate::device::VulkanDevice;
+use crate::error::VulkanError;
+use crate::kernels::{Arguments, Kernel};
+
+/// The most workgroups of a dispatch that every device allows.
+const MAX_GROUPS: u64 = 65_535;
+
+/// The most commands of a command buffer: the GPU begins while the host still records.
+const MAX_COMMANDS: u32 = 256;
+
+/// Command buffers, used again once the GPU is through with them.
+pub(crate) struct Recorder {
+    device: Arc<VulkanDevice>,
+    pool: vk::CommandPool,
+    /// The command buffers that were submitted, oldest first, with the value that the timeline has when they have ended.
+    submitted: std::collections::VecDeque<(vk::CommandBuffer, u64)>,
+    /// The one that is being recorded, and how many commands it has.
+    open: Option<(vk::CommandBuffer, u32)>,
+}
+
+/// A part of a block, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) block: &'a Block,
+    pub(crate) offset: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(device: &Arc<VulkanDevice>) -> Result<Self, VulkanError> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
+            .queue_family_index(device.report().queue_family.unwrap_or(0));
+        // SAFETY: the device was made with a queue of the family.
+        let pool = unsafe { device.raw.create_command_pool(&info, None) };
+        let pool = pool.map_err(VulkanError::of("vkCreateCommandPool"))?;
+        Ok(Self { device: device.clone(), pool, submitted: std::collections::VecDeque::new(), open: None })
+    }
+
+    /// Copies `bytes` bytes. The two ranges do not overlap.
+    pub(crate) fn copy(&mut self, from: Place<'_>, to: Place<'_>, bytes: u64) -> Result<(), VulkanError> {
+        let region = vk::BufferCopy::default().src_offset(from.offset).dst_offset(to.offset).size(bytes);
+        self.record(|device, commands| {
+            // SAFETY: the caller keeps both blocks until the commands have ended, and the ranges are inside of them.
+            unsafe { device.cmd_copy_buffer(commands, from.block.buffer(), to.block.buffer(), &[region]) }
+        })
+    }
+
+    /// Fills `bytes` bytes, a multiple of 4, with `pattern`.
+    pub(crate) fn fill(&mut self, to: Place<'_>, bytes: u64, pattern: u32) -> Result<(), VulkanError> {
+        self.record(|device, commands| {
+            // SAFETY: as for a copy.
+            unsafe { device.cmd_fill_buffer(commands, to.block.buffer(), to.offset, bytes, pattern) }
+        })
+    }
+
+    /// Writes a word.
+    pub(crate) fn write_word(&mut self, to: Place<'_>, word: u64) -> Result<(), VulkanError> {
+        self.record(|device, commands| {
+            // SAFETY: as for a copy.
+            unsafe { device.cmd_update_buffer(commands, to.block.buffer(), to.offset, &word.to_ne_bytes()) }
+        })
+    }
+
+    /// Runs `kernel` on `num_pages` pages, for which `arguments` are those of the first. Every address that it reaches was
+    /// bound, or reads as zero.
+    pub(crate) fn dispatch(
+        &mut self,
+        kernel: Kernel,
+        mut arguments: Arguments,
+        num_pages: u64,
+    ) -> Result<(), VulkanError> {
+        let mut left = num_pages;
+        while left > 0 {
+            let groups = left.min(MAX_GROUPS);
+            let (pipeline, layout) = (self.device.kernels.pipeline(kernel), self.device.kernels.layout);
+            let bytes = arguments.to_bytes();
+            self.record(|device, commands| {
+                // SAFETY: the pipeline is the device's, and the arguments are those of its layout.
+                unsafe {
+                    device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+                    device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, &bytes);
+                    device.cmd_dispatch(commands, groups as u32, 1, 1);
+                }
+            })?;
+            arguments = arguments.later(kernel, groups);
+            left -= groups;
+        }
+        Ok(())
+    }
+
+    /// Records a command, and a barrier after it: the next one sees what it wrote, whatever alias it looks through, and so
+    /// does the host.
+    fn record(&mut self, command: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<(), VulkanError> {
+        let (commands, count) = match self.open.take() {
+            Some(open) => open,
+            None => (self.begin()?, 0),
+        };
+        command(&self.device.raw, commands);
+        let barrier = vk::MemoryBarrier::default()
+            .src_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ)
+            .dst_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ | vk::AccessFlags::HOST_READ);
+        let all = vk::PipelineStageFlags::ALL_COMMANDS;
+        // SAFETY: the command buffer is being recorded.
+        unsafe {
+            self.device.raw.cmd_pipeline_barrier(
+                commands,
+                all,
+                all | vk::PipelineStageFlags::HOST,
+                vk::DependencyFlags::empty(),
+                &[barrier],
+                &[],
+                &[],
+            );
+        }
+        self.open = Some((commands, count + 1));
+        if count + 1 == MAX_COMMANDS { self.submit().map(drop) } else { Ok(()) }
+    }
+
+    fn begin(&mut self) -> Result<vk::CommandBuffer, VulkanError> {
+        let raw = &self.device.raw;
+        let oldest = self.submitted.front().copied();
+        let commands = match oldest {
+            Some((commands, value)) if self.device.has_reached(value)? => {
+                self.submitted.pop_front();
+                commands
+            }
+            _ => {
+                let info = vk::CommandBufferAllocateInfo::default().command_pool(self.pool).command_buffer_count(1);
+                // SAFETY: the pool is the device's, and used by its owner alone.
+                unsafe { raw.allocate_command_buffers(&info) }.map_err(VulkanError::of("vkAllocateCommandBuffers"))?[0]
+            }
+        };
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        // SAFETY: the GPU is through with the command buffer; beginning it resets it.
+        unsafe { raw.begin_command_buffer(commands, &info) }.map_err(VulkanError::of("vkBeginCommandBuffer"))?;
+        Ok(commands)
+    }
+
+    /// Submits what was recorded.
+    pub(crate) fn submit(&mut self) -> Result<(), VulkanError> {
+        let Some((commands, _)) = self.open.take() else { return Ok(()) };
+        // SAFETY: the command buffer is being recorded.
+        unsafe { self.device.raw.end_command_buffer(commands) }.map_err(VulkanError::of("vkEndCommandBuffer"))?;
+        let value = self.device.submit(commands)?;
+        self.submitted.push_back((commands, value));
+        Ok(())
+    }
+
+    /// Submits what was recorded, and waits for it.
+    pub(crate) fn finish(&mut self) -> Result<(), VulkanError> {
+        self.submit()?;
+        match self.submitted.back() {
+            Some(&(_, value)) => self.device.wait(value),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Arguments {
+    /// The arguments for the pages that come `pages` pages later.
+    fn later(self, kernel: Kernel, pages: u64) -> Self {
+        let digests = if kernel == Kernel::Digest { pages * 8 } else { 0 };
+        Self {
+            pages: self.pages + pages * vidmm::PAGE_SIZE,
+            first: self.first.wrapping_add(digests),
+            page: self.page + pages,
+            surface_page: self.surface_page + pages,
+            ..self
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.device.settle();
+        // SAFETY: nothing that was submitted still runs; the pool takes its command buffers with it.
+        unsafe { self.device.raw.destroy_command_pool(self.pool, None) };
+    }
+}

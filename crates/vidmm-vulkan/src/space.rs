@@ -1,0 +1,206 @@
+//! The address space of a process: sparse buffers, and what they are bound to.
+//!
+//! The manager may give a process any address of 48 bits, and a device has far fewer for sparse buffers. So an address space is
+//! cut into *chunks* (ours) of 16 MiB, each with a sparse buffer of its own, made when something is first mapped in it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use vidmm::contract::KmdProcessHandle;
+use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
+use vidmm_soft::{PhysicalMemory, Place, Translation};
+
+use crate::device::VulkanDevice;
+use crate::error::VulkanError;
+use crate::mapped::{Mapped, Run, Target};
+use crate::report::Rules;
+use crate::sparse::SparseBuffer;
+
+/// Pages of a chunk: 16 MiB.
+pub(crate) const PAGES_PER_CHUNK: u64 = 4096;
+
+/// Bytes of addresses of a chunk.
+pub(crate) const CHUNK_BYTES: u64 = PAGES_PER_CHUNK * PAGE_SIZE;
+
+/// The address space of a process.
+#[derive(Default)]
+pub(crate) struct Space {
+    chunks: BTreeMap<u64, SparseBuffer>,
+    mapped: Mapped,
+    /// Pages of address whose entries were written since the last look.
+    changed: Vec<Range<u64>>,
+    /// Pages whose entries lead to pages of an aperture that show nothing yet.
+    unshown: Vec<Range<u64>>,
+    root: Option<PhysicalAddress>,
+}
+
+impl Space {
+    /// The entries of `pages` were written.
+    pub(crate) fn entries_written(&mut self, pages: Range<u64>) {
+        self.changed.push(pages);
+    }
+
+    /// An engine enters the space, with its root table at `root`; `pages` are all that it can address. Another root may lead
+    /// anywhere.
+    pub(crate) fn entered(&mut self, root: PhysicalAddress, pages: Range<u64>) {
+        if self.root != Some(root) {
+            self.root = Some(root);
+            self.changed.push(pages);
+        }
+    }
+
+    /// The page tables are lost.
+    pub(crate) fn forget_root(&mut self) {
+        self.root = None;
+    }
+
+    /// `pages` of an aperture show other memory.
+    pub(crate) fn aperture_changed(&mut self, segment: SegmentId, pages: &Range<u64>) {
+        let through = self.mapped.runs().filter(|(run, target)| {
+            let shown = target.aperture.filter(|&(of, _)| of == segment);
+            shown.is_some_and(|(_, first)| first < pages.end && pages.start < first + (run.end - run.start))
+        });
+        let through: Vec<_> = through.map(|(run, _)| run).collect();
+        self.changed.extend(through);
+        self.changed.append(&mut self.unshown);
+    }
+
+    /// How many runs are mapped.
+    pub(crate) fn num_runs(&self) -> usize {
+        self.mapped.num_runs()
+    }
+
+    /// Looks at the entries that were written, and returns what is to be bound: the last entry of an address wins, since
+    /// the tables hold no other.
+    pub(crate) fn changes(
+        &mut self,
+        process: KmdProcessHandle,
+        translation: &Translation,
+        memory: &PhysicalMemory<'_>,
+        rules: Rules,
+    ) -> Vec<Run> {
+        let mut changes = Vec::new();
+        for pages in joined(std::mem::take(&mut self.changed), rules.granule_pages()) {
+            let mut targets = Targets::new(rules);
+            translation.for_each_mapped(memory, process, pages.clone(), |page, place, count| {
+                targets.add(memory, page, place, count);
+            });
+            let Targets { found, unshown, .. } = targets;
+            self.unshown.extend(unshown);
+            changes.extend(self.mapped.replace(pages, &found));
+        }
+        changes
+    }
+
+    /// The parts of `pages` that are bound to the memory from `page` of `segment` on, and those that are not.
+    pub(crate) fn bound(&self, pages: Range<u64>, segment: SegmentId, page: u64) -> Vec<(Range<u64>, bool)> {
+        self.mapped.bound(pages, Target { segment, page, aperture: None })
+    }
+
+    /// The chunks that `pages` are in and that have no buffer yet.
+    pub(crate) fn missing_chunks(&self, pages: &Range<u64>) -> Vec<u64> {
+        let chunks = pages.start / PAGES_PER_CHUNK..pages.end.div_ceil(PAGES_PER_CHUNK);
+        chunks.filter(|chunk| !self.chunks.contains_key(chunk)).collect()
+    }
+
+    /// Makes the buffer of a chunk.
+    pub(crate) fn make_chunk(&mut self, device: &Arc<VulkanDevice>, chunk: u64) -> Result<(), VulkanError> {
+        self.chunks.insert(chunk, SparseBuffer::new(device, CHUNK_BYTES)?);
+        Ok(())
+    }
+
+    /// Bytes of addresses that it takes.
+    pub(crate) fn address_bytes(&self) -> u64 {
+        self.chunks.len() as u64 * CHUNK_BYTES
+    }
+
+    /// Gives back the addresses of chunks in which nothing is mapped.
+    pub(crate) fn drop_empty_chunks(&mut self) {
+        let mapped = &self.mapped;
+        self.chunks.retain(|&chunk, _| mapped.has_any(chunk * PAGES_PER_CHUNK..(chunk + 1) * PAGES_PER_CHUNK));
+    }
+
+    /// The buffer of a chunk.
+    pub(crate) fn chunk(&self, chunk: u64) -> Option<&SparseBuffer> {
+        self.chunks.get(&chunk)
+    }
+
+    /// The device's address of `page`; none if nothing was ever mapped near it.
+    pub(crate) fn address(&self, page: u64) -> Option<u64> {
+        let buffer = self.chunks.get(&(page / PAGES_PER_CHUNK))?;
+        Some(buffer.address + page % PAGES_PER_CHUNK * PAGE_SIZE)
+    }
+}
+
+/// The targets of a range, as they are found.
+struct Targets {
+    rules: Rules,
+    found: Vec<(Range<u64>, Target)>,
+    unshown: Vec<Range<u64>>,
+}
+
+impl Targets {
+    fn new(rules: Rules) -> Self {
+        Self { rules, found: Vec::new(), unshown: Vec::new() }
+    }
+
+    /// `count` pages from `page` on lead to `place`, which may be in an aperture.
+    fn add(&mut self, memory: &PhysicalMemory<'_>, page: u64, place: Place, count: u64) {
+        let Place::Segment { segment: named, page: first } = place else { return };
+        let mut runs = Vec::new();
+        if let Err(shown) = memory.append_runs(place, count, &mut runs) {
+            self.unshown.push(page + shown..page + count);
+        }
+        let mut done = 0;
+        for run in runs {
+            if let Place::Segment { segment, page: there } = run.place
+                && self.rules.binds(segment)
+            {
+                let aperture = (segment != named).then_some((named, first + done));
+                self.push(page + done..page + done + run.pages, Target { segment, page: there, aperture });
+            }
+            done += run.pages;
+        }
+    }
+
+    /// Adds a run, widened to whole units of the device. The memory beside it in its first and last unit is never accessed
+    /// there: an access is checked against the page tables before. A run that does not lie in the units of its memory, or
+    /// whose first unit is another's, is left out as far as that.
+    fn push(&mut self, pages: Range<u64>, target: Target) {
+        let granule = self.rules.granule_pages();
+        let skew = pages.start % granule;
+        if target.page < skew || !(target.page - skew).is_multiple_of(granule) {
+            return;
+        }
+        let aperture = target.aperture.map(|(segment, page)| (segment, page.saturating_sub(skew)));
+        let first = Target { page: target.page - skew, aperture, ..target };
+        let wide = pages.start - skew..pages.end.next_multiple_of(granule);
+        let Some((last, led)) = self.found.last_mut() else { return self.found.push((wide, first)) };
+        let taken = last.end.saturating_sub(wide.start);
+        let continued = led.later(wide.start - last.start);
+        if taken > 0 && continued.segment == first.segment && continued.page == first.page {
+            last.end = last.end.max(wide.end);
+        } else if taken == 0 && last.end == wide.start && continued == first {
+            last.end = wide.end;
+        } else if last.end < wide.end {
+            self.found.push((wide.start + taken..wide.end, first.later(taken)));
+        }
+    }
+}
+
+/// The ranges in order, widened to whole units, those that touch as one.
+fn joined(mut ranges: Vec<Range<u64>>, granule: u64) -> Vec<Range<u64>> {
+    for range in &mut ranges {
+        *range = range.start - range.start % granule..range.end.next_multiple_of(granule);
+    }
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
