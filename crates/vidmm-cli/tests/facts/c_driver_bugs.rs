@@ -2,13 +2,14 @@
 
 use crate::common::c_driver::{built_of, can_build, check};
 
-/// Checks the driver with a mistake. The finding begins with `key`: the rule, and the operation if it is about one.
-fn finds(driver: &str, planted: &str, variant: &str, key: &str) {
+/// Checks the driver with a mistake, in the worlds of these seeds; without any, in as many as most mistakes need. The finding begins with `key`: the rule, and the operation if it is about one.
+fn finds(driver: &str, planted: &str, variant: &str, key: &str, seeds: &str) {
     if !can_build() {
         return;
     }
     let driver = built_of(driver, planted, variant);
-    let run = check(&driver, &["--seeds", "1..25", "--hang", "1", "--max-deaths", "2"]).expect(1);
+    let seeds = if seeds.is_empty() { "1..25" } else { seeds };
+    let run = check(&driver, &["--seeds", seeds, "--hang", "1", "--max-deaths", "2"]).expect(1);
     let is_found = run
         .stdout
         .lines()
@@ -18,11 +19,11 @@ fn finds(driver: &str, planted: &str, variant: &str, key: &str) {
 }
 
 macro_rules! bugs {
-    ($driver:literal; $($name:ident: $planted:ident $(with $variant:ident)? by $key:literal;)*) => {
+    ($driver:literal; $($name:ident: $planted:ident $(with $variant:ident)? by $key:literal $(in $seeds:literal)?;)*) => {
         $(
             #[test]
             fn $name() {
-                super::finds($driver, stringify!($planted), stringify!($($variant)?), $key);
+                super::finds($driver, stringify!($planted), stringify!($($variant)?), $key, concat!($($seeds)?));
             }
         )*
 

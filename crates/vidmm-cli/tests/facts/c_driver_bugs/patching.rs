@@ -5,8 +5,8 @@ bugs! {
     a_transfer_that_is_dropped: BUG_TRANSFER_REPORTS_SUCCESS by "BPB-20 TRANSFER";
     a_transfer_the_other_way_round: BUG_SWAPPED_TRANSFER by "BPB-20 TRANSFER";
     a_transfer_without_its_last_page: BUG_SHORT_TRANSFER by "BPB-20 TRANSFER";
-    a_part_that_begins_at_the_start: BUG_TRANSFER_OFFSET_IGNORED by "BPB-21 TRANSFER";
-    a_part_from_the_first_page_of_its_list: BUG_MDL_OFFSET_IGNORED by "BPB-20 TRANSFER";
+    a_part_that_begins_at_the_start: BUG_TRANSFER_OFFSET_IGNORED by "BPB-21 TRANSFER" in "1..60";
+    a_part_from_the_first_page_of_its_list: BUG_MDL_OFFSET_IGNORED by "BPB-20 TRANSFER" in "1..60";
     pages_that_are_counted_on: BUG_FIRST_PAGE_COUNTED_ON by "BPB-20 TRANSFER";
     a_base_address_that_is_added_twice: BUG_BASE_ADDRESS_ADDED by "FLT-23";
     a_transfer_that_begins_again: BUG_MULTIPASS_FROM_START by "BPB-05 TRANSFER";
