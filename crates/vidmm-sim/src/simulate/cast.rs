@@ -45,6 +45,8 @@ pub(super) struct Allocation {
     pub lists: BTreeMap<usize, u32>,
     /// The devices whose work has written it since they made it resident.
     pub writers: BTreeSet<usize>,
+    /// Work may have written it, or may yet, that did not have it on its list.
+    pub is_written_at_any_time: bool,
     pub is_offered: bool,
     pub locks: u32,
     pub lives: bool,

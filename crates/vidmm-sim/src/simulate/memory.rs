@@ -148,6 +148,7 @@ impl Player<'_, '_> {
             views: Vec::new(),
             lists: Default::default(),
             writers: Default::default(),
+            is_written_at_any_time: false,
             is_offered: false,
             locks: 0,
             lives: true,

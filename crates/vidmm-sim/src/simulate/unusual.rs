@@ -26,7 +26,8 @@ impl Player<'_, '_> {
     /// Evicts what no work has written since the device made it resident, and says so (RES-22).
     fn evict_unwritten(&mut self, device: usize) {
         let unwritten = |known: &super::cast::Allocation| {
-            known.is_listed_by(device) && !known.is_offered && !known.writers.contains(&device)
+            let is_written = known.writers.contains(&device) || known.is_written_at_any_time;
+            known.is_listed_by(device) && !known.is_offered && !is_written
         };
         let unwritten = self.cast.those(unwritten);
         let mut flags = vec![EvictFlag::NotWrittenTo];

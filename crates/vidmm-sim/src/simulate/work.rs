@@ -38,7 +38,9 @@ impl Player<'_, '_> {
                 _ => reads.push(name),
             }
             if writes.len() > num_writes {
-                self.cast.allocations[chosen].writers.insert(device);
+                let known = &mut self.cast.allocations[chosen];
+                known.writers.insert(device);
+                known.is_written_at_any_time |= careless;
             }
             if self.dice.chance(10) {
                 allocations.push(allocation);
@@ -81,7 +83,9 @@ impl Player<'_, '_> {
             let ranges = self.draw_ranges(&usable, &mut commands, &mut bound);
             // Which of them it writes is drawn below.
             for &chosen in bound.values() {
-                self.cast.allocations[chosen].writers.insert(device);
+                let known = &mut self.cast.allocations[chosen];
+                known.writers.insert(device);
+                known.is_written_at_any_time |= !known.is_listed_by(device);
             }
             held.extend(bound.clone());
             let writes = self.dice.below(ranges.len() + 1);
