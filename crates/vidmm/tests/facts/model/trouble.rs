@@ -248,8 +248,9 @@ impl Model {
                 Event::ContentLost { allocation, is_kept: true } => {
                     // FLT-34: it is what the GPU left there.
                     let alloc = self.allocs.iter().rev().find(|alloc| alloc.id == allocation).expect("it was created");
-                    let store = self.world.machine.known[&self.world.handle(allocation)].backing_store;
                     // Events are heard late: by now the allocation may be gone, and its backing store with it.
+                    let Some(handle) = self.world.living_handle(allocation) else { continue };
+                    let store = self.world.machine.known[&handle].backing_store;
                     if !self.world.host.holds(store.offset) {
                         continue;
                     }

@@ -319,7 +319,12 @@ impl World {
 
     /// The driver's handle of an allocation.
     pub fn handle(&self, allocation: AllocationId) -> KmdAllocationHandle {
-        self.handles[&allocation]
+        self.living_handle(allocation).expect("the allocation lives")
+    }
+
+    /// The driver's handle of an allocation; none if it is gone.
+    pub fn living_handle(&self, allocation: AllocationId) -> Option<KmdAllocationHandle> {
+        self.handles.get(&allocation).copied()
     }
 
     /// Maps all of the allocation; where.
