@@ -4,6 +4,7 @@ use std::{
     error::Error,
     fs,
     io::{self, Write},
+    path::PathBuf,
 };
 
 use vidmm::NumberedEvent;
@@ -13,7 +14,7 @@ use vidmm_trace::{ByteSize, LogHeader};
 use crate::{
     args::{RunArgs, replay_command, settings},
     known::Known,
-    output::{Files, cannot_write},
+    output::{Files, cannot_write, check_apart},
     portions,
     report::{unless_closed, write_not_judged},
     sarif,
@@ -25,6 +26,9 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    let outputs =
+        Vec::from_iter([&args.events, &args.summary, &args.sarif].into_iter().flatten().map(PathBuf::as_path));
+    check_apart(&outputs, &Vec::from_iter(args.inputs().into_iter().chain(args.known.clone())))?;
     let known = Known::read(args.known.as_deref())?;
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();

@@ -128,6 +128,19 @@ fn findings_are_written_for_programs_too() {
 }
 
 #[test]
+fn findings_are_not_written_over_what_the_run_reads() {
+    let scratch = Scratch::new();
+    let scenario = scratch.file("used.toml", used_after("evict = \"A\""));
+    let known = scratch.file("known.txt", "RES-20 D A\n");
+    for input in [&scenario, &known] {
+        let before = fs::read_to_string(input).expect("it is there");
+        let refused = vidmm_run(&[&scenario, "--strict", "--known", &known, "--sarif", input]).expect(2);
+        assert!(refused.stderr.contains("the run reads it"), "{refused}");
+        assert_eq!(fs::read_to_string(input).expect("it is there"), before);
+    }
+}
+
+#[test]
 fn a_workload_has_no_strict_mode() {
     let refused = vidmm_run(&["--strict"]).expect(2).stderr;
     assert!(refused.contains("--strict is for scenarios of steps"), "{refused}");

@@ -67,7 +67,7 @@ impl Player<'_, '_> {
 
     fn render(&mut self, device: usize) {
         let usable = match self.cast.devices[device].has_list && !self.misuses() {
-            true => self.cast.those(|known| known.is_listed_by(device) && !known.is_offered),
+            true => self.cast.required_by(device),
             false => self.cast.usable_by(device),
         };
         if usable.is_empty() {
