@@ -199,6 +199,14 @@ pub enum GpuEvent {
         /// The addresses; from 0 to 0 are all (U-20).
         addresses: Range<GpuVirtualAddress>,
     },
+    /// A kernel has written pages that follow each other. Precedes the completion of its packet. Told for a verifier only: a
+    /// program that uses what it has not made resident may write what a paging operation moves or fills (RES-20).
+    KernelWrote {
+        /// The first page: never in an aperture, but in the memory that the aperture shows.
+        address: PhysicalAddress,
+        /// How many pages of 4 KiB.
+        num_pages: u64,
+    },
     /// A verifier has found that a driver's commands have not the documented effect.
     WrongEffect(Box<WrongEffect>),
     /// A kernel has read its inputs. Precedes the completion of its packet; an oracle judges the digests.
@@ -220,7 +228,11 @@ impl GpuEvent {
             | Self::EngineReset { at, .. }
             | Self::ResetFromTimeout { at, .. }
             | Self::RestartedFromTimeout { at, .. } => Some(at),
-            Self::KernelRead { .. } | Self::LateAccess { .. } | Self::Flushed { .. } | Self::WrongEffect(_) => None,
+            Self::KernelRead { .. }
+            | Self::KernelWrote { .. }
+            | Self::LateAccess { .. }
+            | Self::Flushed { .. }
+            | Self::WrongEffect(_) => None,
         }
     }
 }

@@ -209,7 +209,7 @@ impl Runtime {
             GpuEvent::LateAccess { kernel, virtual_address, write } => {
                 self.happenings.push_back(Happening::LateAccess { kernel, virtual_address, write });
             }
-            GpuEvent::Flushed { .. } => {}
+            GpuEvent::Flushed { .. } | GpuEvent::KernelWrote { .. } => {}
             GpuEvent::WrongEffect(wrong) => self.happenings.push_back(Happening::WrongEffect(wrong)),
             GpuEvent::Completed { signal, started_at, ended_at, buffer } => {
                 let paging = matches!(buffer, DmaBuffer::Paging(_));

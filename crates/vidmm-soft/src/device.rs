@@ -233,7 +233,7 @@ impl<E: Executor> Device<E> {
                 self.finish_transfer(*space, &transfer, &bytes, from_system)
             }
             Begun::Kernel(kernel, state) => {
-                let finished = self.finish_kernel(*space, &kernel, state);
+                let finished = self.finish_kernel(*space, &kernel, state, events);
                 self.tell_late(kernel.kernel, true, events);
                 finished
             }
@@ -408,12 +408,14 @@ impl<E: Executor> Device<E> {
         space: Option<AddressSpace>,
         kernel: &KernelCommand,
         state: KernelState,
+        events: &mut Vec<GpuEvent>,
     ) -> Result<(), Abort> {
         for (output, range) in (0..).zip(&kernel.outputs) {
             let runs = self.translate_range(space, range, true)?;
             self.executor.bind(&self.translation);
             let view = View { process: process_of(space), range, runs: &runs };
             self.executor.write_output(&view, kernel.content, state, output);
+            events.extend(runs.iter().filter_map(kernel_wrote));
             if let Some(surface) = range.surface {
                 self.surfaces.mark(surface, range.num_pages);
                 self.counters.pages_compressed += range.num_pages;
@@ -562,6 +564,17 @@ impl<E: Executor> Device<E> {
         self.executor.note(MappingChange::Aperture { segment, pages: first_page..first_page + num_pages });
         self.counters.aperture_entries_written += num_pages;
         Ok(())
+    }
+}
+
+/// The report of a run that a kernel has written.
+fn kernel_wrote(run: &PhysicalRun) -> Option<GpuEvent> {
+    match run.place {
+        Place::Zero => None,
+        Place::Segment { segment, page } => {
+            let address = PhysicalAddress { segment, offset: page * PAGE_SIZE };
+            Some(GpuEvent::KernelWrote { address, num_pages: run.pages })
+        }
     }
 }
 

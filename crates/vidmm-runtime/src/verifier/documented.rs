@@ -149,7 +149,7 @@ impl Documented {
         }
         let first = op.offset_in_bytes / PAGE_SIZE;
         let places = self.walk(context, address, op.size_in_bytes / PAGE_SIZE);
-        let pages = (first..).zip(places).map(|(page, place)| Plain { page, place, before: None });
+        let pages = (first..).zip(places).map(|(page, place)| Plain { page, place });
         Some(Effect::Plain {
             allocation: op.allocation,
             pages: pages.collect(),

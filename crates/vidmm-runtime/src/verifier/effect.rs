@@ -24,6 +24,16 @@ impl Page {
         PhysicalAddress { segment: self.segment, offset: self.number * PAGE_SIZE }
     }
 
+    /// The page at an address, which is in no aperture.
+    pub fn of(address: PhysicalAddress) -> Self {
+        Self { segment: address.segment, number: address.offset / PAGE_SIZE }
+    }
+
+    /// So many pages from this one on.
+    pub fn run(self, num_pages: u64) -> impl Iterator<Item = Self> {
+        (self.number..self.number + num_pages).map(move |number| Self { number, ..self })
+    }
+
     fn is_before(self, next: Self) -> bool {
         self.segment == next.segment && self.number + 1 == next.number
     }
@@ -58,17 +68,6 @@ pub(super) struct Moved {
     pub before: Option<u64>,
 }
 
-impl Moved {
-    /// Whether a digest that is not the expected one is right nevertheless: somebody has written the source since the packet
-    /// began, as a program does that uses what it has not made resident, and the operation has moved that.
-    fn is_of_new_source(&self, found: Option<u64>, source_now: impl Fn(Page) -> Option<u64>) -> bool {
-        match self.content {
-            Content::Of(source, _) => found != self.before && found == source_now(source),
-            Content::Fill(_) => false,
-        }
-    }
-}
-
 /// A page of an allocation that is to be plain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plain {
@@ -76,17 +75,6 @@ pub(super) struct Plain {
     pub page: u64,
     /// Where it is; none if that is not known.
     pub place: Option<Page>,
-    /// The digest before the operation; none if it is not known.
-    pub before: Option<u64>,
-}
-
-impl Plain {
-    /// Whether its content is another than before: work that has no right to the allocation any more may have written it again,
-    /// compressed (RES-20).
-    fn is_written_since(&self, allocation: KmdAllocationHandle, gpu: &dyn Gpu) -> bool {
-        let now = self.place.and_then(|place| plain_digest(gpu, allocation, self.page, place));
-        self.before.zip(now).is_some_and(|(before, now)| before != now)
-    }
 }
 
 /// Entries of a page table that are written.
@@ -165,25 +153,24 @@ impl Effect {
                     under_way.add(operation, Space::Aperture(*segment), first, Values::Other(pages.len() as u64));
                 }
             }
-            Effect::Plain { allocation, pages, .. } => {
-                for plain in pages {
-                    let now = |place| digest_when_begun(under_way, gpu, *allocation, plain.page, place);
-                    plain.before = plain.place.and_then(now);
-                }
-            }
-            Effect::Flushed { .. } | Effect::Unmapped { .. } => {}
+            Effect::Plain { .. } | Effect::Flushed { .. } | Effect::Unmapped { .. } => {}
         }
     }
 
-    /// The CPU has written a page that the operation may have read before or after that.
-    pub fn written_by_cpu(&mut self, page: Page) {
-        let Effect::Moved(_, pages) = self else { return };
-        for moved in pages {
-            if let Content::Of(source, digest) = &mut moved.content
-                && *source == page
-            {
-                *digest = None;
+    /// The CPU or a kernel has written a page, which the operation may have read or written before or after that.
+    pub fn written(&mut self, page: Page) {
+        match self {
+            Effect::Moved(_, pages) => {
+                for moved in pages {
+                    if let Content::Of(source, digest) = &mut moved.content
+                        && *source == page
+                    {
+                        *digest = None;
+                    }
+                }
             }
+            Effect::Plain { pages, .. } => pages.retain(|plain| plain.place != Some(page)),
+            Effect::Entries(_) | Effect::Flushed { .. } | Effect::Aperture { .. } | Effect::Unmapped { .. } => {}
         }
     }
 
@@ -218,7 +205,7 @@ impl Effect {
                     let expected = content.digest().filter(|_| !later.writes(Space::Pages(to.segment), to.number))?;
                     let now = |place| plain_digest(gpu, *allocation, page, place);
                     let found = now(to);
-                    if found != Some(expected) && !moved.is_of_new_source(found, now) {
+                    if found != Some(expected) {
                         return Some(Wrong::Page { page, address: to.address(), expected, found });
                     }
                     // The CPU reads it there.
@@ -252,8 +239,7 @@ impl Effect {
                     probe.first_compressed(*allocation, first..last + 1)?;
                     let is_compressed =
                         |plain: &&Plain| probe.first_compressed(*allocation, plain.page..plain.page + 1).is_some();
-                    let mut compressed = pages.iter().filter(is_compressed);
-                    let kept = compressed.find(|plain| !plain.is_written_since(*allocation, gpu))?;
+                    let kept = pages.iter().find(is_compressed)?;
                     Some(Wrong::Compressed { page: kept.page })
                 })
             }

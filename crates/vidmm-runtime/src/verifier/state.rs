@@ -6,7 +6,7 @@ use vidmm::Nanoseconds;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, EngineFence, PagingOperation, PagingOperationKind, Patch};
 
 use super::documented::Documented;
-use super::effect::{Effect, Flush};
+use super::effect::{Effect, Flush, Page};
 use super::finding::{Request, Wrong, WrongEffect};
 use super::under_way::UnderWay;
 use crate::probe::Sees;
@@ -247,8 +247,17 @@ impl State {
             GpuEvent::Interrupt { .. }
             | GpuEvent::LateAccess { .. }
             | GpuEvent::KernelRead { .. }
+            | GpuEvent::KernelWrote { .. }
             | GpuEvent::WrongEffect(_) => {}
         }
+    }
+
+    /// Somebody else has written a page: what an operation that is under way reads or leaves there is not known.
+    pub fn written(&mut self, page: Page) {
+        self.under_way.written(page);
+        let begun = self.operations.values_mut().filter(|operation| operation.is_prepared);
+        let effects = begun.filter_map(|operation| operation.effect.as_mut());
+        effects.for_each(|effect| effect.written(page));
     }
 
     fn lose_everything(&mut self) {

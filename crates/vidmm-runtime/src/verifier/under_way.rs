@@ -32,14 +32,14 @@ pub(super) enum Values {
 /// A write of an operation.
 #[derive(Debug)]
 struct Write {
-    /// The operation's number; the highest of all is the CPU.
+    /// The operation's number; the highest of all is somebody else.
     operation: u64,
     space: Space,
     places: Range<u64>,
     values: Values,
 }
 
-const CPU: u64 = u64::MAX;
+const SOMEBODY_ELSE: u64 = u64::MAX;
 
 /// The writes of the operations that have begun and not ended, in their order. There are few at a time.
 #[derive(Debug, Default)]
@@ -61,17 +61,17 @@ impl UnderWay {
         self.0.push(Write { operation, space, places: first..first + count, values });
     }
 
-    /// The CPU has written a page: what it holds is no operation's effect.
-    pub fn written_by_cpu(&mut self, page: Page) {
-        if !self.0.is_empty() {
-            self.add(CPU, Space::Pages(page.segment), page.number, Values::Other(1));
+    /// The CPU or a kernel has written a page: what it holds is no operation's effect.
+    pub fn written(&mut self, page: Page) {
+        if self.last(Space::Pages(page.segment), page.number).is_some_and(|last| last.operation != SOMEBODY_ELSE) {
+            self.add(SOMEBODY_ELSE, Space::Pages(page.segment), page.number, Values::Other(1));
         }
     }
 
     /// An operation has ended.
     pub fn release(&mut self, operation: u64) {
         self.0.retain(|write| write.operation != operation);
-        if self.0.iter().all(|write| write.operation == CPU) {
+        if self.0.iter().all(|write| write.operation == SOMEBODY_ELSE) {
             self.clear();
         }
     }

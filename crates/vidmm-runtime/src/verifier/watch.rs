@@ -9,6 +9,7 @@ use vidmm::contract::{
 };
 use vidmm::{Nanoseconds, PhysicalAddress};
 
+use super::effect::Page;
 use super::state::State;
 use crate::{Content, Gpu, GpuEvent, KmdHook};
 
@@ -78,6 +79,11 @@ impl Gpu for VerifiedGpu {
         state.now = now;
         let mut reported = Vec::new();
         state.gpu.advance(now, &mut reported);
+        for event in &reported {
+            if let GpuEvent::KernelWrote { address, num_pages } = event {
+                Page::of(*address).run(*num_pages).for_each(|page| state.written(page));
+            }
+        }
         let last = reported.iter().rposition(|event| matches!(event, GpuEvent::Completed { .. }));
         for (number, event) in reported.into_iter().enumerate() {
             state.see(&event, Some(number) == last);
@@ -99,9 +105,7 @@ impl Gpu for VerifiedGpu {
     fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
         let state = &mut *self.0.borrow_mut();
         if let Some(page) = state.documented.page(address, 0) {
-            state.under_way.written_by_cpu(page);
-            let effects = state.operations.values_mut().filter_map(|operation| operation.effect.as_mut());
-            effects.for_each(|effect| effect.written_by_cpu(page));
+            state.written(page);
         }
         state.gpu.write_page(address, content, seed)
     }

@@ -51,7 +51,8 @@ impl SemanticGpu {
             | GpuEvent::LateAccess { .. }
             | GpuEvent::Flushed { .. }
             | GpuEvent::WrongEffect(_)
-            | GpuEvent::KernelRead { .. } => {}
+            | GpuEvent::KernelRead { .. }
+            | GpuEvent::KernelWrote { .. } => {}
         }
     }
 }
