@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use vidmm::contract::{
-    CpuVirtualAddress, DmaBuffer, EngineFence, KmdProcessHandle, Packet, ResetEngineError, RestartError,
-    ReturnedBuffers,
+    CpuVirtualAddress, DmaBuffer, EngineFence, KmdAllocationHandle, KmdProcessHandle, Packet, ResetEngineError,
+    RestartError, ReturnedBuffers,
 };
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 
@@ -206,6 +206,8 @@ pub enum GpuEvent {
         address: PhysicalAddress,
         /// How many pages of 4 KiB.
         num_pages: u64,
+        /// The allocation that they are compressed pages of, and the number of the first among its pages; none if they are plain.
+        compressed: Option<(KmdAllocationHandle, u64)>,
     },
     /// A verifier has found that a driver's commands have not the documented effect.
     WrongEffect(Box<WrongEffect>),

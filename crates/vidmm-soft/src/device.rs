@@ -415,7 +415,7 @@ impl<E: Executor> Device<E> {
             self.executor.bind(&self.translation);
             let view = View { process: process_of(space), range, runs: &runs };
             self.executor.write_output(&view, kernel.content, state, output);
-            events.extend(runs.iter().filter_map(kernel_wrote));
+            self.tell_written(&runs, range.surface, events);
             if let Some(surface) = range.surface {
                 self.surfaces.mark(surface, range.num_pages);
                 self.counters.pages_compressed += range.num_pages;
@@ -424,6 +424,19 @@ impl<E: Executor> Device<E> {
         }
         self.counters.commands.kernel += 1;
         Ok(())
+    }
+
+    /// Tells of the runs that a kernel has written, which are compressed pages of a surface if it has one.
+    fn tell_written(&self, runs: &[PhysicalRun], surface: Option<Surface>, events: &mut Vec<GpuEvent>) {
+        let allocation = surface.and_then(|surface| self.surface_book.allocation_of(surface.number));
+        let mut compressed = allocation.zip(surface.map(|surface| surface.first_page));
+        for run in runs {
+            if let Place::Segment { segment, page } = run.place {
+                let address = PhysicalAddress { segment, offset: page * PAGE_SIZE };
+                events.push(GpuEvent::KernelWrote { address, num_pages: run.pages, compressed });
+            }
+            compressed = compressed.map(|(allocation, page)| (allocation, page + run.pages));
+        }
     }
 
     fn begin_decompress(
@@ -564,17 +577,6 @@ impl<E: Executor> Device<E> {
         self.executor.note(MappingChange::Aperture { segment, pages: first_page..first_page + num_pages });
         self.counters.aperture_entries_written += num_pages;
         Ok(())
-    }
-}
-
-/// The report of a run that a kernel has written.
-fn kernel_wrote(run: &PhysicalRun) -> Option<GpuEvent> {
-    match run.place {
-        Place::Zero => None,
-        Place::Segment { segment, page } => {
-            let address = PhysicalAddress { segment, offset: page * PAGE_SIZE };
-            Some(GpuEvent::KernelWrote { address, num_pages: run.pages })
-        }
     }
 }
 

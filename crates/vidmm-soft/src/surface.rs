@@ -26,6 +26,12 @@ impl SurfaceBook {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&allocation).copied()
     }
 
+    /// The allocation that has a surface.
+    pub fn allocation_of(&self, number: u32) -> Option<KmdAllocationHandle> {
+        let surfaces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        surfaces.iter().find(|&(_, &of)| of == number).map(|(&allocation, _)| allocation)
+    }
+
     /// Notes the surface of an allocation; none takes the note back.
     pub fn set(&self, allocation: KmdAllocationHandle, surface: Option<u32>) {
         let mut surfaces = self.0.lock().unwrap_or_else(PoisonError::into_inner);

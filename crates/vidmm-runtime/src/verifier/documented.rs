@@ -9,7 +9,7 @@ use vidmm::contract::{
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
-use super::effect::{Content, Effect, Entries, Moved, Page, Plain};
+use super::effect::{Content, Effect, Entries, Moved, Page};
 use crate::probe::{TableEntry, leads_somewhere};
 
 /// The digest of a page whose words all are 1, by [`kernel`](crate::kernel): that of a uniform page is a multiple of it.
@@ -95,7 +95,7 @@ impl Documented {
             PagingOperation::MapApertureSegment(op) => Some(self.map_aperture(op)),
             PagingOperation::MapApertureSegment2(op) => Some(self.map_aperture(&(*op).into())),
             PagingOperation::UnmapApertureSegment(op) => Some(self.unmap_aperture(op)),
-            PagingOperation::NotifyAlloc(op) => self.notified(op, context),
+            PagingOperation::NotifyAlloc(op) => self.notified(op),
             PagingOperation::Transfer(op) if op.transfer_size == 0 => None,
             PagingOperation::Transfer(op) => Some(self.transferred(op)),
             PagingOperation::Fill(op) => {
@@ -140,7 +140,7 @@ impl Documented {
         Effect::Aperture { segment, pages }
     }
 
-    fn notified(&self, op: &NotifyAlloc, context: KmdContextHandle) -> Option<Effect> {
+    fn notified(&self, op: &NotifyAlloc) -> Option<Effect> {
         let address = op.gpu_virtual_address_at_offset;
         let addresses = address..address.offset(op.size_in_bytes);
         if !super::finding::is_eviction(&PagingOperation::NotifyAlloc(*op)) {
@@ -148,11 +148,9 @@ impl Documented {
             return self.uses_io_mmu.then_some(Effect::Unmapped { process: op.process, addresses });
         }
         let first = op.offset_in_bytes / PAGE_SIZE;
-        let places = self.walk(context, address, op.size_in_bytes / PAGE_SIZE);
-        let pages = (first..).zip(places).map(|(page, place)| Plain { page, place });
         Some(Effect::Plain {
             allocation: op.allocation,
-            pages: pages.collect(),
+            pages: (first..first + op.size_in_bytes / PAGE_SIZE).collect(),
             window: self.paging_process.filter(|_| self.uses_io_mmu).map(|process| (process, addresses)),
         })
     }

@@ -68,15 +68,6 @@ pub(super) struct Moved {
     pub before: Option<u64>,
 }
 
-/// A page of an allocation that is to be plain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Plain {
-    /// The page of the allocation.
-    pub page: u64,
-    /// Where it is; none if that is not known.
-    pub place: Option<Page>,
-}
-
 /// Entries of a page table that are written.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entries {
@@ -100,10 +91,10 @@ pub(super) enum Effect {
     Flushed { process: Option<KmdProcessHandle>, addresses: Range<GpuVirtualAddress> },
     /// Pages of an aperture show pages of system memory.
     Aperture { segment: SegmentId, pages: Vec<(u64, u64)> },
-    /// Pages of an allocation are plain. Behind an IOMMU the device sees them in a window of the paging process.
+    /// Pages of an allocation, by their numbers, are plain. Behind an IOMMU the device sees them in a window of the paging process.
     Plain {
         allocation: KmdAllocationHandle,
-        pages: Vec<Plain>,
+        pages: Vec<u64>,
         window: Option<(KmdProcessHandle, Range<GpuVirtualAddress>)>,
     },
     /// The device has forgotten what it had cached of a range that is still mapped. Without a process, of everything (NTF-06).
@@ -169,8 +160,20 @@ impl Effect {
                     }
                 }
             }
-            Effect::Plain { pages, .. } => pages.retain(|plain| plain.place != Some(page)),
-            Effect::Entries(_) | Effect::Flushed { .. } | Effect::Aperture { .. } | Effect::Unmapped { .. } => {}
+            Effect::Plain { .. }
+            | Effect::Entries(_)
+            | Effect::Flushed { .. }
+            | Effect::Aperture { .. }
+            | Effect::Unmapped { .. } => {}
+        }
+    }
+
+    /// A kernel has written pages of an allocation, which are compressed now.
+    pub fn compressed(&mut self, of: KmdAllocationHandle, written: &Range<u64>) {
+        if let Effect::Plain { allocation, pages, .. } = self
+            && *allocation == of
+        {
+            pages.retain(|page| !written.contains(page));
         }
     }
 
@@ -235,12 +238,10 @@ impl Effect {
                 stale.or_else(|| {
                     let probe = seen(Sees::COMPRESSION)?;
                     // Nearly always none is, and one look tells it.
-                    let (first, last) = (pages.first()?.page, pages.last()?.page);
+                    let (first, last) = (*pages.first()?, *pages.last()?);
                     probe.first_compressed(*allocation, first..last + 1)?;
-                    let is_compressed =
-                        |plain: &&Plain| probe.first_compressed(*allocation, plain.page..plain.page + 1).is_some();
-                    let kept = pages.iter().find(is_compressed)?;
-                    Some(Wrong::Compressed { page: kept.page })
+                    let is_compressed = |&&page: &&u64| probe.first_compressed(*allocation, page..page + 1).is_some();
+                    pages.iter().find(is_compressed).map(|&page| Wrong::Compressed { page })
                 })
             }
             Effect::Unmapped { process, addresses } => {

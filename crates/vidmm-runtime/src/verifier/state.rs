@@ -255,9 +255,13 @@ impl State {
     /// Somebody else has written a page: what an operation that is under way reads or leaves there is not known.
     pub fn written(&mut self, page: Page) {
         self.under_way.written(page);
+        self.begun_effects().for_each(|effect| effect.written(page));
+    }
+
+    /// The effects of the operations that may have begun.
+    pub fn begun_effects(&mut self) -> impl Iterator<Item = &mut Effect> {
         let begun = self.operations.values_mut().filter(|operation| operation.is_prepared);
-        let effects = begun.filter_map(|operation| operation.effect.as_mut());
-        effects.for_each(|effect| effect.written(page));
+        begun.filter_map(|operation| operation.effect.as_mut())
     }
 
     fn lose_everything(&mut self) {

@@ -80,8 +80,11 @@ impl Gpu for VerifiedGpu {
         let mut reported = Vec::new();
         state.gpu.advance(now, &mut reported);
         for event in &reported {
-            if let GpuEvent::KernelWrote { address, num_pages } = event {
-                Page::of(*address).run(*num_pages).for_each(|page| state.written(page));
+            if let GpuEvent::KernelWrote { address, num_pages, compressed } = *event {
+                Page::of(address).run(num_pages).for_each(|page| state.written(page));
+                if let Some((allocation, first)) = compressed {
+                    state.begun_effects().for_each(|effect| effect.compressed(allocation, &(first..first + num_pages)));
+                }
             }
         }
         let last = reported.iter().rposition(|event| matches!(event, GpuEvent::Completed { .. }));
