@@ -251,6 +251,13 @@ impl<K: Kind, T> Slots<K, T> {
         Err(InvalidHandle { kind: K::NAME, index: id.index })
     }
 
+    /// The same, also where the handle was withdrawn and the object is not gone yet.
+    pub fn lookup_withdrawn(&self, id: Id<K>) -> Result<Ix<K>, InvalidHandle> {
+        let index = id.ix();
+        let is_withdrawn = self.contains(index) && self.generations[index.at()] == id.generation | WITHDRAWN;
+        if is_withdrawn { Ok(index) } else { self.lookup(id) }
+    }
+
     pub fn contains(&self, index: Ix<K>) -> bool {
         self.values.get(index.at()).is_some_and(Option::is_some)
     }

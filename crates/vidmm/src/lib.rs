@@ -55,9 +55,10 @@ pub use engines::recovering::TdrOptions;
 pub use event::destroy_flags::DestroyFlags;
 pub use event::device_residency::DeviceResidency;
 pub use event::error::{
-    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EvictError,
-    GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError, PriorityError,
-    QueryStatisticsError, ReclaimError, ReservationError, Shortage, SubmitError, UnlockError, UpdateError, Violation,
+    AllocationInfoRule, CreateError, DestroyError, DeviceErrorReason, DeviceInError, DriverFinding, EndUseError,
+    EvictError, GpuVaError, LockError, MakeResidentError, MapError, NoMemoryReason, OfferError, OpenError,
+    PriorityError, QueryStatisticsError, ReclaimError, ReservationError, Shortage, SubmitError, UnlockError,
+    UpdateError, Violation,
 };
 pub use event::list_flags::{EvictFlags, MakeResidentFlags};
 pub use event::offer::{OfferFlags, OfferPriority, ReclaimResult};

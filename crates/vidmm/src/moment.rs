@@ -5,13 +5,13 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     budget::MemorySegmentGroup,
     buggify::{Buggify, Unlikely},
-    contract::{Packet, PagingOperationCounts},
+    contract::{EngineFence, Packet, PagingOperationCounts},
     event::{
         Event, EventLog,
         error::{DeviceInError, DriverFinding, Violation},
         trim::TrimFlags,
     },
-    id::{AllocationId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
+    id::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId, TrimNotificationId},
     units::Nanoseconds,
 };
 
@@ -37,6 +37,16 @@ pub(crate) struct Moment {
 pub enum Output {
     /// Hand this packet to its engine.
     Submit(Packet),
+    /// A use of a self-scheduled context may begin, once engines have reached these fences: all that it requires is in place then, and
+    /// stays until [`VidMm::end_use`](crate::VidMm::end_use) (D25).
+    UseBegun {
+        /// The context.
+        context: ContextId,
+        /// The number that [`VidMm::begin_use`](crate::VidMm::begin_use) has returned.
+        number: u64,
+        /// Fences of the paging engine; their completions have been handed in, or will be.
+        waits: Vec<EngineFence>,
+    },
     /// A paging queue's fence has reached this value.
     PagingFenceSignaled {
         /// The queue.

@@ -56,7 +56,14 @@ impl Session<'_> {
             return Err(error);
         }
         let engine = |at| EngineQueue { context: contexts[at], fence: fences[at], submitted: 0 };
-        Ok(Device { process, device, queue, engines: [engine(0), engine(1)], trim_notification: None })
+        Ok(Device {
+            process,
+            device,
+            queue,
+            engines: [engine(0), engine(1)],
+            trim_notification: None,
+            self_scheduled: None,
+        })
     }
 
     /// The device of that name, which is made if it is the default.

@@ -14,6 +14,7 @@ mod faults;
 mod calls;
 mod forged;
 mod render;
+mod uses;
 mod residency;
 mod cpu;
 mod budget;

@@ -20,6 +20,8 @@ pub(crate) struct Objects {
     pub allocations: BTreeMap<String, Allocation>,
     pub mappings: BTreeMap<String, Mapping>,
     pub fences: BTreeMap<String, MonitoredFenceId>,
+    /// The context and the number of each use that has not ended.
+    pub uses: BTreeMap<String, (ContextId, u64)>,
     /// The fences that nobody has created.
     pub forged_fences: BTreeSet<String>,
     /// How many handles steps have forged.
@@ -38,6 +40,8 @@ pub(crate) struct Device {
     pub queue: Option<PagingQueueId>,
     pub engines: [EngineQueue; 2],
     pub trim_notification: Option<TrimNotificationId>,
+    /// Its self-scheduled context, once a step has begun a use.
+    pub self_scheduled: Option<ContextId>,
 }
 
 /// A context with the fence that counts its kernels.

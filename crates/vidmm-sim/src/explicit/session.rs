@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
-    AllocationId, CheckError, DeviceErrorReason, DeviceId, Event, MemorySegmentGroup, MonitoredFenceId, Nanoseconds,
-    NumberedEvent, Output, ProcessId, TrimFlags,
+    AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, MemorySegmentGroup, MonitoredFenceId,
+    Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{IllegalUse, Rights};
@@ -196,12 +196,25 @@ impl<'a> Session<'a> {
     pub fn run_until(&mut self, patience: Nanoseconds, is_reached: impl Fn(&mut Self) -> bool) -> bool {
         self.settle();
         self.last_activity = self.runtime.now();
+        // In the end, and where rules judge, nobody waits for a step that ends a use.
+        let ends_uses = self.rules.is_some() || self.closing;
         while !is_reached(self) {
-            if !self.advance(None) || self.runtime.now() > self.last_activity.saturating_add(patience) {
+            let goes_on = self.advance(None) | (ends_uses && self.end_uses());
+            if !goes_on || self.runtime.now() > self.last_activity.saturating_add(patience) {
                 return is_reached(self);
             }
         }
         true
+    }
+
+    /// The owners' queues end what they have begun; `false` if that is nothing.
+    fn end_uses(&mut self) -> bool {
+        let (vidmm, before) = (self.runtime.vidmm(), self.objects.uses.len());
+        self.objects.uses.retain(|_, &mut (context, number)| {
+            let ended = vidmm.end_use(context, number);
+            matches!(ended, Err(EndUseError::NotUnderWay { .. } | EndUseError::Waits { .. }))
+        });
+        self.objects.uses.len() < before
     }
 
     /// Lets time pass until everything has ended; `false` if something never does.

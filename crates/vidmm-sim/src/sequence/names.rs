@@ -19,6 +19,8 @@ pub(crate) struct Names {
     pub devices: BTreeMap<DeviceId, String>,
     pub fences: BTreeMap<MonitoredFenceId, String>,
     pub kernels: BTreeMap<(DeviceId, SubmissionNo), String>,
+    /// The uses by queues that their owners run.
+    pub uses: BTreeMap<(DeviceId, SubmissionNo), String>,
     /// The command buffers that DMA buffers with patch locations were rendered from, by the DMA buffers' numbers.
     pub dma_buffers: BTreeMap<u64, String>,
     /// The DMA buffers that were rendered only to look at content.
@@ -198,6 +200,9 @@ impl Names {
     pub fn packet(&self, signal: EngineFence) -> String {
         if let Some((of, _)) = self.portion_of(signal) {
             return of;
+        }
+        if let Some(name) = self.dispatched.get(&signal).and_then(|submission| self.uses.get(submission)) {
+            return format!("use {name}");
         }
         match self.kernel_of(signal) {
             Some(kernel) => format!("kernel {kernel}"),

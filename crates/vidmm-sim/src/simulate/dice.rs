@@ -21,6 +21,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 2))
     }
 
+    /// The row of draws of programs that run queues of their own.
+    pub fn of_owners(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 3))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

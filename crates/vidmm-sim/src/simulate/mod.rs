@@ -9,6 +9,7 @@ mod dice;
 mod profile;
 mod world;
 mod cast;
+mod owners;
 mod player;
 mod memory;
 mod work;

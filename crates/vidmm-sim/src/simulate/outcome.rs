@@ -6,6 +6,7 @@ use vidmm::policy::PolicyChoice;
 
 use super::caught::caught;
 use super::dice::Dice;
+use super::owners::Owners;
 use super::player::Player;
 use super::profile::Profile;
 use super::world::World;
@@ -100,7 +101,8 @@ pub(crate) fn simulate_in(
     if let Some(rules) = session.rules.as_mut().filter(|_| desc.digest) {
         rules.digest = Some(Digest::default());
     }
-    let mut player = Player::new(&mut session, world, dice);
+    let owners = Owners::draw(desc.seed, &world);
+    let mut player = Player::new(&mut session, world, dice, owners);
     let panic = caught(|| {
         while player.session.num_machine_steps < desc.steps && !player.is_over() {
             player.make_move();

@@ -2,6 +2,7 @@
 
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
+use super::owners::Owners;
 use super::world::World;
 use crate::explicit::Session;
 use crate::features::Features;
@@ -14,6 +15,8 @@ pub(super) struct Player<'s, 'a> {
     pub session: &'s mut Session<'a>,
     pub world: World,
     pub dice: Dice,
+    /// The queues that programs run themselves; none if this world's programs have none.
+    pub owners: Option<Owners>,
     pub cast: Cast,
     /// The steps so far.
     pub steps: Vec<Step>,
@@ -54,8 +57,8 @@ const MOVES: [(u32, Move); 13] = [
 ];
 
 impl<'s, 'a> Player<'s, 'a> {
-    pub fn new(session: &'s mut Session<'a>, world: World, dice: Dice) -> Self {
-        Self { session, world, dice, cast: Cast::default(), steps: Vec::new() }
+    pub fn new(session: &'s mut Session<'a>, world: World, dice: Dice, owners: Option<Owners>) -> Self {
+        Self { session, world, dice, owners, cast: Cast::default(), steps: Vec::new() }
     }
 
     /// Whether there is a finding, or the adapter is in error, so that more steps would show nothing.
@@ -82,6 +85,7 @@ impl<'s, 'a> Player<'s, 'a> {
             Move::Upheaval => self.upheave(),
             Move::Unusual => self.make_unusual_call(device),
         }
+        self.run_own_queues(device);
     }
 
     /// Makes a call and returns its answer. A call that names an object which was never made is refused.

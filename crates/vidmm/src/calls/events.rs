@@ -59,7 +59,7 @@ impl VidMm {
         last_completed_fence_id: u64,
         returned: ReturnedBuffers,
     ) {
-        let is_asked = self.state.engines.engines.get(engine as usize).is_some_and(|engine| {
+        let is_asked = self.state.engines.named(engine).is_some_and(|engine| {
             (engine.last_answered + 1..=engine.preemption_fence_id).contains(&preemption_fence_id)
                 && last_completed_fence_id <= engine.submitted
         });
@@ -192,8 +192,8 @@ impl VidMm {
         }
         let resets = PageFaultFlags::ADAPTER_RESET_REQUIRED | PageFaultFlags::ENGINE_RESET_REQUIRED;
         let is_sound = match flags.contains(PageFaultFlags::FENCE_INVALID) {
-            true => (engine as usize) < self.state.engines.engines.len() && fence_id == 0 && flags.intersects(resets),
-            false => self.state.engines.engines.get(engine as usize).is_some_and(|engine| engine.has(fence_id)),
+            true => self.state.engines.named(engine).is_some() && fence_id == 0 && flags.intersects(resets),
+            false => self.state.engines.named(engine).is_some_and(|engine| engine.has(fence_id)),
         };
         if !is_sound {
             return self.state.moment.report(DriverFinding::FaultData { engine, fence_id });
@@ -253,7 +253,7 @@ impl VidMm {
         if !self.state.engines.hears(signal.engine) {
             return;
         }
-        let first = self.state.engines.engines.get(signal.engine as usize).and_then(|engine| engine.in_flight.front());
+        let first = self.state.engines.named(signal.engine).and_then(|engine| engine.in_flight.front());
         if first.is_none_or(|first| first.fence_id != signal.fence_id)
             && !retire::has_missed_interrupts(&mut self.state, &mut self.plans, signal)
         {

@@ -33,4 +33,5 @@ pub(crate) mod stop;
 pub(crate) mod suspension;
 pub(crate) mod termination;
 pub(crate) mod trimming;
+pub(crate) mod uses;
 pub(crate) mod work;

@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     budget::{ProcessShare, Standing, account::Account},
-    contract::{Host, Kmd},
+    contract::{Host, Kmd, KmdContextHandle},
     data::{ordered_set::OrderedSet, progress::Progress},
     event::{
         Event,
@@ -14,7 +14,7 @@ use crate::{
     },
     gpu_va::{PageTables, Table, TableKey, VaSpace},
     id::{
-        ContextId, ContextIx, DeviceId, InvalidHandle, MonitoredFenceId, MonitoredFenceIx, PagingQueueId,
+        ContextId, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceId, MonitoredFenceIx, PagingQueueId,
         PagingQueueIx, ProcessId,
     },
     manager::VidMm,
@@ -176,12 +176,21 @@ impl VidMm {
         let device_index = self.state.objects.devices.lookup(device)?;
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let paging = self.state.adapter.paging_engine;
-        let count = self.state.engines.engines.len();
-        if engine as usize >= count || engine == paging && count > 1 {
-            return Err(CreateError::Engine { engine, last: count as u32 - 1, paging });
+        let count = self.state.engines.scheduled().end;
+        if engine >= count || engine == paging && count > 1 {
+            return Err(CreateError::Engine { engine, last: count - 1, paging });
         }
         let process = self.state.objects[self.state.objects[device_index].process].handle;
         let handle = kmd.create_context(process, engine, false)?;
+        Ok(self.insert_context(device_index, engine, Some(handle)))
+    }
+
+    pub(crate) fn insert_context(
+        &mut self,
+        device_index: DeviceIx,
+        engine: u32,
+        handle: Option<KmdContextHandle>,
+    ) -> ContextId {
         let context = self.state.objects.contexts.insert(Context {
             device: device_index,
             engine,
@@ -193,8 +202,9 @@ impl VidMm {
             served: 0,
             root_is_set: false,
         });
+        let device = self.state.objects.devices.id(device_index);
         self.state.moment.record(|| Event::ContextCreated { context, device, engine });
-        Ok(context)
+        context
     }
 
     /// Destroys a context.
@@ -213,7 +223,10 @@ impl VidMm {
     pub(crate) fn remove_context(&mut self, kmd: &mut dyn Kmd, index: ContextIx) {
         let context = self.state.objects.contexts.id(index);
         let gone = self.state.objects.contexts.remove(index);
-        kmd.destroy_context(gone.handle);
+        if let Some(handle) = gone.handle {
+            kmd.destroy_context(handle);
+        }
+        self.state.engines.forget_context(gone.engine);
         self.state.moment.record(|| Event::ContextDestroyed { context });
     }
 

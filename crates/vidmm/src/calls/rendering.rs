@@ -218,7 +218,7 @@ fn translate(
     let (mut used, mut multipass_offset, mut patch_locations) = (0, 0, Vec::new());
     loop {
         let mut render = Render {
-            context: objects[context].handle,
+            context: objects.kmd_context(context),
             command: &desc.command,
             dma_buffer: &mut dma_buffer[used..],
             dma_buffer_write_offset: used as u32,

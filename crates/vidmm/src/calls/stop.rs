@@ -27,7 +27,8 @@ impl VidMm {
         for (_, allocation) in objects.allocations.iter() {
             destroy_allocation(allocation, kmd, host);
         }
-        objects.contexts.iter().for_each(|(_, context)| kmd.destroy_context(context.handle));
+        let handles = objects.contexts.iter().filter_map(|(_, context)| context.handle);
+        handles.for_each(|handle| kmd.destroy_context(handle));
         for (_, process) in objects.processes.iter() {
             start::release_system_tables(&self.state.adapter, &process.tables, host);
             kmd.destroy_process(process.handle);

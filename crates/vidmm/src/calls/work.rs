@@ -31,11 +31,26 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If a handle names nothing, the device is in error, or the context's queue is full. If it names an allocation that is not on
+    /// If a handle names nothing, the device is in error, the context is self-scheduled, or its queue is full. If it names an allocation that is not on
     /// the device's list, the device is in error from now on (FLT-02).
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub fn submit(&mut self, context: ContextId, desc: SubmitDesc) -> Result<u64, SubmitError> {
+        self.queue_work(context, desc, false)
+    }
+
+    /// Queues work of a context that is, or is not, self-scheduled.
+    #[inline]
+    pub(crate) fn queue_work(
+        &mut self,
+        context: ContextId,
+        desc: SubmitDesc,
+        is_use: bool,
+    ) -> Result<u64, SubmitError> {
         let index = self.state.objects.contexts.lookup(context)?;
+        let is_self_scheduled = self.state.objects[index].is_self_scheduled();
+        if is_self_scheduled != is_use {
+            return Err(SubmitError::WrongContext { is_self_scheduled });
+        }
         let device_index = self.state.objects[index].device;
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let queued = self.state.objects[index].queue.len();

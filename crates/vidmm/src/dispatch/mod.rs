@@ -151,7 +151,10 @@ fn dispatchable_on(
     index: ContextIx,
     takes: impl Fn(u32) -> bool,
 ) -> Option<u64> {
-    let has_room = state.objects[index].in_flight < IN_FLIGHT_MAX && takes(state.objects[index].engine);
+    let context = &state.objects[index];
+    // A use that has not begun is nothing that its owner's queue could be asked to give back: there may be any number.
+    let has_room = context.in_flight < IN_FLIGHT_MAX || context.is_self_scheduled();
+    let has_room = has_room && takes(context.engine);
     if has_room { awaited(state, plans, work, index) } else { None }
 }
 
@@ -205,13 +208,13 @@ fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, process: Proc
 /// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
 fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
     let context = &mut state.objects.contexts[index];
-    if context.root_is_set || !state.adapter.has_page_tables() {
+    let Some(handle) = context.handle.filter(|_| !context.root_is_set && state.adapter.has_page_tables()) else {
         return;
-    }
+    };
     let process = &state.objects.processes[state.objects.devices[context.device].process];
     let root = root_page_table(&state.adapter, &process.tables);
     let root = root.expect("nothing is dispatchable before its root table is built");
-    kmd.set_root_page_table(context.handle, root);
+    kmd.set_root_page_table(handle, root);
     context.root_is_set = true;
     let context = state.objects.contexts.id(index);
     state.moment.record(|| Event::RootPageTableSet { context, address: root.address });
@@ -248,14 +251,16 @@ fn hand_out(
     // Other packet_work may wait for a fence that this one signals: now it can be handed out.
     let packet_work = PacketWork::User { context: index, submission: number, signals, offsets };
     state.engines.engines[engine as usize].push(packet.waits.clone(), packet_work);
-    let submit = SubmitCommand {
-        context: handle,
-        node_ordinal: engine,
-        submission_fence_id: signal.fence_id,
-        paging: false,
-        dma_buffer_submission_offsets: offsets,
-    };
-    kmd.submit_command(&submit, &mut packet.preamble);
+    if let Some(context) = handle {
+        let submit = SubmitCommand {
+            context,
+            node_ordinal: engine,
+            submission_fence_id: signal.fence_id,
+            paging: false,
+            dma_buffer_submission_offsets: offsets,
+        };
+        kmd.submit_command(&submit, &mut packet.preamble);
+    }
     state.moment.statistics_mut().submissions += 1;
     let device = state.objects.device_id(device_index);
     state.moment.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
@@ -267,7 +272,11 @@ fn hand_out(
         &mut state.shares,
         device_index,
     );
-    state.moment.hand_out(Output::Submit(packet));
+    let context = state.objects.contexts.id(index);
+    state.moment.hand_out(match handle {
+        Some(_) => Output::Submit(packet),
+        None => Output::UseBegun { context, number, waits: packet.waits },
+    });
 }
 
 /// The work that a context hands out next.

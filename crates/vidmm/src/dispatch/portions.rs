@@ -137,7 +137,7 @@ pub(crate) fn patch(
         return false;
     }
     kmd.patch(&mut Patch {
-        context: objects[index].handle,
+        context: objects.kmd_context(index),
         dma_buffer: commands,
         dma_buffer_size,
         dma_buffer_submission_start_offset: references.progress.start,

@@ -4,6 +4,7 @@ pub(crate) mod engine;
 pub(crate) mod recovering;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::{
     adapter::Adapter,
@@ -19,7 +20,11 @@ use crate::{
 
 /// The engines, and the adapter as a whole.
 pub(crate) struct Engines {
+    /// Those of the adapter, and behind them one for each self-scheduled context (D25).
     pub engines: Vec<Engine>,
+    num_scheduled: usize,
+    /// The places behind the adapter's engines that no context has.
+    free: Vec<u32>,
     /// Engines that are being recovered, and the adapter.
     pub recovery: Recovery,
     tdr: TdrOptions,
@@ -28,7 +33,34 @@ pub(crate) struct Engines {
 impl Engines {
     /// The engines of an adapter: nothing was handed to them.
     pub(crate) fn new(count: usize, tdr: TdrOptions) -> Self {
-        Self { engines: (0..count).map(|_| Engine::default()).collect(), recovery: Recovery::default(), tdr }
+        let engines = (0..count).map(|_| Engine::default()).collect();
+        Self { engines, num_scheduled: count, free: Vec::new(), recovery: Recovery::default(), tdr }
+    }
+
+    /// The adapter's engines, which the manager schedules: only these are watched, asked to yield and reset, and only these
+    /// does the driver report of.
+    pub(crate) fn scheduled(&self) -> Range<u32> {
+        0..self.num_scheduled as u32
+    }
+
+    /// The engine of the adapter that a driver names, if there is one.
+    pub(crate) fn named(&self, engine: u32) -> Option<&Engine> {
+        self.engines[..self.num_scheduled].get(engine as usize)
+    }
+
+    /// An engine for a self-scheduled context: its owner's queue, which runs its work in order as any engine does.
+    pub(crate) fn add_self_scheduled(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.engines.push(Engine::default());
+            self.engines.len() as u32 - 1
+        })
+    }
+
+    /// A context is gone, of which nothing is under way.
+    pub(crate) fn forget_context(&mut self, engine: u32) {
+        if !self.scheduled().contains(&engine) {
+            self.free.push(engine);
+        }
     }
 
     /// How long things may take before they count as hung.

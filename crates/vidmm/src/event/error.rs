@@ -572,6 +572,11 @@ pub enum CreateError {
         "no process can have addresses of its own any more: 255 processes share one address space; destroy one first"
     )]
     NoAddresses,
+    /// The driver patches addresses into commands: no owner runs commands that the driver has not seen.
+    #[error(
+        "the adapter's engines take physical addresses, which its driver patches: no context can be self-scheduled"
+    )]
+    PhysicalAddresses,
     /// There is no such engine, or it is the paging engine, which runs no user's work.
     #[error(
         "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"
@@ -1034,11 +1039,44 @@ pub enum SubmitError {
         /// Its position in the list.
         position: usize,
     },
+    /// The context's owner runs its work, or does not (D25).
+    #[error("{}", match .is_self_scheduled {
+        true => "the context is self-scheduled: begin a use of it, and let its owner's queue run the work",
+        false => "the context is scheduled: submit its work, and the manager runs it",
+    })]
+    WrongContext {
+        /// Whether it is self-scheduled.
+        is_self_scheduled: bool,
+    },
     /// The context's queue is full (D14).
     #[error("{queued} submissions of the context are queued; poll and complete work before the next")]
     QueueFull {
         /// The limit.
         queued: usize,
+    },
+}
+
+/// The reason why a use of a self-scheduled context was not ended. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EndUseError {
+    /// The handle names nothing.
+    #[error(transparent)]
+    InvalidHandle(#[from] InvalidHandle),
+    /// The use has not begun, or has ended, as all do when the adapter is reset.
+    #[error(
+        "use {number} of the context is not under way: it has not begun, or has ended; end a use once, after it has begun"
+    )]
+    NotUnderWay {
+        /// Its number.
+        number: u64,
+    },
+    /// A fence that the use waits for was not reached.
+    #[error("use {number} waits for fence {} of engine {}: its work has not begun, so it has not ended", .wait.fence_id, .wait.engine)]
+    Waits {
+        /// Its number.
+        number: u64,
+        /// The first fence that it waits for.
+        wait: EngineFence,
     },
 }
 

@@ -1,4 +1,4 @@
-//! A context: a queue of work for one engine.
+//! A context: a queue of work for one engine, which may be its owner's.
 
 use alloc::collections::VecDeque;
 
@@ -13,7 +13,8 @@ use crate::{
 pub(crate) struct Context {
     pub device: DeviceIx,
     pub engine: u32,
-    pub handle: KmdContextHandle,
+    /// The driver's; none of a self-scheduled context, of which it does not know.
+    pub handle: Option<KmdContextHandle>,
     /// The priority of its work: -7 to 7, higher goes first.
     pub priority: i32,
     pub queue: VecDeque<Submission>,
@@ -24,6 +25,13 @@ pub(crate) struct Context {
     pub served: u64,
     /// Whether the driver knows its root page table (GVA-17).
     pub root_is_set: bool,
+}
+
+impl Context {
+    /// Whether its owner runs its work (D25).
+    pub fn is_self_scheduled(&self) -> bool {
+        self.handle.is_none()
+    }
 }
 
 /// A context with queued work. They are served in this order: of higher priority first.

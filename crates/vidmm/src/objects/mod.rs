@@ -21,7 +21,7 @@ use core::ops::{Index, IndexMut};
 use crate::{
     adapter::patching::Patched,
     budget::account::{Account, Accounts, PerAccount},
-    contract::EngineFence,
+    contract::{EngineFence, KmdContextHandle},
     event::{
         Event, RequestName,
         error::{DeviceErrorReason, DeviceInError},
@@ -193,6 +193,15 @@ impl Objects {
     /// The manager's allocation by its number in requests and plans.
     pub(crate) fn allocation_id(&self, index: AllocationIx) -> AllocationId {
         self.allocations.id(index)
+    }
+
+    /// The driver's handle of a context whose work the driver sees.
+    ///
+    /// # Panics
+    ///
+    /// If the context is self-scheduled.
+    pub(crate) fn kmd_context(&self, index: ContextIx) -> KmdContextHandle {
+        self[index].handle.expect("the driver sees the work of a scheduled context")
     }
 
     pub(crate) fn device_id(&self, index: DeviceIx) -> DeviceId {

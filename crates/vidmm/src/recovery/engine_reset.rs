@@ -117,13 +117,13 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
 
 /// Engines that a reset harms yield first (FLT-26).
 fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut dyn Kmd) {
-    for engine in 0..engines.engines.len() as u32 {
+    for engine in engines.scheduled() {
         let Some(Phase::Condemned { asked: asked @ false, .. }) = engines.recovery.engines.get_mut(&engine) else {
             continue;
         };
         *asked = true;
         let group = kmd.query_dependent_engine_group(engine);
-        for other in 0..engines.engines.len() as u32 {
+        for other in engines.scheduled() {
             let is_busy = !engines.engines[other as usize].in_flight.is_empty();
             if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.is_recovering(other) {
                 engines.preempt(moment, other, PreemptReason::Dependent);
@@ -138,7 +138,7 @@ fn ask_waiting_engines(state: &mut State) {
     let mut settled = false;
     while !settled {
         settled = true;
-        for engine in 0..state.engines.engines.len() as u32 {
+        for engine in state.engines.scheduled() {
             let mut waits = state.engines.engines[engine as usize].in_flight.iter().flat_map(|packet| &packet.waits);
             let waits_for_held = waits.any(|wait| {
                 state.engines.recovery.is_recovering(wait.engine)
@@ -155,7 +155,7 @@ fn ask_waiting_engines(state: &mut State) {
 
 fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     let until = moment.now().saturating_add(engines.tdr().ddi_delay);
-    for engine in 0..engines.engines.len() as u32 {
+    for engine in engines.scheduled() {
         let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
         if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
             // The engine has gone on after all (FLT-22).
@@ -222,7 +222,7 @@ fn hand_out_again(
     rename_signals(&mut state.objects, &packet, before, signal);
     let (context, paging, dma_buffer_submission_offsets) = match packet.work {
         PacketWork::Paging { .. } => (plans.builder.system_context, true, None),
-        PacketWork::User { context, offsets, .. } => (state.objects[context].handle, false, offsets),
+        PacketWork::User { context, offsets, .. } => (state.objects.kmd_context(context), false, offsets),
     };
     let mut preamble = Vec::new();
     let submit = SubmitCommand {

@@ -11,10 +11,8 @@ use crate::{
 /// Whether a packet that an engine reports is one under way. If so, the packets before it have ended.
 #[inline(never)]
 pub(crate) fn has_missed_interrupts(state: &mut State, plans: &mut Plans, found: EngineFence) -> bool {
-    let Some(engine) = state.engines.engines.get(found.engine as usize).filter(|engine| engine.has(found.fence_id))
-    else {
-        let was_submitted =
-            state.engines.engines.get(found.engine as usize).is_some_and(|engine| found.fence_id <= engine.submitted);
+    let Some(engine) = state.engines.named(found.engine).filter(|engine| engine.has(found.fence_id)) else {
+        let was_submitted = state.engines.named(found.engine).is_some_and(|engine| found.fence_id <= engine.submitted);
         state.moment.report(match was_submitted && found.fence_id > 0 {
             true => DriverFinding::CompletedAgain { found },
             false => DriverFinding::CompletedForeign { found },

@@ -24,7 +24,7 @@ pub(crate) fn watch(state: &mut State, requests: &mut Requests, work: &mut Work)
     if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = state.engines.recovery.adapter {
         return expect_driver(&mut state.moment, &mut state.engines, until);
     }
-    for engine in 0..state.engines.engines.len() as u32 {
+    for engine in state.engines.scheduled() {
         if !state.engines.recovery.is_working() {
             return;
         }

@@ -76,3 +76,4 @@ mod termination;
 mod trims;
 mod turns;
 mod update_modes;
+mod uses;

@@ -5,8 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
-    CreateError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError, OfferError, OpenError,
-    PriorityError, ReclaimError, RenderError, ReservationError, SubmitError, UnlockError, UpdateError, VaRangeError,
+    CreateError, EndUseError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError,
+    OfferError, OpenError, PriorityError, ReclaimError, RenderError, ReservationError, SubmitError, UnlockError,
+    UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -79,6 +80,8 @@ pub enum Answer {
     AlreadyOpen,
     /// An allocation was not opened by the device.
     NotOpen,
+    /// A use has not begun, or has ended.
+    NotUnderWay,
     /// An allocation's content is the caller's own memory.
     ExistingSysMem,
     /// A property cannot have that value.
@@ -178,7 +181,7 @@ pub(super) use by_name;
 by_name! { Answer:
     CreateError {
         InvalidHandle, DeviceInError, Kmd, Allocation, BackingStore, NoMemory, Engine, Violation, ProcessBlocked,
-        NoPagingVa, NotSupported, ReferenceLists as NotSupported, NoAddresses as Other, PageTableAreaFull as NoMemory,
+        NoPagingVa, NotSupported, ReferenceLists as NotSupported, PhysicalAddresses as NotSupported, NoAddresses as Other, PageTableAreaFull as NoMemory,
     }
     MakeResidentError {
         InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
@@ -203,7 +206,8 @@ by_name! { Answer:
         PhysicalAddresses as NotSupported, InvalidHandle, DeviceInError, Range, WrongDevice, Part, NoMemory,
         PageTableAreaFull as NoMemory, BackingStore, TooManyPending,
     }
-    SubmitError { InvalidHandle, DeviceInError, NotResident, QueueFull, }
+    SubmitError { InvalidHandle, DeviceInError, NotResident, WrongContext as NotSupported, QueueFull, }
+    EndUseError { InvalidHandle, NotUnderWay, Waits as Busy, }
     PriorityError { InvalidHandle, Range, }
     GpuVaError { InvalidHandle, Range, NoMemory, PageTableAreaFull as NoMemory, BackingStore, }
 }

@@ -18,6 +18,7 @@ use super::look::*;
 use super::objects::*;
 use super::render::*;
 use super::residency::*;
+use super::uses::*;
 use super::verb::Verb;
 
 /// The action of a step.
@@ -153,6 +154,8 @@ verbs! {
     "render" => Render,
     "set-context-priority" => SetContextPriority,
     "signal" => Signal,
+    "begin-use" => BeginUse,
+    "end-use" => EndUse,
     "destroy-allocation" => DestroyAllocation,
     "free-va" => FreeVa,
     "check-content" => CheckContent,

@@ -18,6 +18,7 @@ pub(super) enum Kind {
     /// Kernels and command buffers.
     Kernel,
     Fence,
+    Use,
 }
 
 impl Kind {
@@ -29,6 +30,7 @@ impl Kind {
             Self::Mapping => "mapping",
             Self::Kernel => "kernel",
             Self::Fence => "fence",
+            Self::Use => "use",
         }
     }
 }

@@ -29,6 +29,7 @@ mod budget;
 mod life;
 mod kernel;
 mod render;
+mod uses;
 mod fault;
 mod look;
 mod call;
@@ -52,6 +53,7 @@ pub(super) use read::read_steps;
 pub use render::*;
 pub use residency::*;
 pub use until::Until;
+pub use uses::*;
 
 /// The device of steps that name none.
 pub const DEFAULT_DEVICE: &str = "D";

@@ -36,6 +36,8 @@ impl Audit {
             }
             Event::ContextCreated { context, device, engine } => {
                 self.born(context, Some(device.into()));
+                let is_taken = self.contexts.values().any(|other| other.engine == engine);
+                self.fences.add_engine(engine, is_taken, &mut self.findings);
                 self.contexts.insert(context, Context { device, engine, priority: 0, root: None });
             }
             Event::PagingQueueCreated { queue, device, priority } => {

@@ -56,8 +56,8 @@ impl Audit {
             DeviceErrorReason::EngineTimeoutPromotedToAdapterReset | DeviceErrorReason::PagingEngineTimeout => false,
             DeviceErrorReason::ProcessBlocked => self.blocked.contains(&process),
             DeviceErrorReason::NotResident { allocation } => {
-                // Whatever list it is on, an allocation that is offered, or was not committed again, is not resident (RES-62,
-                // RES-66).
+                // An allocation that is offered, or was not committed again, is not resident, whatever list it is on
+                // (RES-62, RES-66).
                 let books = self.allocations.get(&allocation);
                 let books = books.filter(|books| books.offer.is_none() && books.committed);
                 let entry = books.and_then(|books| books.lists.get(&id));

@@ -12,6 +12,7 @@ use super::monitored::{FenceValue, Monitored};
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     pub engines: Vec<Engine>,
+    num_scheduled: usize,
     /// The engine that runs paging buffers.
     pub paging_engine: u32,
     pub queues: BTreeMap<PagingQueueId, Queue>,
@@ -96,12 +97,35 @@ impl Queue {
 impl Fences {
     pub fn start(&mut self, engines: &[EngineKind]) {
         self.engines = vec![Engine::default(); engines.len()];
+        self.num_scheduled = engines.len();
         let paging = engines.iter().position(|&kind| kind == EngineKind::Paging);
         self.paging_engine = paging.map_or(u32::MAX, |engine| engine as u32);
     }
 
+    /// An engine of the adapter, which is watched, asked to yield and reset.
     pub fn engine_mut(&mut self, engine: u32) -> Option<&mut Engine> {
-        self.engines.get_mut(engine as usize)
+        self.engines[..self.num_scheduled].get_mut(engine as usize)
+    }
+
+    /// Whether an engine is the adapter's: the manager schedules its work.
+    pub fn is_scheduled(&self, engine: u32) -> bool {
+        (engine as usize) < self.num_scheduled
+    }
+
+    /// A context is created whose work an engine runs. Behind the adapter's engines each self-scheduled context has its own (D25).
+    pub fn add_engine(&mut self, engine: u32, is_taken: bool, findings: &mut Findings) {
+        let (at, count) = (engine as usize, self.engines.len());
+        if at < self.num_scheduled {
+            return;
+        }
+        findings.check(at <= count && !is_taken, Invariant::Log, || {
+            format!(
+                "a self-scheduled context gets engine {engine}; that is another's: {is_taken}, and there are {count}"
+            )
+        });
+        if at == count {
+            self.engines.push(Engine::default());
+        }
     }
 
     /// The last packet that was handed to an engine.

@@ -32,10 +32,13 @@ impl Audit {
         if !self.adapter.has_page_tables() {
             return;
         }
-        let known = self.contexts.get(&id).and_then(|context| context.root);
+        let context = self.contexts.get(&id);
+        // The driver does not know a self-scheduled context: its owner's queue finds the tables by itself.
+        let is_told = context.is_none_or(|context| self.fences.is_scheduled(context.engine));
+        let known = context.and_then(|context| context.root);
         let root = self.root_of(dispatch.device);
         let address = root.map(|root| root.address);
-        self.findings.check(known.is_some() && known == address, Invariant::I15, || {
+        self.findings.check(!is_told || known.is_some() && known == address, Invariant::I15, || {
             format!("work is dispatched in {id}, which knows root table {known:?}, but it is at {address:?}")
         });
         if let Some(root) = root {

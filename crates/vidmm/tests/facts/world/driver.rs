@@ -312,7 +312,7 @@ pub struct Driver {
     pub live: BTreeSet<u64>,
     /// The submissions, and the root table that the context had then.
     pub submitted: Vec<(SubmitCommand, Option<RootPageTable>)>,
-    contexts: BTreeMap<KmdContextHandle, (KmdProcessHandle, Option<RootPageTable>)>,
+    pub contexts: BTreeMap<KmdContextHandle, (KmdProcessHandle, Option<RootPageTable>)>,
     pub last_handle: u64,
     /// It lets no allocation move to other segments.
     pub vetoes: bool,

@@ -124,7 +124,7 @@ pub struct World {
     /// The ranges that the IOMMU maps: what they show, and the last operation that names each.
     io_mmu: BTreeMap<(IoMmuDomain, u64), Shown>,
     clients: Vec<Client>,
-    more_contexts: Vec<ContextId>,
+    pub more_contexts: Vec<ContextId>,
     allocations: Vec<AllocationId>,
     fences: Vec<MonitoredFenceId>,
 }
