@@ -13,7 +13,7 @@ use crate::device::VulkanDevice;
 use crate::error::VulkanError;
 use crate::executor::VulkanExecutor;
 use crate::host::VulkanHost;
-use crate::memory::VulkanMemory;
+use crate::memory::{Chunks, VulkanMemory};
 use crate::report::Rules;
 
 /// Builds a machine for the adapter that `config` describes: the reference driver, whose commands `device` executes at the
@@ -36,7 +36,7 @@ pub fn machine(
     cost: CostModel,
 ) -> Result<Machine, VulkanError> {
     let (system, io_mmu, faults) = (SystemMemory::new(), IoMmu::new(), ModelGpuFaults::default());
-    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, rules)?));
+    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, rules, Chunks::AsMapped)?));
     let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
     let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
     let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());

@@ -18,7 +18,7 @@ use crate::report::Rules;
 use crate::runs::{overlap, side_by_side};
 use crate::segment::{PAGES_PER_BLOCK, Segment, pieces};
 use crate::space::{CHUNK_BYTES, PAGES_PER_CHUNK, Space};
-use crate::sparse::{self, Binding};
+use crate::sparse::{self, Binding, SparseBuffer};
 
 /// A machine's memory and addresses on the device. Fields are dropped in their order: addresses before the memory that is bound to them.
 pub(crate) struct VulkanMemory {
@@ -31,6 +31,17 @@ pub(crate) struct VulkanMemory {
     rules: Rules,
     /// Pages that an address space has.
     num_pages: u64,
+    chunks: Chunks,
+}
+
+/// How addresses get a sparse buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Chunks {
+    /// When something is first mapped near them.
+    AsMapped,
+    /// By [`VulkanMemory::reserve`]. A process without any is not looked at: the paging process's windows are translated, and
+    /// never bound.
+    Reserved,
 }
 
 /// Pages of a view that lie together, as the device addresses them.
@@ -50,6 +61,7 @@ impl VulkanMemory {
         device: Arc<VulkanDevice>,
         config: &SoftAdapterConfig,
         rules: Rules,
+        chunks: Chunks,
     ) -> Result<Self, VulkanError> {
         let local = config.memory_segments().map(|(segment, ..)| (segment, Segment::new(Purpose::Local)));
         let mut segments: BTreeMap<_, _> = local.collect();
@@ -63,12 +75,47 @@ impl VulkanMemory {
             device,
             rules,
             num_pages: 1 << (config.virtual_address_bit_count - PAGE_SIZE.trailing_zeros()),
+            chunks,
         })
     }
 
     /// The address space of a process.
     pub(crate) fn space(&mut self, process: KmdProcessHandle) -> &mut Space {
         self.spaces.entry(process).or_default()
+    }
+
+    /// The address space of a process, if what is mapped there is bound.
+    pub(crate) fn bound_space(&mut self, process: KmdProcessHandle) -> Option<&mut Space> {
+        match self.chunks {
+            Chunks::AsMapped => Some(self.space(process)),
+            Chunks::Reserved => self.spaces.get_mut(&process),
+        }
+    }
+
+    /// Gives `buffer` to the `pages` pages from `first` on of a process.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than the device has addresses for.
+    pub(crate) fn reserve(
+        &mut self,
+        process: KmdProcessHandle,
+        first: u64,
+        pages: u64,
+        buffer: SparseBuffer,
+    ) -> Result<(), VulkanError> {
+        let limit = self.device.report().limits.sparse_address_space_bytes;
+        let taken: u64 = self.spaces.values().map(Space::address_bytes).sum();
+        if taken + pages * PAGE_SIZE > limit {
+            return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
+        }
+        self.space(process).insert_chunk(first, pages, buffer);
+        Ok(())
+    }
+
+    /// Ends a process, whose addresses have been given back.
+    pub(crate) fn forget_process(&mut self, process: KmdProcessHandle) {
+        self.spaces.remove(&process);
     }
 
     /// All address spaces.
@@ -115,10 +162,12 @@ impl VulkanMemory {
         }
         let mut cut = Vec::new();
         for (process, run) in changes {
-            for piece in cut_run(run) {
+            if run.target.is_some() && self.chunks == Chunks::AsMapped {
+                self.make_chunks(process, &run.pages)?;
+            }
+            for piece in self.space(process).cut(&run) {
                 if let Some(target) = piece.target {
                     self.make(target.segment, target.page)?;
-                    self.make_chunks(process, &piece.pages)?;
                 }
                 cut.push((process, piece));
             }
@@ -132,13 +181,8 @@ impl VulkanMemory {
                     Some((place.block, place.offset))
                 }
             };
-            Some(Binding {
-                // A chunk in which nothing was ever mapped has no buffer, and nothing to be unbound.
-                buffer: self.spaces.get(process)?.chunk(pages.start / PAGES_PER_CHUNK)?,
-                offset: pages.start % PAGES_PER_CHUNK * PAGE_SIZE,
-                bytes: (pages.end - pages.start) * PAGE_SIZE,
-                memory,
-            })
+            let (buffer, offset) = self.spaces.get(process)?.buffer(pages.start)?;
+            Some(Binding { buffer, offset, bytes: (pages.end - pages.start) * PAGE_SIZE, memory })
         });
         sparse::bind(&self.device, &bindings.collect::<Vec<_>>())
     }
@@ -154,8 +198,8 @@ impl VulkanMemory {
             if taken(&self.spaces) + CHUNK_BYTES > limit {
                 return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
             }
-            let space = self.spaces.entry(process).or_default();
-            space.make_chunk(&self.device, chunk)?;
+            let buffer = SparseBuffer::new(&self.device, CHUNK_BYTES)?;
+            self.space(process).insert_chunk(chunk, PAGES_PER_CHUNK, buffer);
         }
         Ok(())
     }
@@ -211,8 +255,9 @@ impl VulkanMemory {
         to: &mut Vec<Reach>,
     ) {
         while left > 0 {
-            let pages = left.min(PAGES_PER_CHUNK - page % PAGES_PER_CHUNK);
-            if let Some(address) = self.spaces.get(&process).and_then(|space| space.address(page)) {
+            let Some(space) = self.spaces.get(&process) else { return };
+            let pages = space.pages_together(page, left);
+            if let Some(address) = space.address(page) {
                 push_reach(to, Reach { first, pages, address });
             }
             (page, first, left) = (page + pages, first + pages, left - pages);
@@ -397,7 +442,7 @@ fn grown(
             // Commands that were recorded may name the smaller one.
             recorder.finish()?;
             drop(smaller);
-            Block::new(device, Purpose::ReadBack, bytes.next_power_of_two().max(64 << 10))
+            Block::new(device, Purpose::Staging, bytes.next_power_of_two().max(64 << 10))
         }
     }
 }
@@ -411,18 +456,4 @@ fn push_reach(to: &mut Vec<Reach>, next: Reach) {
         }
         _ => to.push(next),
     }
-}
-
-/// A run of addresses, cut at the borders of chunks and of blocks.
-fn cut_run(run: Run) -> Vec<Run> {
-    let (mut page, mut target, mut cut) = (run.pages.start, run.target, Vec::new());
-    while page < run.pages.end {
-        let in_chunk = PAGES_PER_CHUNK - page % PAGES_PER_CHUNK;
-        let in_block = target.map_or(u64::MAX, |there| PAGES_PER_BLOCK - there.page % PAGES_PER_BLOCK);
-        let count = in_chunk.min(in_block).min(run.pages.end - page);
-        cut.push(Run { pages: page..page + count, target });
-        target = target.map(|there| there.later(count));
-        page += count;
-    }
-    cut
 }
