@@ -27,6 +27,8 @@ pub struct VulkanDevice {
     /// The queue families that use the buffers, without repetition.
     families: Vec<u32>,
     timeline: vk::Semaphore,
+    /// Further semaphores, which live as long as the device.
+    semaphores: Mutex<Vec<vk::Semaphore>>,
     queue: Mutex<Queue>,
     names: Option<ext::debug_utils::Device>,
     /// Destroyed after all of the device; none if an application owns both.
@@ -133,6 +135,7 @@ impl VulkanDevice {
             report,
             families: vec![family],
             timeline,
+            semaphores: Mutex::default(),
             queue,
             names,
             owned: Some(instance),
@@ -166,6 +169,7 @@ impl VulkanDevice {
             report,
             families,
             timeline,
+            semaphores: Mutex::default(),
             queue: Mutex::new(Queue { raw: queue, submitted: 0 }),
             names: None,
             owned: None,
@@ -192,37 +196,16 @@ impl VulkanDevice {
     }
 
     /// Submits `batch`, which waits for all that was submitted before. Returns the value that the timeline has when it has
-    /// ended.
+    /// ended. Its commands and semaphores are kept until then.
     pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
         let mut queue = self.queue();
         let own = |value| Point { semaphore: self.timeline, value };
         let waits = [batch.waits, &[own(queue.submitted)]].concat();
         let signals = [batch.signals, &[own(queue.submitted + 1)]].concat();
-        // SAFETY: the commands are recorded, and kept until the value is reached; the semaphores are kept as long.
-        unsafe { self.submit_to(&queue, Batch { waits: &waits, signals: &signals, ..batch }) }?;
-        queue.submitted += 1;
-        Ok(queue.submitted)
-    }
-
-    /// Submits `batch`, which takes no place in the timeline: what is submitted later does not wait for it.
-    ///
-    /// # Safety
-    ///
-    /// Commands and semaphores are valid until the batch has ended.
-    pub(crate) unsafe fn submit_beside(&self, batch: Batch<'_>) -> Result<(), VulkanError> {
-        let queue = self.queue();
-        // SAFETY: the caller's.
-        unsafe { self.submit_to(&queue, batch) }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`submit_beside`](Self::submit_beside).
-    unsafe fn submit_to(&self, queue: &Queue, batch: Batch<'_>) -> Result<(), VulkanError> {
         let semaphores = |points: &[Point]| points.iter().map(|point| point.semaphore).collect::<Vec<_>>();
         let values = |points: &[Point]| points.iter().map(|point| point.value).collect::<Vec<_>>();
-        let (waits, signals) = (semaphores(batch.waits), semaphores(batch.signals));
-        let (wait_values, signal_values) = (values(batch.waits), values(batch.signals));
+        let (wait_values, signal_values) = (values(&waits), values(&signals));
+        let (waits, signals) = (semaphores(&waits), semaphores(&signals));
         let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; waits.len()];
         let mut values = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&wait_values)
@@ -233,9 +216,11 @@ impl VulkanDevice {
             .command_buffers(batch.commands)
             .signal_semaphores(&signals)
             .push_next(&mut values);
-        // SAFETY: the guard of the queue is the one access to it; the rest is the caller's.
+        // SAFETY: the guard is the one access to the queue; the commands are recorded; they and the semaphores are kept.
         let submitted = unsafe { self.raw.queue_submit(queue.raw, &[info], vk::Fence::null()) };
-        submitted.map_err(VulkanError::of("vkQueueSubmit"))
+        submitted.map_err(VulkanError::of("vkQueueSubmit"))?;
+        queue.submitted += 1;
+        Ok(queue.submitted)
     }
 
     /// The last value of the timeline that something submitted is to signal.
@@ -248,22 +233,21 @@ impl VulkanDevice {
         Point { semaphore: self.timeline, value }
     }
 
-    /// A timeline semaphore, whose value is 0.
+    /// A timeline semaphore, whose value is 0. It lives as long as the device.
     pub(crate) fn new_semaphore(&self) -> Result<vk::Semaphore, VulkanError> {
         let semaphore = timeline(&self.raw)?;
         self.name(semaphore, "points of an application's device");
+        self.semaphores().push(semaphore);
         Ok(semaphore)
     }
 
-    /// Destroys semaphores that nothing uses any more.
-    pub(crate) fn destroy_semaphores(&self, semaphores: impl IntoIterator<Item = vk::Semaphore>) {
-        // lavapipe still touches a semaphore after a wait for it has returned, and not once the queue is idle.
-        self.with_queue(|queue| {
-            // SAFETY: the queue is this device's, and the guard the one access to it.
-            let _ = unsafe { self.raw.queue_wait_idle(queue) };
-        });
-        // SAFETY: the caller's semaphores are this device's, and are destroyed once.
-        semaphores.into_iter().for_each(|semaphore| unsafe { self.raw.destroy_semaphore(semaphore, None) });
+    fn semaphores(&self) -> MutexGuard<'_, Vec<vk::Semaphore>> {
+        self.semaphores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the device has made the semaphore.
+    pub(crate) fn has_made(&self, semaphore: vk::Semaphore) -> bool {
+        self.semaphores().contains(&semaphore)
     }
 
     /// The host signals `point`, which is above all that is pending for its semaphore.
@@ -343,10 +327,18 @@ fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {
 
 impl Drop for VulkanDevice {
     fn drop(&mut self) {
-        self.destroy_semaphores([self.timeline]);
         let (kernels, owned) = (self.kernels.take(), self.owned.is_some());
-        // SAFETY: the last of those who share the device drops it, so all their objects are gone, and its queue is idle.
+        let semaphores = std::mem::take(&mut *self.semaphores());
+        self.with_queue(|queue| {
+            // SAFETY: the queue is this device's, and the guard the one access to it.
+            let _ = unsafe { self.raw.queue_wait_idle(queue) };
+        });
+        // SAFETY: the last of those who share the device drops it, so all their objects are gone. Semaphores are destroyed only
+        // once the queue is idle: lavapipe still touches them after a wait has returned.
         unsafe {
+            for semaphore in semaphores.into_iter().chain([self.timeline]) {
+                self.raw.destroy_semaphore(semaphore, None);
+            }
             if let Some(kernels) = kernels {
                 kernels.destroy(&self.raw);
             }

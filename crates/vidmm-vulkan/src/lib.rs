@@ -35,11 +35,13 @@ mod memory;
 mod executor;
 mod host;
 mod machine;
+mod live;
 
-pub use device::VulkanDevice;
+pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
 pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
+pub use live::{Adapter, Buffer, Device, Download, Error, Options, Process, Submission, Trim, Use};
 pub use machine::machine;
 pub use probe::probe;
 pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules};

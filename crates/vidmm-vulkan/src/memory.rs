@@ -32,6 +32,8 @@ pub(crate) struct VulkanMemory {
     /// Pages that an address space has.
     num_pages: u64,
     chunks: Chunks,
+    /// The most bytes that its blocks may have together.
+    limit: u64,
 }
 
 /// How addresses get a sparse buffer.
@@ -63,6 +65,8 @@ impl VulkanMemory {
         rules: Rules,
         chunks: Chunks,
     ) -> Result<Self, VulkanError> {
+        // In real time segments and backing store are bounded by the adapter's options, and Vulkan refuses what it has not.
+        let limit = if chunks == Chunks::AsMapped { device.report().usable_bytes() } else { u64::MAX };
         let local = config.memory_segments().map(|(segment, ..)| (segment, Segment::new(Purpose::Local)));
         let mut segments: BTreeMap<_, _> = local.collect();
         segments.insert(SegmentId::SYSTEM, Segment::new(Purpose::System));
@@ -76,6 +80,7 @@ impl VulkanMemory {
             rules,
             num_pages: 1 << (config.virtual_address_bit_count - PAGE_SIZE.trailing_zeros()),
             chunks,
+            limit,
         })
     }
 
@@ -134,7 +139,7 @@ impl VulkanMemory {
             return Ok(());
         }
         let allocated: u64 = self.segments.values().map(Segment::allocated_bytes).sum();
-        let limit = self.device.report().usable_bytes();
+        let limit = self.limit;
         if allocated + PAGES_PER_BLOCK * PAGE_SIZE > limit {
             return Err(VulkanError::OutOfMemory { limit: limit >> 20 });
         }
