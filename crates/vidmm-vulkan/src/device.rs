@@ -250,11 +250,10 @@ impl VulkanDevice {
         self.semaphores().contains(&semaphore)
     }
 
-    /// The host signals `point`, which is above all that is pending for its semaphore.
+    /// Lets the queue reach `point`, after all that was submitted before. A signal by the host would be there earlier where
+    /// the queue is busy, and would order no memory.
     pub(crate) fn signal(&self, point: Point) -> Result<(), VulkanError> {
-        let info = vk::SemaphoreSignalInfo::default().semaphore(point.semaphore).value(point.value);
-        // SAFETY: the semaphore is this device's.
-        unsafe { self.raw.signal_semaphore(&info) }.map_err(VulkanError::of("vkSignalSemaphore"))
+        self.submit(Batch { signals: &[point], ..Batch::default() }).map(drop)
     }
 
     /// Waits until `point` is reached, for `nanoseconds` at most; whether it was.

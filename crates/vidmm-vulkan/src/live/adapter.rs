@@ -113,6 +113,17 @@ impl Adapter {
         self.report().queue_family.unwrap_or(0)
     }
 
+    /// Creates a timeline semaphore for points of the application's own, such as the [ends of its uses](super::Use::end). Its value is 0. It
+    /// lives as long as the device: the adapter's threads look at it whenever they get to it, so it is not the application's to
+    /// destroy. One for each queue is enough.
+    ///
+    /// # Errors
+    ///
+    /// If Vulkan has no memory.
+    pub fn create_semaphore(&self) -> Result<vk::Semaphore, Error> {
+        Ok(self.0.device.new_semaphore()?)
+    }
+
     /// Calls `use_it` with the manager's queue, which nobody else uses meanwhile.
     ///
     /// A submission that uses buffers of the manager, or waits for a point of it, goes by [`Device::submit`](super::Device::submit): here it

@@ -87,7 +87,9 @@ pub enum Error {
         uses: usize,
     },
     /// A point is of a semaphore that is not the adapter's.
-    #[error("the point is of a semaphore that the adapter has not made: wait for it with Vulkan's own call")]
+    #[error(
+        "the point is of a semaphore that the adapter has not made: it looks only at its own, see Adapter::create_semaphore"
+    )]
     ForeignPoint,
     /// A call that needs an answer was made in a call-back, on the thread that would answer.
     #[error("a call-back of the adapter cannot wait for the adapter: make the call from another thread")]

@@ -52,19 +52,21 @@ impl Use {
         self.turn
     }
 
-    /// The use ends when `at` is reached, which is a point that the application's submission signals.
+    /// The use ends when `at` is reached: a point of a semaphore that [the adapter has made](super::Adapter::create_semaphore),
+    /// which the application's submission signals. A use ends once; later calls change nothing.
     ///
     /// # Errors
     ///
-    /// If the adapter is lost.
-    ///
-    /// # Safety
-    ///
-    /// `at` is of a timeline semaphore of the adapter's Vulkan device, which lives until the point is reached and, on lavapipe, until
-    /// the queue is idle. All uses of the device's buffers that were made under this one have ended by then.
-    pub unsafe fn end(mut self, at: Point) -> Result<(), Error> {
-        self.has_ended = true;
-        self.client.send(Command::End { number: self.number, at: Some(at) })
+    /// If the point is of another's semaphore, or the adapter is lost. The use goes on then.
+    pub fn end(&mut self, at: Point) -> Result<(), Error> {
+        if !self.client.device.has_made(at.semaphore) {
+            return Err(Error::ForeignPoint);
+        }
+        if !self.has_ended {
+            self.client.send(Command::End { number: self.number, at: Some(at) })?;
+            self.has_ended = true;
+        }
+        Ok(())
     }
 }
 
