@@ -34,7 +34,13 @@ pub enum Error {
     /// An object could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// A buffer got no addresses.
+    /// The device has no addresses left for a buffer.
+    #[error("the device has {limit} MiB of addresses for sparse buffers: destroy buffers before you create more")]
+    Addresses {
+        /// The addresses of all buffers together, in MiB.
+        limit: u64,
+    },
+    /// A buffer got no addresses of the manager.
     #[error(transparent)]
     Map(#[from] MapError),
     /// Buffers could not be made resident: its message says how much to evict.

@@ -82,6 +82,32 @@ fn impossible_sizes_and_ranges_are_refused() {
 }
 
 #[test]
+fn addresses_run_out_and_come_back() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(4096 * MIB) };
+    let adapter = Adapter::open(options, Validation::Off).expect("there was one before");
+    let device = adapter.create_process().and_then(|process| process.create_device()).expect("they are created");
+    let limit = adapter.report().limits.sparse_address_space_bytes;
+    if limit >= 4096 * MIB {
+        return world.is_clean();
+    }
+    let create = || device.create_buffer(256 * MIB, vk::BufferUsageFlags::empty());
+    let mut buffers = Vec::new();
+    let refused = loop {
+        match create() {
+            Ok(buffer) => buffers.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::Addresses { limit: limit >> 20 });
+    assert!(buffers.len() as u64 * 256 * MIB + 256 * MIB > limit, "all addresses are used before");
+    drop(buffers.pop());
+    buffers.push(create().expect("there are addresses again"));
+    drop(buffers);
+    world.is_clean();
+}
+
+#[test]
 fn an_adapter_is_as_large_as_the_device_at_most() {
     let _alone = alone();
     if crate::adapter(4 * MIB, Validation::Off).is_none() {

@@ -175,6 +175,37 @@ fn devices_that_do_not_fit_together_run_in_turn() {
 }
 
 #[test]
+fn threads_use_an_adapter_side_by_side() {
+    let Some(world) = World::new(8 * MIB) else { return };
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let adapter = world.adapter.clone();
+            scope.spawn(move || {
+                let process = adapter.create_process().expect("there is memory for a process");
+                let device = process.create_device().expect("it is created");
+                let buffer = |_| device.create_buffer(MIB, vk::BufferUsageFlags::empty()).expect("there is memory");
+                let buffers: Vec<_> = (0..3).map(buffer).collect();
+                let all: Vec<_> = buffers.iter().collect();
+                for round in 0..20_u8 {
+                    // Together they want 12 MiB of 8: each is served in turn.
+                    let point = device.make_resident(&all, MakeResidentFlags::CANT_TRIM_FURTHER);
+                    point.expect("it fits alone");
+                    for (number, buffer) in (0_u8..).zip(&buffers) {
+                        let before = round.checked_sub(1).map_or(0, |before| before ^ thread << 6 ^ number << 4 | 1);
+                        let read = device.read(buffer, MIB - 64, 64).expect("it is resident").wait();
+                        assert_eq!(read, Ok(vec![before; 64]), "thread {thread}, round {round}");
+                        let next = round ^ thread << 6 ^ number << 4 | 1;
+                        device.write(buffer, MIB - 64, &[next; 64]).expect("it is resident");
+                    }
+                    device.evict(&all, EvictFlags::empty()).expect("they are on the list");
+                }
+            });
+        }
+    });
+    world.is_clean();
+}
+
+#[test]
 fn a_process_above_its_budget_is_asked_to_trim() {
     let Some(world) = World::new(8 * MIB) else { return };
     let (first, second) = (party(&world), party(&world));
