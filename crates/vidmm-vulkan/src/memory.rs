@@ -377,6 +377,33 @@ impl VulkanMemory {
         Ok(())
     }
 
+    /// Copies between `block`, from its start on, and the memory that the `bytes` bytes from `address` of a process lead to. Returns
+    /// the bytes that lead to memory: fewer if some do not.
+    pub(crate) fn copy_mapped(
+        &mut self,
+        process: KmdProcessHandle,
+        address: u64,
+        bytes: u64,
+        block: &Block,
+        is_write: bool,
+    ) -> Result<u64, VulkanError> {
+        let (end, mut copied) = (address + bytes, 0);
+        let Some(space) = self.spaces.get(&process) else { return Ok(0) };
+        for Run { pages, target } in space.parts(address / PAGE_SIZE..end.div_ceil(PAGE_SIZE)) {
+            let Some(target) = target else { continue };
+            let Some(place) = self.segments.get(&target.segment).and_then(|segment| segment.find(target.page)) else {
+                continue;
+            };
+            let (first, last) = ((pages.start * PAGE_SIZE).max(address), (pages.end * PAGE_SIZE).min(end));
+            let here = Place { offset: place.offset + (first - pages.start * PAGE_SIZE), ..place };
+            let there = Place { block, offset: first - address };
+            let (from, to) = if is_write { (there, here) } else { (here, there) };
+            self.recorder.copy(from, to, last - first)?;
+            copied += last - first;
+        }
+        Ok(copied)
+    }
+
     /// Fills `runs` with `pattern`.
     pub(crate) fn fill(&mut self, runs: &[PhysicalRun], pattern: u32) -> Result<(), VulkanError> {
         for run in runs {

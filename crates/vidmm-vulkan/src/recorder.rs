@@ -45,22 +45,10 @@ impl Recorder {
 
     /// Copies `bytes` bytes. The two ranges do not overlap.
     pub(crate) fn copy(&mut self, from: Place<'_>, to: Place<'_>, bytes: u64) -> Result<(), VulkanError> {
-        let of = |place: Place<'_>| (place.block.buffer(), place.offset);
-        self.copy_buffer(of(from), of(to), bytes)
-    }
-
-    /// Copies `bytes` bytes from a buffer to another, from an offset on in each. Memory is bound to both ranges, and both buffers
-    /// are kept until the commands have ended.
-    pub(crate) fn copy_buffer(
-        &mut self,
-        (from, from_offset): (vk::Buffer, u64),
-        (to, to_offset): (vk::Buffer, u64),
-        bytes: u64,
-    ) -> Result<(), VulkanError> {
-        let region = vk::BufferCopy::default().src_offset(from_offset).dst_offset(to_offset).size(bytes);
+        let region = vk::BufferCopy::default().src_offset(from.offset).dst_offset(to.offset).size(bytes);
         self.record(|device, commands| {
-            // SAFETY: the caller keeps both buffers until the commands have ended, and the ranges are inside of them.
-            unsafe { device.cmd_copy_buffer(commands, from, to, &[region]) }
+            // SAFETY: the caller keeps both blocks until the commands have ended, and the ranges are inside of them.
+            unsafe { device.cmd_copy_buffer(commands, from.block.buffer(), to.block.buffer(), &[region]) }
         })
     }
 

@@ -104,6 +104,12 @@ impl Space {
         self.mapped.bound(pages, Target { segment, page, aperture: None })
     }
 
+    /// The parts of `pages` that lead to memory, in order, each in one block.
+    pub(crate) fn parts(&self, pages: Range<u64>) -> Vec<Run> {
+        let runs = self.mapped.parts(pages).map(|(pages, target)| Run { pages, target: Some(target) });
+        runs.flat_map(|run| self.cut(&run)).collect()
+    }
+
     /// The first pages of the chunks of 16 MiB that `pages` are in and that have no buffer yet.
     pub(crate) fn missing_chunks(&self, pages: &Range<u64>) -> Vec<u64> {
         let chunks = pages.start / PAGES_PER_CHUNK..pages.end.div_ceil(PAGES_PER_CHUNK);

@@ -60,9 +60,9 @@ pub(super) enum Turn {
     /// Its commands are submitted.
     Submit { work: Submission, done: u64 },
     /// Bytes are written to a buffer, from an offset on.
-    Write { buffer: vk::Buffer, offset: u64, bytes: Vec<u8>, done: u64 },
+    Write { buffer: AllocationId, offset: u64, bytes: Vec<u8>, done: u64 },
     /// Bytes of a buffer are read, from an offset on.
-    Read { buffer: vk::Buffer, offset: u64, bytes: u64, done: u64, to: Sender<Vec<u8>> },
+    Read { buffer: AllocationId, offset: u64, bytes: u64, done: u64, to: Sender<Vec<u8>> },
 }
 
 pub(super) enum Command {

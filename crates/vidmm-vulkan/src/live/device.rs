@@ -312,7 +312,8 @@ impl Device {
         Ok(self.0.done(at))
     }
 
-    /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own. Returns the point from which on
+    /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own: a copy to the memory that the
+    /// buffer has at that time, as paging makes it. Returns the point from which on
     /// they are there. Later uses on the manager's queue see them; others wait for the point.
     ///
     /// # Errors
@@ -320,8 +321,8 @@ impl Device {
     /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
         check_range(buffer, offset, bytes.len() as u64)?;
-        let (raw, bytes) = (buffer.raw(), bytes.to_vec());
-        self.begin_here(&[buffer], |done| Turn::Write { buffer: raw, offset, bytes, done })
+        let (name, bytes) = (buffer.allocation(), bytes.to_vec());
+        self.begin_here(&[buffer], |done| Turn::Write { buffer: name, offset, bytes, done })
     }
 
     /// Reads `bytes` bytes of a resident buffer, from `offset` on, as earlier uses on the manager's queue leave them.
@@ -331,9 +332,9 @@ impl Device {
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
         check_range(buffer, offset, bytes)?;
-        let raw = buffer.raw();
+        let name = buffer.allocation();
         let (to, from) = channel();
-        self.begin_here(&[buffer], |done| Turn::Read { buffer: raw, offset, bytes, done, to })?;
+        self.begin_here(&[buffer], |done| Turn::Read { buffer: name, offset, bytes, done, to })?;
         Ok(Download::new(self.client().clone(), from))
     }
 

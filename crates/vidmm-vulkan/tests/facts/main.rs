@@ -28,6 +28,17 @@ use vidmm_vulkan::{
 
 pub const MIB: u64 = 1 << 20;
 
+/// The words of a seed, as `stream.comp` has them.
+pub fn words(seed: u32, count: u32) -> Vec<u8> {
+    let word = |index: u32| {
+        let x = index.wrapping_mul(0x9E37_79B9) ^ seed;
+        let x = (x ^ x >> 16).wrapping_mul(0x85EB_CA6B);
+        let x = (x ^ x >> 13).wrapping_mul(0xC2B2_AE35);
+        x ^ x >> 16
+    };
+    (0..count).flat_map(|index| word(index).to_ne_bytes()).collect()
+}
+
 /// Long enough for a machine that is busy with other things.
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -122,6 +133,13 @@ impl World {
     pub fn step(&self, buffer: &Buffer, expected: Option<u32>, next: Option<u32>) -> Step {
         let count = (buffer.size() / 4) as u32;
         Step { words: buffer.address(), wrong: self.wrong.address(), count, expected, next }
+    }
+
+    /// The memory of a resident buffer holds the words of a seed. This is not read through its addresses, which on lavapipe have
+    /// memory of their own where nothing is bound: what a kernel wrote and a kernel reads could both be there.
+    pub fn holds(&self, buffer: &Buffer, seed: u32) {
+        let read = self.device.read(buffer, 0, buffer.size()).expect("it is resident").wait();
+        assert!(read == Ok(words(seed, (buffer.size() / 4) as u32)), "its memory holds other words");
     }
 
     /// Runs the kernel on a buffer.

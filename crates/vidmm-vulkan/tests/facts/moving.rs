@@ -4,7 +4,7 @@ use ash::vk;
 use vidmm::{MakeResidentError, MakeResidentFlags, OfferPriority, ReclaimResult};
 use vidmm_vulkan::{Error, Validation};
 
-use crate::{MIB, World};
+use crate::{MIB, World, words};
 
 #[test]
 fn buffers_of_four_times_local_memory_keep_every_word() {
@@ -17,7 +17,11 @@ fn buffers_of_four_times_local_memory_keep_every_word() {
             let number = (turn * 5 + round * 3) % 16;
             let seed = |round: usize| (round * 100 + number) as u32;
             world.make_resident(&[&buffers[number]]);
+            if let Some(before) = round.checked_sub(1) {
+                world.holds(&buffers[number], seed(before));
+            }
             world.run(&buffers[number], round.checked_sub(1).map(seed), Some(seed(round)));
+            world.holds(&buffers[number], seed(round));
             world.evict(&[&buffers[number]]);
         }
     }
@@ -75,6 +79,25 @@ fn bytes_of_the_host_come_and_go() {
         world.evict(&[buffer]);
     }
     drop((one, other));
+    world.is_clean();
+}
+
+#[test]
+fn kernels_see_what_the_host_writes_and_where_it_was_moved() {
+    let Some(mut world) = World::new(4 * MIB) else { return };
+    let buffers: Vec<_> = (0..6).map(|_| world.buffer(MIB)).collect();
+    for (number, buffer) in (0..).zip(&buffers) {
+        world.make_resident(&[buffer]);
+        world.device.write(buffer, 0, &words(number, (MIB / 4) as u32)).expect("it is resident");
+        world.evict(&[buffer]);
+    }
+    for (number, buffer) in (0..6).zip(&buffers).rev() {
+        world.make_resident(&[buffer]);
+        world.run(buffer, Some(number), Some(number + 100));
+        world.holds(buffer, number + 100);
+        world.evict(&[buffer]);
+    }
+    drop(buffers);
     world.is_clean();
 }
 

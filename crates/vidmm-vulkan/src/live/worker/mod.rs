@@ -10,9 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use vidmm::contract::Packet;
-use vidmm::{DeviceId, Nanoseconds, Output, VidMm};
+use vidmm::{AllocationId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
 use vidmm_soft::{CostModel, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
 
+use crate::block::Block;
 use crate::device::{Batch, Point, VulkanDevice};
 use crate::error::{VulkanError, caught};
 use crate::host::VulkanHost;
@@ -23,7 +24,7 @@ use crate::sparse::SparseBuffer;
 use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
-use super::objects::Objects;
+use super::objects::{BufferRecord, Objects};
 use super::options::{Sizes, manager_options};
 use super::paging::Paging;
 use super::staging::Staging;
@@ -289,7 +290,6 @@ impl Worker {
             record.done.value = value;
             record.done
         };
-        let memory = self.paging.memory();
         let (end, after) = match turn {
             Turn::Application { number, ready } => {
                 record.ready.come(&self.device, ready)?;
@@ -306,22 +306,38 @@ impl Worker {
                 let done = until(done);
                 let mut block = self.staging.take(bytes.len() as u64)?;
                 block.write(&bytes);
-                let recorder = &mut memory.borrow_mut().recorder;
-                recorder.copy_buffer((block.buffer(), 0), (buffer, offset), bytes.len() as u64)?;
-                recorder.submit_and_signal(&[done])?;
+                self.copy(buffer, offset, bytes.len() as u64, &block, true, done)?;
                 (End::At(Some(done)), After::Recycle(block))
             }
             Turn::Read { buffer, offset, bytes, done, to } => {
                 let done = until(done);
                 let block = self.staging.take(bytes)?;
-                let recorder = &mut memory.borrow_mut().recorder;
-                recorder.copy_buffer((buffer, offset), (block.buffer(), 0), bytes)?;
-                recorder.submit_and_signal(&[done])?;
+                self.copy(buffer, offset, bytes, &block, false, done)?;
                 (End::At(Some(done)), After::Deliver(block, bytes as usize, to))
             }
         };
         self.turns.begin(packet, device, end, after);
         Ok(())
+    }
+
+    /// Copies between a block and a buffer whose turn it is.
+    fn copy(
+        &self,
+        buffer: AllocationId,
+        offset: u64,
+        bytes: u64,
+        block: &Block,
+        is_write: bool,
+        done: Point,
+    ) -> Result<(), Error> {
+        let not_there = || Error::Lost(format!("{buffer} is resident and has no memory"));
+        let &BufferRecord { process, first, .. } = self.objects.buffers.get(&buffer).ok_or_else(not_there)?;
+        let mut memory = self.paging.memory().borrow_mut();
+        let copied = memory.copy_mapped(process, first * PAGE_SIZE + offset, bytes, block, is_write)?;
+        if copied < bytes {
+            return Err(not_there());
+        }
+        Ok(memory.recorder.submit_and_signal(&[done])?)
     }
 
     /// Tells the manager of uses that have ended, in the order of their turns.
