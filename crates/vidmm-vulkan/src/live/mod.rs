@@ -4,9 +4,7 @@
 //! reference driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
 //! never waits for the GPU: other threads do, and tell it.
 //!
-//! The uses of an application are work of the manager's: [`Device::begin_use`] queues a submission, which the manager hands out
-//! when all that the device has made resident is in place, and which ends when the application's own submission has ended. So
-//! what is in use is no victim, and devices whose lists do not fit together run in turn, as in all else that the manager does.
+//! `turns.rs` is where an application's uses become work of the manager's. No other file knows of that.
 
 // A file imports only from those above it.
 mod error;
