@@ -9,7 +9,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {
 };
 
 layout(push_constant, std430) uniform Arguments {
-    // What is checked and written.
+    // The words that are checked and written.
     Words words;
     // The first word there counts those that are not as expected.
     Words wrong;

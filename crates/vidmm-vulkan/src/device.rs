@@ -74,6 +74,8 @@ pub struct Point {
 struct Queue {
     raw: vk::Queue,
     submitted: u64,
+    /// Points of other queues that the next submission waits for.
+    waits: Vec<Point>,
 }
 
 impl std::fmt::Debug for VulkanDevice {
@@ -126,7 +128,8 @@ impl VulkanDevice {
             }
         };
         // SAFETY: the device was made with one queue of the family.
-        let queue = Mutex::new(Queue { raw: unsafe { raw.get_device_queue(family, 0) }, submitted: 0 });
+        let queue = unsafe { raw.get_device_queue(family, 0) };
+        let queue = Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() });
         Ok(Arc::new(Self {
             raw,
             instance: instance.raw.clone(),
@@ -170,7 +173,7 @@ impl VulkanDevice {
             families,
             timeline,
             semaphores: Mutex::default(),
-            queue: Mutex::new(Queue { raw: queue, submitted: 0 }),
+            queue: Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() }),
             names: None,
             owned: None,
         }))
@@ -200,7 +203,7 @@ impl VulkanDevice {
     pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
         let mut queue = self.queue();
         let own = |value| Point { semaphore: self.timeline, value };
-        let waits = [batch.waits, &[own(queue.submitted)]].concat();
+        let waits = [batch.waits, &queue.waits, &[own(queue.submitted)]].concat();
         let signals = [batch.signals, &[own(queue.submitted + 1)]].concat();
         let semaphores = |points: &[Point]| points.iter().map(|point| point.semaphore).collect::<Vec<_>>();
         let values = |points: &[Point]| points.iter().map(|point| point.value).collect::<Vec<_>>();
@@ -219,8 +222,16 @@ impl VulkanDevice {
         // SAFETY: the guard is the one access to the queue; the commands are recorded; they and the semaphores are kept.
         let submitted = unsafe { self.raw.queue_submit(queue.raw, &[info], vk::Fence::null()) };
         submitted.map_err(VulkanError::of("vkQueueSubmit"))?;
+        queue.waits.clear();
         queue.submitted += 1;
         Ok(queue.submitted)
+    }
+
+    /// The next submission waits for `point`, which is reached: what another queue wrote before it is visible from then on.
+    pub(crate) fn see(&self, point: Point) {
+        let waits = &mut self.queue().waits;
+        waits.retain(|earlier| earlier.semaphore != point.semaphore);
+        waits.push(point);
     }
 
     /// The last value of the timeline that something submitted is to signal.

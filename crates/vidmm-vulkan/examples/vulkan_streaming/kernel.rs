@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-/// What a dispatch of the kernel does to a buffer.
+/// A dispatch of the kernel on a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// The address of the buffer.
@@ -77,7 +77,7 @@ impl Kernel {
                 self.device.cmd_push_constants(commands, self.layout, stage, 0, &step.to_bytes());
                 self.device.cmd_dispatch(commands, GROUPS, 1, 1);
             }
-            // What the kernel wrote is there for all that is submitted later.
+            // All that is submitted later sees the kernel's words.
             let barrier = [vk::MemoryBarrier::default()
                 .src_access_mask(vk::AccessFlags::SHADER_WRITE)
                 .dst_access_mask(vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE)];

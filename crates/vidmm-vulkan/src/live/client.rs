@@ -37,7 +37,7 @@ impl Status {
     }
 }
 
-/// What all handles of an adapter share. With the last of them the worker ends.
+/// The part of an adapter that all its handles share. With the last of them the worker ends.
 pub(super) struct Client {
     pub device: Arc<VulkanDevice>,
     status: Arc<Status>,

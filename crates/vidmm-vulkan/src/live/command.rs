@@ -53,7 +53,7 @@ pub(super) struct NewBuffer {
     pub address: u64,
 }
 
-/// What happens at the turn of a use.
+/// The action at the turn of a use.
 pub(super) enum Turn {
     /// The application goes on by itself: the value is signalled, and it says when it ends.
     Application { number: UseNo, ready: u64 },
@@ -129,6 +129,6 @@ pub(super) enum Command {
     UseEnded,
     /// A wait for the GPU has failed.
     Failed(VulkanError),
-    /// Nobody uses the adapter any more.
+    /// The last handle of the adapter is gone.
     Stop,
 }

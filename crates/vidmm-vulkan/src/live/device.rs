@@ -38,7 +38,7 @@ pub(super) struct DeviceInner {
     line: Mutex<Line>,
 }
 
-/// What the application has asked for so far. Commands are sent under its lock, in the order of their points.
+/// The application's requests so far. Commands are sent under its lock, in the order of their points.
 struct Line {
     ready: u64,
     done: u64,

@@ -24,7 +24,7 @@ pub(super) struct Objects {
 pub(super) struct ProcessRecord {
     pub handle: KmdProcessHandle,
     pub devices: usize,
-    /// Nobody has a handle to it any more: it goes with its last device.
+    /// No handle to it is left: it goes with its last device.
     pub is_closing: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct DeviceRecord {
     pub uses: Arc<AtomicUsize>,
     pub buffers: usize,
     pub on_trim: Option<OnTrim>,
-    /// Nobody has a handle to it any more: it goes with its last use and its last buffer.
+    /// No handle to it is left: it goes with its last use and its last buffer.
     pub is_closing: bool,
 }
 

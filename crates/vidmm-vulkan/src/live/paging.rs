@@ -55,7 +55,7 @@ impl Paging {
     pub fn execute(&mut self, packet: Packet) -> Result<u64, Error> {
         let roots = self.new_roots(packet.buffer.commands());
         let signal = packet.signal;
-        // What it waits for was submitted before, or the worker has waited for it.
+        // Paging that it waits for was submitted before, and uses that it waits for have ended.
         let buffer = self.run(Packet { waits: Vec::new(), ..packet })?;
         for root in roots {
             self.enter(root)?;

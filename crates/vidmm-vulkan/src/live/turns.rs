@@ -29,6 +29,8 @@ struct UnderWay {
     buffer: DmaBuffer,
     device: DeviceId,
     end: End,
+    /// The application submits it by itself, perhaps to another queue.
+    is_elsewhere: bool,
     after: After,
 }
 
@@ -43,7 +45,7 @@ pub(super) enum End {
     Watched(Point),
 }
 
-/// What follows the end of a use.
+/// The action after the end of a use.
 pub(super) enum After {
     Nothing,
     /// The block is free.
@@ -57,6 +59,8 @@ pub(super) struct EndedUse {
     pub signal: EngineFence,
     pub buffer: DmaBuffer,
     pub device: DeviceId,
+    /// The point at which the application's own submission has ended.
+    pub elsewhere: Option<Point>,
     pub after: After,
 }
 
@@ -76,11 +80,13 @@ impl Turns {
 
     /// A use has its turn now.
     pub fn begin(&mut self, packet: Packet, device: DeviceId, end: End, after: After) {
+        let is_elsewhere = matches!(end, End::Untold(_));
         let end = match end {
             End::Untold(number) => self.told.remove(&number).map_or(end, End::At),
             told => told,
         };
-        self.under_way.push_back(UnderWay { signal: packet.signal, buffer: packet.buffer, device, end, after });
+        let (signal, buffer) = (packet.signal, packet.buffer);
+        self.under_way.push_back(UnderWay { signal, buffer, device, end, is_elsewhere, after });
     }
 
     /// The application has told the end of a use.
@@ -100,8 +106,13 @@ impl Turns {
 
     /// The first use has ended.
     pub fn end_first(&mut self) -> Option<EndedUse> {
-        let UnderWay { signal, buffer, device, after, .. } = self.under_way.pop_front()?;
-        Some(EndedUse { signal, buffer, device, after })
+        let UnderWay { signal, buffer, device, end, is_elsewhere, after } = self.under_way.pop_front()?;
+        let elsewhere = match end {
+            End::At(point) if is_elsewhere => point,
+            End::Watched(point) if is_elsewhere => Some(point),
+            _ => None,
+        };
+        Some(EndedUse { signal, buffer, device, elsewhere, after })
     }
 
     /// Whether none has its turn.

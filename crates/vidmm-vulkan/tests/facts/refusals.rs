@@ -1,4 +1,4 @@
-//! What is refused, with the reason, and changes nothing.
+//! Calls that are refused, with the reason, and change nothing.
 
 use ash::vk;
 use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags};

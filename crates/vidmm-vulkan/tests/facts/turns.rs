@@ -36,7 +36,7 @@ impl Semaphore {
 }
 
 #[test]
-fn what_is_in_use_stays_until_the_use_ends() {
+fn a_buffer_in_use_stays_until_the_use_ends() {
     let Some(mut world) = World::new(4 * MIB) else { return };
     let (used, next) = (world.buffer(3 * MIB), world.buffer(3 * MIB));
     let semaphore = Semaphore::new(&world);

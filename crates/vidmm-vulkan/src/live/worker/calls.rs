@@ -45,7 +45,7 @@ impl Worker {
                 self.close_device(device)?;
             }
             Command::CreateBuffer { device, bytes, usage, reply } => {
-                // What was dropped before and is unused gives its addresses and its backing store back first.
+                // Buffers that were dropped before and are unused give their addresses and backing store back first.
                 self.pump()?;
                 let _ = reply.send(self.create_buffer(device, bytes, usage));
             }
@@ -79,7 +79,7 @@ impl Worker {
             Command::Statistics(reply) => {
                 let _ = reply.send(Ok(self.vidmm.statistics()));
             }
-            // What has ended is found out in the next round.
+            // The next round finds out which have ended.
             Command::PagingEnded | Command::UseEnded => {}
             Command::Failed(error) => return Err(error.into()),
             Command::Stop => self.stopping = Some(Instant::now()),

@@ -79,7 +79,7 @@ pub(super) fn run(
             return;
         }
     };
-    // Whoever asked waits for this answer.
+    // The caller of `Adapter::start` waits for this answer.
     let _ = started.send(Ok(()));
     let ended = caught(|| worker.work()).map_err(Error::from).and_then(|worked| worked);
     if let Err(error) = ended {
@@ -366,11 +366,14 @@ impl Worker {
 
     fn end_first_use(&mut self) -> Result<(), Error> {
         let Some(ended) = self.turns.end_first() else { return Ok(()) };
+        if let Some(point) = ended.elsewhere {
+            self.device.see(point);
+        }
         match ended.after {
             After::Nothing => {}
             After::Recycle(block) => self.staging.give(block),
             After::Deliver(block, bytes, to) => {
-                // Nobody may want the bytes any more.
+                // The application may have dropped its download.
                 let _ = to.send(block.read(bytes));
                 self.staging.give(block);
             }
