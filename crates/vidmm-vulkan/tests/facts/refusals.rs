@@ -122,3 +122,22 @@ fn an_adapter_is_as_large_as_the_device_at_most() {
         );
     }
 }
+
+#[test]
+fn an_adapter_without_options_takes_a_part_of_what_there_is() {
+    let alone = alone();
+    if crate::adapter(4 * MIB, Validation::Off).is_none() {
+        return;
+    }
+    let adapter = Adapter::open(Options::default(), Validation::Off).expect("there was one before");
+    let mut world = World::over(adapter, false, alone);
+    let heap = world.adapter.report().heaps.iter().map(|heap| heap.bytes).max().unwrap_or(0);
+    let budget = world.process.budget().expect("the adapter answers").budget;
+    assert!(budget > 64 * MIB && budget < heap, "{budget} bytes of {heap}");
+    let buffer = world.buffer(MIB);
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, None, Some(1));
+    world.holds(&buffer, 1);
+    drop(buffer);
+    world.is_clean();
+}
