@@ -133,6 +133,11 @@ impl SoftKmd {
         (self.processes.len(), self.contexts.len(), self.allocations.len())
     }
 
+    /// The processes that are alive, the paging process too, in the order in which they were created.
+    pub fn processes(&self) -> impl DoubleEndedIterator<Item = KmdProcessHandle> {
+        self.processes.iter().copied()
+    }
+
     /// Handles are never used twice, so that a stale one names nothing.
     fn handle(&mut self) -> u64 {
         let handle = self.next_handle;

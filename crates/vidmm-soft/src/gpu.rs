@@ -134,6 +134,11 @@ impl<E: Executor> ModelGpu<E> {
         self.device.page_digest(process, virtual_address)
     }
 
+    /// Lets mappings that have changed hold now, as before a kernel: for work on the GPU that its engines do not run.
+    pub fn bind(&mut self) {
+        self.device.executor.bind(&self.device.translation);
+    }
+
     fn has_signalled(&self, fence: EngineFence) -> bool {
         self.engines[fence.engine as usize].completed_fence >= fence.fence_id
     }

@@ -14,8 +14,8 @@ pub(crate) enum Purpose {
     Local,
     /// A part of system memory.
     System,
-    /// For the host to read what the GPU has written.
-    ReadBack,
+    /// For bytes on their way between the host and the GPU.
+    Staging,
 }
 
 /// Memory of the device, and the buffer through which copies, fills and shaders reach it physically.
@@ -27,7 +27,7 @@ pub(crate) struct Block {
     pub(crate) address: u64,
     bytes: u64,
     /// Where the host sees the memory; null if it does not.
-    mapped: *const u8,
+    mapped: *mut u8,
 }
 
 impl Block {
@@ -48,10 +48,10 @@ impl Block {
             buffer,
             address: 0,
             bytes,
-            mapped: std::ptr::null(),
+            mapped: std::ptr::null_mut(),
         };
         block.allocate(purpose)?;
-        if purpose == Purpose::ReadBack {
+        if purpose == Purpose::Staging {
             block.map()?;
         }
         Ok(block)
@@ -61,7 +61,7 @@ impl Block {
         let report = self.device.report();
         let wanted = match purpose {
             Purpose::Local => report.local_type,
-            Purpose::System | Purpose::ReadBack => report.system_type,
+            Purpose::System | Purpose::Staging => report.system_type,
         };
         let raw = &self.device.raw;
         // SAFETY: the buffer is this device's.
@@ -117,13 +117,37 @@ impl Block {
     ///
     /// # Panics
     ///
-    /// If the block is not for reading back, or is shorter.
+    /// If the block is not for staging, or is shorter.
     pub(crate) fn words(&self, count: usize) -> Vec<u64> {
         assert!(!self.mapped.is_null() && count as u64 * 8 <= self.bytes, "there is nothing to read back");
         // SAFETY: the mapping has that many bytes, begins at a multiple of 64 bytes, and lives as long as the block; the GPU
         // writes nothing while the block is borrowed by the one that submits.
         let words = unsafe { std::slice::from_raw_parts(self.mapped.cast::<u64>(), count) };
         words.to_vec()
+    }
+
+    /// The first `count` bytes, as the GPU has written them. The caller has waited for that, and a barrier to the host came
+    /// after it.
+    ///
+    /// # Panics
+    ///
+    /// If the block is not for staging, or is shorter.
+    pub(crate) fn read(&self, count: usize) -> Vec<u8> {
+        assert!(!self.mapped.is_null() && count as u64 <= self.bytes, "there is nothing to read back");
+        // SAFETY: the mapping has that many bytes, and lives as long as the block; the caller has waited for the GPU.
+        unsafe { std::slice::from_raw_parts(self.mapped, count) }.to_vec()
+    }
+
+    /// Writes `content` to the start of the block. Nothing that was submitted still uses it.
+    ///
+    /// # Panics
+    ///
+    /// If the block is not for staging, or is shorter.
+    pub(crate) fn write(&mut self, content: &[u8]) {
+        assert!(!self.mapped.is_null() && content.len() as u64 <= self.bytes, "there is no room for the bytes");
+        // SAFETY: the mapping has that many bytes, and lives as long as the block, of which this is the one borrow.
+        let to = unsafe { std::slice::from_raw_parts_mut(self.mapped, content.len()) };
+        to.copy_from_slice(content);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::{ext, vk};
 
-use crate::error::VulkanError;
+use crate::error::{Feature, VulkanError};
 use crate::instance::{Instance, Validation};
 use crate::kernels::Kernels;
 use crate::probe::{self, Enabled};
@@ -19,19 +19,63 @@ const PATIENCE_SECONDS: u64 = 120;
 /// was submitted before: the queue's own order does not hold between bindings and commands.
 pub struct VulkanDevice {
     pub(crate) raw: ash::Device,
-    pub(crate) kernels: Kernels,
+    pub(crate) instance: ash::Instance,
+    pub(crate) physical: vk::PhysicalDevice,
+    /// None on a device that an application owns: no kernel of ours runs there.
+    pub(crate) kernels: Option<Kernels>,
     report: DeviceReport,
+    /// The queue families that use the buffers, without repetition.
+    families: Vec<u32>,
     timeline: vk::Semaphore,
+    /// Further semaphores, which live as long as the device.
+    semaphores: Mutex<Vec<vk::Semaphore>>,
     queue: Mutex<Queue>,
     names: Option<ext::debug_utils::Device>,
-    /// Destroyed after all of the device.
-    _instance: Instance,
+    /// Destroyed after all of the device; none if an application owns both.
+    owned: Option<Instance>,
+}
+
+/// A logical device that an application owns, and the queue of it that the manager is to use.
+#[derive(Clone)]
+pub struct Handles {
+    /// The instance.
+    pub instance: ash::Instance,
+    /// The physical device.
+    pub physical_device: vk::PhysicalDevice,
+    /// The device.
+    pub device: ash::Device,
+    /// The family of the queue: its queues bind sparse memory and copy.
+    pub queue_family: u32,
+    /// The queue.
+    pub queue: vk::Queue,
+    /// The families of all queues with which the application uses buffers of the manager.
+    pub families: Vec<u32>,
+}
+
+/// Commands for the queue.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Batch<'a> {
+    pub(crate) commands: &'a [vk::CommandBuffer],
+    pub(crate) waits: &'a [Point],
+    pub(crate) signals: &'a [Point],
+}
+
+/// A value of a timeline semaphore.
+#[doc(alias = "D3DKMT_MONITORED_FENCE")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// The semaphore.
+    pub semaphore: vk::Semaphore,
+    /// The value from which on the point is reached.
+    pub value: u64,
 }
 
 /// The queue, and the last value of the timeline that something submitted is to signal.
 struct Queue {
     raw: vk::Queue,
     submitted: u64,
+    /// Points of other queues that the next submission waits for.
+    waits: Vec<Point>,
 }
 
 impl std::fmt::Debug for VulkanDevice {
@@ -84,8 +128,65 @@ impl VulkanDevice {
             }
         };
         // SAFETY: the device was made with one queue of the family.
-        let queue = Mutex::new(Queue { raw: unsafe { raw.get_device_queue(family, 0) }, submitted: 0 });
-        Ok(Arc::new(Self { raw, kernels, report, timeline, queue, names, _instance: instance }))
+        let queue = unsafe { raw.get_device_queue(family, 0) };
+        let queue = Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() });
+        Ok(Arc::new(Self {
+            raw,
+            instance: instance.raw.clone(),
+            physical,
+            kernels: Some(kernels),
+            report,
+            families: vec![family],
+            timeline,
+            semaphores: Mutex::default(),
+            queue,
+            names,
+            owned: Some(instance),
+        }))
+    }
+
+    /// Uses a device that an application owns.
+    ///
+    /// # Safety
+    ///
+    /// The handles belong to each other and outlive the value. The device was made with the features of [`Enabled`], but for
+    /// 64-bit integers in shaders. Nobody else uses the queue but through [`with_queue`](Self::with_queue).
+    pub(crate) unsafe fn adopt(handles: Handles) -> Result<Arc<Self>, VulkanError> {
+        let Handles { instance, physical_device, device, queue_family, queue, mut families } = handles;
+        let report = probe::report(&instance, physical_device);
+        report.check()?;
+        let family = report.queue_families.get(queue_family as usize);
+        if !family.is_some_and(|family| family.sparse_binding && family.transfer) {
+            return Err(VulkanError::Lacks { device: report.name, feature: Feature::SparseTransferQueue });
+        }
+        let report = DeviceReport { queue_family: Some(queue_family), ..report };
+        families.push(queue_family);
+        families.sort_unstable();
+        families.dedup();
+        let timeline = timeline(&device)?;
+        Ok(Arc::new(Self {
+            raw: device,
+            instance,
+            physical: physical_device,
+            kernels: None,
+            report,
+            families,
+            timeline,
+            semaphores: Mutex::default(),
+            queue: Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() }),
+            names: None,
+            owned: None,
+        }))
+    }
+
+    /// The queue families that use the buffers.
+    pub(crate) fn families(&self) -> &[u32] {
+        &self.families
+    }
+
+    /// The queue, which nobody else uses meanwhile.
+    pub(crate) fn with_queue<T>(&self, use_it: impl FnOnce(vk::Queue) -> T) -> T {
+        use_it(self.queue().raw)
     }
 
     /// The description of the device.
@@ -97,25 +198,85 @@ impl VulkanDevice {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits `commands`, which wait for all that was submitted before. Returns the value that the timeline has when they
-    /// have ended.
-    pub(crate) fn submit(&self, commands: vk::CommandBuffer) -> Result<u64, VulkanError> {
+    /// Submits `batch`, which waits for all that was submitted before. Returns the value that the timeline has when it has
+    /// ended. Its commands and semaphores are kept until then.
+    pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
         let mut queue = self.queue();
-        let (waits, signals) = ([queue.submitted], [queue.submitted + 1]);
-        let mut values =
-            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&waits).signal_semaphore_values(&signals);
-        let (semaphores, commands) = ([self.timeline], [commands]);
+        let own = |value| Point { semaphore: self.timeline, value };
+        let waits = [batch.waits, &queue.waits, &[own(queue.submitted)]].concat();
+        let signals = [batch.signals, &[own(queue.submitted + 1)]].concat();
+        let semaphores = |points: &[Point]| points.iter().map(|point| point.semaphore).collect::<Vec<_>>();
+        let values = |points: &[Point]| points.iter().map(|point| point.value).collect::<Vec<_>>();
+        let (wait_values, signal_values) = (values(&waits), values(&signals));
+        let (waits, signals) = (semaphores(&waits), semaphores(&signals));
+        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; waits.len()];
+        let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(&wait_values)
+            .signal_semaphore_values(&signal_values);
         let info = vk::SubmitInfo::default()
-            .wait_semaphores(&semaphores)
-            .wait_dst_stage_mask(&[vk::PipelineStageFlags::ALL_COMMANDS])
-            .command_buffers(&commands)
-            .signal_semaphores(&semaphores)
+            .wait_semaphores(&waits)
+            .wait_dst_stage_mask(&stages)
+            .command_buffers(batch.commands)
+            .signal_semaphores(&signals)
             .push_next(&mut values);
-        // SAFETY: the guard is the one access to the queue; the commands are recorded, and kept until the value is reached.
+        // SAFETY: the guard is the one access to the queue; the commands are recorded; they and the semaphores are kept.
         let submitted = unsafe { self.raw.queue_submit(queue.raw, &[info], vk::Fence::null()) };
         submitted.map_err(VulkanError::of("vkQueueSubmit"))?;
+        queue.waits.clear();
         queue.submitted += 1;
         Ok(queue.submitted)
+    }
+
+    /// The next submission waits for `point`, which is reached: what another queue wrote before it is visible from then on.
+    pub(crate) fn see(&self, point: Point) {
+        let waits = &mut self.queue().waits;
+        waits.retain(|earlier| earlier.semaphore != point.semaphore);
+        waits.push(point);
+    }
+
+    /// The last value of the timeline that something submitted is to signal.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.queue().submitted
+    }
+
+    /// The point at which the timeline has reached `value`.
+    pub(crate) fn point(&self, value: u64) -> Point {
+        Point { semaphore: self.timeline, value }
+    }
+
+    /// A timeline semaphore, whose value is 0. It lives as long as the device.
+    pub(crate) fn new_semaphore(&self) -> Result<vk::Semaphore, VulkanError> {
+        let semaphore = timeline(&self.raw)?;
+        self.name(semaphore, "points of an application's device");
+        self.semaphores().push(semaphore);
+        Ok(semaphore)
+    }
+
+    fn semaphores(&self) -> MutexGuard<'_, Vec<vk::Semaphore>> {
+        self.semaphores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the device has made the semaphore.
+    pub(crate) fn has_made(&self, semaphore: vk::Semaphore) -> bool {
+        self.semaphores().contains(&semaphore)
+    }
+
+    /// Lets the queue reach `point`, after all that was submitted before. A signal by the host would be there earlier where
+    /// the queue is busy, and would order no memory.
+    pub(crate) fn signal(&self, point: Point) -> Result<(), VulkanError> {
+        self.submit(Batch { signals: &[point], ..Batch::default() }).map(drop)
+    }
+
+    /// Waits until `point` is reached, for `nanoseconds` at most; whether it was.
+    pub(crate) fn wait_point(&self, point: Point, nanoseconds: u64) -> Result<bool, VulkanError> {
+        let (semaphores, values) = ([point.semaphore], [point.value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: the caller's semaphore is this device's.
+        match unsafe { self.raw.wait_semaphores(&info, nanoseconds) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(VulkanError::Call { call: "vkWaitSemaphores", result }),
+        }
     }
 
     /// Binds memory to sparse buffers, after all that was submitted before. Returns the value that the timeline has then.
@@ -146,13 +307,9 @@ impl VulkanDevice {
 
     /// Waits until the timeline has reached `value`.
     pub(crate) fn wait(&self, value: u64) -> Result<(), VulkanError> {
-        let (semaphores, values) = ([self.timeline], [value]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: the semaphore is this device's.
-        match unsafe { self.raw.wait_semaphores(&info, PATIENCE_SECONDS * 1_000_000_000) } {
-            Ok(()) => Ok(()),
-            Err(vk::Result::TIMEOUT) => Err(VulkanError::TimedOut { seconds: PATIENCE_SECONDS }),
-            Err(result) => Err(VulkanError::Call { call: "vkWaitSemaphores", result }),
+        match self.wait_point(self.point(value), PATIENCE_SECONDS * 1_000_000_000)? {
+            true => Ok(()),
+            false => Err(VulkanError::TimedOut { seconds: PATIENCE_SECONDS }),
         }
     }
 
@@ -180,13 +337,24 @@ fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {
 
 impl Drop for VulkanDevice {
     fn drop(&mut self) {
-        // SAFETY: the last of those who share the device drops it, so all their objects are gone. The semaphore is destroyed
-        // only once the device is idle: lavapipe still touches it after a wait has returned.
+        let (kernels, owned) = (self.kernels.take(), self.owned.is_some());
+        let semaphores = std::mem::take(&mut *self.semaphores());
+        self.with_queue(|queue| {
+            // SAFETY: the queue is this device's, and the guard the one access to it.
+            let _ = unsafe { self.raw.queue_wait_idle(queue) };
+        });
+        // SAFETY: the last of those who share the device drops it, so all their objects are gone. Semaphores are destroyed only
+        // once the queue is idle: lavapipe still touches them after a wait has returned.
         unsafe {
-            let _ = self.raw.device_wait_idle();
-            self.raw.destroy_semaphore(self.timeline, None);
-            self.kernels.destroy(&self.raw);
-            self.raw.destroy_device(None);
+            for semaphore in semaphores.into_iter().chain([self.timeline]) {
+                self.raw.destroy_semaphore(semaphore, None);
+            }
+            if let Some(kernels) = kernels {
+                kernels.destroy(&self.raw);
+            }
+            if owned {
+                self.raw.destroy_device(None);
+            }
         }
     }
 }

@@ -85,6 +85,8 @@ pub enum Feature {
     ShaderInt64,
     /// A queue family that binds memory and computes.
     SparseComputeQueue,
+    /// A queue that binds memory and copies.
+    SparseTransferQueue,
     /// A type of memory that a sparse buffer can be bound to.
     BindableMemory,
     /// A type of memory that the CPU sees, coherent with its caches.
@@ -102,6 +104,7 @@ impl fmt::Display for Feature {
             Self::TimelineSemaphore => "timelineSemaphore (fences that count)",
             Self::ShaderInt64 => "shaderInt64 (64-bit integers in shaders)",
             Self::SparseComputeQueue => "a queue family that both binds sparse memory and computes",
+            Self::SparseTransferQueue => "a queue that both binds sparse memory and copies",
             Self::BindableMemory => "a memory type of its own that a sparse buffer can be bound to",
             Self::HostMemory => "a memory type that is visible to the host and coherent",
         })

@@ -73,11 +73,15 @@ impl Executor for VulkanExecutor {
             MappingChange::Entries { process, addresses } => {
                 let all = memory.all_pages();
                 let pages = addresses.start.0 / PAGE_SIZE..addresses.end.0.div_ceil(PAGE_SIZE).min(all.end);
-                memory.space(process).entries_written(pages);
+                if let Some(space) = memory.bound_space(process) {
+                    space.entries_written(pages);
+                }
             }
             MappingChange::Entered { process, root } => {
                 let all = memory.all_pages();
-                memory.space(process).entered(root, all);
+                if let Some(space) = memory.bound_space(process) {
+                    space.entered(root, all);
+                }
             }
             MappingChange::Aperture { segment, pages } => {
                 memory.spaces().for_each(|space| space.aperture_changed(segment, &pages));

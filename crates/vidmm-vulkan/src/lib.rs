@@ -1,5 +1,7 @@
 //! A Vulkan device under the manager: its memory holds the bytes, its queue moves them, its shaders use them.
 //!
+//! # In lockstep
+//!
 //! [`probe`] says what the devices of this machine are and have, and [`VulkanDevice::open`] opens one that can be used; a device
 //! without sparse binding, device addresses or timeline semaphores is refused with an error that names what it lacks.
 //! [`machine`] makes a machine of it for a run: the reference driver of `vidmm-soft` encodes the same commands (D1) for the same
@@ -14,8 +16,43 @@
 //! | kernels, decompression | compute shaders on the process's addresses |
 //! | the order of all that | one timeline semaphore: each submission waits for the one before |
 //!
+//! # In real time
+//!
+//! [`Adapter`], [`Process`], [`Device`] and [`Buffer`] are the manager for an application's own shaders, on a Vulkan device that it
+//! owns or that the manager opens. More buffers can exist than local memory holds: those that are made resident are there, and the
+//! content of the others is in system memory.
+//!
+//! ```no_run
+//! use ash::vk;
+//! use vidmm::{EvictFlags, MakeResidentFlags};
+//! use vidmm_vulkan::{Adapter, Options, Submission, Validation};
+//!
+//! # fn record(_: u64) -> vk::CommandBuffer { unimplemented!() }
+//! # fn main() -> Result<(), vidmm_vulkan::Error> {
+//! let adapter = Adapter::open(Options::default(), Validation::Off)?;
+//! let device = adapter.create_process()?.create_device()?;
+//! let buffer = device.create_buffer(64 << 20, vk::BufferUsageFlags::empty())?;
+//!
+//! device.make_resident(&[&buffer], MakeResidentFlags::empty())?;
+//! device.write(&buffer, 0, b"what the shader reads")?;
+//! let commands = vec![record(buffer.address())]; // The address never changes.
+//! // SAFETY: the commands use this buffer alone, and are kept until the point is reached.
+//! let point = unsafe { device.submit(&[&buffer], Submission { commands, ..Submission::default() }) }?;
+//! device.evict(&[&buffer], EvictFlags::EVICT_ONLY_IF_NECESSARY)?; // When the GPU is through with it.
+//! # let _ = point;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A worker thread owns the manager, the reference driver and the memory. It submits each paging buffer behind the one before, and
+//! never waits for the GPU: threads of its own do, and their news are the GPU's interrupts.
+//!
+//! A use of an application is work of the manager's. It is queued when it is begun; the manager hands it out when all that its device
+//! has made resident is in place, which is its *turn* (ours); and it retires when the application's own submission has ended. So what
+//! is in use is no victim, and devices whose lists do not fit together run in turn (RES-71).
+//!
 //! Vulkan is loaded when it is first asked for, so this crate builds and links without it. All unsafe code of the crate is
-//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs` and `kernels.rs`.
+//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs` and `live/adapter.rs`.
 
 // A file imports only from those above it, apart from `VulkanDevice`, which everything is made on.
 mod error;
@@ -35,11 +72,13 @@ mod memory;
 mod executor;
 mod host;
 mod machine;
+mod live;
 
-pub use device::VulkanDevice;
+pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
 pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
+pub use live::{Adapter, Buffer, Device, Download, Error, Options, Process, Submission, Trim, Use};
 pub use machine::machine;
 pub use probe::probe;
 pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules};

@@ -13,7 +13,7 @@ use crate::device::VulkanDevice;
 use crate::error::VulkanError;
 use crate::executor::VulkanExecutor;
 use crate::host::VulkanHost;
-use crate::memory::VulkanMemory;
+use crate::memory::{Chunks, VulkanMemory};
 use crate::report::Rules;
 
 /// Builds a machine for the adapter that `config` describes: the reference driver, whose commands `device` executes at the
@@ -35,12 +35,8 @@ pub fn machine(
     config: &SoftAdapterConfig,
     cost: CostModel,
 ) -> Result<Machine, VulkanError> {
-    let (system, io_mmu, faults) = (SystemMemory::new(), IoMmu::new(), ModelGpuFaults::default());
-    let memory = Rc::new(RefCell::new(VulkanMemory::new(device.clone(), config, rules)?));
-    let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
-    let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
-    let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());
-    let host = VulkanHost { inner: SoftHost::new(system, io_mmu, None), memory };
+    let memory = VulkanMemory::new(device.clone(), config, rules, Chunks::AsMapped)?;
+    let Parts { kmd, gpu, host, .. } = Parts::new(memory, config, cost, None);
     Ok(Machine {
         cpu: Box::new(host.inner.cpu_addresses().clone()),
         kmd: Box::new(kmd),
@@ -49,4 +45,30 @@ pub fn machine(
         host: Box::new(host),
         fault_switch: FaultSwitch::default(),
     })
+}
+
+/// A driver, a GPU and a host over one memory.
+pub(crate) struct Parts {
+    pub(crate) kmd: SoftKmd,
+    pub(crate) gpu: ModelGpu<VulkanExecutor>,
+    pub(crate) host: VulkanHost,
+    pub(crate) memory: Rc<RefCell<VulkanMemory>>,
+}
+
+impl Parts {
+    /// Those of the adapter that `config` describes. `commit_limit` bounds the backing store, in bytes.
+    pub(crate) fn new(
+        memory: VulkanMemory,
+        config: &SoftAdapterConfig,
+        cost: CostModel,
+        commit_limit: Option<u64>,
+    ) -> Self {
+        let (system, io_mmu, faults) = (SystemMemory::new(), IoMmu::new(), ModelGpuFaults::default());
+        let memory = Rc::new(RefCell::new(memory));
+        let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
+        let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
+        let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());
+        let host = VulkanHost { inner: SoftHost::new(system, io_mmu, commit_limit), memory: memory.clone() };
+        Self { kmd, gpu, host, memory }
+    }
 }

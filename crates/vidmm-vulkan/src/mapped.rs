@@ -59,6 +59,16 @@ impl Mapped {
         self.runs.range(..pages.end).next_back().is_some_and(|(_, &(end, _))| end > pages.start)
     }
 
+    /// The parts of `pages` that lead somewhere, in order.
+    pub(crate) fn parts(&self, pages: Range<u64>) -> impl Iterator<Item = (Range<u64>, Target)> {
+        let before = self.runs.range(..pages.start).next_back();
+        let inside = self.runs.range(pages.clone());
+        before.into_iter().chain(inside).filter_map(move |(&start, &(end, target))| {
+            let part = start.max(pages.start)..end.min(pages.end);
+            (!part.is_empty()).then(|| (part.clone(), target.later(part.start - start)))
+        })
+    }
+
     /// The parts of `pages` that lead to the memory from `target` on, and those that do not, in order.
     pub(crate) fn bound(&self, pages: Range<u64>, target: Target) -> Vec<(Range<u64>, bool)> {
         let before = self.runs.range(..pages.start).next_back();
@@ -236,6 +246,15 @@ mod tests {
         assert_eq!(bound, [(2..4, false), (4..8, true), (8..16, false), (16..20, true), (20..24, false)]);
         assert_eq!(mapped.bound(5..7, at(105)), [(5..7, true)]);
         assert_eq!(mapped.bound(40..44, at(0)), [(40..44, false)]);
+    }
+
+    #[test]
+    fn parts_are_clipped_to_the_pages_that_are_asked_for() {
+        let mut mapped = Mapped::default();
+        mapped.replace(0..32, &[(4..8, at(104)), (8..12, at(900)), (16..20, at(116))]);
+        let parts: Vec<_> = mapped.parts(6..18).collect();
+        assert_eq!(parts, [(6..8, at(106)), (8..12, at(900)), (16..18, at(116))]);
+        assert_eq!(mapped.parts(12..16).count(), 0);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::report::Rules;
 use crate::runs::{overlap, side_by_side};
 use crate::segment::{PAGES_PER_BLOCK, Segment, pieces};
 use crate::space::{CHUNK_BYTES, PAGES_PER_CHUNK, Space};
-use crate::sparse::{self, Binding};
+use crate::sparse::{self, Binding, SparseBuffer};
 
 /// A machine's memory and addresses on the device. Fields are dropped in their order: addresses before the memory that is bound to them.
 pub(crate) struct VulkanMemory {
@@ -31,6 +31,19 @@ pub(crate) struct VulkanMemory {
     rules: Rules,
     /// Pages that an address space has.
     num_pages: u64,
+    chunks: Chunks,
+    /// The most bytes that its blocks may have together.
+    limit: u64,
+}
+
+/// How addresses get a sparse buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Chunks {
+    /// When something is first mapped near them.
+    AsMapped,
+    /// By [`VulkanMemory::reserve`]. A process without any is not looked at: the paging process's windows are translated, and
+    /// never bound.
+    Reserved,
 }
 
 /// Pages of a view that lie together, as the device addresses them.
@@ -50,7 +63,10 @@ impl VulkanMemory {
         device: Arc<VulkanDevice>,
         config: &SoftAdapterConfig,
         rules: Rules,
+        chunks: Chunks,
     ) -> Result<Self, VulkanError> {
+        // In real time segments and backing store are bounded by the adapter's options, and Vulkan refuses what it has not.
+        let limit = if chunks == Chunks::AsMapped { device.report().usable_bytes() } else { u64::MAX };
         let local = config.memory_segments().map(|(segment, ..)| (segment, Segment::new(Purpose::Local)));
         let mut segments: BTreeMap<_, _> = local.collect();
         segments.insert(SegmentId::SYSTEM, Segment::new(Purpose::System));
@@ -63,12 +79,48 @@ impl VulkanMemory {
             device,
             rules,
             num_pages: 1 << (config.virtual_address_bit_count - PAGE_SIZE.trailing_zeros()),
+            chunks,
+            limit,
         })
     }
 
     /// The address space of a process.
     pub(crate) fn space(&mut self, process: KmdProcessHandle) -> &mut Space {
         self.spaces.entry(process).or_default()
+    }
+
+    /// The address space of a process, if what is mapped there is bound.
+    pub(crate) fn bound_space(&mut self, process: KmdProcessHandle) -> Option<&mut Space> {
+        match self.chunks {
+            Chunks::AsMapped => Some(self.space(process)),
+            Chunks::Reserved => self.spaces.get_mut(&process),
+        }
+    }
+
+    /// Gives `buffer` to the `pages` pages from `first` on of a process.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than the device has addresses for.
+    pub(crate) fn reserve(
+        &mut self,
+        process: KmdProcessHandle,
+        first: u64,
+        pages: u64,
+        buffer: SparseBuffer,
+    ) -> Result<(), VulkanError> {
+        let limit = self.device.report().limits.sparse_address_space_bytes;
+        let taken: u64 = self.spaces.values().map(Space::address_bytes).sum();
+        if taken + pages * PAGE_SIZE > limit {
+            return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
+        }
+        self.space(process).insert_chunk(first, pages, buffer);
+        Ok(())
+    }
+
+    /// Ends a process, whose addresses have been given back.
+    pub(crate) fn forget_process(&mut self, process: KmdProcessHandle) {
+        self.spaces.remove(&process);
     }
 
     /// All address spaces.
@@ -87,7 +139,7 @@ impl VulkanMemory {
             return Ok(());
         }
         let allocated: u64 = self.segments.values().map(Segment::allocated_bytes).sum();
-        let limit = self.device.report().usable_bytes();
+        let limit = self.limit;
         if allocated + PAGES_PER_BLOCK * PAGE_SIZE > limit {
             return Err(VulkanError::OutOfMemory { limit: limit >> 20 });
         }
@@ -115,10 +167,12 @@ impl VulkanMemory {
         }
         let mut cut = Vec::new();
         for (process, run) in changes {
-            for piece in cut_run(run) {
+            if run.target.is_some() && self.chunks == Chunks::AsMapped {
+                self.make_chunks(process, &run.pages)?;
+            }
+            for piece in self.space(process).cut(&run) {
                 if let Some(target) = piece.target {
                     self.make(target.segment, target.page)?;
-                    self.make_chunks(process, &piece.pages)?;
                 }
                 cut.push((process, piece));
             }
@@ -132,13 +186,8 @@ impl VulkanMemory {
                     Some((place.block, place.offset))
                 }
             };
-            Some(Binding {
-                // A chunk in which nothing was ever mapped has no buffer, and nothing to be unbound.
-                buffer: self.spaces.get(process)?.chunk(pages.start / PAGES_PER_CHUNK)?,
-                offset: pages.start % PAGES_PER_CHUNK * PAGE_SIZE,
-                bytes: (pages.end - pages.start) * PAGE_SIZE,
-                memory,
-            })
+            let (buffer, offset) = self.spaces.get(process)?.buffer(pages.start)?;
+            Some(Binding { buffer, offset, bytes: (pages.end - pages.start) * PAGE_SIZE, memory })
         });
         sparse::bind(&self.device, &bindings.collect::<Vec<_>>())
     }
@@ -154,8 +203,8 @@ impl VulkanMemory {
             if taken(&self.spaces) + CHUNK_BYTES > limit {
                 return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
             }
-            let space = self.spaces.entry(process).or_default();
-            space.make_chunk(&self.device, chunk)?;
+            let buffer = SparseBuffer::new(&self.device, CHUNK_BYTES)?;
+            self.space(process).insert_chunk(chunk, PAGES_PER_CHUNK, buffer);
         }
         Ok(())
     }
@@ -211,8 +260,9 @@ impl VulkanMemory {
         to: &mut Vec<Reach>,
     ) {
         while left > 0 {
-            let pages = left.min(PAGES_PER_CHUNK - page % PAGES_PER_CHUNK);
-            if let Some(address) = self.spaces.get(&process).and_then(|space| space.address(page)) {
+            let Some(space) = self.spaces.get(&process) else { return };
+            let pages = space.pages_together(page, left);
+            if let Some(address) = space.address(page) {
                 push_reach(to, Reach { first, pages, address });
             }
             (page, first, left) = (page + pages, first + pages, left - pages);
@@ -327,6 +377,33 @@ impl VulkanMemory {
         Ok(())
     }
 
+    /// Copies between `block`, from its start on, and the memory that the `bytes` bytes from `address` of a process lead to. Returns
+    /// the bytes that lead to memory: fewer if some do not.
+    pub(crate) fn copy_mapped(
+        &mut self,
+        process: KmdProcessHandle,
+        address: u64,
+        bytes: u64,
+        block: &Block,
+        is_write: bool,
+    ) -> Result<u64, VulkanError> {
+        let (end, mut copied) = (address + bytes, 0);
+        let Some(space) = self.spaces.get(&process) else { return Ok(0) };
+        for Run { pages, target } in space.parts(address / PAGE_SIZE..end.div_ceil(PAGE_SIZE)) {
+            let Some(target) = target else { continue };
+            let Some(place) = self.segments.get(&target.segment).and_then(|segment| segment.find(target.page)) else {
+                continue;
+            };
+            let (first, last) = ((pages.start * PAGE_SIZE).max(address), (pages.end * PAGE_SIZE).min(end));
+            let here = Place { offset: place.offset + (first - pages.start * PAGE_SIZE), ..place };
+            let there = Place { block, offset: first - address };
+            let (from, to) = if is_write { (there, here) } else { (here, there) };
+            self.recorder.copy(from, to, last - first)?;
+            copied += last - first;
+        }
+        Ok(copied)
+    }
+
     /// Fills `runs` with `pattern`.
     pub(crate) fn fill(&mut self, runs: &[PhysicalRun], pattern: u32) -> Result<(), VulkanError> {
         for run in runs {
@@ -397,7 +474,7 @@ fn grown(
             // Commands that were recorded may name the smaller one.
             recorder.finish()?;
             drop(smaller);
-            Block::new(device, Purpose::ReadBack, bytes.next_power_of_two().max(64 << 10))
+            Block::new(device, Purpose::Staging, bytes.next_power_of_two().max(64 << 10))
         }
     }
 }
@@ -411,18 +488,4 @@ fn push_reach(to: &mut Vec<Reach>, next: Reach) {
         }
         _ => to.push(next),
     }
-}
-
-/// A run of addresses, cut at the borders of chunks and of blocks.
-fn cut_run(run: Run) -> Vec<Run> {
-    let (mut page, mut target, mut cut) = (run.pages.start, run.target, Vec::new());
-    while page < run.pages.end {
-        let in_chunk = PAGES_PER_CHUNK - page % PAGES_PER_CHUNK;
-        let in_block = target.map_or(u64::MAX, |there| PAGES_PER_BLOCK - there.page % PAGES_PER_BLOCK);
-        let count = in_chunk.min(in_block).min(run.pages.end - page);
-        cut.push(Run { pages: page..page + count, target });
-        target = target.map(|there| there.later(count));
-        page += count;
-    }
-    cut
 }

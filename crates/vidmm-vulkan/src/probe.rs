@@ -58,7 +58,8 @@ impl Enabled {
     }
 }
 
-fn report(instance: &ash::Instance, device: vk::PhysicalDevice) -> DeviceReport {
+/// A description of a device of the instance.
+pub(crate) fn report(instance: &ash::Instance, device: vk::PhysicalDevice) -> DeviceReport {
     // SAFETY: the device is one of the instance's, which lives.
     let properties = unsafe { instance.get_physical_device_properties(device) };
     let is_12 = properties.api_version >= vk::API_VERSION_1_2;

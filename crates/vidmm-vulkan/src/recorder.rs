@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::block::Block;
-use crate::device::VulkanDevice;
+use crate::device::{Batch, Point, VulkanDevice};
 use crate::error::VulkanError;
 use crate::kernels::{Arguments, Kernel};
 
@@ -79,7 +79,9 @@ impl Recorder {
         let mut left = num_pages;
         while left > 0 {
             let groups = left.min(MAX_GROUPS);
-            let (pipeline, layout) = (self.device.kernels.pipeline(kernel), self.device.kernels.layout);
+            let kernels = self.device.kernels.as_ref();
+            let kernels = kernels.expect("kernels run only on a device that was opened for them");
+            let (pipeline, layout) = (kernels.pipeline(kernel), kernels.layout);
             let bytes = arguments.to_bytes();
             self.record(|device, commands| {
                 // SAFETY: the pipeline is the device's, and the arguments are those of its layout.
@@ -145,10 +147,15 @@ impl Recorder {
 
     /// Submits what was recorded.
     pub(crate) fn submit(&mut self) -> Result<(), VulkanError> {
+        self.submit_and_signal(&[])
+    }
+
+    /// Submits what was recorded; its end reaches `signals`, which are none if nothing was recorded.
+    pub(crate) fn submit_and_signal(&mut self, signals: &[Point]) -> Result<(), VulkanError> {
         let Some((commands, _)) = self.open.take() else { return Ok(()) };
         // SAFETY: the command buffer is being recorded.
         unsafe { self.device.raw.end_command_buffer(commands) }.map_err(VulkanError::of("vkEndCommandBuffer"))?;
-        let value = self.device.submit(commands)?;
+        let value = self.device.submit(Batch { commands: &[commands], signals, ..Batch::default() })?;
         self.submitted.push_back((commands, value));
         Ok(())
     }

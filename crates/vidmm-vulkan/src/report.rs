@@ -156,10 +156,23 @@ impl DeviceReport {
 
     /// The bytes of memory that a run may take on this device: four fifths of what the smallest heap in use has for this process.
     pub fn usable_bytes(&self) -> u64 {
-        let heap_of = |memory_type: Option<u32>| self.memory_types.get(memory_type? as usize).map(|found| found.heap);
-        let heaps = [heap_of(self.local_type), heap_of(self.system_type)];
-        let heaps = heaps.into_iter().flatten().filter_map(|heap| self.heaps.get(heap as usize));
-        heaps.map(|heap| heap.budget_bytes.unwrap_or(heap.bytes) / 5 * 4).min().unwrap_or(0)
+        let usable = [self.usable_in_heap_of(self.local_type), self.usable_in_heap_of(self.system_type)];
+        usable.into_iter().flatten().min().unwrap_or(0)
+    }
+
+    /// The same for the heap of a memory type.
+    pub(crate) fn usable_in_heap_of(&self, memory_type: Option<u32>) -> Option<u64> {
+        let heap = self.heaps.get(self.heap_of(memory_type)? as usize)?;
+        Some(heap.budget_bytes.unwrap_or(heap.bytes) / 5 * 4)
+    }
+
+    /// Whether local and system memory come from one heap.
+    pub(crate) fn has_one_heap(&self) -> bool {
+        self.heap_of(self.local_type) == self.heap_of(self.system_type)
+    }
+
+    fn heap_of(&self, memory_type: Option<u32>) -> Option<u32> {
+        self.memory_types.get(memory_type? as usize).map(|found| found.heap)
     }
 
     /// The most ranges that may be mapped at a time.

@@ -1,32 +1,38 @@
 //! The address space of a process: sparse buffers, and what they are bound to.
 //!
-//! The manager may give a process any address of 48 bits, and a device has far fewer for sparse buffers. So an address space is
-//! cut into *chunks* (ours) of 16 MiB, each with a sparse buffer of its own, made when something is first mapped in it.
+//! The manager may give a process any address of 48 bits, and a device has far fewer for sparse buffers. So only *chunks* (ours) of
+//! an address space have a sparse buffer each. In lockstep a chunk is 16 MiB, made when something is first mapped in it. In real
+//! time it is what an application has as one buffer, and must be there before something is mapped in it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_soft::{PhysicalMemory, Place, Translation};
 
-use crate::device::VulkanDevice;
-use crate::error::VulkanError;
 use crate::mapped::{Mapped, Run, Target};
 use crate::report::Rules;
+use crate::segment::PAGES_PER_BLOCK;
 use crate::sparse::SparseBuffer;
 
-/// Pages of a chunk: 16 MiB.
+/// Pages of a chunk that is made when something is mapped in it: 16 MiB.
 pub(crate) const PAGES_PER_CHUNK: u64 = 4096;
 
-/// Bytes of addresses of a chunk.
+/// Bytes of addresses of such a chunk.
 pub(crate) const CHUNK_BYTES: u64 = PAGES_PER_CHUNK * PAGE_SIZE;
+
+/// Addresses with a sparse buffer.
+struct Chunk {
+    pages: u64,
+    buffer: SparseBuffer,
+}
 
 /// The address space of a process.
 #[derive(Default)]
 pub(crate) struct Space {
-    chunks: BTreeMap<u64, SparseBuffer>,
+    /// By their first page.
+    chunks: BTreeMap<u64, Chunk>,
     mapped: Mapped,
     /// Pages of address whose entries were written since the last look.
     changed: Vec<Range<u64>>,
@@ -98,38 +104,82 @@ impl Space {
         self.mapped.bound(pages, Target { segment, page, aperture: None })
     }
 
-    /// The chunks that `pages` are in and that have no buffer yet.
-    pub(crate) fn missing_chunks(&self, pages: &Range<u64>) -> Vec<u64> {
-        let chunks = pages.start / PAGES_PER_CHUNK..pages.end.div_ceil(PAGES_PER_CHUNK);
-        chunks.filter(|chunk| !self.chunks.contains_key(chunk)).collect()
+    /// The parts of `pages` that lead to memory, in order, each in one block.
+    pub(crate) fn parts(&self, pages: Range<u64>) -> Vec<Run> {
+        let runs = self.mapped.parts(pages).map(|(pages, target)| Run { pages, target: Some(target) });
+        runs.flat_map(|run| self.cut(&run)).collect()
     }
 
-    /// Makes the buffer of a chunk.
-    pub(crate) fn make_chunk(&mut self, device: &Arc<VulkanDevice>, chunk: u64) -> Result<(), VulkanError> {
-        self.chunks.insert(chunk, SparseBuffer::new(device, CHUNK_BYTES)?);
-        Ok(())
+    /// The first pages of the chunks of 16 MiB that `pages` are in and that have no buffer yet.
+    pub(crate) fn missing_chunks(&self, pages: &Range<u64>) -> Vec<u64> {
+        let chunks = pages.start / PAGES_PER_CHUNK..pages.end.div_ceil(PAGES_PER_CHUNK);
+        chunks.map(|chunk| chunk * PAGES_PER_CHUNK).filter(|first| !self.chunks.contains_key(first)).collect()
+    }
+
+    /// Makes `buffer` that of the `pages` pages from `first` on, none of which has one.
+    pub(crate) fn insert_chunk(&mut self, first: u64, pages: u64, buffer: SparseBuffer) {
+        self.chunks.insert(first, Chunk { pages, buffer });
+    }
+
+    /// Takes the buffer of the chunk that begins with page `first`, and forgets what is mapped there.
+    pub(crate) fn take_chunk(&mut self, first: u64) -> Option<SparseBuffer> {
+        let Chunk { pages, buffer } = self.chunks.remove(&first)?;
+        self.mapped.replace(first..first + pages, &[]);
+        Some(buffer)
     }
 
     /// Bytes of addresses that it takes.
     pub(crate) fn address_bytes(&self) -> u64 {
-        self.chunks.len() as u64 * CHUNK_BYTES
+        self.chunks.values().map(|chunk| chunk.pages * PAGE_SIZE).sum()
     }
 
     /// Gives back the addresses of chunks in which nothing is mapped.
     pub(crate) fn drop_empty_chunks(&mut self) {
         let mapped = &self.mapped;
-        self.chunks.retain(|&chunk, _| mapped.has_any(chunk * PAGES_PER_CHUNK..(chunk + 1) * PAGES_PER_CHUNK));
+        self.chunks.retain(|&first, chunk| mapped.has_any(first..first + chunk.pages));
     }
 
-    /// The buffer of a chunk.
-    pub(crate) fn chunk(&self, chunk: u64) -> Option<&SparseBuffer> {
-        self.chunks.get(&chunk)
+    /// The chunk that `page` is in: its first page, and what it is.
+    fn chunk_of(&self, page: u64) -> Option<(u64, &Chunk)> {
+        let (&first, chunk) = self.chunks.range(..=page).next_back()?;
+        (page < first + chunk.pages).then_some((first, chunk))
+    }
+
+    /// The buffer of the chunk that `page` is in, and the page's offset there in bytes.
+    pub(crate) fn buffer(&self, page: u64) -> Option<(&SparseBuffer, u64)> {
+        let (first, chunk) = self.chunk_of(page)?;
+        Some((&chunk.buffer, (page - first) * PAGE_SIZE))
+    }
+
+    /// The number of pages from `page` on, at most `pages`, that are in one chunk, or in none.
+    pub(crate) fn pages_together(&self, page: u64, pages: u64) -> u64 {
+        let end = match self.chunk_of(page) {
+            Some((first, chunk)) => first + chunk.pages,
+            None => self.chunks.range(page..).next().map_or(u64::MAX, |(&first, _)| first),
+        };
+        pages.min(end - page)
+    }
+
+    /// A run of addresses, cut at the borders of chunks and of blocks. What is in no chunk is left out: nothing was ever mapped
+    /// there, and nothing is to be unbound.
+    pub(crate) fn cut(&self, run: &Run) -> Vec<Run> {
+        let (mut page, mut target, mut cut) = (run.pages.start, run.target, Vec::new());
+        while page < run.pages.end {
+            let in_block = target.map_or(u64::MAX, |there| PAGES_PER_BLOCK - there.page % PAGES_PER_BLOCK);
+            let count = self.pages_together(page, (run.pages.end - page).min(in_block));
+            if self.chunk_of(page).is_some() {
+                cut.push(Run { pages: page..page + count, target });
+            }
+            target = target.map(|there| there.later(count));
+            page += count;
+        }
+        cut
     }
 
     /// The device's address of `page`; none if nothing was ever mapped near it.
     pub(crate) fn address(&self, page: u64) -> Option<u64> {
-        let buffer = self.chunks.get(&(page / PAGES_PER_CHUNK))?;
-        Some(buffer.address + page % PAGES_PER_CHUNK * PAGE_SIZE)
+        let (buffer, offset) = self.buffer(page)?;
+        Some(buffer.address + offset)
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct SparseBuffer {
     raw: vk::Buffer,
     /// The first address.
     pub(crate) address: u64,
+    /// Whether nothing that was submitted uses it any more.
+    is_unused: bool,
 }
 
 /// A change of what a sparse buffer is bound to. All sizes are in units of the device's granule.
@@ -44,20 +46,51 @@ pub(crate) struct Binding<'a> {
 impl SparseBuffer {
     /// Addresses for `bytes` bytes, nothing bound to them.
     pub(crate) fn new(device: &Arc<VulkanDevice>, bytes: u64) -> Result<Self, VulkanError> {
+        Self::from_info(device, sparse_buffer_info(bytes), "addresses of a process")
+    }
+
+    /// The same for an application, which uses them with `usage` too, and on all its queues.
+    pub(crate) fn for_application(
+        device: &Arc<VulkanDevice>,
+        bytes: u64,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<Self, VulkanError> {
+        let info = sparse_buffer_info(bytes);
+        let copies = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
+        let mut info = info.usage(info.usage | copies | usage);
+        if device.families().len() > 1 {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(device.families());
+        }
+        Self::from_info(device, info, "a buffer")
+    }
+
+    fn from_info(device: &Arc<VulkanDevice>, info: vk::BufferCreateInfo<'_>, name: &str) -> Result<Self, VulkanError> {
         // SAFETY: the features that the buffer needs are enabled.
-        let raw = unsafe { device.raw.create_buffer(&sparse_buffer_info(bytes), None) };
+        let raw = unsafe { device.raw.create_buffer(&info, None) };
         let raw = raw.map_err(VulkanError::of("vkCreateBuffer"))?;
-        device.name(raw, "addresses of a process");
+        device.name(raw, name);
         // SAFETY: the buffer was made with SHADER_DEVICE_ADDRESS, on a device with that feature.
         let address =
             unsafe { device.raw.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(raw)) };
-        Ok(Self { device: device.clone(), raw, address })
+        Ok(Self { device: device.clone(), raw, address, is_unused: false })
+    }
+
+    /// The buffer.
+    pub(crate) fn raw(&self) -> vk::Buffer {
+        self.raw
+    }
+
+    /// Destroys the buffer, which nothing that was submitted uses any more.
+    pub(crate) fn destroy_unused(mut self) {
+        self.is_unused = true;
     }
 }
 
 impl Drop for SparseBuffer {
     fn drop(&mut self) {
-        self.device.settle();
+        if !self.is_unused {
+            self.device.settle();
+        }
         // SAFETY: the buffer is destroyed once, and nothing that was submitted still uses it.
         unsafe { self.device.raw.destroy_buffer(self.raw, None) };
     }

@@ -56,7 +56,7 @@ impl Bench {
             addresses: SparseBuffer::new(&device, BYTES).expect("there are addresses"),
             one: block(Purpose::Local),
             other: block(Purpose::Local),
-            digests: block(Purpose::ReadBack),
+            digests: block(Purpose::Staging),
             device,
         };
         for block in [&bench.one, &bench.other] {

@@ -272,7 +272,7 @@ fn spir_v_is_what_the_glsl_gives() {
         failed if is_required => panic!("the shaders are not built: {failed:?}"),
         _ => return eprintln!("skipped: glslangValidator is not there"),
     }
-    for name in ["digest", "write", "decompress"] {
+    for name in ["digest", "write", "decompress", "stream"] {
         let file = format!("{name}.spv");
         let read = |folder: &Path| std::fs::read(folder.join(&file)).expect("the file is there");
         assert!(read(&shaders) == read(made.path()), "{file} is to be made again, by shaders/build.sh");

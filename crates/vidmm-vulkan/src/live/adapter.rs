@@ -1,0 +1,157 @@
+//! An adapter: a Vulkan device, and the worker that manages its memory.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use ash::vk;
+use vidmm::Statistics;
+
+use crate::device::{Handles, Point, VulkanDevice};
+use crate::instance::Validation;
+use crate::report::DeviceReport;
+
+use super::client::{Client, Status};
+use super::command::Command;
+use super::error::Error;
+use super::options::Options;
+use super::process::Process;
+use super::worker;
+
+/// A Vulkan device whose memory is managed.
+///
+/// The manager goes on as long as any handle of the adapter's is left: a process, a device, a buffer or a use.
+#[doc(alias = "DXGADAPTER")]
+#[derive(Clone)]
+pub struct Adapter(Arc<Client>);
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("device", &self.0.device).finish_non_exhaustive()
+    }
+}
+
+impl Adapter {
+    /// Opens the first Vulkan device that can be used: a discrete GPU if there is one. Its one queue is shared with the
+    /// application.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, or why the options are impossible on it.
+    pub fn open(options: Options, validation: Validation) -> Result<Self, Error> {
+        Self::start(VulkanDevice::open(validation)?, options)
+    }
+
+    /// Manages memory on a device that the application owns. Other memory of the device is not touched: allocators of the
+    /// application's go on beside.
+    ///
+    /// # Errors
+    ///
+    /// If the device lacks a feature, or the options are impossible on it.
+    ///
+    /// # Safety
+    ///
+    /// - The handles belong to each other, and outlive the adapter and all handles that come from it.
+    /// - The device was made for Vulkan 1.2 with `sparseBinding`, `sparseResidencyBuffer`, `sparseResidencyAliased`,
+    ///   `bufferDeviceAddress` and `timelineSemaphore`.
+    /// - The queue is used through [`with_queue`](Self::with_queue) alone.
+    pub unsafe fn adopt(handles: Handles, options: Options) -> Result<Self, Error> {
+        // SAFETY: the caller's.
+        Self::start(unsafe { VulkanDevice::adopt(handles) }?, options)
+    }
+
+    fn start(device: Arc<VulkanDevice>, options: Options) -> Result<Self, Error> {
+        let sizes = options.sizes(device.report())?;
+        let status = Arc::new(Status::default());
+        let (to, commands) = channel::<Command>();
+        let (says, started) = channel();
+        let worker = {
+            let (device, status, to) = (device.clone(), status.clone(), to.clone());
+            let work = move || worker::run(device, sizes, commands, to, &status, &says);
+            thread::Builder::new().name("vidmm worker".to_owned()).spawn(work)
+        };
+        let worker = worker.map_err(|error| Error::Lost(format!("no thread: {error}")))?;
+        let client = Client::new(device, status, to, worker);
+        started.recv().unwrap_or_else(|_| Err(client.unanswered()))?;
+        Ok(Self(Arc::new(client)))
+    }
+
+    /// Creates a process, which has a budget of its own.
+    ///
+    /// # Errors
+    ///
+    /// If its page tables get no memory.
+    #[doc(alias = "DxgkDdiCreateProcess")]
+    pub fn create_process(&self) -> Result<Process, Error> {
+        Process::create(&self.0)
+    }
+
+    /// The description of the device.
+    pub fn report(&self) -> &DeviceReport {
+        self.0.device.report()
+    }
+
+    /// The instance.
+    pub fn instance(&self) -> &ash::Instance {
+        &self.0.device.instance
+    }
+
+    /// The physical device.
+    pub fn physical_device(&self) -> vk::PhysicalDevice {
+        self.0.device.physical
+    }
+
+    /// The device. An application destroys what it has made there before it drops its last handle of the adapter.
+    pub fn raw(&self) -> &ash::Device {
+        &self.0.device.raw
+    }
+
+    /// The family of the queue that the manager uses.
+    pub fn queue_family(&self) -> u32 {
+        self.report().queue_family.unwrap_or(0)
+    }
+
+    /// Creates a timeline semaphore for points of the application's own, such as the [ends of its uses](super::Use::end). Its value is 0. It
+    /// lives as long as the device: the adapter's threads look at it whenever they get to it, so it is not the application's to
+    /// destroy. One for each queue is enough.
+    ///
+    /// # Errors
+    ///
+    /// If Vulkan has no memory.
+    pub fn create_semaphore(&self) -> Result<vk::Semaphore, Error> {
+        Ok(self.0.device.new_semaphore()?)
+    }
+
+    /// Calls `use_it` with the manager's queue, which nobody else uses meanwhile.
+    ///
+    /// A submission that uses buffers of the manager, or waits for a point of it, goes by [`Device::submit`](super::Device::submit): here it
+    /// would hold up the paging that it waits for.
+    pub fn with_queue<T>(&self, use_it: impl FnOnce(vk::Queue) -> T) -> T {
+        self.0.device.with_queue(use_it)
+    }
+
+    /// Waits on the host until `point` is reached, which came from the adapter, for `at_most`; whether it was. It is the one call
+    /// that waits for the GPU, beside [`Download::wait`](super::Download::wait).
+    ///
+    /// # Errors
+    ///
+    /// If the point is of another's semaphore, or Vulkan refuses.
+    pub fn wait(&self, point: Point, at_most: Duration) -> Result<bool, Error> {
+        if !self.0.device.has_made(point.semaphore) {
+            return Err(Error::ForeignPoint);
+        }
+        let nanoseconds = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        Ok(self.0.device.wait_point(point, nanoseconds)?)
+    }
+
+    /// The manager's counters so far: what was paged in and out, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn statistics(&self) -> Result<Statistics, Error> {
+        self.0.ask(Command::Statistics)
+    }
+}

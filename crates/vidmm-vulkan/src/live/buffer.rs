@@ -1,0 +1,62 @@
+//! A buffer whose memory the manager moves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ash::vk;
+use vidmm::AllocationId;
+
+use super::command::{Command, NewBuffer};
+use super::device::DeviceInner;
+
+/// A buffer with an address that stays: memory is bound to it while it is resident.
+///
+/// Its bytes read as zero at first (CRE-42), and survive eviction. It is gone when it was dropped and all uses that were begun
+/// before have ended (RES-91).
+#[doc(alias = "D3DKMT_CREATEALLOCATION")]
+pub struct Buffer {
+    pub(super) device: Arc<DeviceInner>,
+    pub(super) new: NewBuffer,
+    size: u64,
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("allocation", &self.new.allocation).finish_non_exhaustive()
+    }
+}
+
+impl Buffer {
+    pub(super) fn new(device: Arc<DeviceInner>, new: NewBuffer, size: u64) -> Self {
+        Self { device, new, size }
+    }
+
+    /// The buffer's own name with the manager, which its errors and its log use.
+    pub fn allocation(&self) -> AllocationId {
+        self.new.allocation
+    }
+
+    /// The Vulkan buffer: a sparse one, made with STORAGE_BUFFER, TRANSFER_SRC, TRANSFER_DST, SHADER_DEVICE_ADDRESS and what was
+    /// asked for. It is valid as long as the value.
+    pub fn raw(&self) -> vk::Buffer {
+        self.new.raw
+    }
+
+    /// Its address in shaders, which never changes.
+    pub fn address(&self) -> vk::DeviceAddress {
+        self.new.address
+    }
+
+    /// Its bytes, a multiple of 64 KiB.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.device.forget(self.new.allocation);
+        // On an adapter that is lost all buffers go with it.
+        let _ = self.device.client().send(Command::DestroyBuffer(self.new.allocation));
+    }
+}

@@ -1,0 +1,359 @@
+//! A device: what an application has made resident, and its uses of that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use vidmm::{AllocationId, EvictFlags, MakeResidentFlags, OfferPriority, PAGE_SIZE_64K, ReclaimResult};
+
+use crate::device::Point;
+
+use super::buffer::Buffer;
+use super::client::Client;
+use super::command::{Command, NewDevice, Trim, Turn};
+use super::error::Error;
+use super::options::checked;
+use super::process::ProcessInner;
+use super::uses::{Download, Submission, Use};
+
+/// The uses of a device that may be under way: the manager queues that many (D14), less those that the queue has got.
+const USES_MAX: usize = 4096;
+
+/// A residency list, its buffers, and the uses of them.
+///
+/// No call waits for the GPU. Those that can be refused wait for the worker's answer, which does not wait for it either.
+/// Points of one device are reached in the order of its calls.
+#[doc(alias = "D3DKMT_CREATEDEVICE")]
+#[derive(Clone)]
+pub struct Device(Arc<DeviceInner>);
+
+pub(super) struct DeviceInner {
+    process: Arc<ProcessInner>,
+    new: NewDevice,
+    /// Uses that were begun and have not ended; the worker counts down.
+    uses: Arc<AtomicUsize>,
+    line: Mutex<Line>,
+}
+
+/// The application's requests so far. Commands are sent under its lock, in the order of their points.
+struct Line {
+    ready: u64,
+    done: u64,
+    /// The buffers on the residency list.
+    listed: BTreeMap<AllocationId, Entry>,
+}
+
+/// A buffer on the residency list.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    count: u32,
+    is_offered: bool,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("device", &self.0.new.device).finish_non_exhaustive()
+    }
+}
+
+impl DeviceInner {
+    pub(super) fn client(&self) -> &Arc<Client> {
+        self.process.client()
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer is gone.
+    pub(super) fn forget(&self, buffer: AllocationId) {
+        self.line().listed.remove(&buffer);
+    }
+
+    fn ready(&self, value: u64) -> Point {
+        Point { value, ..self.new.ready }
+    }
+
+    fn done(&self, value: u64) -> Point {
+        Point { value, ..self.new.done }
+    }
+}
+
+impl Drop for DeviceInner {
+    fn drop(&mut self) {
+        // On an adapter that is lost all devices go with it.
+        let _ = self.client().send(Command::DestroyDevice(self.new.device));
+    }
+}
+
+impl Line {
+    /// Refuses a use of buffers that are not resident.
+    fn check_use(&self, buffers: &[AllocationId]) -> Result<(), Error> {
+        for &buffer in buffers {
+            match self.listed.get(&buffer) {
+                None => return Err(Error::NotResident { buffer }),
+                Some(entry) if entry.is_offered => return Err(Error::Offered { buffer }),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes buffers off the list, each as often as it is named; or none of them.
+    fn count_out(&mut self, buffers: &[AllocationId]) -> Result<(), Error> {
+        let mut after = BTreeMap::new();
+        for &buffer in buffers {
+            let listed = self.listed.get(&buffer).copied().unwrap_or_default();
+            let entry: &mut Entry = after.entry(buffer).or_insert(listed);
+            entry.count = entry.count.checked_sub(1).ok_or(Error::NotOnList { buffer })?;
+        }
+        self.listed.extend(after);
+        self.listed.retain(|_, entry| entry.count > 0);
+        Ok(())
+    }
+}
+
+impl Device {
+    pub(super) fn create(process: Arc<ProcessInner>) -> Result<Self, Error> {
+        let uses = Arc::new(AtomicUsize::new(0));
+        let (id, counter) = (process.id(), uses.clone());
+        let create = |reply| Command::CreateDevice { process: id, uses: counter, reply };
+        let new = process.client().ask(create)?;
+        let line = Line { ready: new.ready.value, done: new.done.value, listed: BTreeMap::new() };
+        Ok(Self(Arc::new(DeviceInner { process, new, uses, line: Mutex::new(line) })))
+    }
+
+    fn client(&self) -> &Arc<Client> {
+        self.0.client()
+    }
+
+    /// The names of buffers, which are all this device's.
+    fn names(&self, buffers: &[&Buffer]) -> Result<Vec<AllocationId>, Error> {
+        let name = |buffer: &&Buffer| match Arc::ptr_eq(&buffer.device, &self.0) {
+            true => Ok(buffer.allocation()),
+            false => Err(Error::OtherDevice { buffer: buffer.allocation() }),
+        };
+        buffers.iter().map(name).collect()
+    }
+
+    /// Creates a buffer of `size` bytes, a multiple of 64 KiB. It takes addresses and backing store, and no local memory until it is
+    /// made resident. `usage` is what the application uses it for beside [what every buffer has](Buffer::raw).
+    ///
+    /// # Errors
+    ///
+    /// If there is not so much backing store, or the device has no addresses left for sparse buffers.
+    #[doc(alias = "D3DKMTCreateAllocation2")]
+    pub fn create_buffer(&self, size: u64, usage: vk::BufferUsageFlags) -> Result<Buffer, Error> {
+        let most = self.client().device.report().limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
+        let bytes = checked("a buffer", size, most)?;
+        let device = self.0.new.device;
+        let new = self.client().ask(|reply| Command::CreateBuffer { device, bytes, usage, reply })?;
+        Ok(Buffer::new(self.0.clone(), new, size))
+    }
+
+    /// Adds buffers to the device's residency list, each as often as it is named (RES-02), and returns the point from which on
+    /// they are in local memory. A use that is begun later waits for them by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`MakeResidentError::NoMemory`](vidmm::MakeResidentError::NoMemory) if the list has no room for them: evict as many bytes as it
+    /// says, and try again (RES-11). The list is then as it was.
+    #[doc(alias = "D3DKMTMakeResident")]
+    pub fn make_resident(&self, buffers: &[&Buffer], flags: MakeResidentFlags) -> Result<Point, Error> {
+        let names = self.names(buffers)?;
+        let device = self.0.new.device;
+        let mut line = self.0.line();
+        let ready = line.ready + 1;
+        let asked = names.clone();
+        let ask = |reply| Command::MakeResident { device, buffers: asked, flags, ready, reply };
+        let answer = self.client().begin_asking(ask)?;
+        line.ready = ready;
+        drop(line);
+        self.client().finish_asking(&answer)?;
+        let mut line = self.0.line();
+        for name in names {
+            line.listed.entry(name).or_default().count += 1;
+        }
+        Ok(self.0.ready(ready))
+    }
+
+    /// Takes buffers off the device's residency list, each as often as it is named (RES-02). Uses that were begun before still have
+    /// them; a later use is refused (RES-20). Their content goes to system memory when those uses have ended: soon, or only when
+    /// their memory is wanted, as `flags` say (RES-21).
+    ///
+    /// # Errors
+    ///
+    /// If one is not on the list that often. The list is then as it was.
+    #[doc(alias = "D3DKMTEvict")]
+    pub fn evict(&self, buffers: &[&Buffer], flags: EvictFlags) -> Result<(), Error> {
+        let buffers = self.names(buffers)?;
+        if buffers.is_empty() {
+            return Ok(());
+        }
+        let mut line = self.0.line();
+        line.count_out(&buffers)?;
+        self.client().send(Command::Evict { device: self.0.new.device, buffers, flags })
+    }
+
+    /// Offers buffers: their content may be lost when memory is wanted, until they are [reclaimed](Self::reclaim) (RES-61). They
+    /// stay on the list, which does not require them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If one is offered already. None is then offered.
+    #[doc(alias = "D3DKMTOfferAllocations")]
+    pub fn offer(&self, buffers: &[&Buffer], priority: OfferPriority) -> Result<(), Error> {
+        let names = self.names(buffers)?;
+        let (device, offered) = (self.0.new.device, names.clone());
+        self.client().ask(|reply| Command::Offer { device, buffers: offered, priority, reply })?;
+        self.set_offered(&names, true);
+        Ok(())
+    }
+
+    /// Reclaims buffers that were offered, and returns the state of their content (RES-64), and the point from which on those on
+    /// the list are in local memory.
+    ///
+    /// # Errors
+    ///
+    /// If one is not offered, or they have no room. None is then reclaimed.
+    #[doc(alias = "D3DKMTReclaimAllocations2")]
+    pub fn reclaim(&self, buffers: &[&Buffer]) -> Result<(Vec<ReclaimResult>, Point), Error> {
+        let names = self.names(buffers)?;
+        let (device, offered) = (self.0.new.device, names.clone());
+        let mut line = self.0.line();
+        let ready = line.ready + 1;
+        let ask = |reply| Command::Reclaim { device, buffers: offered, ready, reply };
+        let answer = self.client().begin_asking(ask)?;
+        line.ready = ready;
+        drop(line);
+        let results = self.client().finish_asking(&answer)?;
+        self.set_offered(&names, false);
+        Ok((results, self.0.ready(ready)))
+    }
+
+    fn set_offered(&self, buffers: &[AllocationId], is_offered: bool) {
+        let mut line = self.0.line();
+        for buffer in buffers {
+            if let Some(entry) = line.listed.get_mut(buffer) {
+                entry.is_offered = is_offered;
+            }
+        }
+    }
+
+    /// Begins a use, if the buffers that it names can be used: `turn` says what happens at its turn. The lock is held from before
+    /// the command is made until it is sent.
+    fn begin(&self, buffers: &[&Buffer], turn: impl FnOnce(&mut Line) -> Turn) -> Result<(), Error> {
+        let names = self.names(buffers)?;
+        let mut line = self.0.line();
+        line.check_use(&names)?;
+        let uses = self.0.uses.fetch_add(1, Ordering::Relaxed);
+        let (ready, done) = (line.ready, line.done);
+        let sent = if uses < USES_MAX {
+            let turn = turn(&mut line);
+            self.client().send(Command::Begin { device: self.0.new.device, turn })
+        } else {
+            Err(Error::TooManyUses { uses })
+        };
+        if sent.is_err() {
+            self.0.uses.fetch_sub(1, Ordering::Relaxed);
+            (line.ready, line.done) = (ready, done);
+        }
+        sent
+    }
+
+    /// Begins a use that the application submits to a queue of its own: its submission must wait for [`Use::turn`], and
+    /// [`Use::end`] names the point that it signals.
+    ///
+    /// All that is on the device's list is in place from the turn on, and not moved until the end, whether `buffers` names it or
+    /// not. Between the two, do not wait on the host for a later point of any device.
+    ///
+    /// On the manager's own queue use [`submit`](Self::submit): a submission that waits for its turn there would hold up the paging
+    /// that it waits for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotResident`] if one of `buffers` is not on the list: it was evicted. Nothing was begun then.
+    pub fn begin_use(&self, buffers: &[&Buffer]) -> Result<Use, Error> {
+        let number = self.client().number_use();
+        let mut at = 0;
+        self.begin(buffers, |line| {
+            line.ready += 1;
+            at = line.ready;
+            Turn::Application { number, ready: at }
+        })?;
+        Ok(Use::new(self.client().clone(), number, self.0.ready(at)))
+    }
+
+    /// Submits commands that use `buffers` to the manager's queue, when it is their turn. Returns the point that their end reaches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`begin_use`](Self::begin_use).
+    ///
+    /// # Safety
+    ///
+    /// The command buffers are recorded for the [queue's family](super::Adapter::queue_family); they, what they use, and the
+    /// semaphores of `work` are valid until the point is reached. They use no buffer of the device that is not on its list.
+    #[doc(alias = "D3DKMTSubmitCommand")]
+    pub unsafe fn submit(&self, buffers: &[&Buffer], work: Submission) -> Result<Point, Error> {
+        self.begin_here(buffers, |done| Turn::Submit { work, done })
+    }
+
+    fn begin_here(&self, buffers: &[&Buffer], turn: impl FnOnce(u64) -> Turn) -> Result<Point, Error> {
+        let mut at = 0;
+        self.begin(buffers, |line| {
+            line.done += 1;
+            at = line.done;
+            turn(at)
+        })?;
+        Ok(self.0.done(at))
+    }
+
+    /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own: a copy to the memory that the
+    /// buffer has at that time, as paging makes it. Returns the point from which on
+    /// they are there. Later uses on the manager's queue see them; others wait for the point.
+    ///
+    /// # Errors
+    ///
+    /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
+    pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
+        check_range(buffer, offset, bytes.len() as u64)?;
+        let (name, bytes) = (buffer.allocation(), bytes.to_vec());
+        self.begin_here(&[buffer], |done| Turn::Write { buffer: name, offset, bytes, done })
+    }
+
+    /// Reads `bytes` bytes of a resident buffer, from `offset` on, as earlier uses on the manager's queue leave them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
+        check_range(buffer, offset, bytes)?;
+        let name = buffer.allocation();
+        let (to, from) = channel();
+        self.begin_here(&[buffer], |done| Turn::Read { buffer: name, offset, bytes, done, to })?;
+        Ok(Download::new(self.client().clone(), from))
+    }
+
+    /// Lets `call` be called when the device is to trim (RES-40), in place of an earlier one. It is called on the worker's thread,
+    /// which does nothing else meanwhile: it may evict, and must not wait for an answer.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "D3DKMTRegisterTrimNotification")]
+    pub fn on_trim(&self, call: impl FnMut(Trim) + Send + 'static) -> Result<(), Error> {
+        self.client().send(Command::OnTrim { device: self.0.new.device, call: Box::new(call) })
+    }
+}
+
+fn check_range(buffer: &Buffer, offset: u64, bytes: u64) -> Result<(), Error> {
+    let size = buffer.size();
+    match offset.checked_add(bytes) {
+        Some(end) if bytes > 0 && end <= size => Ok(()),
+        _ => Err(Error::Range { offset, bytes, size }),
+    }
+}

@@ -1,0 +1,106 @@
+//! The refusals of an adapter in real time.
+
+use vidmm::{CreateError, MakeResidentError, MapError, OfferError, ReclaimError, StartAdapterError};
+
+use crate::error::VulkanError;
+
+/// Why a call was refused. A refused call changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// Vulkan cannot be used, or has refused a call.
+    #[error(transparent)]
+    Vulkan(#[from] VulkanError),
+    /// The manager does not start on such an adapter.
+    #[error(transparent)]
+    Start(#[from] StartAdapterError),
+    /// A size that was asked for is 0, no multiple of 64 KiB, or more than there is.
+    #[error("{what} of {asked} bytes: it takes a multiple of 65536, from 65536 to {most}")]
+    Size {
+        /// The memory or object.
+        what: &'static str,
+        /// The bytes that were asked for.
+        asked: u64,
+        /// The most that it can be, in bytes.
+        most: u64,
+    },
+    /// The device binds memory in units that are larger than the manager's pages of 64 KiB.
+    #[error(
+        "the device binds memory in units of {granule} bytes, and the manager's pages have 65536: it cannot be used"
+    )]
+    Granule {
+        /// The unit in bytes.
+        granule: u64,
+    },
+    /// An object could not be created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The device has no addresses left for a buffer.
+    #[error("the device has {limit} MiB of addresses for sparse buffers: destroy buffers before you create more")]
+    Addresses {
+        /// The addresses of all buffers together, in MiB.
+        limit: u64,
+    },
+    /// A buffer got no addresses of the manager.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Buffers could not be made resident: its message says how much to evict.
+    #[error(transparent)]
+    MakeResident(#[from] MakeResidentError),
+    /// Buffers could not be offered.
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// Buffers could not be reclaimed.
+    #[error(transparent)]
+    Reclaim(#[from] ReclaimError),
+    /// A buffer is to be used that is not on its device's residency list: it was evicted, or never made resident (RES-20).
+    #[error("{buffer} is used and not resident: make it resident first, and evict it after its last use")]
+    NotResident {
+        /// The allocation.
+        buffer: vidmm::AllocationId,
+    },
+    /// A buffer is to be used that is offered: its content may be lost at any moment (RES-62).
+    #[error("{buffer} is used and offered: reclaim it first")]
+    Offered {
+        /// The allocation.
+        buffer: vidmm::AllocationId,
+    },
+    /// A buffer was to be evicted more often than it was made resident (RES-02).
+    #[error("{buffer} is evicted more often than it was made resident")]
+    NotOnList {
+        /// The allocation.
+        buffer: vidmm::AllocationId,
+    },
+    /// A buffer is another device's (RES-10).
+    #[error("{buffer} was created on another device: use it with that one")]
+    OtherDevice {
+        /// The allocation.
+        buffer: vidmm::AllocationId,
+    },
+    /// A range ends behind its buffer.
+    #[error("{bytes} bytes at {offset} do not lie in a buffer of {size} bytes")]
+    Range {
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// The bytes of the buffer.
+        size: u64,
+    },
+    /// The device has as many uses as it may that have not ended.
+    #[error("{uses} uses of the device have not ended: end uses, and wait for the GPU, before the next")]
+    TooManyUses {
+        /// The limit.
+        uses: usize,
+    },
+    /// A point is of a semaphore that is not the adapter's.
+    #[error(
+        "the point is of a semaphore that the adapter has not made: it looks only at its own, see Adapter::create_semaphore"
+    )]
+    ForeignPoint,
+    /// A call that needs an answer was made in a call-back, on the thread that would answer.
+    #[error("a call-back of the adapter cannot wait for the adapter: make the call from another thread")]
+    InCallBack,
+    /// The adapter cannot go on: the GPU has failed, or has not answered. Destroy everything, and open it anew.
+    #[error("the adapter is lost: {0}")]
+    Lost(String),
+}

@@ -1,0 +1,33 @@
+//! The manager over Vulkan in real time (D26): the memory of an application's own Vulkan device, for its own shaders.
+//!
+//! [`Adapter`], [`Process`], [`Device`] and [`Buffer`] are what an application has. A worker thread owns the manager, the
+//! reference driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
+//! never waits for the GPU: other threads do, and tell it.
+//!
+//! `turns.rs` is where an application's uses become work of the manager's. No other file knows of that.
+
+// A file imports only from those above it.
+mod error;
+mod options;
+mod command;
+mod client;
+mod uses;
+mod buffer;
+mod device;
+mod process;
+mod watcher;
+mod staging;
+mod paging;
+mod turns;
+mod objects;
+mod worker;
+mod adapter;
+
+pub use adapter::Adapter;
+pub use buffer::Buffer;
+pub use command::Trim;
+pub use device::Device;
+pub use error::Error;
+pub use options::Options;
+pub use process::Process;
+pub use uses::{Download, Submission, Use};

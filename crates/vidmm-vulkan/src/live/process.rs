@@ -1,0 +1,73 @@
+//! A process: the unit that has a budget.
+
+use std::fmt;
+use std::sync::Arc;
+
+use vidmm::{MemorySegmentGroup, ProcessId, VideoMemoryInfo};
+
+use super::client::Client;
+use super::command::Command;
+use super::device::Device;
+use super::error::Error;
+
+/// A part of an application that has a budget of its own, and devices.
+///
+/// All processes of an adapter share one Vulkan device, which does not keep them apart: a shader of one reaches the buffers of
+/// all others.
+#[derive(Clone)]
+pub struct Process(Arc<ProcessInner>);
+
+pub(super) struct ProcessInner {
+    client: Arc<Client>,
+    id: ProcessId,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("process", &self.0.id).finish_non_exhaustive()
+    }
+}
+
+impl ProcessInner {
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(super) fn id(&self) -> ProcessId {
+        self.id
+    }
+}
+
+impl Drop for ProcessInner {
+    fn drop(&mut self) {
+        // On an adapter that is lost all processes go with it.
+        let _ = self.client.send(Command::DestroyProcess(self.id));
+    }
+}
+
+impl Process {
+    pub(super) fn create(client: &Arc<Client>) -> Result<Self, Error> {
+        let id = client.ask(Command::CreateProcess)?;
+        Ok(Self(Arc::new(ProcessInner { client: client.clone(), id })))
+    }
+
+    /// Creates a device, whose residency list is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn create_device(&self) -> Result<Device, Error> {
+        Device::create(self.0.clone())
+    }
+
+    /// The budget of local memory, and the usage, in bytes (RES-51).
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "D3DKMTQueryVideoMemoryInfo")]
+    pub fn budget(&self) -> Result<VideoMemoryInfo, Error> {
+        let (process, group) = (self.0.id, MemorySegmentGroup::Local);
+        self.0.client.ask(|reply| Command::Budget { process, group, reply })
+    }
+}

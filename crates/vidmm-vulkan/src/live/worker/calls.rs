@@ -1,0 +1,252 @@
+//! The commands of applications, as calls of the manager.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+use ash::vk;
+use vidmm::contract::{AllocationFlags, AllocationFlags2};
+use vidmm::{
+    AllocationId, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE, ProcessId,
+    ReclaimResult, Reclaimed, Residency, SubmitDesc,
+};
+use vidmm_runtime::{AllocationSegments, Placement};
+use vidmm_soft::{AllocationPrivateData, RENDER_ENGINE};
+
+use crate::device::Point;
+use crate::error::VulkanError;
+use crate::sparse::SparseBuffer;
+
+use super::super::command::{Command, NewBuffer, NewDevice, OnTrim, Turn};
+use super::super::error::Error;
+use super::super::objects::{BufferRecord, DeviceRecord, ProcessRecord, Ready};
+use super::Worker;
+
+impl Worker {
+    pub(super) fn handle(&mut self, command: Command) -> Result<(), Error> {
+        match command {
+            Command::CreateProcess(reply) => {
+                let _ = reply.send(self.create_process());
+            }
+            Command::DestroyProcess(process) => {
+                if let Some(record) = self.objects.processes.get_mut(&process) {
+                    record.is_closing = true;
+                }
+                self.close_process(process);
+            }
+            Command::CreateDevice { process, uses, reply } => {
+                let _ = reply.send(self.create_device(process, uses));
+            }
+            Command::DestroyDevice(device) => {
+                if let Some(record) = self.objects.devices.get_mut(&device) {
+                    record.is_closing = true;
+                }
+                self.close_device(device)?;
+            }
+            Command::CreateBuffer { device, bytes, usage, reply } => {
+                // Buffers that were dropped before and are unused give their addresses and backing store back first.
+                self.pump()?;
+                let _ = reply.send(self.create_buffer(device, bytes, usage));
+            }
+            Command::DestroyBuffer(buffer) => {
+                // The worker alone destroys allocations, each once.
+                let _ = self.vidmm.destroy_allocation(&mut self.host, buffer, DestroyFlags::SYNCHRONOUS_DESTROY);
+            }
+            Command::MakeResident { device, buffers, flags, ready, reply } => {
+                let made = self.make_resident(device, &buffers, flags, ready)?;
+                let _ = reply.send(made);
+            }
+            Command::Evict { device, buffers, flags } => {
+                // The application's own list was looked at before.
+                self.vidmm.evict(device, &buffers, flags).map_err(|error| Error::Lost(error.to_string()))?;
+            }
+            Command::Offer { device, buffers, priority, reply } => {
+                let offered = self.vidmm.offer_allocations(device, &buffers, priority, OfferFlags::empty());
+                let _ = reply.send(offered.map_err(Error::from));
+            }
+            Command::Reclaim { device, buffers, ready, reply } => {
+                let reclaimed = self.reclaim(device, &buffers, ready)?;
+                let _ = reply.send(reclaimed);
+            }
+            Command::Begin { device, turn } => self.queue_use(device, turn)?,
+            Command::End { number, at } => self.turns.tell(number, at),
+            Command::OnTrim { device, call } => self.listen(device, call)?,
+            Command::Budget { process, group, reply } => {
+                let info = self.vidmm.query_video_memory_info(process, group);
+                let _ = reply.send(info.map_err(|error| Error::Lost(error.to_string())));
+            }
+            Command::Statistics(reply) => {
+                let _ = reply.send(Ok(self.vidmm.statistics()));
+            }
+            // The next round finds out which have ended.
+            Command::PagingEnded | Command::UseEnded => {}
+            Command::Failed(error) => return Err(error.into()),
+            Command::Stop => self.stopping = Some(Instant::now()),
+        }
+        Ok(())
+    }
+
+    fn create_process(&mut self) -> Result<ProcessId, Error> {
+        let process = self.vidmm.create_process(&mut self.kmd, &mut self.host)?;
+        // The driver's handles rise: the last is the new one's.
+        let handle = self.kmd.processes().next_back();
+        let handle = handle.ok_or_else(|| Error::Lost("the driver has lost a process".to_owned()))?;
+        self.objects.processes.insert(process, ProcessRecord { handle, devices: 0, is_closing: false });
+        Ok(process)
+    }
+
+    /// The point before the first of a device: of a new semaphore, or of one whose device is gone.
+    fn first_point(&mut self) -> Result<Point, VulkanError> {
+        match self.free_points.pop() {
+            Some(point) => Ok(point),
+            None => Ok(Point { semaphore: self.device.new_semaphore()?, value: 0 }),
+        }
+    }
+
+    fn create_device(&mut self, process: ProcessId, uses: Arc<AtomicUsize>) -> Result<NewDevice, Error> {
+        let (ready, done) = (self.first_point()?, self.first_point()?);
+        let device = self.vidmm.create_device(process)?;
+        let made = self.vidmm.create_paging_queue(device, 0).and_then(|queue| {
+            let context = self.vidmm.create_context(&mut self.kmd, device, RENDER_ENGINE)?;
+            Ok((queue, context))
+        });
+        let (queue, context) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                // It was just created.
+                let _ = self.vidmm.destroy_device(&mut self.kmd, &mut self.host, device);
+                self.free_points.extend([ready, done]);
+                return Err(error.into());
+            }
+        };
+        let record = DeviceRecord {
+            process,
+            queue,
+            context,
+            ready: Ready::new(ready),
+            done,
+            requests: VecDeque::new(),
+            uses,
+            buffers: 0,
+            on_trim: None,
+            is_closing: false,
+        };
+        self.objects.devices.insert(device, record);
+        self.objects.queues.insert(queue, device);
+        if let Some(process) = self.objects.processes.get_mut(&process) {
+            process.devices += 1;
+        }
+        Ok(NewDevice { device, ready, done })
+    }
+
+    fn create_buffer(&mut self, device: DeviceId, bytes: u64, usage: vk::BufferUsageFlags) -> Result<NewBuffer, Error> {
+        let data = AllocationPrivateData {
+            size: bytes,
+            allocation_priority: 0,
+            flags: AllocationFlags::empty(),
+            flags2: AllocationFlags2::empty(),
+            segments: AllocationSegments::Local,
+            surface: None,
+            placement: Placement::default(),
+        };
+        let gone = || Error::Lost("a device has no record".to_owned());
+        let record = self.objects.devices.get(&device).ok_or_else(gone)?;
+        let (queue, process) = (record.queue, record.process);
+        let process = self.objects.processes.get(&process).ok_or_else(gone)?.handle;
+        let buffer = SparseBuffer::for_application(&self.device, bytes, usage)?;
+        let (raw, address) = (buffer.raw(), buffer.address);
+        let data = data.to_bytes();
+        let allocation = match self.vidmm.create_allocation(&mut self.kmd, &mut self.host, device, &data) {
+            Ok(allocation) => allocation,
+            Err(error) => {
+                buffer.destroy_unused();
+                return Err(error.into());
+            }
+        };
+        let desc = MapGpuVirtualAddress::whole(allocation);
+        let mapped = self.vidmm.map_gpu_virtual_address(&mut self.host, queue, &desc).map_err(Error::from);
+        let reserved = mapped.and_then(|mapped| {
+            let first = mapped.virtual_address.0 / PAGE_SIZE;
+            let mut memory = self.paging.memory().borrow_mut();
+            memory.reserve(process, first, bytes / PAGE_SIZE, buffer).map_err(|error| match error {
+                VulkanError::OutOfAddresses { limit } => Error::Addresses { limit },
+                error => error.into(),
+            })?;
+            Ok(first)
+        });
+        match reserved {
+            Ok(first) => {
+                self.objects.buffers.insert(allocation, BufferRecord { device, process, first });
+                if let Some(record) = self.objects.devices.get_mut(&device) {
+                    record.buffers += 1;
+                }
+                Ok(NewBuffer { allocation, raw, address })
+            }
+            Err(error) => {
+                // It was just created.
+                let _ = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::empty());
+                Err(error)
+            }
+        }
+    }
+
+    /// The worker's own failure, or else the answer to the caller.
+    fn make_resident(
+        &mut self,
+        device: DeviceId,
+        buffers: &[AllocationId],
+        flags: MakeResidentFlags,
+        ready: u64,
+    ) -> Result<Result<(), Error>, Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
+        record.ready.expect(ready);
+        let answer = match self.vidmm.make_resident(record.queue, buffers, flags) {
+            Ok(Residency::Pending { paging_fence_value }) => {
+                record.requests.push_back((paging_fence_value, ready));
+                return Ok(Ok(()));
+            }
+            Ok(Residency::Resident) => Ok(()),
+            Err(error) => Err(Error::from(error)),
+        };
+        record.ready.come(&self.device, ready)?;
+        Ok(answer)
+    }
+
+    /// The worker's own failure, or else the answer to the caller.
+    fn reclaim(
+        &mut self,
+        device: DeviceId,
+        buffers: &[AllocationId],
+        ready: u64,
+    ) -> Result<Result<Vec<ReclaimResult>, Error>, Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(Vec::new())) };
+        record.ready.expect(ready);
+        let answer = self.vidmm.reclaim_allocations(&mut self.host, record.queue, buffers);
+        match answer {
+            Ok(Reclaimed { paging_fence_value, .. }) if paging_fence_value > 0 => {
+                record.requests.push_back((paging_fence_value, ready));
+            }
+            _ => record.ready.come(&self.device, ready)?,
+        }
+        Ok(answer.map(|reclaimed| reclaimed.results).map_err(Error::from))
+    }
+
+    fn queue_use(&mut self, device: DeviceId, turn: Turn) -> Result<(), Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
+        if let Turn::Application { ready, .. } = turn {
+            record.ready.expect(ready);
+        }
+        let desc = SubmitDesc { dma_buffer: self.turns.wait(device, turn), ..SubmitDesc::default() };
+        // The number of a device's uses is bounded before.
+        self.vidmm.submit(record.context, desc).map(drop).map_err(|error| Error::Lost(error.to_string()))
+    }
+
+    fn listen(&mut self, device: DeviceId, call: OnTrim) -> Result<(), Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
+        if record.on_trim.replace(call).is_none() {
+            self.vidmm.register_trim_notification(device)?;
+        }
+        Ok(())
+    }
+}

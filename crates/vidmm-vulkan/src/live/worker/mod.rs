@@ -1,0 +1,413 @@
+//! The worker: the thread that owns the manager, the driver and the memory.
+
+mod calls;
+mod ends;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use vidmm::contract::Packet;
+use vidmm::{AllocationId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
+use vidmm_soft::{CostModel, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
+
+use crate::block::Block;
+use crate::device::{Batch, Point, VulkanDevice};
+use crate::error::{VulkanError, caught};
+use crate::host::VulkanHost;
+use crate::machine::Parts;
+use crate::memory::{Chunks, VulkanMemory};
+use crate::sparse::SparseBuffer;
+
+use super::client::Status;
+use super::command::{Command, Trim, Turn};
+use super::error::Error;
+use super::objects::{BufferRecord, Objects};
+use super::options::{Sizes, manager_options};
+use super::paging::Paging;
+use super::staging::Staging;
+use super::turns::{After, End, Turns};
+use super::watcher::Watcher;
+
+/// How long the worker waits for the queue, and for the last uses when it is to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The worker's state. Fields are dropped in their order: threads that wait, then memory.
+pub(super) struct Worker {
+    commands: Receiver<Command>,
+    paging_ends: Watcher,
+    use_ends: Watcher,
+    vidmm: VidMm,
+    kmd: SoftKmd,
+    paging: Paging,
+    host: VulkanHost,
+    /// Paging buffers that wait for a use to end.
+    paging_queue: VecDeque<Packet>,
+    turns: Turns,
+    /// The last fence of each engine of which the manager was told.
+    completed: [u64; 2],
+    /// Engines that are to yield, and the number of the request.
+    preempting: BTreeMap<u32, u64>,
+    objects: Objects,
+    /// Buffers that are gone, and the value of the timeline from which on nothing uses them.
+    graveyard: VecDeque<(u64, SparseBuffer)>,
+    staging: Staging,
+    /// The last points of semaphores whose devices are gone.
+    free_points: Vec<Point>,
+    device: Arc<VulkanDevice>,
+    started: Instant,
+    /// When the queue last had nothing to do, or ended something.
+    progress: Instant,
+    stopping: Option<Instant>,
+}
+
+/// The body of the worker's thread: says whether the adapter has started, and works until nobody uses it.
+pub(super) fn run(
+    device: Arc<VulkanDevice>,
+    sizes: Sizes,
+    commands: Receiver<Command>,
+    to_self: Sender<Command>,
+    status: &Status,
+    started: &Sender<Result<(), Error>>,
+) {
+    let mut worker = match Worker::new(device, sizes, commands, to_self) {
+        Ok(worker) => worker,
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    // The caller of `Adapter::start` waits for this answer.
+    let _ = started.send(Ok(()));
+    let ended = caught(|| worker.work()).map_err(Error::from).and_then(|worked| worked);
+    if let Err(error) = ended {
+        let reason = match error {
+            Error::Lost(reason) => reason,
+            error => error.to_string(),
+        };
+        status.lose(reason);
+        worker.release_all();
+    }
+}
+
+impl Worker {
+    fn new(
+        device: Arc<VulkanDevice>,
+        sizes: Sizes,
+        commands: Receiver<Command>,
+        to_self: Sender<Command>,
+    ) -> Result<Self, Error> {
+        let config = sizes.config();
+        let memory = VulkanMemory::new(device.clone(), &config, device.report().rules(), Chunks::Reserved)?;
+        let Parts { mut kmd, gpu, mut host, memory } =
+            Parts::new(memory, &config, CostModel::default(), Some(sizes.system()));
+        let vidmm = VidMm::start_adapter(manager_options(), &mut kmd, &mut host)?;
+        let now = Instant::now();
+        Ok(Self {
+            commands,
+            paging_ends: Watcher::new(device.clone(), to_self.clone(), || Command::PagingEnded)?,
+            use_ends: Watcher::new(device.clone(), to_self, || Command::UseEnded)?,
+            vidmm,
+            kmd,
+            paging: Paging::new(device.clone(), gpu, memory, config.layout()),
+            host,
+            paging_queue: VecDeque::new(),
+            turns: Turns::default(),
+            completed: [0; 2],
+            preempting: BTreeMap::new(),
+            objects: Objects::default(),
+            graveyard: VecDeque::new(),
+            staging: Staging::new(device.clone()),
+            free_points: Vec::new(),
+            device,
+            started: now,
+            progress: now,
+            stopping: None,
+        })
+    }
+
+    fn now(&self) -> Nanoseconds {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn work(&mut self) -> Result<(), Error> {
+        loop {
+            self.pump()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            match self.commands.recv_timeout(self.pause()) {
+                Ok(command) => self.handle(command)?,
+                Err(RecvTimeoutError::Timeout) => self.check_progress()?,
+                // The watchers have a sender each.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                self.handle(command)?;
+            }
+        }
+    }
+
+    /// How long nothing needs to be done if nothing happens.
+    fn pause(&self) -> Duration {
+        let wake = self.vidmm.next_wake().map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
+        wake.map_or(PATIENCE, |wake| wake.min(PATIENCE))
+    }
+
+    fn is_over(&self) -> bool {
+        let is_idle = self.objects.processes.is_empty() && self.paging.is_idle() && self.paging_queue.is_empty();
+        self.stopping.is_some_and(|since| is_idle || since.elapsed() >= PATIENCE)
+    }
+
+    fn check_progress(&mut self) -> Result<(), Error> {
+        if self.paging.is_idle() {
+            self.progress = Instant::now();
+        }
+        match self.progress.elapsed() >= PATIENCE {
+            true => Err(VulkanError::TimedOut { seconds: PATIENCE.as_secs() }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Does all that can be done without waiting.
+    fn pump(&mut self) -> Result<(), Error> {
+        loop {
+            let now = self.now();
+            while let Some(output) = self.vidmm.poll(now, &mut self.kmd, &mut self.host) {
+                self.carry_out(output)?;
+            }
+            let has_paged = self.page()?;
+            let has_begun = self.begin_turns()?;
+            let has_ended = self.end_uses()?;
+            if !(has_paged || has_begun || has_ended || self.yield_engines()) {
+                break;
+            }
+        }
+        while let Some(&(value, _)) = self.graveyard.front() {
+            if !self.device.has_reached(value)? {
+                break;
+            }
+            if let Some((_, buffer)) = self.graveyard.pop_front() {
+                buffer.destroy_unused();
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, output: Output) -> Result<(), Error> {
+        match output {
+            Output::Submit(packet) if packet.signal.engine == PAGING_ENGINE => self.paging_queue.push_back(packet),
+            Output::Submit(packet) => self.turns.queued.push_back(packet),
+            Output::PagingFenceSignaled { queue, value } => {
+                let device = self.objects.queues.get(&queue).and_then(|device| self.objects.devices.get_mut(device));
+                let Some(record) = device else { return Ok(()) };
+                while let Some(&(_, ready)) = record.requests.front().filter(|&&(of, _)| of <= value) {
+                    record.requests.pop_front();
+                    record.ready.come(&self.device, ready)?;
+                }
+            }
+            Output::AllocationReclaimed { allocation } => self.bury(allocation)?,
+            Output::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
+                let record = self.objects.devices.get_mut(&device);
+                if let Some(call) = record.and_then(|record| record.on_trim.as_mut()) {
+                    call(Trim { flags, num_bytes_to_trim });
+                }
+            }
+            Output::PreemptCommand { engine, preemption_fence_id } => {
+                self.preempting.insert(engine, preemption_fence_id);
+            }
+            Output::DeviceInError(error) => return Err(Error::Lost(error.to_string())),
+            Output::AdapterInError(violation) => return Err(Error::Lost(violation.to_string())),
+            Output::ResetEngine { .. } | Output::ResetFromTimeout | Output::RestartFromTimeout => {
+                return Err(Error::Lost(
+                    "the manager has asked for a reset, which a Vulkan device cannot do".to_owned(),
+                ));
+            }
+            // Fences and notifications that nothing here asks for.
+            Output::MonitoredFenceSignaled { .. } | Output::BudgetChanged { .. } | Output::PoweredDown => {}
+        }
+        Ok(())
+    }
+
+    fn has_completed(&self, packet: &Packet) -> bool {
+        packet.waits.iter().all(|wait| self.completed[wait.engine as usize] >= wait.fence_id)
+    }
+
+    /// Submits paging buffers, and tells of those that have ended.
+    fn page(&mut self) -> Result<bool, Error> {
+        let mut has_paged = false;
+        while let Some((signal, buffer)) = self.paging.take_ended()? {
+            self.completed[PAGING_ENGINE as usize] = signal.fence_id;
+            self.vidmm.handle_completed(signal, buffer);
+            self.progress = Instant::now();
+            has_paged = true;
+        }
+        while !self.preempting.contains_key(&PAGING_ENGINE) {
+            // Paging waits for paging by the order of the queue alone.
+            let may_run = |packet: &Packet| {
+                let others = packet.waits.iter().filter(|wait| wait.engine != PAGING_ENGINE);
+                others.into_iter().all(|wait| self.completed[wait.engine as usize] >= wait.fence_id)
+            };
+            if !self.paging_queue.front().is_some_and(may_run) {
+                break;
+            }
+            let Some(packet) = self.paging_queue.pop_front() else { break };
+            if self.paging.is_idle() {
+                self.progress = Instant::now();
+            }
+            let value = self.paging.execute(packet)?;
+            self.paging_ends.watch(self.device.point(value));
+            has_paged = true;
+        }
+        Ok(has_paged)
+    }
+
+    /// Lets uses have their turn whose waits are over.
+    fn begin_turns(&mut self) -> Result<bool, Error> {
+        let mut has_begun = false;
+        while !self.preempting.contains_key(&RENDER_ENGINE) {
+            if !self.turns.queued.front().is_some_and(|packet| self.has_completed(packet)) {
+                break;
+            }
+            let Some(packet) = self.turns.queued.pop_front() else { break };
+            let Some((device, turn)) = self.turns.take(&packet) else {
+                return Err(Error::Lost("the manager has handed out work of nobody".to_owned()));
+            };
+            self.begin(packet, device, turn)?;
+            has_begun = true;
+        }
+        Ok(has_begun)
+    }
+
+    /// It is the turn of a use.
+    fn begin(&mut self, packet: Packet, device: DeviceId, turn: Turn) -> Result<(), Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else {
+            return Err(Error::Lost("a device was destroyed before its uses ended".to_owned()));
+        };
+        let mut until = |value| {
+            record.done.value = value;
+            record.done
+        };
+        let (end, after) = match turn {
+            Turn::Application { number, ready } => {
+                record.ready.come(&self.device, ready)?;
+                (End::Untold(number), After::Nothing)
+            }
+            Turn::Submit { mut work, done } => {
+                let done = until(done);
+                work.signals.push(done);
+                let (commands, waits, signals) = (&work.commands, &work.waits, &work.signals);
+                self.device.submit(Batch { commands, waits, signals })?;
+                (End::At(Some(done)), After::Nothing)
+            }
+            Turn::Write { buffer, offset, bytes, done } => {
+                let done = until(done);
+                let mut block = self.staging.take(bytes.len() as u64)?;
+                block.write(&bytes);
+                self.copy(buffer, offset, bytes.len() as u64, &block, true, done)?;
+                (End::At(Some(done)), After::Recycle(block))
+            }
+            Turn::Read { buffer, offset, bytes, done, to } => {
+                let done = until(done);
+                let block = self.staging.take(bytes)?;
+                self.copy(buffer, offset, bytes, &block, false, done)?;
+                (End::At(Some(done)), After::Deliver(block, bytes as usize, to))
+            }
+        };
+        self.turns.begin(packet, device, end, after);
+        Ok(())
+    }
+
+    /// Copies between a block and a buffer whose turn it is.
+    fn copy(
+        &self,
+        buffer: AllocationId,
+        offset: u64,
+        bytes: u64,
+        block: &Block,
+        is_write: bool,
+        done: Point,
+    ) -> Result<(), Error> {
+        let not_there = || Error::Lost(format!("{buffer} is resident and has no memory"));
+        let &BufferRecord { process, first, .. } = self.objects.buffers.get(&buffer).ok_or_else(not_there)?;
+        let mut memory = self.paging.memory().borrow_mut();
+        let copied = memory.copy_mapped(process, first * PAGE_SIZE + offset, bytes, block, is_write)?;
+        if copied < bytes {
+            return Err(not_there());
+        }
+        Ok(memory.recorder.submit_and_signal(&[done])?)
+    }
+
+    /// Tells the manager of uses that have ended, in the order of their turns.
+    fn end_uses(&mut self) -> Result<bool, Error> {
+        let mut has_ended = false;
+        while let Some(end) = self.turns.first_end() {
+            let point = match *end {
+                End::Untold(_) => break,
+                End::At(point) => point,
+                End::Watched(point) => Some(point),
+            };
+            if let Some(point) = point
+                && !self.device.wait_point(point, 0)?
+            {
+                if *end == End::At(Some(point)) {
+                    *end = End::Watched(point);
+                    self.use_ends.watch(point);
+                }
+                break;
+            }
+            self.end_first_use()?;
+            has_ended = true;
+        }
+        Ok(has_ended)
+    }
+
+    fn end_first_use(&mut self) -> Result<(), Error> {
+        let Some(ended) = self.turns.end_first() else { return Ok(()) };
+        if let Some(point) = ended.elsewhere {
+            self.device.see(point);
+        }
+        match ended.after {
+            After::Nothing => {}
+            After::Recycle(block) => self.staging.give(block),
+            After::Deliver(block, bytes, to) => {
+                // The application may have dropped its download.
+                let _ = to.send(block.read(bytes));
+                self.staging.give(block);
+            }
+        }
+        self.completed[RENDER_ENGINE as usize] = ended.signal.fence_id;
+        self.vidmm.handle_completed(ended.signal, ended.buffer);
+        if let Some(record) = self.objects.devices.get(&ended.device) {
+            record.uses.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.close_device(ended.device)
+    }
+
+    /// Engines that were asked to yield do so once they run nothing: what they have not begun goes back.
+    fn yield_engines(&mut self) -> bool {
+        let idle = [(PAGING_ENGINE, self.paging.is_idle()), (RENDER_ENGINE, self.turns.none_under_way())];
+        let mut has_yielded = false;
+        for (engine, is_idle) in idle {
+            if !is_idle {
+                continue;
+            }
+            let Some(number) = self.preempting.remove(&engine) else { continue };
+            let queue = if engine == PAGING_ENGINE { &mut self.paging_queue } else { &mut self.turns.queued };
+            let returned = queue.drain(..).map(|packet| (packet.signal.fence_id, packet.buffer)).collect();
+            self.vidmm.handle_preempted(engine, number, self.completed[engine as usize], returned);
+            has_yielded = true;
+        }
+        has_yielded
+    }
+
+    /// The adapter is lost: nobody is to wait for ever.
+    fn release_all(&mut self) {
+        for record in self.objects.devices.values_mut() {
+            // On a device that is lost all waits are over anyway.
+            let _ = record.ready.release(&self.device);
+        }
+    }
+}

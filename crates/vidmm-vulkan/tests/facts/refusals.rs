@@ -1,0 +1,143 @@
+//! Calls that are refused, with the reason, and change nothing.
+
+use ash::vk;
+use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags};
+use vidmm_vulkan::{Adapter, Error, Options, Point, Validation};
+
+use crate::{MIB, SHORT, World, alone};
+
+#[test]
+fn a_buffer_that_was_evicted_cannot_be_used() {
+    let Some(mut world) = World::new(4 * MIB) else { return };
+    let buffer = world.buffer(MIB);
+    let name = buffer.allocation();
+    let refused = Err(Error::NotResident { buffer: name });
+    assert_eq!(world.device.begin_use(&[&buffer]).map(drop), refused, "it was never made resident");
+    world.make_resident(&[&buffer]);
+    world.make_resident(&[&buffer]);
+    world.evict(&[&buffer]);
+    world.run(&buffer, None, Some(3));
+    world.evict(&[&buffer]);
+    assert_eq!(world.device.begin_use(&[&buffer]).map(drop), refused);
+    assert_eq!(world.device.write(&buffer, 0, &[1]).map(drop), refused);
+    assert_eq!(world.device.read(&buffer, 0, 1).map(drop), refused);
+    let error = world.device.begin_use(&[&buffer]).expect_err("it is refused").to_string();
+    assert!(error.contains("make it resident first"), "{error}");
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, Some(3), None);
+    drop(buffer);
+    world.is_clean();
+}
+
+#[test]
+fn a_refused_evict_leaves_the_list_as_it_was() {
+    let Some(mut world) = World::new(4 * MIB) else { return };
+    let (one, other) = (world.buffer(MIB), world.buffer(MIB));
+    world.make_resident(&[&one]);
+    let flags = EvictFlags::empty();
+    let refused = world.device.evict(&[&one, &other], flags);
+    assert_eq!(refused, Err(Error::NotOnList { buffer: other.allocation() }));
+    let refused = world.device.evict(&[&one, &one], flags);
+    assert_eq!(refused, Err(Error::NotOnList { buffer: one.allocation() }));
+    world.run(&one, None, None);
+    drop((one, other));
+    world.is_clean();
+}
+
+#[test]
+fn buffers_belong_to_their_device() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let other = world.process.create_device().expect("it is created");
+    let buffer = world.buffer(MIB);
+    let refused = Err(Error::OtherDevice { buffer: buffer.allocation() });
+    assert_eq!(other.make_resident(&[&buffer], MakeResidentFlags::empty()).map(drop), refused);
+    assert_eq!(other.evict(&[&buffer], EvictFlags::empty()), refused);
+    assert_eq!(other.begin_use(&[&buffer]).map(drop), refused);
+    drop((buffer, other));
+    world.is_clean();
+}
+
+#[test]
+fn impossible_sizes_and_ranges_are_refused() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    for size in [0, 4096, 65_537] {
+        let refused = world.device.create_buffer(size, vk::BufferUsageFlags::empty());
+        assert!(matches!(refused, Err(Error::Size { what: "a buffer", asked, .. }) if asked == size), "{refused:?}");
+    }
+    let refused = world.device.create_buffer(512 * MIB, vk::BufferUsageFlags::empty());
+    assert!(matches!(refused, Err(Error::Create(_))), "there is no such backing store: {refused:?}");
+    let large = world.buffer(5 * MIB);
+    let refused = world.device.make_resident(&[&large], MakeResidentFlags::empty());
+    assert!(matches!(refused, Err(Error::MakeResident(MakeResidentError::NoMemory { .. }))), "{refused:?}");
+    let buffer = world.buffer(MIB);
+    world.make_resident(&[&buffer]);
+    for (offset, bytes) in [(0, 0), (MIB, 1), (1, MIB), (u64::MAX, 2)] {
+        let refused = world.device.read(&buffer, offset, bytes).map(drop);
+        assert_eq!(refused, Err(Error::Range { offset, bytes, size: MIB }));
+    }
+    let foreign = Point { semaphore: vk::Semaphore::null(), value: 1 };
+    assert_eq!(world.adapter.wait(foreign, SHORT), Err(Error::ForeignPoint));
+    drop((large, buffer));
+    world.is_clean();
+}
+
+#[test]
+fn addresses_run_out_and_come_back() {
+    let Some(world) = World::new(4 * MIB) else { return };
+    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(4096 * MIB) };
+    let adapter = Adapter::open(options, Validation::Off).expect("there was one before");
+    let device = adapter.create_process().and_then(|process| process.create_device()).expect("they are created");
+    let limit = adapter.report().limits.sparse_address_space_bytes;
+    if limit >= 4096 * MIB {
+        return world.is_clean();
+    }
+    let create = || device.create_buffer(256 * MIB, vk::BufferUsageFlags::empty());
+    let mut buffers = Vec::new();
+    let refused = loop {
+        match create() {
+            Ok(buffer) => buffers.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::Addresses { limit: limit >> 20 });
+    assert!(buffers.len() as u64 * 256 * MIB + 256 * MIB > limit, "all addresses are used before");
+    drop(buffers.pop());
+    buffers.push(create().expect("there are addresses again"));
+    drop(buffers);
+    world.is_clean();
+}
+
+#[test]
+fn an_adapter_is_as_large_as_the_device_at_most() {
+    let _alone = alone();
+    if crate::adapter(4 * MIB, Validation::Off).is_none() {
+        return;
+    }
+    for local in [0, 1000, 1 << 60] {
+        let options = Options { local_bytes: Some(local), system_bytes: Some(MIB) };
+        let refused = Adapter::open(options, Validation::Off).map(drop);
+        assert!(
+            matches!(refused, Err(Error::Size { what: "local memory", asked, .. }) if asked == local),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn an_adapter_without_options_takes_a_part_of_what_there_is() {
+    let alone = alone();
+    if crate::adapter(4 * MIB, Validation::Off).is_none() {
+        return;
+    }
+    let adapter = Adapter::open(Options::default(), Validation::Off).expect("there was one before");
+    let mut world = World::over(adapter, false, alone);
+    let heap = world.adapter.report().heaps.iter().map(|heap| heap.bytes).max().unwrap_or(0);
+    let budget = world.process.budget().expect("the adapter answers").budget;
+    assert!(budget > 64 * MIB && budget < heap, "{budget} bytes of {heap}");
+    let buffer = world.buffer(MIB);
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, None, Some(1));
+    world.holds(&buffer, 1);
+    drop(buffer);
+    world.is_clean();
+}
