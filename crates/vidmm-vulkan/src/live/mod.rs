@@ -4,7 +4,7 @@
 //! reference driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
 //! never waits for the GPU: other threads do, and tell it.
 //!
-//! `turns.rs` is where an application's uses become work of the manager's. No other file knows of that.
+//! An application's use of its buffers is a use of a self-scheduled context (D25): `turns.rs` keeps its books.
 
 // A file imports only from those above it.
 mod error;

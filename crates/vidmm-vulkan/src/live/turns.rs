@@ -1,9 +1,10 @@
-//! The engine of the application: a packet of its is a turn, which lasts until the application's own submission has ended.
+//! Uses by applications: each is one of a self-scheduled context of the manager's (D25), and lasts until the application's own
+//! submission has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use vidmm::DeviceId;
-use vidmm::contract::{DmaBuffer, EngineFence, Packet};
+use vidmm::contract::EngineFence;
+use vidmm::{ContextId, DeviceId};
 
 use crate::block::Block;
 use crate::device::Point;
@@ -13,20 +14,26 @@ use super::command::{Turn, UseNo};
 /// The uses that were begun: those that wait for their turn, and those that have it.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Those that the manager has not handed out, by the number in their buffer.
-    waiting: BTreeMap<u64, (DeviceId, Turn)>,
-    last: u64,
-    /// Those that the manager has handed out, and whose waits are not over.
-    pub queued: VecDeque<Packet>,
-    under_way: VecDeque<UnderWay>,
+    /// Those that the manager has not let begin, by their context and number.
+    waiting: BTreeMap<(ContextId, u64), (DeviceId, Turn)>,
+    /// Those that it has let begin, and whose waits may not be over.
+    queued: VecDeque<Begun>,
+    /// Those of each context that have their turn, oldest first.
+    under_way: BTreeMap<ContextId, VecDeque<UnderWay>>,
     /// Uses whose end was told before their turn.
     told: BTreeMap<UseNo, Option<Point>>,
 }
 
+/// A use that may begin when the paging engine has reached some fences.
+pub(super) struct Begun {
+    pub context: ContextId,
+    pub number: u64,
+    pub waits: Vec<EngineFence>,
+}
+
 /// A use that has its turn.
 struct UnderWay {
-    signal: EngineFence,
-    buffer: DmaBuffer,
+    number: u64,
     device: DeviceId,
     end: End,
     /// The application submits it by itself, perhaps to another queue.
@@ -56,8 +63,7 @@ pub(super) enum After {
 
 /// A use that has ended.
 pub(super) struct EndedUse {
-    pub signal: EngineFence,
-    pub buffer: DmaBuffer,
+    pub number: u64,
     pub device: DeviceId,
     /// The point at which the application's own submission has ended.
     pub elsewhere: Option<Point>,
@@ -65,33 +71,38 @@ pub(super) struct EndedUse {
 }
 
 impl Turns {
-    /// A use waits for its turn. Returns the bytes of its packet, which name it.
-    pub fn wait(&mut self, device: DeviceId, turn: Turn) -> Vec<u8> {
-        self.last += 1;
-        self.waiting.insert(self.last, (device, turn));
-        self.last.to_le_bytes().to_vec()
+    /// A use waits for its turn.
+    pub fn wait(&mut self, context: ContextId, number: u64, device: DeviceId, turn: Turn) {
+        self.waiting.insert((context, number), (device, turn));
     }
 
-    /// It is the turn of the use that a packet names.
-    pub fn take(&mut self, packet: &Packet) -> Option<(DeviceId, Turn)> {
-        let named = packet.buffer.commands().try_into().ok()?;
-        self.waiting.remove(&u64::from_le_bytes(named))
+    /// The manager lets a use begin.
+    pub fn let_begin(&mut self, begun: Begun) {
+        self.queued.push_back(begun);
+    }
+
+    /// The next use that has nothing to wait for any more, and its turn.
+    pub fn next(&mut self, is_over: impl Fn(&EngineFence) -> bool) -> Option<(Begun, DeviceId, Turn)> {
+        let at = self.queued.iter().position(|begun| begun.waits.iter().all(&is_over))?;
+        let begun = self.queued.remove(at)?;
+        let (device, turn) = self.waiting.remove(&(begun.context, begun.number))?;
+        Some((begun, device, turn))
     }
 
     /// A use has its turn now.
-    pub fn begin(&mut self, packet: Packet, device: DeviceId, end: End, after: After) {
+    pub fn begin(&mut self, begun: &Begun, device: DeviceId, end: End, after: After) {
         let is_elsewhere = matches!(end, End::Untold(_));
         let end = match end {
             End::Untold(number) => self.told.remove(&number).map_or(end, End::At),
             told => told,
         };
-        let (signal, buffer) = (packet.signal, packet.buffer);
-        self.under_way.push_back(UnderWay { signal, buffer, device, end, is_elsewhere, after });
+        let use_ = UnderWay { number: begun.number, device, end, is_elsewhere, after };
+        self.under_way.entry(begun.context).or_default().push_back(use_);
     }
 
     /// The application has told the end of a use.
     pub fn tell(&mut self, number: UseNo, at: Option<Point>) {
-        match self.under_way.iter_mut().find(|of| of.end == End::Untold(number)) {
+        match self.under_way.values_mut().flatten().find(|of| of.end == End::Untold(number)) {
             Some(of) => of.end = End::At(at),
             None => {
                 self.told.insert(number, at);
@@ -99,24 +110,28 @@ impl Turns {
         }
     }
 
-    /// The end of the first use that has its turn.
-    pub fn first_end(&mut self) -> Option<&mut End> {
-        self.under_way.front_mut().map(|first| &mut first.end)
+    /// The contexts of which uses have their turn.
+    pub fn contexts(&self) -> Vec<ContextId> {
+        self.under_way.keys().copied().collect()
     }
 
-    /// The first use has ended.
-    pub fn end_first(&mut self) -> Option<EndedUse> {
-        let UnderWay { signal, buffer, device, end, is_elsewhere, after } = self.under_way.pop_front()?;
+    /// The end of the first use of a context that has its turn.
+    pub fn first_end(&mut self, context: ContextId) -> Option<&mut End> {
+        Some(&mut self.under_way.get_mut(&context)?.front_mut()?.end)
+    }
+
+    /// The first use of a context has ended.
+    pub fn end_first(&mut self, context: ContextId) -> Option<EndedUse> {
+        let uses = self.under_way.get_mut(&context)?;
+        let UnderWay { number, device, end, is_elsewhere, after } = uses.pop_front()?;
+        if uses.is_empty() {
+            self.under_way.remove(&context);
+        }
         let elsewhere = match end {
             End::At(point) if is_elsewhere => point,
             End::Watched(point) if is_elsewhere => Some(point),
             _ => None,
         };
-        Some(EndedUse { signal, buffer, device, elsewhere, after })
-    }
-
-    /// Whether none has its turn.
-    pub fn none_under_way(&self) -> bool {
-        self.under_way.is_empty()
+        Some(EndedUse { number, device, elsewhere, after })
     }
 }

@@ -174,6 +174,40 @@ fn devices_that_do_not_fit_together_run_in_turn() {
     world.is_clean();
 }
 
+/// A use that is open holds up no end of another device's, and any number of uses have their turn together.
+#[test]
+fn an_open_use_is_in_nobody_elses_way() {
+    let Some(world) = World::new(12 * MIB) else { return };
+    let semaphore = Semaphore::new(&world);
+    let parties = [party(&world), party(&world)];
+    let begin = |device: &Device, buffers: &[Buffer]| {
+        let used: Vec<_> = buffers.iter().collect();
+        let used = device.begin_use(&used).expect("they are resident");
+        world.wait(used.turn());
+        used
+    };
+    for (device, buffers) in &parties {
+        let all: Vec<_> = buffers.iter().collect();
+        device.make_resident(&all, MakeResidentFlags::empty()).expect("both lists have room");
+    }
+    let [(one, ones), (other, others)] = &parties;
+    let mut open: Vec<_> = (0..9).map(|_| begin(one, ones)).collect();
+    let mut ended = begin(other, others);
+    ended.end(semaphore.point(1)).expect("it ends");
+    semaphore.signal(&world, 1);
+    // What the other device evicts leaves for a third, although the first has ended none of its uses.
+    other.evict(&others.iter().collect::<Vec<_>>(), EvictFlags::empty()).expect("they are resident");
+    let third = party(&world);
+    let all: Vec<_> = third.1.iter().collect();
+    world.wait(third.0.make_resident(&all, MakeResidentFlags::empty()).expect("there is room"));
+    for (used, value) in open.iter_mut().zip(2..) {
+        used.end(semaphore.point(value)).expect("it ends");
+    }
+    semaphore.signal(&world, 10);
+    drop((open, ended, parties, third));
+    world.is_clean();
+}
+
 #[test]
 fn threads_use_an_adapter_side_by_side() {
     let Some(world) = World::new(8 * MIB) else { return };

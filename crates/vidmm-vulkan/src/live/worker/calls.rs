@@ -9,10 +9,10 @@ use ash::vk;
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
     AllocationId, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE, ProcessId,
-    ReclaimResult, Reclaimed, Residency, SubmitDesc,
+    ReclaimResult, Reclaimed, Residency,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
-use vidmm_soft::{AllocationPrivateData, RENDER_ENGINE};
+use vidmm_soft::AllocationPrivateData;
 
 use crate::device::Point;
 use crate::error::VulkanError;
@@ -107,10 +107,10 @@ impl Worker {
     fn create_device(&mut self, process: ProcessId, uses: Arc<AtomicUsize>) -> Result<NewDevice, Error> {
         let (ready, done) = (self.first_point()?, self.first_point()?);
         let device = self.vidmm.create_device(process)?;
-        let made = self.vidmm.create_paging_queue(device, 0).and_then(|queue| {
-            let context = self.vidmm.create_context(&mut self.kmd, device, RENDER_ENGINE)?;
-            Ok((queue, context))
-        });
+        let made = self
+            .vidmm
+            .create_paging_queue(device, 0)
+            .and_then(|queue| Ok((queue, self.vidmm.create_self_scheduled_context(device)?)));
         let (queue, context) = match made {
             Ok(made) => made,
             Err(error) => {
@@ -237,9 +237,11 @@ impl Worker {
         if let Turn::Application { ready, .. } = turn {
             record.ready.expect(ready);
         }
-        let desc = SubmitDesc { dma_buffer: self.turns.wait(device, turn), ..SubmitDesc::default() };
+        let context = record.context;
         // The number of a device's uses is bounded before.
-        self.vidmm.submit(record.context, desc).map(drop).map_err(|error| Error::Lost(error.to_string()))
+        let number = self.vidmm.begin_use(context).map_err(|error| Error::Lost(error.to_string()))?;
+        self.turns.wait(context, number, device, turn);
+        Ok(())
     }
 
     fn listen(&mut self, device: DeviceId, call: OnTrim) -> Result<(), Error> {

@@ -3,15 +3,15 @@
 mod calls;
 mod ends;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use vidmm::contract::Packet;
-use vidmm::{AllocationId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
-use vidmm_soft::{CostModel, PAGING_ENGINE, RENDER_ENGINE, SoftKmd};
+use vidmm::{AllocationId, ContextId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
+use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
 
 use crate::block::Block;
 use crate::device::{Batch, Point, VulkanDevice};
@@ -28,7 +28,7 @@ use super::objects::{BufferRecord, Objects};
 use super::options::{Sizes, manager_options};
 use super::paging::Paging;
 use super::staging::Staging;
-use super::turns::{After, End, Turns};
+use super::turns::{After, Begun, End, Turns};
 use super::watcher::Watcher;
 
 /// How long the worker waits for the queue, and for the last uses when it is to end.
@@ -43,13 +43,13 @@ pub(super) struct Worker {
     kmd: SoftKmd,
     paging: Paging,
     host: VulkanHost,
-    /// Paging buffers that wait for a use to end.
+    /// Paging buffers that were not submitted.
     paging_queue: VecDeque<Packet>,
     turns: Turns,
-    /// The last fence of each engine of which the manager was told.
-    completed: [u64; 2],
-    /// Engines that are to yield, and the number of the request.
-    preempting: BTreeMap<u32, u64>,
+    /// The last fence of the paging engine of which the manager was told.
+    completed: u64,
+    /// The number of the request to the paging engine to yield.
+    preempting: Option<u64>,
     objects: Objects,
     /// Buffers that are gone, and the value of the timeline from which on nothing uses them.
     graveyard: VecDeque<(u64, SparseBuffer)>,
@@ -115,8 +115,8 @@ impl Worker {
             host,
             paging_queue: VecDeque::new(),
             turns: Turns::default(),
-            completed: [0; 2],
-            preempting: BTreeMap::new(),
+            completed: 0,
+            preempting: None,
             objects: Objects::default(),
             graveyard: VecDeque::new(),
             staging: Staging::new(device.clone()),
@@ -181,7 +181,7 @@ impl Worker {
             let has_paged = self.page()?;
             let has_begun = self.begin_turns()?;
             let has_ended = self.end_uses()?;
-            if !(has_paged || has_begun || has_ended || self.yield_engines()) {
+            if !(has_paged || has_begun || has_ended || self.yield_engine()) {
                 break;
             }
         }
@@ -198,8 +198,9 @@ impl Worker {
 
     fn carry_out(&mut self, output: Output) -> Result<(), Error> {
         match output {
-            Output::Submit(packet) if packet.signal.engine == PAGING_ENGINE => self.paging_queue.push_back(packet),
-            Output::Submit(packet) => self.turns.queued.push_back(packet),
+            // Only the paging engine is given packets: applications run what they use by themselves.
+            Output::Submit(packet) => self.paging_queue.push_back(packet),
+            Output::UseBegun { context, number, waits } => self.turns.let_begin(Begun { context, number, waits }),
             Output::PagingFenceSignaled { queue, value } => {
                 let device = self.objects.queues.get(&queue).and_then(|device| self.objects.devices.get_mut(device));
                 let Some(record) = device else { return Ok(()) };
@@ -215,9 +216,7 @@ impl Worker {
                     call(Trim { flags, num_bytes_to_trim });
                 }
             }
-            Output::PreemptCommand { engine, preemption_fence_id } => {
-                self.preempting.insert(engine, preemption_fence_id);
-            }
+            Output::PreemptCommand { preemption_fence_id, .. } => self.preempting = Some(preemption_fence_id),
             Output::DeviceInError(error) => return Err(Error::Lost(error.to_string())),
             Output::AdapterInError(violation) => return Err(Error::Lost(violation.to_string())),
             Output::ResetEngine { .. } | Output::ResetFromTimeout | Output::RestartFromTimeout => {
@@ -231,28 +230,17 @@ impl Worker {
         Ok(())
     }
 
-    fn has_completed(&self, packet: &Packet) -> bool {
-        packet.waits.iter().all(|wait| self.completed[wait.engine as usize] >= wait.fence_id)
-    }
-
     /// Submits paging buffers, and tells of those that have ended.
     fn page(&mut self) -> Result<bool, Error> {
         let mut has_paged = false;
         while let Some((signal, buffer)) = self.paging.take_ended()? {
-            self.completed[PAGING_ENGINE as usize] = signal.fence_id;
+            self.completed = signal.fence_id;
             self.vidmm.handle_completed(signal, buffer);
             self.progress = Instant::now();
             has_paged = true;
         }
-        while !self.preempting.contains_key(&PAGING_ENGINE) {
+        while self.preempting.is_none() {
             // Paging waits for paging by the order of the queue alone.
-            let may_run = |packet: &Packet| {
-                let others = packet.waits.iter().filter(|wait| wait.engine != PAGING_ENGINE);
-                others.into_iter().all(|wait| self.completed[wait.engine as usize] >= wait.fence_id)
-            };
-            if !self.paging_queue.front().is_some_and(may_run) {
-                break;
-            }
             let Some(packet) = self.paging_queue.pop_front() else { break };
             if self.paging.is_idle() {
                 self.progress = Instant::now();
@@ -267,22 +255,16 @@ impl Worker {
     /// Lets uses have their turn whose waits are over.
     fn begin_turns(&mut self) -> Result<bool, Error> {
         let mut has_begun = false;
-        while !self.preempting.contains_key(&RENDER_ENGINE) {
-            if !self.turns.queued.front().is_some_and(|packet| self.has_completed(packet)) {
-                break;
-            }
-            let Some(packet) = self.turns.queued.pop_front() else { break };
-            let Some((device, turn)) = self.turns.take(&packet) else {
-                return Err(Error::Lost("the manager has handed out work of nobody".to_owned()));
-            };
-            self.begin(packet, device, turn)?;
+        let completed = self.completed;
+        while let Some((begun, device, turn)) = self.turns.next(|wait| wait.fence_id <= completed) {
+            self.begin(&begun, device, turn)?;
             has_begun = true;
         }
         Ok(has_begun)
     }
 
     /// It is the turn of a use.
-    fn begin(&mut self, packet: Packet, device: DeviceId, turn: Turn) -> Result<(), Error> {
+    fn begin(&mut self, begun: &Begun, device: DeviceId, turn: Turn) -> Result<(), Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else {
             return Err(Error::Lost("a device was destroyed before its uses ended".to_owned()));
         };
@@ -316,7 +298,7 @@ impl Worker {
                 (End::At(Some(done)), After::Deliver(block, bytes as usize, to))
             }
         };
-        self.turns.begin(packet, device, end, after);
+        self.turns.begin(begun, device, end, after);
         Ok(())
     }
 
@@ -340,32 +322,36 @@ impl Worker {
         Ok(memory.recorder.submit_and_signal(&[done])?)
     }
 
-    /// Tells the manager of uses that have ended, in the order of their turns.
+    /// Tells the manager of uses that have ended: of each device in the order of their turns.
     fn end_uses(&mut self) -> Result<bool, Error> {
         let mut has_ended = false;
-        while let Some(end) = self.turns.first_end() {
-            let point = match *end {
-                End::Untold(_) => break,
-                End::At(point) => point,
-                End::Watched(point) => Some(point),
-            };
-            if let Some(point) = point
-                && !self.device.wait_point(point, 0)?
-            {
-                if *end == End::At(Some(point)) {
-                    *end = End::Watched(point);
-                    self.use_ends.watch(point);
-                }
-                break;
+        for context in self.turns.contexts() {
+            while self.has_first_ended(context)? {
+                self.end_first_use(context)?;
+                has_ended = true;
             }
-            self.end_first_use()?;
-            has_ended = true;
         }
         Ok(has_ended)
     }
 
-    fn end_first_use(&mut self) -> Result<(), Error> {
-        let Some(ended) = self.turns.end_first() else { return Ok(()) };
+    /// Whether the first use of a context that has its turn has ended. If not, a thread waits for that.
+    fn has_first_ended(&mut self, context: ContextId) -> Result<bool, Error> {
+        let Some(end) = self.turns.first_end(context) else { return Ok(false) };
+        let point = match *end {
+            End::Untold(_) => return Ok(false),
+            End::At(None) => return Ok(true),
+            End::At(Some(point)) | End::Watched(point) => point,
+        };
+        let is_reached = self.device.wait_point(point, 0)?;
+        if !is_reached && *end == End::At(Some(point)) {
+            *end = End::Watched(point);
+            self.use_ends.watch(point);
+        }
+        Ok(is_reached)
+    }
+
+    fn end_first_use(&mut self, context: ContextId) -> Result<(), Error> {
+        let Some(ended) = self.turns.end_first(context) else { return Ok(()) };
         if let Some(point) = ended.elsewhere {
             self.device.see(point);
         }
@@ -378,29 +364,19 @@ impl Worker {
                 self.staging.give(block);
             }
         }
-        self.completed[RENDER_ENGINE as usize] = ended.signal.fence_id;
-        self.vidmm.handle_completed(ended.signal, ended.buffer);
+        self.vidmm.end_use(context, ended.number).map_err(|error| Error::Lost(error.to_string()))?;
         if let Some(record) = self.objects.devices.get(&ended.device) {
             record.uses.fetch_sub(1, Ordering::Relaxed);
         }
         self.close_device(ended.device)
     }
 
-    /// Engines that were asked to yield do so once they run nothing: what they have not begun goes back.
-    fn yield_engines(&mut self) -> bool {
-        let idle = [(PAGING_ENGINE, self.paging.is_idle()), (RENDER_ENGINE, self.turns.none_under_way())];
-        let mut has_yielded = false;
-        for (engine, is_idle) in idle {
-            if !is_idle {
-                continue;
-            }
-            let Some(number) = self.preempting.remove(&engine) else { continue };
-            let queue = if engine == PAGING_ENGINE { &mut self.paging_queue } else { &mut self.turns.queued };
-            let returned = queue.drain(..).map(|packet| (packet.signal.fence_id, packet.buffer)).collect();
-            self.vidmm.handle_preempted(engine, number, self.completed[engine as usize], returned);
-            has_yielded = true;
-        }
-        has_yielded
+    /// The paging engine yields, if it is asked to, once it runs nothing: what it has not begun goes back.
+    fn yield_engine(&mut self) -> bool {
+        let Some(number) = self.preempting.take_if(|_| self.paging.is_idle()) else { return false };
+        let returned = self.paging_queue.drain(..).map(|packet| (packet.signal.fence_id, packet.buffer)).collect();
+        self.vidmm.handle_preempted(PAGING_ENGINE, number, self.completed, returned);
+        true
     }
 
     /// The adapter is lost: nobody is to wait for ever.
