@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 
 use ash::vk;
 use vidmm::{EvictFlags, MakeResidentFlags};
-use vidmm_vulkan::{Buffer, Device, Error, Point, Submission};
+use vidmm_vulkan::{Buffer, Device, Error, Point, Submission, Validation};
 
 use crate::kernel::Step;
 use crate::{LONG, MIB, World};
@@ -177,14 +177,13 @@ fn devices_that_do_not_fit_together_run_in_turn() {
 /// A use that is open holds up no end of another device's, and any number of uses have their turn together.
 #[test]
 fn an_open_use_is_in_nobody_elses_way() {
-    let Some(world) = World::new(12 * MIB) else { return };
+    // Validation 1.3.239 loses signals that several threads wait for, and here many are.
+    let Some(world) = World::with(12 * MIB, Validation::Off) else { return };
     let semaphore = Semaphore::new(&world);
     let parties = [party(&world), party(&world)];
     let begin = |device: &Device, buffers: &[Buffer]| {
         let used: Vec<_> = buffers.iter().collect();
-        let used = device.begin_use(&used).expect("they are resident");
-        world.wait(used.turn());
-        used
+        device.begin_use(&used).expect("they are resident")
     };
     for (device, buffers) in &parties {
         let all: Vec<_> = buffers.iter().collect();
@@ -193,9 +192,11 @@ fn an_open_use_is_in_nobody_elses_way() {
     let [(one, ones), (other, others)] = &parties;
     let mut open: Vec<_> = (0..9).map(|_| begin(one, ones)).collect();
     let mut ended = begin(other, others);
+    world.wait(open.last().expect("there are nine").turn());
+    world.wait(ended.turn());
     ended.end(semaphore.point(1)).expect("it ends");
     semaphore.signal(&world, 1);
-    // What the other device evicts leaves for a third, although the first has ended none of its uses.
+    // The buffers that the other device evicts leave for a third, although the first has ended none of its uses.
     other.evict(&others.iter().collect::<Vec<_>>(), EvictFlags::empty()).expect("they are resident");
     let third = party(&world);
     let all: Vec<_> = third.1.iter().collect();

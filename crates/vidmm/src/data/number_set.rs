@@ -44,6 +44,11 @@ impl NumberSet {
         }
     }
 
+    /// Whether a number below the bound is in.
+    pub fn contains(&self, number: usize) -> bool {
+        self.levels[0][number / 64] >> (number % 64) & 1 == 1
+    }
+
     /// The least member that is not below `from`.
     pub fn next(&self, from: usize) -> Option<usize> {
         let mut at = from;

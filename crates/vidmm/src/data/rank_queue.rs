@@ -133,19 +133,24 @@ impl<T: Copy + PartialEq> RankQueue<T> {
 
     /// Puts all members into the array, in order and without gaps.
     fn make_anew(&mut self, tell: &mut impl FnMut(T, Standing)) {
-        let present = core::iter::successors(self.present.next(0), |&at| self.present.next(at + 1));
-        let late = core::mem::take(&mut self.late).into_iter();
-        let late = late.map(|((rank, _), member)| Entry { rank: U56::new(rank), member });
-        let mut members = Vec::from_iter(present.map(|at| self.in_order[at]).chain(late));
-        // The sort is stable, and merges the two runs in one pass.
-        members.sort_by_key(|entry| entry.rank.get());
-        self.room = (2 * members.len()).max(LEAST_ROOM);
+        let mut at = 0;
+        self.in_order.retain(|_| {
+            at += 1;
+            self.present.contains(at - 1)
+        });
+        if !self.late.is_empty() {
+            let late = core::mem::take(&mut self.late).into_iter();
+            self.in_order.extend(late.map(|((rank, _), member)| Entry { rank: U56::new(rank), member }));
+            // The sort is stable, and merges the two runs in one pass.
+            self.in_order.sort_by_key(|entry| entry.rank.get());
+        }
+        self.room = (2 * self.in_order.len()).max(LEAST_ROOM);
+        self.in_order.reserve_exact(self.room - self.in_order.len());
         self.present = NumberSet::new(self.room);
-        for (at, entry) in members.iter().enumerate() {
+        for (at, entry) in self.in_order.iter().enumerate() {
             self.present.insert(at);
             tell(entry.member, Standing::in_order(at));
         }
-        self.in_order = members;
     }
 }
 

@@ -86,13 +86,13 @@ type QueueKey = (ProcessIx, Class, u32);
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
-    /// The queues that are not empty, in the order of rank.
+    /// The queues in the order of rank. At most one of them is empty.
     queues: BTreeMap<QueueKey, RankQueue<AllocationIx>>,
     /// The worth of the first of each process.
     firsts: BTreeSet<(Worth, ProcessIx)>,
     bytes: [u64; Class::COUNT],
-    /// The room of a queue that has become empty, for the next.
-    spare: Option<RankQueue<AllocationIx>>,
+    /// The queue that has become empty last. It stays: often it is wanted again at once.
+    empty: Option<QueueKey>,
 }
 
 impl Evictable {
@@ -116,7 +116,7 @@ impl Evictable {
         allocation.set_queued_class(class);
         self.bytes[class as usize] += allocation.size;
         let (key, rank) = allocation.queue_key();
-        let queue = self.queues.entry(key).or_insert_with(|| self.spare.take().unwrap_or_default());
+        let queue = self.queues.entry(key).or_default();
         let before = queue.first().map(|(rank, _)| rank);
         queue.push(rank, index, |index, standing| allocations[index].standing = standing);
         let after = queue.first().map(|(rank, _)| rank);
@@ -136,8 +136,11 @@ impl Evictable {
         let before = queue.first().map(|(rank, _)| rank);
         queue.remove(index, rank, allocation.standing);
         let after = queue.first().map(|(rank, _)| rank);
-        if after.is_none() {
-            self.spare = self.queues.remove(&key);
+        if after.is_none()
+            && let Some(other) = self.empty.replace(key).filter(|&other| other != key)
+            && self.queues.get(&other).is_some_and(RankQueue::is_empty)
+        {
+            self.queues.remove(&other);
         }
         self.note_first(key, before, after);
     }
@@ -145,7 +148,8 @@ impl Evictable {
     /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
     fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
         let (process, class, priority) = key;
-        if before == after || self.queues.range((process, Class::Dead, 0)..key).next().is_some() {
+        let is_first = || self.queues.range((process, Class::Dead, 0)..key).all(|(_, queue)| queue.is_empty());
+        if before == after || !is_first() {
             return;
         }
         // Where this queue is empty, the next one of the process has its first.
@@ -166,8 +170,8 @@ impl Evictable {
 
     /// The first of a process in the queues behind that of `key`.
     fn first_behind(&self, key: QueueKey) -> Option<(Worth, AllocationIx)> {
-        let (&(process, class, priority), queue) =
-            self.queues.range((Bound::Excluded(key), Bound::Unbounded)).next()?;
+        let mut behind = self.queues.range((Bound::Excluded(key), Bound::Unbounded));
+        let (&(process, class, priority), queue) = behind.find(|(_, queue)| !queue.is_empty())?;
         let (rank, index) = queue.first().filter(|_| process == key.0)?;
         Some(((class, priority, rank), index))
     }
@@ -175,8 +179,9 @@ impl Evictable {
     /// The first of each process, in the order in which they go.
     fn firsts(&self) -> impl Iterator<Item = AllocationIx> + Clone {
         self.firsts.iter().map(|&((class, priority, _), process)| {
-            let (_, first) =
-                self.queues[&(process, class, priority)].first().expect("queues that are empty are dropped");
+            let (_, first) = self.queues[&(process, class, priority)]
+                .first()
+                .expect("a process has its first in a queue that has one");
             first
         })
     }

@@ -1,0 +1,180 @@
+//! The speed of paging over Vulkan, beside memcpy and beside plain Vulkan copies of the same bytes.
+//!
+//! | goal | measured |
+//! |---|---|
+//! | B1 | 32 MiB that come in, in buffers of 16 MiB, by a plain Vulkan copy |
+//! | B2 | buffers that come in with one MakeResident, binding included, by memcpy |
+//! | B3 | buffers of 1 MiB that come in with one MakeResident each, by memcpy |
+//!
+//! ```text
+//! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check]
+//! ```
+//!
+//! Each is a time by a time of the same round, the baseline first and then second in turn; the median of the rounds' ratios counts.
+//! So a bandwidth of at least 0.85 of memcpy's is a ratio of at most 1.18. Without a Vulkan device nothing is measured.
+
+#[path = "../../../vidmm/benches/support/parts.rs"]
+mod parts;
+mod plain_copy;
+#[expect(dead_code, reason = "the core's benchmarks use more of it")]
+#[path = "../../../vidmm/benches/support/report.rs"]
+mod report;
+
+use std::env;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use plain_copy::PlainCopy;
+use report::{Metric, Report};
+use vidmm::{EvictFlags, MakeResidentFlags};
+use vidmm_vulkan::{Adapter, Buffer, Device, Error, Options, Validation};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// The bytes that come in at a time, and those of local memory: one set takes the place of the other.
+const SET: u64 = 32 * MIB;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The number of rounds that count.
+type Rounds = usize;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    parts::run::<Rounds>(&arguments, &[("paging", paging)], &9, &5)
+}
+
+fn paging(&rounds: &Rounds, report: &mut Report) {
+    let options = Options { local_bytes: Some(SET), ..Options::default() };
+    let adapter = match Adapter::open(options, Validation::Off) {
+        Ok(adapter) => adapter,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    measure(&adapter, rounds, report).expect("the device works");
+}
+
+fn measure(adapter: &Adapter, rounds: Rounds, report: &mut Report) -> Result<(), Error> {
+    let plain = PlainCopy::new(adapter, SET).expect("there is memory");
+    let copied = Pages::new(adapter, 16 * MIB)?.rounds(rounds, Pages::come_in, || plain.copy(adapter));
+    report.add(Metric::against(
+        "B1 page-in of 16 MiB by a Vulkan copy",
+        "ms",
+        &copied?,
+        report::Goal::gate(1.0 / 0.95),
+    ));
+    let mut memory = Memcpy::new();
+    for (size, name, least) in [(64 * KIB, "64 KiB", 0.45), (256 * KIB, "256 KiB", 0.70), (MIB, "1 MiB", 0.85)] {
+        let times = Pages::new(adapter, size)?.rounds(rounds, Pages::come_in, || memory.copy(size));
+        let id = format!("B2 page-in of {name}, in batches, by memcpy");
+        report.add(Metric::against(id, "ms", &times?, report::Goal::report(1.0 / least)));
+    }
+    let times = Pages::new(adapter, MIB)?.rounds(rounds, Pages::come_in_one_by_one, || memory.copy(MIB));
+    let id = "B3 page-in of 1 MiB, one by one, by memcpy";
+    report.add(Metric::against(id, "ms", &times?, report::Goal::report(1.0 / 0.70)));
+    plain.destroy(adapter);
+    Ok(())
+}
+
+/// Two sets of buffers that displace each other.
+struct Pages<'a> {
+    adapter: &'a Adapter,
+    device: Device,
+    sets: [Vec<Buffer>; 2],
+    next: usize,
+}
+
+impl<'a> Pages<'a> {
+    /// Sets of buffers of this size, which have content that is in system memory.
+    fn new(adapter: &'a Adapter, size: u64) -> Result<Self, Error> {
+        let device = adapter.create_process()?.create_device()?;
+        let set = || (0..SET / size).map(|_| device.create_buffer(size, vk::BufferUsageFlags::empty())).collect();
+        let sets = [set(), set()].into_iter().collect::<Result<Vec<Vec<Buffer>>, Error>>()?;
+        let sets = <[Vec<Buffer>; 2]>::try_from(sets).expect("there are two");
+        let bytes = vec![0xA5; size as usize];
+        for set in &sets {
+            for buffer in set {
+                device.make_resident(&[buffer], MakeResidentFlags::empty())?;
+                let written = device.write(buffer, 0, &bytes)?;
+                device.evict(&[buffer], EvictFlags::empty())?;
+                adapter.wait(written, PATIENCE)?;
+            }
+        }
+        Ok(Self { adapter, device, sets, next: 0 })
+    }
+
+    /// One set comes in, by one call, and takes the place of the other, which nobody has written.
+    fn come_in(&mut self) -> Result<(), Error> {
+        let all: Vec<&Buffer> = self.sets[self.next].iter().collect();
+        let point = self.device.make_resident(&all, MakeResidentFlags::empty())?;
+        self.finish(point)
+    }
+
+    /// The same, by one call for each buffer; nobody waits in between.
+    fn come_in_one_by_one(&mut self) -> Result<(), Error> {
+        let mut last = None;
+        for buffer in &self.sets[self.next] {
+            last = Some(self.device.make_resident(&[buffer], MakeResidentFlags::empty())?);
+        }
+        self.finish(last.expect("a set has buffers"))
+    }
+
+    fn finish(&mut self, point: vidmm_vulkan::Point) -> Result<(), Error> {
+        assert!(self.adapter.wait(point, PATIENCE)?, "the queue gets there");
+        let all: Vec<&Buffer> = self.sets[self.next].iter().collect();
+        self.device.evict(&all, EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO)?;
+        self.next = 1 - self.next;
+        Ok(())
+    }
+
+    /// The milliseconds of both, in each of the rounds that count.
+    fn rounds(
+        mut self,
+        rounds: Rounds,
+        come_in: fn(&mut Self) -> Result<(), Error>,
+        mut baseline: impl FnMut(),
+    ) -> Result<Vec<(f64, f64)>, Error> {
+        let moved = |adapter: &Adapter| {
+            adapter.statistics().map(|statistics| (statistics.bytes_paged_in, statistics.bytes_paged_out))
+        };
+        let before = moved(self.adapter)?;
+        let mut times = Vec::new();
+        for round in 0..rounds + 2 {
+            let (mut paged, mut copied) = (0.0, 0.0);
+            for is_baseline in [round % 2 == 0, round % 2 == 1] {
+                let begun = Instant::now();
+                match is_baseline {
+                    true => baseline(),
+                    false => come_in(&mut self)?,
+                }
+                let elapsed = begun.elapsed().as_secs_f64() * 1e3;
+                *(if is_baseline { &mut copied } else { &mut paged }) = elapsed;
+            }
+            times.push((paged, copied));
+        }
+        let after = moved(self.adapter)?;
+        let came = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(came, (SET * times.len() as u64, 0), "all of it comes in each time, and nothing is copied out");
+        // The first two warm up.
+        Ok(times.split_off(2))
+    }
+}
+
+/// What one processor copies.
+struct Memcpy {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Memcpy {
+    fn new() -> Self {
+        Self { from: vec![1; SET as usize], to: vec![2; SET as usize] }
+    }
+
+    fn copy(&mut self, size: u64) {
+        let pairs = self.to.chunks_mut(size as usize).zip(self.from.chunks(size as usize));
+        pairs.for_each(|(to, from)| to.copy_from_slice(from));
+        std::hint::black_box(&self.to);
+    }
+}

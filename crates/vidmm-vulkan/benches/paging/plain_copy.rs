@@ -1,0 +1,75 @@
+//! A copy from one buffer to another, as any Vulkan program makes it.
+
+use ash::vk;
+use vidmm_vulkan::Adapter;
+
+/// Two buffers with memory of their own, and the commands that copy all of one to the other.
+pub struct PlainCopy {
+    buffers: [(vk::Buffer, vk::DeviceMemory); 2],
+    pool: vk::CommandPool,
+    commands: vk::CommandBuffer,
+    done: vk::Fence,
+}
+
+impl PlainCopy {
+    pub fn new(adapter: &Adapter, bytes: u64) -> Result<Self, vk::Result> {
+        let device = adapter.raw();
+        let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
+        let buffer = || {
+            let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+            // SAFETY: the device lives; the buffer gets memory of a type that it takes, of its size.
+            unsafe {
+                let buffer = device.create_buffer(&info, None)?;
+                let needs = device.get_buffer_memory_requirements(buffer);
+                let info = vk::MemoryAllocateInfo::default()
+                    .allocation_size(needs.size)
+                    .memory_type_index(needs.memory_type_bits.trailing_zeros());
+                let memory = device.allocate_memory(&info, None)?;
+                device.bind_buffer_memory(buffer, memory, 0)?;
+                Ok((buffer, memory))
+            }
+        };
+        let buffers = [buffer()?, buffer()?];
+        let pool = vk::CommandPoolCreateInfo::default().queue_family_index(adapter.queue_family());
+        // SAFETY: the device lives; the commands copy within both buffers, which live as long as they do.
+        unsafe {
+            let pool = device.create_command_pool(&pool, None)?;
+            let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
+            let commands = device.allocate_command_buffers(&info)?[0];
+            device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default())?;
+            let all = [vk::BufferCopy::default().size(bytes)];
+            device.cmd_copy_buffer(commands, buffers[0].0, buffers[1].0, &all);
+            device.end_command_buffer(commands)?;
+            let done = device.create_fence(&vk::FenceCreateInfo::default(), None)?;
+            Ok(Self { buffers, pool, commands, done })
+        }
+    }
+
+    /// Copies, and waits for it.
+    pub fn copy(&self, adapter: &Adapter) {
+        let device = adapter.raw();
+        let commands = [self.commands];
+        let info = [vk::SubmitInfo::default().command_buffers(&commands)];
+        // SAFETY: nobody else uses the queue meanwhile, and the last copy has ended.
+        let copied = adapter.with_queue(|queue| unsafe { device.queue_submit(queue, &info, self.done) });
+        copied.expect("it is submitted");
+        // SAFETY: the fence was just submitted.
+        unsafe {
+            device.wait_for_fences(&[self.done], true, u64::MAX).expect("it ends");
+            device.reset_fences(&[self.done]).expect("nobody waits for it");
+        }
+    }
+
+    pub fn destroy(self, adapter: &Adapter) {
+        let device = adapter.raw();
+        // SAFETY: no copy is under way.
+        unsafe {
+            device.destroy_fence(self.done, None);
+            device.destroy_command_pool(self.pool, None);
+            for (buffer, memory) in self.buffers {
+                device.destroy_buffer(buffer, None);
+                device.free_memory(memory, None);
+            }
+        }
+    }
+}
