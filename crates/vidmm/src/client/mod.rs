@@ -32,14 +32,14 @@
 //! | of another set | for each member one write of a stamp of four bytes; for each written one a bit more |
 //! | an eviction, whatever for | for each victim the logarithm of how many are listed |
 //! | the search for victims | the same for each allocation that seemed older than the victim, and was used since |
-//! | [`trim_notification`](ResidencyManager::trim_notification), periodic | one look more for each allocation that one queue no longer used and another did |
+//! | [`trim_notification`](ResidencyManager::trim_notification), periodic | that, and the same for each allocation that one queue had no longer used when the period began, and another had |
 //! | [`trim`](ResidencyManager::trim) | each allocation that is listed or internal, once |
 //!
 //! Nothing is sorted, and an allocation that counts in another memory than the one that is short is not looked at. There is
 //! one exception: when nothing more can be evicted in that memory, the manager asks once for the memory of each listed
 //! allocation, since it may have changed.
 //!
-//! Each allocation costs some 50 bytes, and four for each fence.
+//! Each allocation costs some 60 bytes, and four for each fence.
 //!
 //! # How it is used
 //!

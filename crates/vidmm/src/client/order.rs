@@ -144,3 +144,61 @@ fn settle(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::{EvictionOrder, UseNo};
+    use crate::{MemoryAccount, SegmentId};
+
+    const LOCAL: MemoryAccount = MemoryAccount { segment: SegmentId(1), group: None };
+    const SYSTEM: MemoryAccount = MemoryAccount { segment: SegmentId::SYSTEM, group: None };
+
+    /// An order in which each allocation joined by a use of its own, in turn.
+    fn order_of(accounts: &[MemoryAccount]) -> EvictionOrder {
+        let mut order = EvictionOrder::default();
+        accounts.iter().zip(0..).for_each(|(&account, index)| order.join(index, index + 1, account));
+        order
+    }
+
+    fn pop_all(order: &mut EvictionOrder, account: MemoryAccount, uses: &[Option<UseNo>]) -> Vec<u32> {
+        core::iter::from_fn(|| order.pop(9, |other| other == account, |index| uses[index as usize])).collect()
+    }
+
+    #[test]
+    fn an_entry_is_brought_up_to_date_when_it_is_on_top() {
+        let mut order = order_of(&[LOCAL; 4]);
+        let uses = [Some(7), Some(7), None, Some(4)];
+        assert_eq!(order.pop(3, |_| true, |index| uses[index as usize]), None, "all were used later");
+        assert_eq!(pop_all(&mut order, LOCAL, &uses), [3, 0, 1]);
+        assert_eq!(order.drain(), []);
+    }
+
+    #[test]
+    fn an_allocation_that_joins_again_has_one_entry() {
+        let mut order = order_of(&[LOCAL; 2]);
+        order.join(0, 5, LOCAL);
+        order.put_back(1, 2);
+        assert_eq!(pop_all(&mut order, LOCAL, &[Some(5), Some(2)]), [1, 0]);
+    }
+
+    #[test]
+    fn an_allocation_that_counts_elsewhere_by_now_is_found_there() {
+        let mut order = order_of(&[SYSTEM, LOCAL, SYSTEM]);
+        let uses = [Some(1), Some(2), Some(3)];
+        assert!(!order.correct_accounts(|_| None), "all are gone");
+        let account_of = |index| [SYSTEM, LOCAL, LOCAL].get(index as usize).copied();
+        assert!(order.correct_accounts(account_of));
+        assert!(!order.correct_accounts(account_of), "all are right");
+        assert_eq!(pop_all(&mut order, LOCAL, &uses), [1, 2]);
+        assert_eq!(order.drain(), vec![0]);
+    }
+
+    #[test]
+    fn renumbered_uses_keep_their_order() {
+        let mut order = order_of(&[LOCAL; 3]);
+        order.renumber(|number| (number - 1).max(1));
+        assert_eq!(pop_all(&mut order, LOCAL, &[Some(1), Some(1), Some(2)]), [0, 1, 2]);
+    }
+}
