@@ -1,7 +1,11 @@
 //! Names of the core's objects: an index, and a generation so that a dead name names nothing (I27).
 
 use alloc::vec::Vec;
-use core::{fmt, marker::PhantomData};
+use core::{
+    fmt,
+    hash::{Hash, Hasher},
+    marker::PhantomData,
+};
 
 /// The name of an object of kind `K`: valid until the object is destroyed, never reused for another.
 pub struct Id<K> {
@@ -73,6 +77,11 @@ impl<K> Clone for Id<K> {
     }
 }
 impl<K> Copy for Id<K> {}
+impl<K> Hash for Id<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_bits().hash(state);
+    }
+}
 impl<K> PartialEq for Id<K> {
     fn eq(&self, other: &Self) -> bool {
         self.to_bits() == other.to_bits()

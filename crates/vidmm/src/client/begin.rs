@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 
 use super::{
-    managed::{Forgotten, Managed},
+    managed::{Forgotten, Managed, State},
     manager::{Ladder, ResidencyManager},
     set::ResidencySet,
-    uses::{UNLISTED, UseNo},
+    uses::{QueueNo, UseNo, renumbered},
 };
-use crate::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Residency, Shortage, VidMm};
+use crate::{
+    EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, MonitoredFenceId, Residency, Shortage, VidMm,
+};
 
 /// How many allocations one MakeResident names at most. A request is granted as a whole: so what the first batch brings in is
 /// on its way while room is made for the second.
@@ -37,11 +39,15 @@ pub enum BeginSubmissionError {
 }
 
 impl ResidencyManager {
-    /// Makes resident what `set` names. Submit the work next, then call [`submitted`](Self::submitted); nothing of the set is
-    /// evicted in between, except by [`trim`](Self::trim).
+    /// Makes resident what `set` names, for a submission whose end `fence` tells. Submit the work next, then call
+    /// [`submitted`](Self::submitted); nothing of the set is evicted in between, except by [`trim`](Self::trim).
     ///
-    /// An unchanged set that is begun again right after itself costs the same whatever its size. Otherwise each member is
-    /// stamped, and those that are not on the list are made resident, 256 by 256.
+    /// Each queue of the device has a fence of its own, and any order of queues will do; a fence that was not named before is a
+    /// new queue. From here on the members that the set [writes](ResidencySet::written) count as written, even if nothing is
+    /// submitted.
+    ///
+    /// An unchanged set that is begun again for the same fence right after itself costs the same whatever its size. Otherwise
+    /// each member is stamped, and those that are not on the list are made resident, 256 by 256.
     ///
     /// # Errors
     ///
@@ -50,46 +56,53 @@ impl ResidencyManager {
     pub fn begin_submission(
         &mut self,
         vidmm: &mut VidMm,
+        fence: MonitoredFenceId,
         set: &mut ResidencySet,
     ) -> Result<Ready, BeginSubmissionError> {
         let ready = |manager: &Self| Ready { paging_fence_value: manager.paging_fence_value };
-        if set.begun == Some(self.begun()) && self.uses.last > self.uses.before_period {
+        let queue = self.uses.queue(fence);
+        if set.begun == Some(self.begun()) && self.uses.can_go_on(queue) {
             self.uses.is_open = true;
             return Ok(ready(self));
         }
-        let number = self.open_use();
+        let number = self.open_use(queue);
         let mut missing = core::mem::take(&mut self.missing);
-        let brought_in = self.stamp(set, number, &mut missing).and_then(|()| self.bring_in(vidmm, &missing, number));
+        let brought_in = self.stamp(set, queue, &mut missing).and_then(|()| self.bring_in(vidmm, &missing, number));
         missing.clear();
         self.missing = missing;
         self.uses.is_open = brought_in.is_ok();
         brought_in?;
+        for managed in set.written() {
+            self.table.states_mut()[managed.index()] |= State::WRITTEN;
+        }
         set.begun = Some(self.begun());
         Ok(ready(self))
     }
 
     /// Opens a use. Where numbers run out, no set is as it was begun.
-    fn open_use(&mut self) -> UseNo {
-        if let Some(number) = self.uses.open() {
+    fn open_use(&mut self, queue: QueueNo) -> UseNo {
+        if let Some(number) = self.uses.open(queue) {
             return number;
         }
-        self.uses.renumber(&mut self.table.stamps);
-        self.order.forget_stamps();
+        let by = self.uses.renumber();
+        self.order.renumber(|number| renumbered(number, by));
         self.departures += 1;
-        self.uses.open().expect("half of the numbers are free again")
+        self.uses.open(queue).expect("half of the numbers are free again")
     }
 
     /// Stamps the members that are on the list, and collects the others.
     fn stamp(
         &mut self,
         set: &ResidencySet,
-        number: UseNo,
+        queue: QueueNo,
         missing: &mut Vec<Managed>,
     ) -> Result<(), BeginSubmissionError> {
+        let number = self.uses.last;
+        let stamps = self.uses.stamps_mut(queue, self.table.len());
         for &managed in set.members() {
-            match self.table.stamps.get_mut(managed.index()) {
-                Some(stamp) if *stamp != UNLISTED => *stamp = number,
-                _ => missing.push(managed),
+            match self.table.is_listed(managed.index() as u32) {
+                true => stamps[managed.index()] = number,
+                false => missing.push(managed),
             }
         }
         missing.iter().try_for_each(|&managed| self.table.get(managed).map(drop).map_err(Into::into))
@@ -138,11 +151,13 @@ impl ResidencyManager {
         if let Residency::Pending { paging_fence_value } = residency {
             self.paging_fence_value = paging_fence_value;
         }
-        for managed in batch {
-            let index = managed.index() as u32;
-            self.table.stamps[managed.index()] = number;
-            self.order.join(index);
-            self.listed_bytes += self.table.at(index).size;
+        let stamps = self.uses.stamps_mut(self.uses.last_queue, self.table.len());
+        for (managed, &allocation) in batch.iter().zip(&allocations) {
+            stamps[managed.index()] = number;
+            self.table.states_mut()[managed.index()] = State::LISTED;
+            let account = vidmm.query_account(allocation).expect("it was just made resident");
+            self.order.join(managed.index() as u32, number, account);
+            self.listed_bytes += self.table.at(managed.index() as u32).size;
         }
         Ok(())
     }

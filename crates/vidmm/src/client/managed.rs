@@ -1,10 +1,9 @@
 //! The allocations that a manager manages, by dense numbers.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use bitflags::bitflags;
 
-use super::uses::{UNLISTED, UseNo};
 use crate::AllocationId;
 
 /// An allocation as its manager names it. Ours: a dense number, so that a set finds it without hashing.
@@ -24,8 +23,22 @@ bitflags! {
     /// How an allocation is managed.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct ManageFlags: u32 {
-        /// Its content can be made again by whoever manages it: [`trim`](super::ResidencyManager::trim) destroys it.
+        /// Its owner can make its content again: [`trim`](super::ResidencyManager::trim) destroys it.
         const INTERNAL = 1 << 0;
+        /// Work that no set announces writes it, or the CPU does without a lock: it always counts as written when it is
+        /// evicted. Content that the CPU writes under a lock is kept without it.
+        const WRITTEN_BY_OTHERS = 1 << 1;
+    }
+}
+
+bitflags! {
+    /// The state of a managed allocation.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(super) struct State: u8 {
+        /// It is on the device's list.
+        const LISTED = 1 << 0;
+        /// A use has written it since it joined the list.
+        const WRITTEN = 1 << 1;
     }
 }
 
@@ -34,7 +47,7 @@ bitflags! {
 #[error("managed allocation {} was forgotten, or another manager's; take it out of the set", .0.index)]
 pub struct Forgotten(pub Managed);
 
-/// The record of a managed allocation, apart from its stamp.
+/// The record of a managed allocation, apart from its state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub allocation: AllocationId,
@@ -44,13 +57,14 @@ pub(super) struct Record {
     is_live: bool,
 }
 
-/// All managed allocations. Stamps are apart from the rest, since they are all that a submission touches.
+/// All managed allocations. States are apart from the rest, since a submission touches nothing else here.
 #[derive(Default)]
 pub(super) struct Table {
     records: Vec<Record>,
-    /// The last use of each; [`UNLISTED`] while it is not on the device's list.
-    pub stamps: Vec<UseNo>,
+    states: Vec<State>,
     free: Vec<u32>,
+    /// The live ones with [`ManageFlags::INTERNAL`].
+    internal: BTreeSet<u32>,
 }
 
 impl Table {
@@ -62,8 +76,11 @@ impl Table {
             Some(freed) => *freed = record,
             None => {
                 self.records.push(record);
-                self.stamps.push(UNLISTED);
+                self.states.push(State::empty());
             }
+        }
+        if flags.contains(ManageFlags::INTERNAL) {
+            self.internal.insert(index);
         }
         Managed { index, generation }
     }
@@ -72,7 +89,8 @@ impl Table {
     pub fn remove(&mut self, managed: Managed) -> Result<Record, Forgotten> {
         let record = *self.get(managed)?;
         self.records[managed.index()].is_live = false;
-        self.stamps[managed.index()] = UNLISTED;
+        self.states[managed.index()] = State::empty();
+        self.internal.remove(&managed.index);
         self.free.push(managed.index);
         Ok(record)
     }
@@ -87,9 +105,32 @@ impl Table {
         &self.records[index as usize]
     }
 
-    /// All live allocations.
-    pub fn iter(&self) -> impl Iterator<Item = (Managed, &Record)> {
-        let live = (0..).zip(&self.records).filter(|(_, record)| record.is_live);
-        live.map(|(index, record)| (Managed { index, generation: record.generation }, record))
+    /// The state of an index; empty if it is no allocation's.
+    pub fn state(&self, index: u32) -> State {
+        self.states.get(index as usize).copied().unwrap_or_default()
+    }
+
+    /// The states, by index.
+    pub fn states_mut(&mut self) -> &mut [State] {
+        &mut self.states
+    }
+
+    pub fn is_listed(&self, index: u32) -> bool {
+        self.state(index).contains(State::LISTED)
+    }
+
+    /// Whether its content may be newer than when it joined the list.
+    pub fn may_be_written(&self, index: u32) -> bool {
+        self.state(index).contains(State::WRITTEN) || self.at(index).flags.contains(ManageFlags::WRITTEN_BY_OTHERS)
+    }
+
+    /// How many indices there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The allocations with [`ManageFlags::INTERNAL`].
+    pub fn internal(&self) -> impl Iterator<Item = Managed> {
+        self.internal.iter().map(|&index| Managed { index, generation: self.at(index).generation })
     }
 }

@@ -3,12 +3,14 @@
 use alloc::vec::Vec;
 
 use super::{
-    managed::{Forgotten, ManageFlags, Managed, Record, Table},
+    managed::{Forgotten, ManageFlags, Managed, State, Table},
     order::EvictionOrder,
     set::Begun,
-    uses::{UNLISTED, UseNo, Uses},
+    uses::{UseNo, Uses},
 };
-use crate::{AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, PagingQueueId, Shortage, VidMm};
+use crate::{
+    AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, MonitoredFenceId, PagingQueueId, Shortage, VidMm,
+};
 
 /// The step that a refused MakeResident leads to (RES-14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +26,12 @@ pub enum Ladder {
 /// Keeps what submissions use on the residency list of one device, and takes off what was used longest ago (RES-05, RES-57).
 ///
 /// It makes each allocation resident once and evicts it once: calls of one's own on the same allocations go beside it, with
-/// counts of their own (RES-02). It hears of the GPU through one fence, whose values rise with the submissions.
+/// counts of their own (RES-02). It hears of the GPU through fences: one for each queue of work, whose values rise with the
+/// submissions to that queue.
+///
+/// An allocation that no set has written since the manager made it resident is evicted with
+/// [`EvictFlags::NOT_WRITTEN_TO`]: its content is not copied out (RES-22). Work that is not announced in sets must write none of
+/// the managed allocations, except those with [`ManageFlags::WRITTEN_BY_OTHERS`].
 pub struct ResidencyManager {
     pub(super) device: DeviceId,
     pub(super) paging_queue: PagingQueueId,
@@ -77,6 +84,7 @@ impl ResidencyManager {
     pub fn forget(&mut self, managed: Managed) -> Result<AllocationId, Forgotten> {
         let was_listed = self.is_listed(managed);
         let record = self.table.remove(managed)?;
+        self.uses.forget_allocation(managed.index() as u32);
         if was_listed {
             self.listed_bytes -= record.size;
             self.departures += 1;
@@ -86,7 +94,7 @@ impl ResidencyManager {
 
     /// Whether the manager has the allocation on the device's list.
     pub fn is_listed(&self, managed: Managed) -> bool {
-        self.table.get(managed).is_ok() && self.table.stamps[managed.index()] != UNLISTED
+        self.table.get(managed).is_ok() && self.table.is_listed(managed.index() as u32)
     }
 
     /// The allocation.
@@ -103,39 +111,28 @@ impl ResidencyManager {
         self.listed_bytes
     }
 
-    /// The submission that was begun last was submitted, and ends when the fence reaches this value.
+    /// The submission that was begun last was submitted, and ends when its fence reaches this value.
+    ///
+    /// # Panics
+    ///
+    /// If none was ever begun.
     pub fn submitted(&mut self, fence_value: u64) {
         self.uses.submitted(fence_value);
     }
 
-    /// The fence has reached `value`: submissions up to it have ended.
-    pub fn fence_reached(&mut self, value: u64) {
-        self.uses.fence_reached(value);
+    /// `fence` has reached `value`: submissions of its queue up to it have ended. Any other fence changes nothing.
+    pub fn fence_reached(&mut self, fence: MonitoredFenceId, value: u64) {
+        self.uses.fence_reached(fence, value);
+    }
+
+    /// Ends the queue of a fence, when its context was destroyed: all its submissions count as ended.
+    pub fn forget_fence(&mut self, fence: MonitoredFenceId) {
+        self.uses.forget_fence(fence);
     }
 
     /// The members of a set that are resident now.
     pub(super) fn begun(&self) -> Begun {
         Begun { number: self.uses.last, departures: self.departures }
-    }
-
-    /// Evicts what was last used in use `last` or before, the oldest first, until `bytes` are reached; returns how many bytes
-    /// that were.
-    pub(super) fn evict_oldest(
-        &mut self,
-        vidmm: &mut VidMm,
-        last: UseNo,
-        bytes: u64,
-        flags: EvictFlags,
-    ) -> Result<u64, EvictError> {
-        let mut evicted = 0;
-        let mut victims = Vec::new();
-        while evicted < bytes {
-            let Some(index) = self.order.pop(&self.table.stamps, last) else { break };
-            evicted += self.table.at(index).size;
-            victims.push(index);
-        }
-        self.evict(vidmm, &victims, flags)?;
-        Ok(evicted)
     }
 
     /// Evicts the oldest of what the list counts in each memory that a refusal misses; returns how many bytes that were.
@@ -149,8 +146,8 @@ impl ResidencyManager {
         self.evict_counted(vidmm, missing, |of, account| *of == account, flags)
     }
 
-    /// Evicts the oldest of what the list counts in accounts that `is_of` says are of a memory that is `missing`, until the bytes there
-    /// are reached; returns how many bytes that were. What lies in between in the order and counts elsewhere is looked at, and stays.
+    /// Evicts the oldest of what the list counts in accounts that `is_of` says are of a memory that is `missing`, until the
+    /// bytes there are reached; returns how many bytes that were.
     pub(super) fn evict_counted<M>(
         &mut self,
         vidmm: &mut VidMm,
@@ -160,42 +157,67 @@ impl ResidencyManager {
     ) -> Result<u64, EvictError> {
         missing.retain(|&(_, bytes)| bytes > 0);
         let last = self.uses.last_evictable();
-        let (mut victims, mut others) = (Vec::new(), Vec::new());
-        let mut evicted = 0;
+        let (mut victims, mut evicted) = (Vec::new(), 0);
+        let mut accounts_are_right = false;
         while !missing.is_empty() {
-            let Some(index) = self.order.pop(&self.table.stamps, last) else { break };
-            let Record { allocation, size, .. } = *self.table.at(index);
-            // Evict finds out what is gone.
-            let account = vidmm.query_account(allocation).ok();
-            match missing.iter().position(|(of, _)| account.is_none_or(|account| is_of(of, account))) {
-                Some(position) => {
-                    victims.push(index);
-                    evicted += size;
-                    missing[position].1 = missing[position].1.saturating_sub(size);
-                    if missing[position].1 == 0 {
-                        missing.remove(position);
-                    }
+            let is_missing = |account| missing.iter().any(|(of, _)| is_of(of, account));
+            let Some(index) = self.pop_oldest(last, is_missing) else {
+                // An allocation may count here that counted elsewhere when it joined the list.
+                if core::mem::replace(&mut accounts_are_right, true) || !self.correct_accounts(vidmm) {
+                    break;
                 }
-                None => others.push(index),
-            }
+                continue;
+            };
+            let record = self.table.at(index);
+            // Evict finds an allocation that is gone.
+            let account = vidmm.query_account(record.allocation).ok();
+            let position = missing.iter().position(|(of, _)| account.is_none_or(|account| is_of(of, account)));
+            let Some(position) = position else {
+                let account = account.expect("one that is gone counts as missing");
+                self.order.join(index, self.uses.last_use(index), account);
+                continue;
+            };
+            victims.push(index);
+            evicted += record.size;
+            missing[position].1 = missing[position].1.saturating_sub(record.size);
+            missing.retain(|&(_, bytes)| bytes > 0);
         }
-        self.order.put_back(&self.table.stamps, &others);
         self.evict(vidmm, &victims, flags)?;
         Ok(evicted)
     }
 
-    /// Evicts what is on the list, in one call.
+    /// Takes the allocation that was used longest ago out of the order, if that was in use `last` or before.
+    pub(super) fn pop_oldest(&mut self, last: UseNo, is_of: impl Fn(MemoryAccount) -> bool) -> Option<u32> {
+        let Self { table, uses, order, .. } = self;
+        order.pop(last, is_of, |index| table.is_listed(index).then(|| uses.last_use(index)))
+    }
+
+    fn correct_accounts(&mut self, vidmm: &VidMm) -> bool {
+        let Self { table, order, .. } = self;
+        let account_of = |index| vidmm.query_account(table.at(index).allocation).ok();
+        order.correct_accounts(account_of)
+    }
+
+    /// Evicts what is on the list, in one call for what was only read, and in another for the rest. Either may fail alone.
     pub(super) fn evict(&mut self, vidmm: &mut VidMm, victims: &[u32], flags: EvictFlags) -> Result<(), EvictError> {
+        let (written, read): (Vec<u32>, Vec<u32>) =
+            victims.iter().partition(|&&index| self.table.may_be_written(index));
+        let outcomes = [(read, flags | EvictFlags::NOT_WRITTEN_TO), (written, flags)]
+            .map(|(victims, flags)| self.evict_alike(vidmm, &victims, flags));
+        outcomes.into_iter().collect()
+    }
+
+    fn evict_alike(&mut self, vidmm: &mut VidMm, victims: &[u32], flags: EvictFlags) -> Result<(), EvictError> {
         if victims.is_empty() {
             return Ok(());
         }
         let allocations: Vec<AllocationId> = victims.iter().map(|&index| self.table.at(index).allocation).collect();
         if let Err(error) = vidmm.evict(self.device, &allocations, flags) {
-            victims.iter().for_each(|&index| self.order.join(index));
+            victims.iter().for_each(|&index| self.order.put_back(index, self.uses.last_use(index)));
             return Err(error);
         }
         for &index in victims {
-            self.table.stamps[index as usize] = UNLISTED;
+            self.table.states_mut()[index as usize] = State::empty();
             self.listed_bytes -= self.table.at(index).size;
         }
         self.departures += 1;

@@ -1,71 +1,204 @@
-//! In which order managed allocations may go: least recently used first.
+//! The order in which managed allocations may be evicted: least recently used first, by the memory in which each counts.
 
-use alloc::vec::Vec;
+use alloc::{
+    collections::{BinaryHeap, binary_heap::PeekMut},
+    vec::Vec,
+};
+use core::cmp::Reverse;
 
-use super::uses::{UNLISTED, UseNo};
+use super::uses::UseNo;
+use crate::MemoryAccount;
 
-/// The allocations on the device's list, in the order of their last use as far as it had to be known.
+/// A use and the allocation that was last used in it, as far as the order knows; the oldest on top. A use that came later
+/// only makes the entry out of date.
+type Heap = BinaryHeap<Reverse<(UseNo, u32)>>;
+
+/// The allocations on the device's list, as heaps by their last uses.
 ///
-/// A use writes a stamp and does nothing here. Whoever's stamp has changed since it was sorted in was used since, hence after
-/// all that have not: it is looked at again only when all those are gone. So a sorting is paid for by the uses and evictions
-/// of those that it sorts.
+/// A use writes a stamp and does nothing here. An entry is brought up to date only when it is on top of its heap, and each
+/// time a use has paid for that. So the search for a victim looks at entries that seem older than it, and at no others.
 #[derive(Default)]
 pub(super) struct EvictionOrder {
-    /// Stamps as they were when this was sorted, with whose they were; the oldest at the end.
-    sorted: Vec<(UseNo, u32)>,
-    /// The allocations that were used or joined since, in any order; perhaps more than once.
-    later: Vec<u32>,
+    heaps: Vec<(MemoryAccount, Heap)>,
+    /// By index.
+    entries: Vec<Entry>,
+}
+
+/// The place of an allocation's entry.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// The heap that it is in, or was in last.
+    heap: usize,
+    is_in: bool,
 }
 
 impl EvictionOrder {
-    /// Someone has joined the list.
-    pub fn join(&mut self, index: u32) {
-        self.later.push(index);
-    }
-
-    /// Takes out who was used longest ago, if that was in use `last` or before. Of those used together, the lowest index.
-    pub fn pop(&mut self, stamps: &[UseNo], last: UseNo) -> Option<u32> {
-        loop {
-            while let Some(&(stamp, index)) = self.sorted.last() {
-                let now = stamps[index as usize];
-                if now == stamp && stamp > last {
-                    return None;
-                }
-                self.sorted.pop();
-                if now == stamp {
-                    return Some(index);
-                }
-                if now != UNLISTED {
-                    self.later.push(index);
-                }
-            }
-            self.sort(stamps, last);
-            if self.sorted.is_empty() {
-                return None;
-            }
+    /// An allocation that was used in `number` has joined the list, and counts in `account`.
+    pub fn join(&mut self, index: u32, number: UseNo, account: MemoryAccount) {
+        if self.entries.len() <= index as usize {
+            self.entries.resize(index as usize + 1, Entry::default());
+        }
+        // The entry of an allocation that has left meanwhile, or of the index's former owner, is not taken out of the
+        // middle of its heap: it serves for this one.
+        if !self.entries[index as usize].is_in {
+            self.entries[index as usize].heap = self.heap_of(account);
+            self.put_back(index, number);
         }
     }
 
-    /// Puts back those that were taken out and stay, the one that was used longest ago first.
-    pub fn put_back(&mut self, stamps: &[UseNo], indices: &[u32]) {
-        self.sorted.extend(indices.iter().rev().map(|&index| (stamps[index as usize], index)));
-    }
-
-    /// Stamps have been renumbered.
-    pub fn forget_stamps(&mut self) {
-        self.later.extend(self.sorted.drain(..).map(|(_, index)| index));
-    }
-
-    /// Sorts those that were last used in use `last` or before. The others were all used after them, and stay for later.
-    fn sort(&mut self, stamps: &[UseNo], last: UseNo) {
-        self.later.retain(|&index| {
-            let stamp = stamps[index as usize];
-            if stamp != UNLISTED && stamp <= last {
-                self.sorted.push((stamp, index));
+    /// Takes out the allocation that was used longest ago among those that count in accounts that `is_of` accepts, if that was
+    /// in use `last` or before. Of those used together it is the one with the lowest index.
+    ///
+    /// `last_use` tells the last use of an allocation; none if it is not on the list.
+    pub fn pop(
+        &mut self,
+        last: UseNo,
+        is_of: impl Fn(MemoryAccount) -> bool,
+        last_use: impl Fn(u32) -> Option<UseNo>,
+    ) -> Option<u32> {
+        let Self { heaps, entries } = self;
+        let mut oldest: Option<((UseNo, u32), &mut Heap)> = None;
+        for (_, heap) in heaps.iter_mut().filter(|(account, _)| is_of(*account)) {
+            let Some(first) = settle(heap, entries, last, &last_use) else { continue };
+            if oldest.as_ref().is_none_or(|(other, _)| first < *other) {
+                oldest = Some((first, heap));
             }
-            stamp > last
-        });
-        self.sorted.sort_unstable_by(|one, other| other.cmp(one));
-        self.sorted.dedup();
+        }
+        let ((_, index), heap) = oldest?;
+        heap.pop();
+        entries[index as usize].is_in = false;
+        Some(index)
+    }
+
+    /// Puts an allocation that stays on the list back into the heap that it came from, if it was taken out.
+    pub fn put_back(&mut self, index: u32, number: UseNo) {
+        let entry = &mut self.entries[index as usize];
+        if !core::mem::replace(&mut entry.is_in, true) {
+            self.heaps[entry.heap].1.push(Reverse((number, index)));
+        }
+    }
+
+    /// Takes everything out, in no order.
+    pub fn drain(&mut self) -> Vec<u32> {
+        let entries = self.heaps.iter_mut().flat_map(|(_, heap)| heap.drain());
+        let drained: Vec<u32> = entries.map(|Reverse((_, index))| index).collect();
+        drained.iter().for_each(|&index| self.entries[index as usize].is_in = false);
+        drained
+    }
+
+    /// Puts all entries into the heaps of the accounts that `account_of` tells; an entry without one stays where it is.
+    /// Returns whether any was elsewhere.
+    pub fn correct_accounts(&mut self, account_of: impl Fn(u32) -> Option<MemoryAccount>) -> bool {
+        let is_elsewhere =
+            |&(_, index): &(UseNo, u32), known| account_of(index).is_some_and(|account| account != known);
+        let mut moved = Vec::new();
+        for (known, heap) in &mut self.heaps {
+            if heap.iter().any(|Reverse(entry)| is_elsewhere(entry, *known)) {
+                moved.extend(heap.iter().map(|Reverse(entry)| *entry).filter(|entry| is_elsewhere(entry, *known)));
+                heap.retain(|Reverse(entry)| !is_elsewhere(entry, *known));
+            }
+        }
+        for &(number, index) in &moved {
+            self.entries[index as usize].is_in = false;
+            self.join(index, number, account_of(index).expect("it was told before"));
+        }
+        !moved.is_empty()
+    }
+
+    /// Uses have new numbers: `renumbered` tells the new number of each.
+    pub fn renumber(&mut self, renumbered: impl Fn(UseNo) -> UseNo) {
+        for (_, heap) in &mut self.heaps {
+            let entries = core::mem::take(heap).into_iter();
+            *heap = entries.map(|Reverse((number, index))| Reverse((renumbered(number), index))).collect();
+        }
+    }
+
+    fn heap_of(&mut self, account: MemoryAccount) -> usize {
+        self.heaps.iter().position(|(known, _)| *known == account).unwrap_or_else(|| {
+            self.heaps.push((account, Heap::new()));
+            self.heaps.len() - 1
+        })
+    }
+}
+
+/// Brings the top of a heap up to date. Returns it, if its use is `last` or an earlier one.
+fn settle(
+    heap: &mut Heap,
+    entries: &mut [Entry],
+    last: UseNo,
+    last_use: impl Fn(u32) -> Option<UseNo>,
+) -> Option<(UseNo, u32)> {
+    loop {
+        let mut top = heap.peek_mut()?;
+        let Reverse((number, index)) = *top;
+        if number > last {
+            return None;
+        }
+        match last_use(index) {
+            Some(now) if now == number => return Some((number, index)),
+            Some(now) => *top = Reverse((now, index)),
+            None => {
+                PeekMut::pop(top);
+                entries[index as usize].is_in = false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::{EvictionOrder, UseNo};
+    use crate::{MemoryAccount, SegmentId};
+
+    const LOCAL: MemoryAccount = MemoryAccount { segment: SegmentId(1), group: None };
+    const SYSTEM: MemoryAccount = MemoryAccount { segment: SegmentId::SYSTEM, group: None };
+
+    /// An order in which each allocation joined by a use of its own, in turn.
+    fn order_of(accounts: &[MemoryAccount]) -> EvictionOrder {
+        let mut order = EvictionOrder::default();
+        accounts.iter().zip(0..).for_each(|(&account, index)| order.join(index, index + 1, account));
+        order
+    }
+
+    fn pop_all(order: &mut EvictionOrder, account: MemoryAccount, uses: &[Option<UseNo>]) -> Vec<u32> {
+        core::iter::from_fn(|| order.pop(9, |other| other == account, |index| uses[index as usize])).collect()
+    }
+
+    #[test]
+    fn an_entry_is_brought_up_to_date_when_it_is_on_top() {
+        let mut order = order_of(&[LOCAL; 4]);
+        let uses = [Some(7), Some(7), None, Some(4)];
+        assert_eq!(order.pop(3, |_| true, |index| uses[index as usize]), None, "all were used later");
+        assert_eq!(pop_all(&mut order, LOCAL, &uses), [3, 0, 1]);
+        assert_eq!(order.drain(), []);
+    }
+
+    #[test]
+    fn an_allocation_that_joins_again_has_one_entry() {
+        let mut order = order_of(&[LOCAL; 2]);
+        order.join(0, 5, LOCAL);
+        order.put_back(1, 2);
+        assert_eq!(pop_all(&mut order, LOCAL, &[Some(5), Some(2)]), [1, 0]);
+    }
+
+    #[test]
+    fn an_allocation_that_counts_elsewhere_by_now_is_found_there() {
+        let mut order = order_of(&[SYSTEM, LOCAL, SYSTEM]);
+        let uses = [Some(1), Some(2), Some(3)];
+        assert!(!order.correct_accounts(|_| None), "all are gone");
+        let account_of = |index| [SYSTEM, LOCAL, LOCAL].get(index as usize).copied();
+        assert!(order.correct_accounts(account_of));
+        assert!(!order.correct_accounts(account_of), "all are right");
+        assert_eq!(pop_all(&mut order, LOCAL, &uses), [1, 2]);
+        assert_eq!(order.drain(), vec![0]);
+    }
+
+    #[test]
+    fn renumbered_uses_keep_their_order() {
+        let mut order = order_of(&[LOCAL; 3]);
+        order.renumber(|number| (number - 1).max(1));
+        assert_eq!(pop_all(&mut order, LOCAL, &[Some(1), Some(1), Some(2)]), [0, 1, 2]);
     }
 }

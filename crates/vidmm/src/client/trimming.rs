@@ -2,11 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{
-    managed::{ManageFlags, Managed},
-    manager::ResidencyManager,
-    uses::UNLISTED,
-};
+use super::{managed::Managed, manager::ResidencyManager};
 use crate::{
     DestroyFlags, EvictError, EvictFlags, MemoryAccount, MemorySegmentGroup, Shortage, TrimFlags, VidMm, contract::Host,
 };
@@ -14,10 +10,13 @@ use crate::{
 impl ResidencyManager {
     /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
     ///
-    /// - PERIODIC_TRIM: what was not used since the last period began is evicted, when its memory is wanted; then a new period
-    ///   begins (RES-42).
+    /// - PERIODIC_TRIM: what no queue has used since the last period began is evicted, when its memory is wanted; then a new
+    ///   period begins: in each queue with what its fence has reached (RES-42).
     /// - RESTART_PERIODIC_TRIM: a new period begins.
     /// - TRIM_TO_BUDGET: what was used longest ago in the memory of the group is evicted, until `num_bytes_to_trim` are reached.
+    ///
+    /// It costs the logarithm of how many allocations are listed for each that is evicted, and for each that seemed older and
+    /// was used since.
     ///
     /// # Errors
     ///
@@ -36,8 +35,7 @@ impl ResidencyManager {
             evicted += self.evict_counted(vidmm, vec![(group, num_bytes_to_trim)], is_of, EvictFlags::empty())?;
         }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
-            let unused = self.uses.before_period.min(self.uses.last_evictable());
-            evicted += self.evict_oldest(vidmm, unused, u64::MAX, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+            evicted += self.evict_unused(vidmm)?;
         }
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) {
             self.uses.begin_period();
@@ -62,25 +60,40 @@ impl ResidencyManager {
     ///
     /// If something that the manager had made resident was evicted by somebody else.
     pub fn give_up(&mut self, vidmm: &mut VidMm, bytes: u64) -> Result<u64, EvictError> {
-        let last = self.uses.last_evictable();
-        self.evict_oldest(vidmm, last, bytes, EvictFlags::empty())
+        self.evict_counted(vidmm, vec![((), bytes)], |(), _| true, EvictFlags::empty())
     }
 
-    /// For a program that goes idle: evicts everything, and destroys what was declared [`ManageFlags::INTERNAL`]. Returns what
+    /// Evicts what no queue has used in the present period. Returns how many bytes that were.
+    fn evict_unused(&mut self, vidmm: &mut VidMm) -> Result<u64, EvictError> {
+        let (mut victims, mut others, mut evicted) = (Vec::new(), Vec::new(), 0);
+        while let Some(index) = self.pop_oldest(self.uses.before_period(), |_| true) {
+            if self.uses.is_used_in_period(index) {
+                others.push(index);
+            } else {
+                evicted += self.table.at(index).size;
+                victims.push(index);
+            }
+        }
+        others.into_iter().for_each(|index| self.order.put_back(index, self.uses.last_use(index)));
+        self.evict(vidmm, &victims, EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
+        Ok(evicted)
+    }
+
+    /// For a program that goes idle: evicts everything, and destroys what was declared
+    /// [`ManageFlags::INTERNAL`](super::ManageFlags::INTERNAL). Returns what
     /// was destroyed; make it again before its next use. Offer is not needed for it (RES-57): nobody pays for what is gone.
     ///
-    /// Work that was submitted before still has all of it.
+    /// Work that was submitted before still has all of it. It looks at each listed and each internal allocation once.
     ///
     /// # Errors
     ///
     /// If something that the manager had made resident was evicted by somebody else.
     #[doc(alias = "IDXGIDevice3::Trim")]
     pub fn trim(&mut self, vidmm: &mut VidMm, host: &mut dyn Host) -> Result<Vec<Managed>, EvictError> {
-        let listed = self.table.iter().filter(|(managed, _)| self.table.stamps[managed.index()] != UNLISTED);
-        let listed: Vec<u32> = listed.map(|(managed, _)| managed.index() as u32).collect();
+        let mut listed = self.order.drain();
+        listed.retain(|&index| self.table.is_listed(index));
         self.evict(vidmm, &listed, EvictFlags::empty())?;
-        let internal = self.table.iter().filter(|(_, record)| record.flags.contains(ManageFlags::INTERNAL));
-        let internal: Vec<Managed> = internal.map(|(managed, _)| managed).collect();
+        let internal: Vec<Managed> = self.table.internal().collect();
         for &managed in &internal {
             let allocation = self.forget(managed).expect("it is managed");
             // Its destruction before has done the same.

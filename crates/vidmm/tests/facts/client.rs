@@ -43,7 +43,7 @@ impl App {
     }
 
     fn begin(&mut self, set: &mut ResidencySet) -> Result<Ready, BeginSubmissionError> {
-        self.world.call(|vidmm, _, _| self.manager.begin_submission(vidmm, set))
+        self.world.call(|vidmm, _, _| self.manager.begin_submission(vidmm, self.fence, set))
     }
 
     /// Begins a set of these and submits work that touches nothing; the GPU does not run.
@@ -63,8 +63,8 @@ impl App {
     fn run_all(&mut self) {
         self.world.run_all();
         for output in &self.world.outputs[self.heard..] {
-            if let Output::MonitoredFenceSignaled { value, .. } = output {
-                self.manager.fence_reached(*value);
+            if let Output::MonitoredFenceSignaled { fence, value } = *output {
+                self.manager.fence_reached(fence, value);
             }
         }
         self.heard = self.world.outputs.len();
@@ -88,7 +88,8 @@ impl App {
             }
             Event::Evict { allocations, flags, .. } => {
                 let when = if flags.contains(IF_NECESSARY) { "if necessary" } else { "soon" };
-                Some(format!("evict {} {when}", allocations.len()))
+                let content = if flags.contains(NOT_WRITTEN) { " unwritten" } else { "" };
+                Some(format!("evict {}{content} {when}", allocations.len()))
             }
             _ => None,
         };
@@ -99,6 +100,13 @@ impl App {
 fn set_of(members: &[Managed]) -> ResidencySet {
     let mut set = ResidencySet::new();
     members.iter().for_each(|&member| _ = set.insert(member));
+    set
+}
+
+/// A set of allocations that are only read.
+fn read_set_of(members: &[Managed]) -> ResidencySet {
+    let mut set = ResidencySet::new();
+    members.iter().for_each(|&member| _ = set.insert_read(member));
     set
 }
 
@@ -124,6 +132,106 @@ fn a_set_has_each_member_once_and_none_after_it_was_cleared() {
     assert_eq!(set.len(), 1);
     let mut default = ResidencySet::default();
     assert!(default.insert(a) && !default.insert(a));
+}
+
+#[test]
+fn a_member_is_written_as_soon_as_one_use_writes_it() {
+    let mut app = App::new(8, Ladder::Trim);
+    let [a, b, c] = [app.manage(1), app.manage(1), app.manage(1)];
+    let mut set = ResidencySet::default();
+    assert_eq!([a, b, c].map(|managed| set.insert_read(managed)), [true; 3]);
+    assert_eq!([set.insert(c), set.insert(a), set.insert(a), set.insert_read(a)], [false; 4]);
+    assert_eq!((set.members(), set.written()), (&[a, b, c][..], &[c, a][..]));
+    set.clear();
+    assert!(set.insert_read(a) && set.written().is_empty());
+}
+
+/// RES-22: written content is that of the uses since the allocation became resident.
+#[test]
+fn an_allocation_that_was_only_read_since_it_became_resident_is_evicted_as_not_written() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [a, b, c] = [app.manage(1), app.manage(2), app.manage(4)];
+    let give_up = |app: &mut App| {
+        let given_up = app.world.call(|vidmm, _, _| app.manager.give_up(vidmm, u64::MAX));
+        (given_up.unwrap() / PAGE_SIZE, app.calls().split_off(app.calls().len() - 2))
+    };
+    let mut set = read_set_of(&[a, b, c]);
+    set.insert(b);
+    app.submit_set(&mut set);
+    app.submit_set(&mut read_set_of(&[b]));
+    let calls = ["evict 2 unwritten soon", "evict 1 soon"];
+    assert_eq!(give_up(&mut app), (7, calls.map(String::from).to_vec()), "a read does not undo a write");
+    app.submit_set(&mut read_set_of(&[a, b, c]));
+    let calls = ["make resident 3", "evict 3 unwritten soon"];
+    assert_eq!(give_up(&mut app), (7, calls.map(String::from).to_vec()), "it was written before it became resident");
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn a_set_that_came_to_write_a_member_is_begun_anew() {
+    let mut app = App::new(16, Ladder::Trim);
+    let a = app.manage(1);
+    let mut set = read_set_of(&[a]);
+    app.submit_set(&mut set);
+    set.insert(a);
+    app.submit_set(&mut set);
+    app.notify(TrimFlags::TRIM_TO_BUDGET, PAGE_SIZE);
+    assert_eq!(app.calls(), ["make resident 1", "evict 1 soon"]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+#[test]
+fn an_allocation_that_others_write_always_counts_as_written() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [own, shared] = [app.manage(1), app.manage_as(2, ManageFlags::WRITTEN_BY_OTHERS)];
+    app.submit_set(&mut read_set_of(&[own, shared]));
+    let destroyed = app.world.call(|vidmm, _, host| app.manager.trim(vidmm, host)).unwrap();
+    assert_eq!(destroyed, []);
+    assert_eq!(app.calls(), ["make resident 2", "evict 1 unwritten soon", "evict 1 soon"]);
+    app.run_all();
+    app.world.tear_down();
+}
+
+/// RES-42: in each queue the period begins with what has ended there.
+#[test]
+fn a_long_submission_in_one_queue_keeps_only_what_it_uses() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [scene, field, shared] = [app.manage(1), app.manage(2), app.manage(3)];
+    let graphics = app.fence;
+    let compute = app.world.fence();
+    let context = app.world.context(app.client, COPY);
+    app.fence = compute;
+    app.begin(&mut set_of(&[field, shared])).unwrap();
+    app.world.submit_to(context, &[], &[], &[(compute, 1)]);
+    app.manager.submitted(1);
+    app.fence = graphics;
+    app.submit(&[scene, shared]);
+    app.world.run_paging();
+    app.world.complete(RENDER);
+    app.manager.fence_reached(graphics, 1);
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 0);
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), PAGE_SIZE, "nothing uses the scene any more");
+    assert_eq!(app.listed(&[scene, field, shared]), [false, true, true]);
+    app.run_all();
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 0, "it was in use when the period began");
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 5 * PAGE_SIZE);
+    app.world.tear_down();
+}
+
+#[test]
+fn the_uses_of_a_forgotten_fence_count_as_ended() {
+    let mut app = App::new(16, Ladder::Trim);
+    let a = app.manage(1);
+    app.submit(&[a]);
+    app.notify(TrimFlags::PERIODIC_TRIM, 0);
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), 0, "the GPU has not ended it");
+    app.manager.forget_fence(app.fence);
+    app.notify(TrimFlags::PERIODIC_TRIM, 0);
+    assert_eq!(app.notify(TrimFlags::PERIODIC_TRIM, 0), PAGE_SIZE);
+    app.run_all();
+    app.world.tear_down();
 }
 
 #[test]
@@ -196,7 +304,7 @@ fn the_passing_ladder_undoes_its_batches_and_says_what_all_of_it_needs() {
     set.insert(old);
     let missing = app.begin(&mut set).map_err(pages_to_trim);
     assert_eq!(missing, Err(200), "900 pages, of which 700 fit");
-    let undone = ["make resident 256", "make resident 256", "refused 256: 168", "evict 512 if necessary"];
+    let undone = ["make resident 256", "make resident 256", "refused 256: 168", "evict 512 unwritten if necessary"];
     assert_eq!(app.calls()[1..], undone);
     assert_eq!(app.manager.listed_bytes(), 100 * PAGE_SIZE);
     assert!(app.manager.is_listed(old));

@@ -1,5 +1,5 @@
-//! Random programs over a `ResidencyManager`, against a model that looks at everything each time: who must be on the list,
-//! what must be evicted and in which order, and what work must read.
+//! Random programs over a `ResidencyManager`, against a model that looks at everything each time: which allocations must be on
+//! the list, which must be evicted, in which order and whether as written, and the content that work must read.
 
 use crate::world::*;
 use proptest::prelude::*;
@@ -9,23 +9,31 @@ use vidmm::*;
 const PAGES: u64 = 24;
 const ALLOCATIONS: usize = 12;
 const SETS: usize = 3;
+/// The engine of each queue.
+const ENGINES: [u32; QUEUES] = [RENDER, COPY];
+const QUEUES: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Fills a set anew, begins it and submits work that reads and writes all of it.
+    /// Fills a set anew, begins it and submits work that reads all of it, and writes what is said.
     Submit {
         set: usize,
-        picks: Vec<usize>,
+        queue: usize,
+        picks: Vec<(usize, bool)>,
     },
-    /// Begins a set as it is.
+    /// Begins a set as it is, and submits such work.
     Again {
         set: usize,
+        queue: usize,
     },
     /// Begins a set as it is, and submits nothing.
     Abandon {
         set: usize,
+        queue: usize,
     },
-    Complete,
+    Complete {
+        queue: usize,
+    },
     Notify {
         flags: u32,
         pages: u64,
@@ -49,12 +57,21 @@ struct Known {
     address: u64,
     pages: u64,
     token: u64,
-    is_internal: bool,
+    flags: ManageFlags,
     is_listed: bool,
-    /// The number of the last begin that used it.
-    last_use: u64,
-    /// The fence value of its last submission.
-    last_fence: u64,
+    /// A begun set has written it since it joined the list.
+    is_written: bool,
+    /// The number of the last begin in each queue that used it.
+    last_begun: [u64; QUEUES],
+    /// The fence value of its last submission in each queue, and of the last that wrote it.
+    last_fence: [u64; QUEUES],
+    last_write: [u64; QUEUES],
+}
+
+impl Known {
+    fn last_use(&self) -> u64 {
+        self.last_begun.into_iter().max().unwrap()
+    }
 }
 
 struct Model {
@@ -62,63 +79,95 @@ struct Model {
     client: Client,
     manager: ResidencyManager,
     ladder: Ladder,
-    fence: MonitoredFenceId,
-    submitted: u64,
-    completed: u64,
+    contexts: [ContextId; QUEUES],
+    fences: [MonitoredFenceId; QUEUES],
+    submitted: [u64; QUEUES],
+    completed: [u64; QUEUES],
     heard: usize,
     begun: u64,
     /// The last begun set was not submitted.
     is_open: bool,
-    /// The number of the begin and the fence value of each submission.
-    submissions: Vec<(u64, u64)>,
+    /// The number of the begin and the fence value of each submission, for each queue.
+    submissions: [Vec<(u64, u64)>; QUEUES],
     known: Vec<Known>,
-    sets: Vec<(ResidencySet, Vec<usize>)>,
-    /// An allocation whose last fence is not above this was not used in the present period, unless begun since.
-    period_fence: u64,
-    period_begun: u64,
-    /// Tokens that work must have read, in the order of submission.
-    expected: Vec<u64>,
+    /// Each set, its members, and whether they are written.
+    sets: Vec<(ResidencySet, Vec<(usize, bool)>)>,
+    /// An allocation whose last fence in each queue is not above this was not used in the present period, unless begun since.
+    period_fence: [u64; QUEUES],
+    period_begun: [u64; QUEUES],
+    /// Tokens that each submission must have read.
+    expected: Vec<Vec<u64>>,
     tokens: u64,
+    /// Evictions of the present step, and whether as written.
+    evicted: Vec<(AllocationId, bool)>,
+    /// Events that were looked at.
+    seen: usize,
 }
 
 impl Model {
     fn new(ladder: Ladder, sizes: &[u64]) -> Self {
         let (mut world, client) = World::with_pages(PAGES);
-        let fence = world.fence();
+        let fences = [world.fence(), world.fence()];
+        let contexts = [client.context, world.context(client, COPY)];
         let manager = ResidencyManager::new(client.device, client.queue, ladder);
         let mut model = Self {
             world,
             client,
             manager,
             ladder,
-            fence,
-            submitted: 0,
-            completed: 0,
+            contexts,
+            fences,
+            submitted: [0; QUEUES],
+            completed: [0; QUEUES],
             heard: 0,
             begun: 0,
             is_open: false,
-            submissions: Vec::new(),
+            submissions: Default::default(),
             known: Vec::new(),
             sets: vec![(ResidencySet::new(), Vec::new()); SETS],
-            period_fence: 0,
-            period_begun: 0,
+            period_fence: [0; QUEUES],
+            period_begun: [0; QUEUES],
             expected: Vec::new(),
             tokens: 0,
+            evicted: Vec::new(),
+            seen: 0,
         };
         for (index, &pages) in sizes.iter().enumerate() {
-            let known = model.create(pages, index % 4 == 3);
+            let mut flags = ManageFlags::empty();
+            flags.set(ManageFlags::INTERNAL, index % 4 == 3);
+            flags.set(ManageFlags::WRITTEN_BY_OTHERS, index % 5 == 4);
+            let known = model.create(pages, flags);
             model.known.push(known);
         }
         model
     }
 
-    fn create(&mut self, pages: u64, is_internal: bool) -> Known {
+    fn create(&mut self, pages: u64, flags: ManageFlags) -> Known {
         let allocation = self.world.allocate(self.client, pages);
         let address = self.world.map(self.client, allocation);
-        let flags = if is_internal { ManageFlags::INTERNAL } else { ManageFlags::empty() };
         let managed = self.manager.manage(allocation, pages * PAGE_SIZE, flags);
-        let (token, is_listed, last_use, last_fence) = (0, false, 0, 0);
-        Known { managed, allocation, address, pages, token, is_internal, is_listed, last_use, last_fence }
+        let never = [0; QUEUES];
+        Known {
+            managed,
+            allocation,
+            address,
+            pages,
+            token: 0,
+            flags,
+            is_listed: false,
+            is_written: false,
+            last_begun: never,
+            last_fence: never,
+            last_write: never,
+        }
+    }
+
+    /// Takes an allocation off the list.
+    fn evict(&mut self, index: usize) {
+        let known = &mut self.known[index];
+        known.is_listed = false;
+        let as_written = known.is_written || known.flags.contains(ManageFlags::WRITTEN_BY_OTHERS);
+        self.evicted.push((known.allocation, as_written));
     }
 
     fn listed_pages(&self) -> u64 {
@@ -129,10 +178,10 @@ impl Model {
     fn oldest_first(&self) -> Vec<usize> {
         let may_go = |&index: &usize| {
             let known = &self.known[index];
-            known.is_listed && !(self.is_open && known.last_use == self.begun)
+            known.is_listed && !(self.is_open && known.last_use() == self.begun)
         };
         let mut order: Vec<usize> = (0..self.known.len()).filter(may_go).collect();
-        order.sort_by_key(|&index| (self.known[index].last_use, self.known[index].managed));
+        order.sort_by_key(|&index| (self.known[index].last_use(), self.known[index].managed));
         order
     }
 
@@ -144,20 +193,21 @@ impl Model {
                 break;
             }
             evicted += self.known[index].pages;
-            self.known[index].is_listed = false;
+            self.evict(index);
         }
         evicted
     }
 
-    fn begin(&mut self, set: usize) -> bool {
+    fn begin(&mut self, set: usize, queue: usize) -> bool {
         let (residency_set, members) = &mut self.sets[set];
-        let found = self.world.call(|vidmm, _, _| self.manager.begin_submission(vidmm, residency_set));
+        let fence = self.fences[queue];
+        let found = self.world.call(|vidmm, _, _| self.manager.begin_submission(vidmm, fence, residency_set));
         let members = members.clone();
         self.begun += 1;
         self.is_open = true;
         let (listed, missing): (Vec<usize>, Vec<usize>) =
-            members.iter().partition(|&&index| self.known[index].is_listed);
-        listed.iter().for_each(|&index| self.known[index].last_use = self.begun);
+            members.iter().map(|&(index, _)| index).partition(|&index| self.known[index].is_listed);
+        listed.iter().for_each(|&index| self.known[index].last_begun[queue] = self.begun);
         let missing_pages: u64 = missing.iter().map(|&index| self.known[index].pages).sum();
         let over = (self.listed_pages() + missing_pages).saturating_sub(PAGES);
         if over > 0 && self.ladder == Ladder::Trim {
@@ -175,45 +225,60 @@ impl Model {
         }
         assert!(found.is_ok(), "all fit, but it said {found:?}");
         for index in missing {
-            (self.known[index].is_listed, self.known[index].last_use) = (true, self.begun);
+            let known = &mut self.known[index];
+            (known.is_listed, known.is_written, known.last_begun[queue]) = (true, false, self.begun);
         }
+        members.iter().for_each(|&(index, writes)| self.known[index].is_written |= writes);
         true
     }
 
-    fn submit(&mut self, set: usize) {
-        if !self.begin(set) {
+    fn submit(&mut self, set: usize, queue: usize) {
+        if !self.begin(set, queue) {
             return;
         }
-        self.submitted += 1;
-        self.submissions.push((self.begun, self.submitted));
-        let mut program = Vec::new();
-        for index in self.sets[set].1.clone() {
+        self.submitted[queue] += 1;
+        let value = self.submitted[queue];
+        self.submissions[queue].push((self.begun, value));
+        let number = self.expected.len() as u64;
+        let mut program = vec![Access::Tag(number)];
+        let mut tokens = vec![number];
+        // A read comes after the writes of the other queue, and a write after all of its uses.
+        let (other, mut after) = (1 - queue, 0);
+        for (index, writes) in self.sets[set].1.clone() {
             let known = &mut self.known[index];
-            known.last_fence = self.submitted;
+            after = after.max(if writes { known.last_fence[other] } else { known.last_write[other] });
+            known.last_fence[queue] = value;
             // The last page tells whether all of it is there.
             let at = known.address + (known.pages - 1) * PAGE_SIZE;
-            self.tokens += 1;
-            program.extend([Access::Read(at), Access::Write(at, self.tokens)]);
-            self.expected.push(core::mem::replace(&mut known.token, self.tokens));
+            program.push(Access::Read(at));
+            tokens.push(known.token);
+            if writes {
+                self.tokens += 1;
+                (known.token, known.last_write[queue]) = (self.tokens, value);
+                program.push(Access::Write(at, self.tokens));
+            }
         }
-        self.world.submit_to(self.client.context, &program, &[], &[(self.fence, self.submitted)]);
-        self.manager.submitted(self.submitted);
+        self.expected.push(tokens);
+        let (waits, signals) = ([(self.fences[other], after)], [(self.fences[queue], value)]);
+        self.world.submit_to(self.contexts[queue], &program, &waits, &signals);
+        self.manager.submitted(value);
         self.is_open = false;
     }
 
-    fn complete(&mut self) {
+    fn complete(&mut self, queue: usize) {
         self.world.run_paging();
-        if self.world.can_complete(RENDER) {
-            self.world.complete(RENDER);
+        if self.world.can_complete(ENGINES[queue]) {
+            self.world.complete(ENGINES[queue]);
         }
         self.hear();
     }
 
     fn hear(&mut self) {
         for output in &self.world.outputs[self.heard..] {
-            if let Output::MonitoredFenceSignaled { value, .. } = *output {
-                self.completed = value;
-                self.manager.fence_reached(value);
+            if let Output::MonitoredFenceSignaled { fence, value } = *output {
+                let queue = self.fences.iter().position(|&known| known == fence).expect("there are no other fences");
+                self.completed[queue] = value;
+                self.manager.fence_reached(fence, value);
             }
         }
         self.heard = self.world.outputs.len();
@@ -228,9 +293,13 @@ impl Model {
         }
         if flags.contains(TrimFlags::PERIODIC_TRIM) {
             for index in self.oldest_first() {
-                let known = &mut self.known[index];
-                if known.last_fence <= self.period_fence && known.last_use <= self.period_begun {
-                    known.is_listed = false;
+                let known = self.known[index];
+                let is_unused = |queue: usize| {
+                    known.last_fence[queue] <= self.period_fence[queue]
+                        && known.last_begun[queue] <= self.period_begun[queue]
+                };
+                if (0..QUEUES).all(is_unused) {
+                    self.evict(index);
                     evicted += known.pages;
                 }
             }
@@ -241,34 +310,42 @@ impl Model {
         assert_eq!(found, Ok(evicted * PAGE_SIZE));
     }
 
-    /// A begin without a submission counts as ended when nothing before it is in flight.
+    /// A begin without a submission counts as ended when nothing before it is in flight in its queue.
     fn begin_period(&mut self) {
         self.period_fence = self.completed;
-        let in_flight = self.submissions.iter().find(|&&(_, fence)| fence > self.completed);
-        self.period_begun = match in_flight {
-            Some((begun, _)) => begun - 1,
-            None => self.begun - u64::from(self.is_open),
-        };
+        for queue in 0..QUEUES {
+            let in_flight = self.submissions[queue].iter().find(|&&(_, fence)| fence > self.completed[queue]);
+            self.period_begun[queue] = match in_flight {
+                Some((begun, _)) => begun - 1,
+                None => self.begun - u64::from(self.is_open),
+            };
+        }
     }
 
     fn replace(&mut self, pick: usize, pages: u64) {
         let old = self.known[pick];
         self.world.destroy(old.allocation);
         assert_eq!(self.manager.forget(old.managed), Ok(old.allocation));
-        self.known[pick] = self.create(pages, old.is_internal);
+        self.known[pick] = self.create(pages, old.flags);
         self.refill_sets();
     }
 
     fn go_idle(&mut self) {
         let destroyed = self.world.call(|vidmm, _, host| self.manager.trim(vidmm, host)).unwrap();
-        let mut internal: Vec<Managed> =
-            self.known.iter().filter(|known| known.is_internal).map(|known| known.managed).collect();
+        let mut internal: Vec<Managed> = self
+            .known
+            .iter()
+            .filter(|known| known.flags.contains(ManageFlags::INTERNAL))
+            .map(|known| known.managed)
+            .collect();
         internal.sort();
         assert_eq!(destroyed, internal);
         for index in 0..self.known.len() {
-            self.known[index].is_listed = false;
-            if self.known[index].is_internal {
-                self.known[index] = self.create(self.known[index].pages, true);
+            if self.known[index].is_listed {
+                self.evict(index);
+            }
+            if self.known[index].flags.contains(ManageFlags::INTERNAL) {
+                self.known[index] = self.create(self.known[index].pages, self.known[index].flags);
             }
         }
         self.refill_sets();
@@ -278,27 +355,35 @@ impl Model {
     fn refill_sets(&mut self) {
         for (set, members) in &mut self.sets {
             set.clear();
-            members.iter().for_each(|&index| _ = set.insert(self.known[index].managed));
+            for &(index, writes) in members.iter() {
+                let managed = self.known[index].managed;
+                assert!(if writes { set.insert(managed) } else { set.insert_read(managed) });
+            }
         }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Submit { set, ref picks } => {
+            Step::Submit { set, queue, ref picks } => {
                 let (residency_set, members) = &mut self.sets[set];
                 residency_set.clear();
                 members.clear();
-                for &pick in picks {
-                    assert_eq!(residency_set.insert(self.known[pick].managed), !members.contains(&pick));
-                    if !members.contains(&pick) {
-                        members.push(pick);
+                for &(pick, writes) in picks {
+                    let managed = self.known[pick].managed;
+                    let is_new =
+                        if writes { residency_set.insert(managed) } else { residency_set.insert_read(managed) };
+                    let known = members.iter_mut().find(|(member, _)| *member == pick);
+                    assert_eq!(is_new, known.is_none());
+                    match known {
+                        Some((_, is_written)) => *is_written |= writes,
+                        None => members.push((pick, writes)),
                     }
                 }
-                self.submit(set);
+                self.submit(set, queue);
             }
-            Step::Again { set } => self.submit(set),
-            Step::Abandon { set } => _ = self.begin(set),
-            Step::Complete => self.complete(),
+            Step::Again { set, queue } => self.submit(set, queue),
+            Step::Abandon { set, queue } => _ = self.begin(set, queue),
+            Step::Complete { queue } => self.complete(queue),
             Step::Notify { flags, pages } => self.notify(TrimFlags::from_bits_truncate(flags), pages),
             Step::GiveUp { pages } => {
                 let found = self.world.call(|vidmm, _, _| self.manager.give_up(vidmm, pages * PAGE_SIZE));
@@ -308,7 +393,23 @@ impl Model {
             Step::Replace { pick, pages } => self.replace(pick, pages),
             Step::GoIdle => self.go_idle(),
         }
+        self.assert_evictions_agree();
         self.assert_lists_agree();
+    }
+
+    /// The step has evicted what the model says, as written or not (RES-22).
+    fn assert_evictions_agree(&mut self) {
+        let mut found = Vec::new();
+        for event in &self.world.events[self.seen..] {
+            if let Event::Evict { allocations, flags, .. } = event {
+                found.extend(allocations.iter().map(|&allocation| (allocation, !flags.contains(NOT_WRITTEN))));
+            }
+        }
+        self.seen = self.world.events.len();
+        let mut expected = core::mem::take(&mut self.evicted);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
     }
 
     /// The manager, the model and VidMm itself have the same on the list.
@@ -332,7 +433,13 @@ impl Model {
         self.world.run_all();
         self.hear();
         assert_eq!(self.completed, self.submitted);
-        assert_eq!(self.world.read, self.expected);
+        let mut read = &self.world.read[..];
+        while let Some(&number) = read.first() {
+            let expected = &self.expected[number as usize];
+            assert_eq!(read[..expected.len()], expected[..]);
+            read = &read[expected.len()..];
+        }
+        assert_eq!(self.world.read.len(), self.expected.iter().map(Vec::len).sum::<usize>());
         self.world.tear_down();
     }
 }
@@ -342,12 +449,14 @@ fn occurrences(allocations: &[AllocationId], allocation: AllocationId) -> i64 {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let (set, pick) = (0..SETS, 0..ALLOCATIONS);
+    let (set, queue, pick) = (0..SETS, 0..QUEUES, 0..ALLOCATIONS);
+    let begin = (set, queue.clone());
+    let picks = prop::collection::vec((pick.clone(), prop::bool::weighted(0.3)), 1..7);
     prop_oneof![
-        6 => (set.clone(), prop::collection::vec(pick.clone(), 1..7)).prop_map(|(set, picks)| Step::Submit { set, picks }),
-        3 => set.clone().prop_map(|set| Step::Again { set }),
-        1 => set.prop_map(|set| Step::Abandon { set }),
-        6 => Just(Step::Complete),
+        6 => (begin.clone(), picks).prop_map(|((set, queue), picks)| Step::Submit { set, queue, picks }),
+        3 => begin.clone().prop_map(|(set, queue)| Step::Again { set, queue }),
+        1 => begin.prop_map(|(set, queue)| Step::Abandon { set, queue }),
+        6 => queue.prop_map(|queue| Step::Complete { queue }),
         3 => (prop::sample::select(vec![1_u32, 2, 4, 5, 6]), 0..12_u64).prop_map(|(flags, pages)| Step::Notify { flags, pages }),
         1 => (0..12_u64).prop_map(|pages| Step::GiveUp { pages }),
         1 => (pick, 1..6_u64).prop_map(|(pick, pages)| Step::Replace { pick, pages }),

@@ -14,6 +14,7 @@ mod allocation_info;
 mod aperture;
 mod budgets;
 mod client;
+mod client_copies;
 mod client_properties;
 mod destroy;
 mod destroy_flags;
