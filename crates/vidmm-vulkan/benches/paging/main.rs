@@ -161,7 +161,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// What one processor copies.
+/// The memory that one processor copies.
 struct Memcpy {
     from: Vec<u8>,
     to: Vec<u8>,
