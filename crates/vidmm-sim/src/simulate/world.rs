@@ -139,10 +139,17 @@ impl World {
         if !is_speed && aside.chance(15) {
             adapter.verifier = verifier(&mut aside);
         }
+        let is_host_short = aside.chance(10);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
-        let faults = if is_calm { Vec::new() } else { faults(lacks, dice) };
+        let mut faults = if is_calm { Vec::new() } else { faults(lacks, dice) };
+        // A host with little memory refuses again and again: once is seldom enough to find something offered that can go for it.
+        let may_refuse = !is_calm && !FaultKind::FailCommit.needs().intersects(lacks);
+        if may_refuse && is_host_short && !faults.iter().any(|fault| fault.kind == FaultKind::FailCommit) {
+            let when = When::OneIn(aside.log_within(3, 48));
+            faults.push(Fault { kind: FaultKind::FailCommit, when });
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
