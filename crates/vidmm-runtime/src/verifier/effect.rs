@@ -150,21 +150,13 @@ impl Effect {
 
     /// The CPU or a kernel has written a page, which the operation may have read or written before or after that.
     pub fn written(&mut self, page: Page) {
-        match self {
-            Effect::Moved(_, pages) => {
-                for moved in pages {
-                    if let Content::Of(source, digest) = &mut moved.content
-                        && *source == page
-                    {
-                        *digest = None;
-                    }
-                }
+        let Effect::Moved(_, pages) = self else { return };
+        for moved in pages {
+            if let Content::Of(source, digest) = &mut moved.content
+                && *source == page
+            {
+                *digest = None;
             }
-            Effect::Plain { .. }
-            | Effect::Entries(_)
-            | Effect::Flushed { .. }
-            | Effect::Aperture { .. }
-            | Effect::Unmapped { .. } => {}
         }
     }
 

@@ -58,8 +58,8 @@ impl Sizes {
         self.system
     }
 
-    /// The adapter that the driver reports: one engine pages, the other is the application's. Vulkan keeps page tables of
-    /// its own, so those of the manager take no local memory.
+    /// The adapter that the driver reports: one engine pages, and on the other the model GPU learns of root tables. Applications run
+    /// their work by themselves. Vulkan keeps page tables of its own, so those of the manager take no local memory.
     pub(super) fn config(self) -> SoftAdapterConfig {
         SoftAdapterConfig {
             engines: 2,

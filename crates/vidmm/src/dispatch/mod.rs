@@ -272,10 +272,9 @@ fn hand_out(
         &mut state.shares,
         device_index,
     );
-    let context = state.objects.contexts.id(index);
     state.moment.hand_out(match handle {
         Some(_) => Output::Submit(packet),
-        None => Output::UseBegun { context, number, waits: packet.waits },
+        None => Output::UseBegun { context: state.objects.contexts.id(index), number, waits: packet.waits },
     });
 }
 
