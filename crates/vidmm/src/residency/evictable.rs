@@ -145,6 +145,20 @@ impl Evictable {
         self.note_first(key, before, after);
     }
 
+    /// Gives one of them another rank.
+    pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
+        let allocation = &mut allocations[index];
+        let (key, from) = allocation.queue_key();
+        let queue = self.queues.get_mut(&key).expect("an evictable allocation is in a queue");
+        let before = queue.first().map(|(rank, _)| rank);
+        queue.remove(index, from, allocation.standing);
+        allocation.set_rank(rank);
+        let (_, to) = allocation.queue_key();
+        queue.push(to, index, |index, standing| allocations[index].standing = standing);
+        let after = queue.first().map(|(rank, _)| rank);
+        self.note_first(key, before, after);
+    }
+
     /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
     fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
         let (process, class, priority) = key;
@@ -269,10 +283,7 @@ impl Candidates for Cheapest<'_> {
 
     fn set_rank(&mut self, slot: usize, rank: u64) {
         if let Some(index) = self.find(slot) {
-            let class = self.allocations[index].queued_class();
-            self.evictable.remove(self.allocations, index);
-            self.allocations[index].set_rank(rank);
-            self.evictable.push(self.allocations, index, class);
+            self.evictable.set_rank(self.allocations, index, rank);
         }
     }
 }

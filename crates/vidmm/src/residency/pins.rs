@@ -50,12 +50,10 @@ impl Residents {
         if rank == objects[index].rank() {
             return;
         }
-        // Its place in the queues follows from its rank.
-        let is_candidate = objects[index].state.contains(AllocationState::EVICTABLE);
-        self.remove_candidate(objects, index);
-        objects[index].set_rank(rank);
-        if is_candidate {
-            self.make_evictable(objects, index);
+        let Allocation { state, place, .. } = objects[index];
+        match place.filter(|_| state.contains(AllocationState::EVICTABLE)) {
+            Some(place) => self.evictable[place.account()].set_rank(&mut objects.allocations, index, rank),
+            None => objects[index].set_rank(rank),
         }
     }
 
