@@ -5,9 +5,10 @@
 //! (4), the object (8), its size in bytes (4), and the number of the request that is the next to it (8; below 0 is none).
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     fs::File,
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
+    hint::black_box,
     io::{self, BufReader, Read},
     path::{Path, PathBuf},
 };
@@ -19,6 +20,9 @@ use crate::{
     Object, PAGE, Use,
     trace::{Step, Stream, TraceError, when},
 };
+
+/// The number of requests that are read before the first of them is looked up.
+const AHEAD: usize = 64;
 
 /// The length of a request in an oracleGeneral file.
 const ORACLE_BYTES: usize = 24;
@@ -251,6 +255,8 @@ impl Hasher for Mixer {
 pub(crate) struct RequestStream<'a> {
     file: &'a RequestFile,
     requests: Requests,
+    /// Requests that come next.
+    ahead: VecDeque<Request>,
     known: HashMap<u64, Known, BuildHasherDefault<Mixer>>,
     /// The number of requests that were read.
     read: u64,
@@ -265,6 +271,7 @@ impl<'a> RequestStream<'a> {
         Ok(Self {
             file,
             requests: file.requests()?,
+            ahead: VecDeque::with_capacity(AHEAD),
             known: HashMap::default(),
             read: 0,
             submission: 0,
@@ -274,13 +281,30 @@ impl<'a> RequestStream<'a> {
     }
 
     fn request(&mut self) -> Result<Option<Request>, TraceError> {
-        self.read += 1;
-        self.requests.next().map_err(|failure| match failure {
-            Failure::Io(error) => self.file.cannot_read(error),
-            Failure::Mistake(mistake) => {
-                TraceError::Request { path: self.file.path.clone(), request: self.read, mistake }
-            }
-        })
+        if self.ahead.is_empty() {
+            self.read_ahead()?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    /// Reads the next requests. Their objects lie anywhere in memory: with nothing else between one and the next, the processor waits
+    /// for several of them at once.
+    fn read_ahead(&mut self) -> Result<(), TraceError> {
+        while self.ahead.len() < AHEAD {
+            self.read += 1;
+            let request = self.requests.next().map_err(|failure| match failure {
+                Failure::Io(error) => self.file.cannot_read(error),
+                Failure::Mistake(mistake) => {
+                    TraceError::Request { path: self.file.path.clone(), request: self.read, mistake }
+                }
+            })?;
+            let Some(request) = request else { break };
+            self.ahead.push_back(request);
+        }
+        for request in &self.ahead {
+            black_box(self.known.contains_key(&request.id));
+        }
+        Ok(())
     }
 }
 
