@@ -843,9 +843,9 @@ typedef struct _DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA {
     D3DKMDT_STANDARDALLOCATION_TYPE StandardAllocationType;
     union {
         VOID *pCreateSharedPrimarySurfaceData;
-        VOID *pCreateShadowSurfaceData;
+        D3DKMDT_SHADOWSURFACEDATA *pCreateShadowSurfaceData;
         D3DKMDT_STAGINGSURFACEDATA *pCreateStagingSurfaceData;
-        VOID *pCreateGdiSurfaceData;
+        D3DKMDT_GDISURFACEDATA *pCreateGdiSurfaceData;
         VOID *pCreateVirtualGpuSurfaceData;
         VOID *pCreateFenceStorageData;
     };

@@ -1,8 +1,9 @@
 /*
  * What a driver adds for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
  *
- * A driver exports VidmmGetTestInterface. Without a GPU in it the operations are executed as documented, whatever the driver
- * encodes; with one, the bytes of the driver's paging buffers are executed and their effects judged.
+ * A driver may export VidmmGetTestInterface. Without it allocations are those of DxgkDdiGetStandardAllocationDriverData. Without a
+ * GPU in it the operations are executed as documented, whatever the driver encodes; with one, the bytes of the driver's paging
+ * buffers are executed and their effects judged.
  */
 #ifndef VIDMM_TEST_H
 #define VIDMM_TEST_H

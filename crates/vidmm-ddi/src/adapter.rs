@@ -71,6 +71,15 @@ impl DmaWindow {
     }
 }
 
+/// An allocation that was asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Wanted {
+    /// Bytes.
+    pub size: u64,
+    /// The private data of the resource that it is part of; empty if it is part of none.
+    pub resource: Vec<u8>,
+}
+
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
 pub(crate) struct Adapter {
     driver: Arc<Loaded>,
@@ -86,8 +95,8 @@ pub(crate) struct Adapter {
     pub is_physical: Cell<bool>,
     /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
     pub handle_data: RefCell<Vec<HANDLE>>,
-    /// The sizes of allocations that are about to be created, by their private data.
-    pub wanted: RefCell<BTreeMap<Vec<u8>, u64>>,
+    /// The allocations that are about to be created, by their private data.
+    pub wanted: RefCell<BTreeMap<Vec<u8>, Wanted>>,
     /// The shim's counts from before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
 }

@@ -1,6 +1,6 @@
 //! The manager's driver: each call is one of the C driver's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vidmm::PAGE_SIZE;
@@ -17,7 +17,7 @@ use crate::bounce::Bounce;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
-use crate::opened::Opened;
+use crate::opened::{Opened, PrivateData};
 use crate::patching::{ContextOfDevice, Patching};
 use crate::payload::{Payloads, handle, physical};
 use crate::progress::Entry;
@@ -32,7 +32,8 @@ pub(crate) struct DdiKmd {
     devices: BTreeMap<KmdProcessHandle, HANDLE>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
-    allocations: BTreeSet<KmdAllocationHandle>,
+    /// The allocations, each with the driver's name of the resource that it is all of; null if it is part of none.
+    allocations: BTreeMap<KmdAllocationHandle, HANDLE>,
     opened: Opened,
     last_handle: u64,
     payloads: Payloads,
@@ -53,7 +54,7 @@ impl DdiKmd {
             devices: BTreeMap::new(),
             roots: BTreeMap::new(),
             contexts: BTreeMap::new(),
-            allocations: BTreeSet::new(),
+            allocations: BTreeMap::new(),
             opened: Opened::default(),
             last_handle: 0,
             payloads: Payloads::new(bases),
@@ -207,11 +208,17 @@ impl Kmd for DdiKmd {
             PrivateDriverDataSize: data.len() as u32,
             ..DXGK_ALLOCATIONINFO::zeroed()
         };
+        let wanted = self.adapter.wanted.borrow().get(private_driver_data).cloned().unwrap_or_default();
         let mut args = DXGKARG_CREATEALLOCATION {
             NumAllocations: 1,
             pAllocationInfo: &mut info,
             ..DXGKARG_CREATEALLOCATION::zeroed()
         };
+        if !wanted.resource.is_empty() {
+            args.pPrivateDriverData = wanted.resource.as_ptr().cast();
+            args.PrivateDriverDataSize = wanted.resource.len() as u32;
+            args.Flags = FLAG_RESOURCE;
+        }
         // SAFETY: the structs and the data live for the call.
         let status = self.adapter.call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe {
             function(self.adapter.handle(), &mut args)
@@ -219,14 +226,12 @@ impl Kmd for DdiKmd {
         match status {
             0.. => {
                 let info = allocation_info(&info);
-                self.allocations.insert(info.allocation);
-                let wanted = self.adapter.wanted.borrow_mut().remove(private_driver_data);
-                if let Some(wanted) = wanted.filter(|&wanted| info.size < wanted) {
-                    let size = info.size;
-                    report(
-                        "DDI-SIZE",
-                        format!("an allocation of {wanted} bytes was asked for, and its Size is {size}"),
-                    );
+                self.allocations.insert(info.allocation, args.hResource);
+                let (wanted, resource, size) = (wanted.size, wanted.resource, info.size);
+                self.opened.add(info.allocation, PrivateData { allocation: data, resource });
+                if size < wanted {
+                    let message = format!("an allocation of {wanted} bytes was asked for, and its Size is {size}");
+                    report("DDI-SIZE", message);
                 }
                 Ok(info)
             }
@@ -244,14 +249,15 @@ impl Kmd for DdiKmd {
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        self.allocations.remove(&allocation);
+        let resource = self.allocations.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(&self.adapter, allocation);
         let Some(function) = self.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle(allocation.0)];
         let args = DXGKARG_DESTROYALLOCATION {
             NumAllocations: 1,
             pAllocationList: list.as_ptr(),
-            ..DXGKARG_DESTROYALLOCATION::zeroed()
+            hResource: resource,
+            Flags: if resource.is_null() { 0 } else { FLAG_RESOURCE },
         };
         // SAFETY: the structs live for the call; the allocation is the driver's.
         self.adapter
@@ -433,7 +439,10 @@ impl Drop for DdiKmd {
     /// Destroys what is left: always the system process with its contexts, whose end the manager does not tell, and everything
     /// where a run was cut short.
     fn drop(&mut self) {
-        std::mem::take(&mut self.allocations).into_iter().for_each(|allocation| self.destroy_allocation(allocation));
+        self.opened.close_all(&self.adapter);
+        while let Some(&allocation) = self.allocations.keys().next() {
+            self.destroy_allocation(allocation);
+        }
         std::mem::take(&mut self.contexts).into_keys().for_each(|context| self.destroy_context(context));
         let processes = Vec::from_iter(self.devices.keys().copied());
         processes.into_iter().for_each(|process| self.destroy_process(process));

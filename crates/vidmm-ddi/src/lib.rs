@@ -28,6 +28,7 @@ mod patching;
 mod kmd;
 mod engine;
 mod gpu;
+mod standard;
 mod umd;
 mod machines;
 

@@ -96,16 +96,16 @@ impl Driver {
         let connect = connect.map_err(|_| LoadError::NoFunction("VidmmConnect", "link shim/shim.c into it"))?;
         // SAFETY: as above.
         let test = unsafe { library.get::<GetTestInterface>(b"VidmmGetTestInterface\0") };
-        let test = test.map_err(|_| LoadError::NoFunction("VidmmGetTestInterface", "see vidmm_test.h"))?;
         // SAFETY: as above.
         let entry = unsafe { library.get::<DriverEntry>(b"DriverEntry\0") };
         let entry = entry.map_err(|_| LoadError::NoFunction("DriverEntry", "define the driver's entry"))?;
         // SAFETY: the host's table is static, and has the layout of vidmm_host.h.
         let shim = unsafe { connect(&callbacks::HOST) };
         // SAFETY: the function has no arguments, and returns a static table or null.
-        let test = unsafe { test() };
+        let test = test.map_or(std::ptr::null(), |test| unsafe { test() });
         // SAFETY: a table that is not null begins with its version.
-        if shim.is_null() || test.is_null() || unsafe { (*test).Version } != VIDMM_TEST_INTERFACE_VERSION {
+        let is_other = unsafe { test.as_ref() }.is_some_and(|test| test.Version != VIDMM_TEST_INTERFACE_VERSION);
+        if shim.is_null() || is_other {
             return Err(LoadError::Version);
         }
         TABLE.set(None);
@@ -158,16 +158,21 @@ impl Loaded {
         counts
     }
 
-    /// The driver's functions for tests.
-    pub fn test(&self) -> &VIDMM_TEST_INTERFACE {
-        // SAFETY: as `shim`.
-        unsafe { &*self.test }
+    /// The driver's functions for tests, if it has any.
+    pub fn test(&self) -> Option<&VIDMM_TEST_INTERFACE> {
+        // SAFETY: as `shim`, or null.
+        unsafe { self.test.as_ref() }
+    }
+
+    /// Whether it writes private data for tests. Otherwise allocations are standard ones.
+    pub fn has_private_data_function(&self) -> bool {
+        self.test().is_some_and(|test| test.GetAllocationPrivateData.is_some())
     }
 
     /// The model of its GPU.
     pub fn gpu(&self) -> Option<&VIDMM_GPU> {
         // SAFETY: null, or a static table in the library.
-        let gpu = unsafe { self.test().Gpu.as_ref() }?;
+        let gpu = unsafe { self.test()?.Gpu.as_ref() }?;
         (gpu.Run.is_some() && gpu.Translate.is_some()).then_some(gpu)
     }
 }

@@ -16,7 +16,7 @@ use crate::gpu::DdiGpu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
 use crate::memory::Memory;
-use crate::umd::DdiUmd;
+use crate::umd::{DdiUmd, Recorded};
 
 /// Machines of a driver in C, one at a time.
 ///
@@ -27,21 +27,31 @@ pub struct DriverMachines {
     name: String,
     lacks: Features,
     info: AdapterInfo,
+    recorded: Arc<[Recorded]>,
     fail_pool_at: AtomicU64,
 }
 
 impl DriverMachines {
-    /// Machines of `driver`, called `name`.
+    /// Machines of `driver`, called `name`. Where there is `recorded` private data, all allocations are created from it.
     ///
     /// # Errors
     ///
-    /// If the driver does not start, or its adapter is of a model that is not tried here.
-    pub fn new(driver: Driver, name: impl Into<String>) -> Result<Self, String> {
+    /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
+    pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
         let adapter = Adapter::start(Arc::clone(&driver.0))?;
         let info = description::describe(&adapter)?;
-        drop(adapter);
-        let lacks = lacks(&driver, &info);
-        Ok(Self { driver, name: name.into(), lacks, info, fail_pool_at: AtomicU64::new(0) })
+        let mut kmd = DdiKmd::new(adapter, info.clone(), true);
+        let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
+        let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
+        let has_standard = driver.0.ddi.DxgkDdiGetStandardAllocationDriverData.is_some();
+        if recorded.is_empty() && !has_standard && !driver.0.has_private_data_function() {
+            return Err("nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
+                        there is no GetAllocationPrivateData and nothing recorded"
+                .into());
+        }
+        drop(kmd);
+        let lacks = lacks(&driver, &info, &recorded);
+        Ok(Self { driver, name: name.into(), lacks, info, recorded, fail_pool_at: AtomicU64::new(0) })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
@@ -105,7 +115,7 @@ impl DriverMachines {
 }
 
 /// The features that machines of a driver lack.
-fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
+fn lacks(driver: &Driver, info: &AdapterInfo, recorded: &[Recorded]) -> Features {
     let has = |flag| info.segments.iter().any(|segment| segment.flags.contains(flag));
     let is_memory = |flags: SegmentFlags| !flags.contains(SegmentFlags::APERTURE);
     let has_memory = info.segments.iter().any(|segment| is_memory(segment.flags));
@@ -127,8 +137,9 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
         | Features::MODEL_OCCASIONS;
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
-    // Worlds of older versions are those without an aperture (SEG-10).
-    let may_have_none = !has(SegmentFlags::APERTURE) || description::may_leave_out_aperture(info);
+    // Worlds of older versions are those without an aperture (SEG-10). A driver that chooses the segments knows of it.
+    let is_told = recorded.is_empty() && driver.0.has_private_data_function();
+    let may_have_none = !has(SegmentFlags::APERTURE) || is_told && description::may_leave_out_aperture(info);
     lacks.set(Features::OLDER_VERSIONS, !is_physical || !may_have_none);
     lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
     lacks.set(Features::PAGES_64KIB, !has(SegmentFlags::USE_64KB_PAGES));
@@ -136,6 +147,9 @@ fn lacks(driver: &Driver, info: &AdapterInfo) -> Features {
     lacks |= Features::CPU_TABLES | Features::VIRTUAL_TABLES;
     lacks.set(Features::PAGING_ENGINE, info.engines.len() < 2);
     lacks.set(Features::COPY_ENGINE, !has_engine(EngineKind::Copy));
+    if !is_told {
+        lacks |= Features::NAMED_SEGMENTS | Features::CPU_ACCESS;
+    }
     if driver.0.gpu().is_none() {
         lacks |= Features::OWN_COMMANDS | Features::PROBE;
     } else {
@@ -171,6 +185,10 @@ impl MachineFactory for DriverMachines {
         self.lacks
     }
 
+    fn largest_allocation(&self) -> Option<u64> {
+        self.recorded.iter().map(|recorded| recorded.size).max()
+    }
+
     fn bench(&self) -> Bench {
         Bench { verify: true, ..Bench::default() }
     }
@@ -187,7 +205,7 @@ impl MachineFactory for DriverMachines {
         };
         description::shrink(&mut info, sizes)?;
         self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));
-        let umd = Box::new(DdiUmd(Rc::clone(&adapter)));
+        let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), Arc::clone(&self.recorded)));
         if !self.has_gpu() {
             let kmd = Box::new(DdiKmd::new(adapter, info, true));
             let machine = semantic_machine(kmd, umd, CostModel::default(), ModelGpuFaults::default(), None);

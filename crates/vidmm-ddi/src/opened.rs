@@ -19,9 +19,24 @@ pub(crate) struct Opened {
     by_manager: BTreeMap<KmdOpenHandle, Vec<(HANDLE, KmdAllocationHandle)>>,
     /// Those that allocation lists needed beside them.
     by_lists: BTreeMap<(HANDLE, KmdAllocationHandle), HANDLE>,
+    /// The private data of each allocation, as the driver has left it.
+    data: BTreeMap<KmdAllocationHandle, PrivateData>,
+}
+
+/// The private data of an allocation, and of the resource that it is all of.
+#[derive(Default)]
+pub(crate) struct PrivateData {
+    pub allocation: Vec<u8>,
+    /// Empty if it is part of no resource.
+    pub resource: Vec<u8>,
 }
 
 impl Opened {
+    /// An allocation was created.
+    pub fn add(&mut self, allocation: KmdAllocationHandle, data: PrivateData) {
+        self.data.insert(allocation, data);
+    }
+
     /// Opens an allocation on a device, for the manager.
     ///
     /// # Errors
@@ -33,7 +48,8 @@ impl Opened {
         device: HANDLE,
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, NTSTATUS> {
-        let opened = KmdOpenHandle(open(adapter, device, allocation, 0)?.addr() as u64);
+        let data = self.data.entry(allocation).or_default();
+        let opened = KmdOpenHandle(open(adapter, device, allocation, data, 0)?.addr() as u64);
         self.by_manager.entry(opened).or_default().push((device, allocation));
         Ok(opened)
     }
@@ -62,7 +78,8 @@ impl Opened {
         if let Some(&opened) = self.by_lists.get(&(device, allocation)) {
             return Ok(opened);
         }
-        let opened = open(adapter, device, allocation, FLAG_CREATE)?;
+        let data = self.data.entry(allocation).or_default();
+        let opened = open(adapter, device, allocation, data, FLAG_CREATE)?;
         self.by_lists.insert((device, allocation), opened);
         Ok(opened)
     }
@@ -70,11 +87,20 @@ impl Opened {
     /// Closes an allocation wherever a list has opened it: it is about to be destroyed.
     pub fn close_allocation(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
         self.close_those(adapter, |&(_, of)| of == allocation);
+        self.data.remove(&allocation);
     }
 
     /// Closes all that lists have opened on a device: it is about to be destroyed.
     pub fn close_device(&mut self, adapter: &Adapter, device: HANDLE) {
         self.close_those(adapter, |&(on, _)| on == device);
+    }
+
+    /// Closes what is open: a run was cut short.
+    pub fn close_all(&mut self, adapter: &Adapter) {
+        for (opened, places) in std::mem::take(&mut self.by_manager) {
+            places.into_iter().for_each(|(device, _)| close(adapter, device, handle(opened.0)));
+        }
+        self.close_those(adapter, |_| true);
     }
 
     fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(HANDLE, KmdAllocationHandle)) -> bool) {
@@ -87,21 +113,34 @@ impl Opened {
     }
 }
 
-fn open(adapter: &Adapter, device: HANDLE, allocation: KmdAllocationHandle, flags: u32) -> Result<HANDLE, NTSTATUS> {
+fn open(
+    adapter: &Adapter,
+    device: HANDLE,
+    allocation: KmdAllocationHandle,
+    data: &mut PrivateData,
+    flags: u32,
+) -> Result<HANDLE, NTSTATUS> {
     let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else { return Ok(handle(allocation.0)) };
     let name = {
         let mut handles = adapter.handle_data.borrow_mut();
         handles.push(handle(allocation.0));
         handles.len() as u32
     };
-    let mut info = DXGK_OPENALLOCATIONINFO { hAllocation: name, ..DXGK_OPENALLOCATIONINFO::zeroed() };
+    let mut info = DXGK_OPENALLOCATIONINFO {
+        hAllocation: name,
+        pPrivateDriverData: data.allocation.as_mut_ptr().cast(),
+        PrivateDriverDataSize: data.allocation.len() as u32,
+        ..DXGK_OPENALLOCATIONINFO::zeroed()
+    };
     let args = DXGKARG_OPENALLOCATION {
         NumAllocations: 1,
         pOpenAllocation: &mut info,
+        pPrivateDriverData: data.resource.as_mut_ptr().cast(),
+        PrivateDriverSize: data.resource.len() as u32,
         Flags: flags,
         ..DXGKARG_OPENALLOCATION::zeroed()
     };
-    // SAFETY: the structs live for the call; the device is the driver's.
+    // SAFETY: the structs and the data live for the call; the device is the driver's.
     let status = adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
     if status >= 0 { Ok(info.hDeviceSpecificAllocation) } else { Err(status) }
 }

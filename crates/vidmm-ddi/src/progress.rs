@@ -41,6 +41,7 @@ entries! {
     DxgkDdiDestroyContext,
     DxgkDdiCreateAllocation,
     DxgkDdiDestroyAllocation,
+    DxgkDdiGetStandardAllocationDriverData,
     DxgkDdiOpenAllocation,
     DxgkDdiCloseAllocation,
     DxgkDdiValidateUpdateAllocationProperty,

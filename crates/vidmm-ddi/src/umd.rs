@@ -1,21 +1,54 @@
 //! The user-mode half: the driver's private data, and kernels of ours.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
+use vidmm::contract::Kmd;
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CommandStep, CpuAccess, KernelCommand, Umd, UserCommands};
 use vidmm_soft::CommandBuffer;
 
 use crate::abi::*;
-use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
+use crate::kmd::DdiKmd;
 use crate::progress::Entry;
 use crate::reports::report;
+use crate::standard::{PRIVATE_DATA_BYTES, StandardAllocations};
 use crate::user_work::{self, UserCommandsInC};
 
-/// Private data of more bytes no driver has.
-const PRIVATE_DATA_BYTES: u32 = 4096;
-
 /// The user-mode half of a driver in C.
-pub(crate) struct DdiUmd(pub Rc<Adapter>);
+pub(crate) struct DdiUmd {
+    adapter: Rc<Adapter>,
+    recorded: Arc<[Recorded]>,
+    standard: StandardAllocations,
+}
+
+impl DdiUmd {
+    pub fn new(adapter: Rc<Adapter>, recorded: Arc<[Recorded]>) -> Self {
+        Self { adapter, recorded, standard: StandardAllocations::default() }
+    }
+}
+
+/// Private data that the driver's own user-mode half has written.
+pub(crate) struct Recorded {
+    data: Vec<u8>,
+    /// Bytes of the allocation that the driver creates from it.
+    pub size: u64,
+}
+
+impl Recorded {
+    /// Asks the driver how large the allocation is.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not create it.
+    pub fn new(kmd: &mut DdiKmd, data: Vec<u8>) -> Result<Self, String> {
+        let created = kmd.create_allocation(&data);
+        let info =
+            created.map_err(|error| format!("the driver creates nothing from recorded private data: {error}"))?;
+        kmd.destroy_allocation(info.allocation);
+        Ok(Self { data, size: info.size })
+    }
+}
 
 impl Umd for DdiUmd {
     fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8> {
@@ -26,7 +59,24 @@ impl Umd for DdiUmd {
         steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish()
     }
 
+    /// What was recorded, if anything was; else from the driver's function for tests, if it has one; else a standard allocation's.
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
+        let of_size = self.recorded.iter().filter(|recorded| recorded.size >= desc.size);
+        let function = self.adapter.driver().test().and_then(|test| test.GetAllocationPrivateData);
+        let described = match (of_size.min_by_key(|recorded| recorded.size), function) {
+            (Some(recorded), _) => Some((recorded.data.clone(), Wanted { size: desc.size, resource: Vec::new() })),
+            (None, _) if !self.recorded.is_empty() => None,
+            (None, Some(function)) => Some(self.asked_of_test_function(function, desc)),
+            (None, None) => self.standard.describe(&self.adapter, desc.size),
+        };
+        let Some((data, wanted)) = described else { return Vec::new() };
+        self.adapter.wanted.borrow_mut().insert(data.clone(), wanted);
+        data
+    }
+}
+
+impl DdiUmd {
+    fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> (Vec<u8>, Wanted) {
         let (local, system) = match desc.segments {
             AllocationSegments::Local => (true, false),
             AllocationSegments::System => (false, true),
@@ -47,17 +97,15 @@ impl Umd for DdiUmd {
             ExistingSysMem: is_existing.into(),
             Priority: desc.priority,
         };
-        let Some(function) = self.0.driver().test().GetAllocationPrivateData else { return Vec::new() };
         let mut data = vec![0; PRIVATE_DATA_BYTES as usize];
         // SAFETY: the struct and the buffer live for the call.
-        let size = self.0.call(Entry::GetAllocationPrivateData, PASSIVE_LEVEL, || unsafe {
+        let size = self.adapter.call(Entry::GetAllocationPrivateData, PASSIVE_LEVEL, || unsafe {
             function(&wanted, data.as_mut_ptr(), PRIVATE_DATA_BYTES)
         });
         if size > PRIVATE_DATA_BYTES {
             report("DDI-PRIVATE-DATA", format!("GetAllocationPrivateData has returned {size}: there is room for 4096"));
         }
         data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
-        self.0.wanted.borrow_mut().insert(data.clone(), desc.size);
-        data
+        (data, Wanted { size: desc.size, resource: Vec::new() })
     }
 }

@@ -85,11 +85,13 @@ bitflags! {
         const CPU_TABLES = 1 << 33;
         /// Page tables that the paging engine writes at virtual addresses.
         const VIRTUAL_TABLES = 1 << 34;
+        /// Allocations in the segments that a program names. Without it the driver chooses, and no scenario expects its answers.
+        const NAMED_SEGMENTS = 1 << 36;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 35] = [
+const NAMES: [(Features, &str); 36] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -125,6 +127,7 @@ const NAMES: [(Features, &str); 35] = [
     (Features::OWN_COMMANDS, "a GPU for the driver's commands"),
     (Features::CPU_TABLES, "page tables that the CPU writes"),
     (Features::VIRTUAL_TABLES, "page tables that are written at virtual addresses"),
+    (Features::NAMED_SEGMENTS, "segments that programs name"),
 ];
 
 impl Features {
@@ -166,6 +169,7 @@ impl Features {
             (Self::ENGINE_RESET, "resets of engines (the machine has none)"),
             (Self::ADAPTER_RESET, "resets of the adapter (the machine has none)"),
             (Self::POWER, "losses of power (the machine has none)"),
+            (Self::NAMED_SEGMENTS, "scenarios (the driver chooses the segments of allocations)"),
             (Self::PROBE, "effects that content does not show (the machine has no probe)"),
             (Self::OWN_COMMANDS, "driver effects unchecked (the machine executes operations as documented)"),
         ];

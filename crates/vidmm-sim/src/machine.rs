@@ -213,6 +213,11 @@ pub trait MachineFactory: Sync {
         Features::empty()
     }
 
+    /// The bytes of the largest allocation that its drivers create; none if they create any.
+    fn largest_allocation(&self) -> Option<u64> {
+        None
+    }
+
     /// How the drivers of its machines are tried.
     fn bench(&self) -> Bench {
         Bench::default()
@@ -257,6 +262,10 @@ impl MachineFactory for Benched<'_> {
 
     fn lacks(&self) -> Features {
         self.factory.lacks()
+    }
+
+    fn largest_allocation(&self) -> Option<u64> {
+        self.factory.largest_allocation()
     }
 
     fn bench(&self) -> Bench {

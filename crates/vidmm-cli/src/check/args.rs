@@ -43,6 +43,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub skip: Vec<String>,
 
+    /// Create all allocations from this private data, as a user-mode driver has written it; one file for each kind of allocation
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub allocation: Vec<PathBuf>,
+
     /// Findings that are known do not fail: a file with a rule and an operation on each line, as the report has them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub known: Option<PathBuf>,

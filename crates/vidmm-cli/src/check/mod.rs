@@ -48,9 +48,9 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         |found: &Found| (args.rule.is_empty() || args.rule.contains(&found.rule)) && !args.skip.contains(&found.rule);
     let report = Report::new(outcomes, is_asked, &known);
     let text = match args.format {
-        FormatArg::Text => output::text(&report, driver)?,
-        FormatArg::Json => output::json(&report, driver)?,
-        FormatArg::Junit => output::junit(&report, driver),
+        FormatArg::Text => output::text(&report, args)?,
+        FormatArg::Json => output::json(&report, args)?,
+        FormatArg::Junit => output::junit(&report, args),
     };
     match &args.out {
         Some(path) => fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?,

@@ -1,9 +1,10 @@
 //! The report as text, as JSON, and as the XML of JUnit.
 
-use std::{error::Error, fmt::Write, path::Path};
+use std::{borrow::Cow, error::Error, fmt::Write};
 
 use serde_json::json;
 
+use super::args::CheckArgs;
 use super::findings::{Group, Report};
 use crate::{
     args::{program, quoted},
@@ -11,14 +12,23 @@ use crate::{
 };
 
 /// The command that runs a check again.
-fn replay(driver: &Path, check: &str) -> String {
-    format!("{} check {} --replay {check}", quoted(&program()), quoted(&driver.to_string_lossy()))
+fn replay(args: &CheckArgs, check: &str) -> String {
+    let mut command = format!("{} check {}", quoted(&program()), quoted(&driver(args)));
+    for file in &args.allocation {
+        command += &format!(" --allocation {}", quoted(&file.to_string_lossy()));
+    }
+    format!("{command} --replay {check}")
+}
+
+/// The name of the driver's library.
+fn driver(args: &CheckArgs) -> Cow<'_, str> {
+    args.driver.as_ref().map_or(Cow::default(), |driver| driver.to_string_lossy())
 }
 
 /// The report for people.
-pub fn text(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
+pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
-    writeln!(out, "{BOLD}check{BOLD:#}       {}: {}", driver.display(), report.machine)?;
+    writeln!(out, "{BOLD}check{BOLD:#}       {}: {}", driver(args), report.machine)?;
     let skipped = report.outcomes.iter().filter(|outcome| outcome.is_skipped).count();
     let checks = counted((report.outcomes.len() - skipped) as u64, "check", "checks");
     let (steps, kernels) = (report.sum(|outcome| outcome.steps), report.sum(|outcome| outcome.kernels));
@@ -37,7 +47,7 @@ pub fn text(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
         let style = if *is_known { BOLD } else { BAD };
         let others = counted(checks.len() as u64, "check", "checks");
         writeln!(out, "{style}{name:<11}{style:#} {key}, in {others}: {}", first.message)?;
-        writeln!(out, "replay      {}", replay(driver, &checks[0]))?;
+        writeln!(out, "replay      {}", replay(args, &checks[0]))?;
     }
     if report.not_run > 0 {
         let checks = counted(report.not_run, "check", "checks");
@@ -52,7 +62,7 @@ pub fn text(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
 }
 
 /// The report for programs.
-pub fn json(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
+pub fn json(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>> {
     let groups = report.groups.iter().map(|group| {
         json!({
             "rule": group.first.rule,
@@ -60,11 +70,11 @@ pub fn json(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
             "message": group.first.message,
             "known": group.is_known,
             "checks": group.checks,
-            "replay": replay(driver, &group.checks[0]),
+            "replay": replay(args, &group.checks[0]),
         })
     });
     let report = json!({
-        "driver": driver.to_string_lossy(),
+        "driver": driver(args),
         "machine": report.machine,
         "not_judged": report.not_judged,
         "not_run": report.not_run,
@@ -75,7 +85,7 @@ pub fn json(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
 }
 
 /// The report for a build server: a test case for each check. Known findings do not fail one.
-pub fn junit(report: &Report, driver: &Path) -> String {
+pub fn junit(report: &Report, args: &CheckArgs) -> String {
     let known: Vec<&str> =
         report.groups.iter().filter(|group| group.is_known).map(|group| group.key.as_str()).collect();
     let asked: Vec<&str> = report.groups.iter().map(|group| group.key.as_str()).collect();
@@ -100,12 +110,12 @@ pub fn junit(report: &Report, driver: &Path) -> String {
         cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\">\n");
         for found in found {
             let (rule, message) = (escaped(&found.key()), escaped(&found.message));
-            let replay = escaped(&replay(driver, &outcome.check));
+            let replay = escaped(&replay(args, &outcome.check));
             cases += &format!("    <failure type=\"{rule}\" message=\"{message}\">{replay}</failure>\n");
         }
         cases += "  </testcase>\n";
     }
-    let (name, tests) = (escaped(&driver.to_string_lossy()), report.outcomes.len());
+    let (name, tests) = (escaped(&driver(args)), report.outcomes.len());
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">\n{cases}</testsuite>\n"

@@ -3,6 +3,7 @@
 
 use std::{
     error::Error,
+    ffi::OsStr,
     io::{BufRead, BufReader, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
@@ -83,6 +84,7 @@ impl Worker {
             .arg("--worker")
             .arg(shared)
             .args(["--steps", &args.steps.to_string()])
+            .args(args.allocation.iter().flat_map(|file| [OsStr::new("--allocation"), file.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -33,6 +33,36 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
     }
 }
 
+/// The private data of `gpummu`: a size, a set of segments, and a number that says that it is private data.
+fn private_data(size: u64, segments: u32) -> Vec<u8> {
+    let [priority, flags, magic] = [0, 0, u32::from_le_bytes(*b"MGPU")];
+    let words = [segments, priority, flags, magic].into_iter().flat_map(u32::to_le_bytes);
+    size.to_le_bytes().into_iter().chain(words).collect()
+}
+
+#[test]
+fn a_driver_is_tried_with_private_data_that_was_recorded() {
+    if !can_build() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is a folder for files");
+    let file = |name: &str, data: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, data).expect("the file is written");
+        path.to_str().expect("the path is text").to_owned()
+    };
+    let (small, large) = (file("small", &private_data(64 << 10, 1)), file("large", &private_data(1 << 20, 3)));
+    let driver = built("BUG_NONE");
+    let run = check(&driver, &["--seeds", "1..20", "--allocation", &small, "--allocation", &large]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("not judged  scenarios"), "{run}");
+    let planted = check(&built("BUG_SHORT_TRANSFER"), &["--seeds", "1..20", "--allocation", &large]).expect(1);
+    assert!(planted.stdout.contains("BPB-40 VIRTUAL_TRANSFER"), "{planted}");
+    assert!(planted.stdout.contains(&format!("--allocation {large} --replay world-")), "{planted}");
+    let refused = check(&driver, &["--allocation", &file("other", b"not the driver's")]).expect(1);
+    assert!(refused.stdout.contains("the driver creates nothing from recorded private data"), "{refused}");
+}
+
 #[test]
 fn a_finding_is_named_and_replayed() {
     if !can_build() {

@@ -9,6 +9,13 @@ pub const FLAG_VIRTUAL_ADDRESSING: u32 = 1 << 2;
 /// `DXGK_OPENALLOCATIONFLAGS.Create`.
 #[allow(dead_code)]
 pub const FLAG_CREATE: u32 = 1 << 0;
+/// `DXGK_CREATEALLOCATIONFLAGS.Resource`, `DXGK_DESTROYALLOCATIONFLAGS.DestroyResource`.
+pub const FLAG_RESOURCE: u32 = 1 << 0;
+pub const D3DKMDT_STANDARDALLOCATION_SHADOWSURFACE: u32 = 2;
+pub const D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE: u32 = 3;
+pub const D3DKMDT_STANDARDALLOCATION_GDISURFACE: u32 = 4;
+pub const D3DKMDT_GDISURFACE_TEXTURE: u32 = 1;
+pub const D3DDDIFMT_A8R8G8B8: u32 = 21;
 /// `SetSupportedSegmentSet | SetPreferredSegment` of `DXGKARG_VALIDATEUPDATEALLOCPROPERTY`.
 pub const PROPERTIES_OF_SEGMENTS: u32 = 1 << 1 | 1 << 2;
 
@@ -102,12 +109,31 @@ twin! {
     }
     DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA {
         StandardAllocationType: u32,
-        pCreateStagingSurfaceData: *mut c_void,
+        pCreateGdiSurfaceData: *mut c_void,
         pAllocationPrivateDriverData: *mut c_void,
         AllocationPrivateDriverDataSize: u32,
         pResourcePrivateDriverData: *mut c_void,
         ResourcePrivateDriverDataSize: u32,
         PhysicalAdapterIndex: u32,
+    }
+    D3DKMDT_GDISURFACEDATA {
+        Width: u32,
+        Height: u32,
+        Format: u32,
+        Type: u32,
+        Flags: u32,
+        Pitch: u32,
+    }
+    D3DKMDT_SHADOWSURFACEDATA {
+        Width: u32,
+        Height: u32,
+        Format: u32,
+        Pitch: u32,
+    }
+    D3DKMDT_STAGINGSURFACEDATA {
+        Width: u32,
+        Height: u32,
+        Pitch: u32,
     }
     DXGKARG_VALIDATEUPDATEALLOCPROPERTY {
         hAllocation: HANDLE,

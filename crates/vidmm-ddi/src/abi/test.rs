@@ -19,6 +19,8 @@ pub struct VIDMM_ALLOCATION {
     pub Priority: u32,
 }
 
+pub type GetAllocationPrivateData = unsafe extern "C" fn(*const VIDMM_ALLOCATION, *mut u8, u32) -> u32;
+
 #[repr(C)]
 pub struct VIDMM_GPU {
     pub Run: Option<unsafe extern "C" fn(HANDLE, u32)>,
@@ -31,7 +33,7 @@ pub struct VIDMM_GPU {
 #[repr(C)]
 pub struct VIDMM_TEST_INTERFACE {
     pub Version: u32,
-    pub GetAllocationPrivateData: Option<unsafe extern "C" fn(*const VIDMM_ALLOCATION, *mut u8, u32) -> u32>,
+    pub GetAllocationPrivateData: Option<GetAllocationPrivateData>,
     pub Gpu: *const VIDMM_GPU,
 }
 

@@ -14,15 +14,15 @@ pub fn are_there(tools: &[&str]) -> bool {
     false
 }
 
-/// Builds a reference driver, with a mistake of `bugs.h` or without.
-pub fn built(driver: &str, planted: &str) -> PathBuf {
+/// Builds a reference driver with these variables of its Makefile.
+pub fn built(driver: &str, variables: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/drivers").join(driver);
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}-{planted}.so"));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}-{}.so", variables.join("-")));
     let make = Command::new("make")
         .args(["-s", "-B", "-C"])
         .arg(&folder)
         .arg(format!("OUT={}", out.display()))
-        .args((!planted.is_empty()).then(|| format!("PLANTED={planted}")))
+        .args(variables.iter().map(|variable| format!("{variable}=1")))
         .output();
     let make = make.expect("make and a C compiler are there");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
@@ -30,8 +30,8 @@ pub fn built(driver: &str, planted: &str) -> PathBuf {
 }
 
 /// Machines of a reference driver.
-pub fn machines(driver: &str, planted: &str) -> DriverMachines {
+pub fn machines(driver: &str, variables: &[&str]) -> DriverMachines {
     let progress = Progress::anonymous().expect("there is memory");
-    let driver = Driver::load(&built(driver, planted), &progress).expect("the driver loads");
-    DriverMachines::new(driver, "reference").expect("the driver starts")
+    let driver = Driver::load(&built(driver, variables), &progress).expect("the driver loads");
+    DriverMachines::new(driver, "reference", Vec::new()).expect("the driver starts")
 }

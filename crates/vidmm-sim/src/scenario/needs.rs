@@ -126,7 +126,8 @@ fn of_allocation(create: &CreateAllocation) -> Features {
         || create.direction.is_some()
         || !create.banks.is_empty()
         || create.evict_through_aperture;
-    if_so(Features::APERTURE, !is_local)
+    Features::NAMED_SEGMENTS
+        | if_so(Features::APERTURE, !is_local)
         | if_so(Features::NOTIFICATIONS, is_told)
         | if_so(Features::COMPRESSION, create.compression)
         | if_so(Features::CPU_ACCESS, create.cpu.is_some())

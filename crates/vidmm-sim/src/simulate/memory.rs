@@ -36,6 +36,9 @@ impl Player<'_, '_> {
         if scenario.local_memory_bytes == 0 && scenario.adapter.more_apertures.is_empty() {
             return AllocationSegments::System;
         }
+        if !self.has(Features::NAMED_SEGMENTS) {
+            return AllocationSegments::LocalOrSystem;
+        }
         let more = scenario.adapter.more_memory.len() as u8;
         let has_aperture = scenario.aperture_bytes > 0;
         let more_apertures = scenario.adapter.more_apertures.len() as u8;
@@ -65,6 +68,7 @@ impl Player<'_, '_> {
         if self.dice.chance(70) {
             size = size.next_multiple_of(1 << 12);
         }
+        size = size.min(self.world.largest_allocation.unwrap_or(u64::MAX));
         let mut create = self.draw_allocation(device, segments, size);
         let mut answer = self.call(create.clone());
         if answer == Answer::NoPagingVa {

@@ -94,6 +94,7 @@ pub(crate) fn simulate_in(
     let mut dice = Dice::new(desc.seed);
     let world = World::draw(desc.seed, desc.profile, factory.lacks(), &mut dice);
     let mut world = world.map_err(RunError::NoWorld)?;
+    world.largest_allocation = factory.largest_allocation();
     world.scenario.adapter.policy = desc.policy.unwrap_or(world.scenario.adapter.policy);
     change(&mut world.scenario);
     let mut scenario = world.scenario.clone();

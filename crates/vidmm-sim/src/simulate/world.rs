@@ -33,6 +33,8 @@ pub(super) struct World {
     pub has_ranges: bool,
     /// The features that the machine lacks.
     pub lacks: Features,
+    /// The bytes of the largest allocation that its driver creates; none if it creates any.
+    pub largest_allocation: Option<u64>,
 }
 
 /// The mistakes that a right manager survives: those of engines, of their interrupts, of programs' kernels, and answers of a driver
@@ -181,7 +183,17 @@ impl World {
         // A program's mistake may end with a fault.
         let misuse = if is_calm || !has(Features::RECOVERY) { 0 } else { dice.within(0, 8) };
         let has_upheavals = !is_speed && dice.chance(50);
-        Ok(Self { scenario, max_processes, max_allocations, misuse, has_upheavals, tells_residency, has_ranges, lacks })
+        Ok(Self {
+            scenario,
+            max_processes,
+            max_allocations,
+            misuse,
+            has_upheavals,
+            tells_residency,
+            has_ranges,
+            lacks,
+            largest_allocation: None,
+        })
     }
 }
 

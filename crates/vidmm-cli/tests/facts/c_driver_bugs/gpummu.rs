@@ -45,6 +45,9 @@ bugs! {
     a_size_in_pages: BUG_SIZE_IN_PAGES by "DDI-SIZE";
     a_priority_of_zero: BUG_PRIORITY_ZERO by "CRE-03";
     an_allocation_without_a_segment: BUG_NO_SEGMENT by "CRE-03";
+    a_table_without_surfaces: BUG_NO_SURFACES with WITHOUT_TEST_INTERFACE by "START";
+    a_surface_without_its_last_row: BUG_SURFACE_ROW_LOST with WITHOUT_TEST_INTERFACE by "DDI-SIZE";
+    private_data_behind_its_end: BUG_SURFACE_DATA_TOO_SMALL with WITHOUT_TEST_INTERFACE by "DDI-PRIVATE-DATA";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
     an_exit: BUG_EXIT by "EXIT VIRTUAL_TRANSFER";
     a_hang: BUG_HANG by "HANG VIRTUAL_TRANSFER";

@@ -36,6 +36,7 @@ bugs! {
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
     a_translation_that_begins_again: BUG_PARTS_FROM_START with WITH_PARTS by "PAT-12";
+    a_resource_that_is_kept: BUG_RESOURCE_LEAK with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
     a_mapping_without_its_last_page: BUG_SHORT_MAP with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_are_counted_on_in_a_mapping: BUG_MAP_COUNTS_ON with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_go_on_to_show_what_they_did: BUG_NO_DUMMY_PAGE with WITH_APERTURE by "BPB-33 UNMAP_APERTURE_SEGMENT";

@@ -50,6 +50,9 @@ enum {
     BUG_SIZE_IN_PAGES,            /* CreateAllocation reports pages for bytes */
     BUG_PRIORITY_ZERO,            /* CreateAllocation leaves the priority 0 */
     BUG_NO_SEGMENT,               /* CreateAllocation leaves SupportedWriteSegmentSet 0 */
+    BUG_NO_SURFACES,              /* the table lacks the function that describes standard allocations */
+    BUG_SURFACE_ROW_LOST,         /* a standard allocation is a row smaller than its surface */
+    BUG_SURFACE_DATA_TOO_SMALL,   /* the private data of one is written behind the size that was told */
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */
     BUG_HANG,                     /* a transfer does not return */

@@ -311,6 +311,43 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
     return STATUS_SUCCESS;
 }
 
+/* The private data of surfaces that Dxgkrnl creates by itself. It asks for the size first, and then with room. */
+static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
+    PRIVATE_DATA Private = {0, 3, 0, 0, PRIVATE_DATA_MAGIC};
+    DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
+    UINT Width, Height;
+    UNREFERENCED_PARAMETER(hAdapter);
+    switch (Get->StandardAllocationType) {
+    case D3DKMDT_STANDARDALLOCATION_GDISURFACE:
+        Width = Get->pCreateGdiSurfaceData->Width;
+        Height = Get->pCreateGdiSurfaceData->Height;
+        break;
+    case D3DKMDT_STANDARDALLOCATION_SHADOWSURFACE:
+        Width = Get->pCreateShadowSurfaceData->Width;
+        Height = Get->pCreateShadowSurfaceData->Height;
+        Get->pCreateShadowSurfaceData->Pitch = Width * 4;
+        Flags.CpuVisible = 1;
+        break;
+    case D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE:
+        Width = Get->pCreateStagingSurfaceData->Width;
+        Height = Get->pCreateStagingSurfaceData->Height;
+        Get->pCreateStagingSurfaceData->Pitch = Width * 4;
+        Flags.CpuVisible = 1;
+        Private.Segments = 2;
+        break;
+    default:
+        return STATUS_NOT_SUPPORTED;
+    }
+    Private.Size = (UINT64)Width * 4 * (BUG(SURFACE_ROW_LOST) ? Height - 1 : Height);
+    Private.Flags = Flags.Value;
+    if (Get->pAllocationPrivateDriverData != NULL) {
+        RtlCopyMemory(Get->pAllocationPrivateDriverData, &Private, sizeof(Private));
+    }
+    Get->AllocationPrivateDriverDataSize = BUG(SURFACE_DATA_TOO_SMALL) ? sizeof(Private) - 8 : sizeof(Private);
+    Get->ResourcePrivateDriverDataSize = 0;
+    return STATUS_SUCCESS;
+}
+
 static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATION *Open) {
     UINT At;
     UNREFERENCED_PARAMETER(hDevice);
@@ -581,6 +618,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiSetRootPageTable = SetRootPageTable;
     Data.DxgkDdiCreateAllocation = CreateAllocation;
     Data.DxgkDdiDestroyAllocation = DestroyAllocation;
+    Data.DxgkDdiGetStandardAllocationDriverData = BUG(NO_SURFACES) ? NULL : GetStandardAllocationDriverData;
     Data.DxgkDdiOpenAllocation = OpenAllocation;
     Data.DxgkDdiCloseAllocation = CloseAllocation;
     Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
@@ -593,6 +631,8 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 }
 
 /* ---- For vidmm ---- */
+
+#ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
     PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
@@ -646,3 +686,5 @@ const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
 #endif
     return &Interface;
 }
+
+#endif

@@ -13,6 +13,16 @@ typedef struct PRIVATE_DATA {
     UINT Magic;
 } PRIVATE_DATA;
 
+/* The private data of a resource, and the resource: a surface with rows. */
+typedef struct RESOURCE_DATA {
+    UINT Pitch;
+    UINT Magic;
+} RESOURCE_DATA;
+
+typedef struct RESOURCE {
+    UINT Pitch;
+} RESOURCE;
+
 #define PRIVATE_DATA_MAGIC 0x43544150u
 
 /* Each generation of WDDM asks for the segments in its own way. From WDDM 2.0 on an adapter needs an aperture. */
@@ -183,14 +193,39 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     return STATUS_SUCCESS;
 }
 
+/* The resource that a standard allocation is all of. */
+static NTSTATUS CreateResource(DXGKARG_CREATEALLOCATION *Create) {
+    const RESOURCE_DATA *Data = (const RESOURCE_DATA *)Create->pPrivateDriverData;
+    RESOURCE *Resource;
+    if (Create->PrivateDriverDataSize != sizeof(*Data) || Data->Magic != PRIVATE_DATA_MAGIC) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    Resource = (RESOURCE *)ExAllocatePool2(POOL_FLAG_PAGED, sizeof(*Resource), TAG);
+    if (Resource == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    Resource->Pitch = Data->Pitch;
+    Create->hResource = Resource;
+    return STATUS_SUCCESS;
+}
+
 static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
     UINT At;
     UNREFERENCED_PARAMETER(hAdapter);
+    if (Create->Flags.Resource) {
+        NTSTATUS Status = CreateResource(Create);
+        if (!NT_SUCCESS(Status)) {
+            return Status;
+        }
+    }
     for (At = 0; At < Create->NumAllocations; At++) {
         NTSTATUS Status = CreateOne(&Create->pAllocationInfo[At]);
         if (!NT_SUCCESS(Status)) {
             while (At-- > 0) {
                 ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
+            }
+            if (Create->Flags.Resource) {
+                ExFreePoolWithTag(Create->hResource, TAG);
             }
             return Status;
         }
@@ -204,6 +239,47 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
     for (At = 0; At < Destroy->NumAllocations; At++) {
         ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
     }
+    if (Destroy->Flags.DestroyResource && !BUG(RESOURCE_LEAK)) {
+        ExFreePoolWithTag(Destroy->hResource, TAG);
+    }
+    return STATUS_SUCCESS;
+}
+
+/* The private data of surfaces that Dxgkrnl creates by itself. It asks for the sizes first, and then with room. */
+static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
+    PRIVATE_DATA Private = {0, 1, 0, 0, PRIVATE_DATA_MAGIC};
+    RESOURCE_DATA Resource = {0, PRIVATE_DATA_MAGIC};
+    DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
+    UINT Height;
+    UNREFERENCED_PARAMETER(hAdapter);
+    switch (Get->StandardAllocationType) {
+    case D3DKMDT_STANDARDALLOCATION_SHADOWSURFACE:
+        Resource.Pitch = Get->pCreateShadowSurfaceData->Width * 4;
+        Height = Get->pCreateShadowSurfaceData->Height;
+        Get->pCreateShadowSurfaceData->Pitch = Resource.Pitch;
+        break;
+    case D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE:
+        Resource.Pitch = Get->pCreateStagingSurfaceData->Width * 4;
+        Height = Get->pCreateStagingSurfaceData->Height;
+        Get->pCreateStagingSurfaceData->Pitch = Resource.Pitch;
+#ifdef WITH_APERTURE
+        Private.Segments = 2;
+#endif
+        break;
+    default: /* GDI draws with the CPU here */
+        return STATUS_NOT_SUPPORTED;
+    }
+    Flags.CpuVisible = 1;
+    Private.Size = (UINT64)Resource.Pitch * Height;
+    Private.Flags = Flags.Value;
+    if (Get->pAllocationPrivateDriverData != NULL) {
+        RtlCopyMemory(Get->pAllocationPrivateDriverData, &Private, sizeof(Private));
+    }
+    if (Get->pResourcePrivateDriverData != NULL) {
+        RtlCopyMemory(Get->pResourcePrivateDriverData, &Resource, sizeof(Resource));
+    }
+    Get->AllocationPrivateDriverDataSize = sizeof(Private);
+    Get->ResourcePrivateDriverDataSize = sizeof(Resource);
     return STATUS_SUCCESS;
 }
 
@@ -222,6 +298,9 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
         RtlZeroMemory(&GetData, sizeof(GetData));
         GetData.hObject = Open->pOpenAllocation[At].hAllocation;
         GetData.Type = DXGK_HANDLE_ALLOCATION;
+        if (Open->PrivateDriverSize == sizeof(RESOURCE_DATA)) {
+            Opened->Pitch = ((const RESOURCE_DATA *)Open->pPrivateDriverData)->Pitch;
+        }
         Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
     }
@@ -330,6 +409,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiDestroyContext = DestroyContext;
     Data.DxgkDdiCreateAllocation = CreateAllocation;
     Data.DxgkDdiDestroyAllocation = DestroyAllocation;
+    Data.DxgkDdiGetStandardAllocationDriverData = GetStandardAllocationDriverData;
     Data.DxgkDdiOpenAllocation = OpenAllocation;
     Data.DxgkDdiCloseAllocation = CloseAllocation;
     Data.DxgkDdiBuildPagingBuffer = BuildPagingBuffer;
@@ -344,6 +424,8 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 }
 
 /* ---- For vidmm ---- */
+
+#ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
     PRIVATE_DATA Private = {Wanted->Size, Wanted->MayBeLocal ? 1u : 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
@@ -387,3 +469,5 @@ const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
 #endif
     return &Interface;
 }
+
+#endif

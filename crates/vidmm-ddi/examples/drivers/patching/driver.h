@@ -32,6 +32,7 @@ typedef struct ALLOCATION {
 /* An allocation as a device has it open: what an allocation list names. */
 typedef struct OPENED {
     const ALLOCATION *Allocation;
+    UINT Pitch; /* of the resource's rows; 0 where it is part of none */
 } OPENED;
 
 /* paging.c */

@@ -1,0 +1,144 @@
+//! Standard allocations: surfaces that Dxgkrnl creates by itself. The driver says their private data, so that a driver is tried
+//! without its user-mode half.
+
+use std::cell::Cell;
+
+use vidmm::PAGE_SIZE;
+
+use crate::abi::*;
+use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
+use crate::progress::Entry;
+use crate::reports::report;
+
+/// Private data of more bytes no driver has.
+pub(crate) const PRIVATE_DATA_BYTES: u32 = 4096;
+
+/// The bytes of a row: 1,024 pixels of A8R8G8B8 are a page.
+const ROW_BYTES: u64 = PAGE_SIZE;
+
+/// A kind of surface.
+#[derive(Clone, Copy, Debug)]
+enum Surface {
+    /// A texture of GDI's, from WDDM 1.1 on.
+    Texture,
+    /// A surface that applications draw to with the CPU.
+    Shadow,
+    /// A surface from which the CPU reads.
+    Staging,
+}
+
+impl Surface {
+    const ALL: [Self; 3] = [Self::Texture, Self::Shadow, Self::Staging];
+}
+
+/// The surfaces that a driver describes, each kind in turn.
+#[derive(Default)]
+pub(crate) struct StandardAllocations {
+    next: Cell<usize>,
+}
+
+impl StandardAllocations {
+    /// The private data of a surface of at least so many bytes; none if the driver describes no surface of any kind.
+    pub fn describe(&self, adapter: &Adapter, size: u64) -> Option<(Vec<u8>, Wanted)> {
+        let first = self.next.replace(self.next.get() + 1);
+        let mut kinds = Surface::ALL.into_iter().cycle().skip(first % Surface::ALL.len()).take(Surface::ALL.len());
+        kinds.find_map(|surface| describe(adapter, surface, size))
+    }
+}
+
+/// The private data of a surface; none if the driver does not have surfaces of the kind. It is called for the sizes first, and then
+/// with room.
+fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, Wanted)> {
+    let (width, height) = ((ROW_BYTES / 4) as u32, size.div_ceil(ROW_BYTES) as u32);
+    let mut texture = D3DKMDT_GDISURFACEDATA {
+        Width: width,
+        Height: height,
+        Format: D3DDDIFMT_A8R8G8B8,
+        Type: D3DKMDT_GDISURFACE_TEXTURE,
+        Flags: 0,
+        Pitch: 0,
+    };
+    let mut shadow = D3DKMDT_SHADOWSURFACEDATA { Width: width, Height: height, Format: D3DDDIFMT_A8R8G8B8, Pitch: 0 };
+    let mut staging = D3DKMDT_STAGINGSURFACEDATA { Width: width, Height: height, Pitch: 0 };
+    let (kind, data) = match surface {
+        Surface::Texture => (D3DKMDT_STANDARDALLOCATION_GDISURFACE, (&raw mut texture).cast()),
+        Surface::Shadow => (D3DKMDT_STANDARDALLOCATION_SHADOWSURFACE, (&raw mut shadow).cast()),
+        Surface::Staging => (D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE, (&raw mut staging).cast()),
+    };
+    let mut args = DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA {
+        StandardAllocationType: kind,
+        pCreateGdiSurfaceData: data,
+        ..DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA::zeroed()
+    };
+    if ask(adapter, &mut args) < 0 {
+        return None;
+    }
+    let sizes = (args.AllocationPrivateDriverDataSize, args.ResourcePrivateDriverDataSize);
+    if sizes.0 == 0 || sizes.0.max(sizes.1) > PRIVATE_DATA_BYTES {
+        let message = "an allocation has 1 to 4096 bytes of private data, and a resource at most as many";
+        report(
+            "DDI-PRIVATE-DATA",
+            format!("the sizes for a {surface:?} surface are {} and {}: {message}", sizes.0, sizes.1),
+        );
+        return None;
+    }
+    // There is room behind the end, so that a driver which writes there is found out.
+    let mut data = Guarded::new(sizes.0);
+    let mut resource = Guarded::new(sizes.1);
+    args.pAllocationPrivateDriverData = data.bytes.as_mut_ptr().cast();
+    if sizes.1 > 0 {
+        args.pResourcePrivateDriverData = resource.bytes.as_mut_ptr().cast();
+    }
+    let status = ask(adapter, &mut args);
+    match status {
+        0.. => {}
+        STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => return None,
+        _ => {
+            let message = "it has succeeded without room for the data";
+            report("DDI-PRIVATE-DATA", format!("a {surface:?} surface fails with status {status:#x}, and {message}"));
+            return None;
+        }
+    }
+    if sizes != (args.AllocationPrivateDriverDataSize, args.ResourcePrivateDriverDataSize) {
+        report("DDI-PRIVATE-DATA", format!("the sizes for a {surface:?} surface are others once there is room"));
+    }
+    let resource = resource.written(surface)?;
+    Some((data.written(surface)?, Wanted { size, resource }))
+}
+
+fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) -> NTSTATUS {
+    let Some(function) = adapter.ddi().DxgkDdiGetStandardAllocationDriverData else { return STATUS_NO_MEMORY };
+    // SAFETY: the struct, the surface and the rooms that it points to live for the call.
+    adapter.call(Entry::DxgkDdiGetStandardAllocationDriverData, PASSIVE_LEVEL, || unsafe {
+        function(adapter.handle(), args)
+    })
+}
+
+/// Bytes for the driver, and bytes behind them that it must not write.
+struct Guarded {
+    bytes: Vec<u8>,
+    size: usize,
+}
+
+impl Guarded {
+    const GUARD: u8 = 0xC5;
+    const GUARD_BYTES: usize = 1024;
+
+    fn new(size: u32) -> Self {
+        let size = size as usize;
+        let mut bytes = vec![0; size];
+        bytes.resize(size + Self::GUARD_BYTES, Self::GUARD);
+        Self { bytes, size }
+    }
+
+    /// The driver's bytes; none if it has written behind them, which is reported.
+    fn written(mut self, surface: Surface) -> Option<Vec<u8>> {
+        if self.bytes[self.size..].iter().any(|&byte| byte != Self::GUARD) {
+            let size = self.size;
+            report("DDI-PRIVATE-DATA", format!("bytes are written behind the {size} of a {surface:?} surface"));
+            return None;
+        }
+        self.bytes.truncate(self.size);
+        Some(self.bytes)
+    }
+}
