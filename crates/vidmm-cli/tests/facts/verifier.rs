@@ -128,6 +128,17 @@ fn each_mistake_in_an_effect_is_named_by_operation_and_fact() {
     }
 }
 
+/// The operation that wrote the entry is named, and not the one that initialised it in the same packet.
+#[test]
+fn an_entry_too_many_is_told_once() {
+    let run = vidmm_run(&[TRAINING, "--faults", "long-entries", "--verify"]).expect(1);
+    let findings: Vec<&str> = run.stdout.lines().filter(|line| line.contains("GVA-30")).collect();
+    assert!(!findings.is_empty(), "{run}");
+    for finding in findings {
+        assert!(finding.contains("was written, and is none of the operation's"), "{finding}: {run}");
+    }
+}
+
 /// As `sim` writes a scenario that it has made small.
 const BY_RULES: &str = r#"
 name = "by-rules"
