@@ -5,7 +5,7 @@ use vidmm::contract::{
     MemoryTransferDirection, NotifyAlloc, PagingOperation, Patch, PatchLocation, Pte, PteFlags, PteRun, Transfer,
     TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use crate::driver_fault::DriverFault;
 
@@ -286,10 +286,7 @@ fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
     let run = &mut garbled.page_table_entries;
     match fault {
         DriverFault::ShortEntries if run.num_page_table_entries > 1 => run.num_page_table_entries -= 1,
-        DriverFault::WrongEntries => {
-            let large = op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-            run.first.address.offset += if large { PAGE_SIZE_64K } else { PAGE_SIZE };
-        }
+        DriverFault::WrongEntries => run.first.address.offset += op.page_size().bytes(),
         DriverFault::ReadOnlyEntries => run.first.flags |= PteFlags::READ_ONLY,
         DriverFault::LongEntries => run.num_page_table_entries += 1,
         DriverFault::EntriesAtNextIndex => garbled.start_index += 1,

@@ -1,9 +1,9 @@
 //! Page-table updates, folded: readers want to know which addresses show which bytes from now on.
 
+use vidmm::SegmentId;
 use vidmm::contract::{
     KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};
 
 use super::names::Names;
 use super::words::{addresses, part};
@@ -25,14 +25,12 @@ impl Entries {
     /// The entries of one operation; none if it is about tables and not about pages.
     pub fn of(update: &UpdatePageTable) -> Option<Self> {
         let is_leaf = update.page_table_level == 0 && !update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
-        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-        let page_size = if large { PAGE_SIZE_64K } else { PAGE_SIZE };
         let run = update.page_table_entries;
         let valid = run.first.flags.contains(PteFlags::VALID);
         is_leaf.then(|| Self {
             process: update.process,
             start: update.first_pte_virtual_address.0,
-            size: u64::from(run.num_page_table_entries) * page_size,
+            size: u64::from(run.num_page_table_entries) * update.page_size().bytes(),
             allocation: update.allocation,
             shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
             read_only: run.first.flags.contains(PteFlags::READ_ONLY),

@@ -104,6 +104,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         paging_tables_in: Account::FIRST_MEMORY,
         page_table_area: 0,
         paging_va_size: 0,
+        table_views: None,
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)
             .max(PAGE_SIZE as usize),

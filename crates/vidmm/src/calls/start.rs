@@ -110,6 +110,7 @@ impl VidMm {
         check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
+        Windows::place_views(&mut adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
         let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));

@@ -80,10 +80,15 @@ impl Windows {
         }
     }
 
+    /// Decides where the paging process sees tables, once the size of its rings is known.
+    pub fn place_views(adapter: &mut Adapter) {
+        adapter.table_views = TableViews::addresses(adapter);
+    }
+
     /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
         let mut keys = Self::tables_of_rings(adapter);
-        if let Some((base, size)) = TableViews::addresses(adapter) {
+        if let Some((base, size)) = adapter.table_views {
             keys.extend(PageTables::needed(adapter, base, size, PageSize::Kib4));
         }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
@@ -108,21 +113,14 @@ impl Windows {
 
     /// Bytes of addresses that the paging process needs: two windows, and the views of tables.
     pub fn needed_addresses(adapter: &Adapter) -> u64 {
-        2 * adapter.paging_va_size + TableViews::addresses(adapter).map_or(0, |(_, size)| size)
+        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |(_, size)| size)
     }
 
     /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
     pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
         let Some(views) = &self.views else { return };
         for (table, address, size) in views.own_tables() {
-            let target = PteTarget {
-                handle: None,
-                address,
-                size,
-                page_size: PageSize::Kib4,
-                allocation_offset: 0,
-                driver_protection: 0,
-            };
+            let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
             self.writer(adapter, address).write(target, Pte::valid(table), steps);
         }
         if !adapter.invalid_not_cached {
@@ -143,9 +141,7 @@ impl Windows {
             steps.push_back(at(views.address_of(update.page_table_address)));
             return steps;
         }
-        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-        let page_size = if large { PageSize::Kib64 } else { PageSize::Kib4 };
-        let table = TableKey { level: update.page_table_level, page_size, number: 0 };
+        let table = TableKey { level: update.page_table_level, page_size: update.page_size(), number: 0 };
         let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
         let PhysicalAddress { segment, offset } = update.page_table_address;
         let next = views.ring.next(size);
@@ -249,14 +245,7 @@ impl Windows {
             return;
         }
         let writer = self.writer(adapter, window.address);
-        let target = PteTarget {
-            handle: None,
-            address: window.address,
-            size: window.size,
-            page_size: window.page_size,
-            allocation_offset: 0,
-            driver_protection: 0,
-        };
+        let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
         writer.write(target, Pte::INVALID, steps);
     }
 
@@ -338,6 +327,13 @@ pub(crate) struct PteTarget {
     pub page_size: PageSize,
     pub allocation_offset: u64,
     pub driver_protection: u64,
+}
+
+impl PteTarget {
+    /// Entries that map nothing, or a table.
+    fn of_no_allocation(address: u64, size: u64, page_size: PageSize) -> Self {
+        Self { handle: None, address, size, page_size, allocation_offset: 0, driver_protection: 0 }
+    }
 }
 
 impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {

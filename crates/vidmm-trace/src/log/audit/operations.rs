@@ -8,7 +8,7 @@ use vidmm::{AllocationId, Event, PageSize, PlanNo};
 use super::Audit;
 use super::allocation::Mapping;
 use super::finding::Invariant;
-use super::shadow::{leaf_bytes, page_size};
+use super::shadow::leaf_bytes;
 use super::tlb::Stale;
 
 impl Audit {
@@ -195,7 +195,7 @@ impl Audit {
 
     /// Addresses are mapped by pages of one size (GVA-43).
     fn check_one_side(&mut self, op: &UpdatePageTable) {
-        let other = match page_size(op) {
+        let other = match op.page_size() {
             PageSize::Kib4 => PageSize::Kib64,
             PageSize::Kib64 => PageSize::Kib4,
         };
@@ -217,8 +217,8 @@ impl Audit {
         let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
         // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
         let fits = |mapping: &Mapping| match in_system {
-            true => page_size(op) == PageSize::Kib4,
-            false => mapping.has_pages_of(page_size(op)),
+            true => op.page_size() == PageSize::Kib4,
+            false => mapping.has_pages_of(op.page_size()),
         };
         mappings.iter().all(fits).then_some(mappings)
     }
