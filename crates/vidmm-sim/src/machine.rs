@@ -21,8 +21,9 @@ pub struct MachineDesc {
     /// The interface version that the driver declares. A factory must obey it. Before WDDM 3.2:
     /// [`Features::OLDER_VERSIONS`].
     pub wddm_version: WddmVersion,
-    /// The most engines: those of paging, of kernels and of copies, in this order. A factory may ignore it and report fewer,
-    /// or have more. One engine runs everything. [`Features::PAGING_ENGINE`], [`Features::COPY_ENGINE`].
+    /// The most engines: those of paging, of kernels and of copies, in this order, and further ones of copies. A
+    /// factory may ignore it and report fewer, or have more. One engine runs everything. [`Features::PAGING_ENGINE`],
+    /// [`Features::COPY_ENGINE`].
     pub engines: u32,
     /// Bytes of local memory, a multiple of its page size; 0 is none. A factory must obey it. [`Features::LOCAL_MEMORY`].
     pub local_memory_bytes: u64,

@@ -40,7 +40,8 @@ pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
-    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
+    /// The number of engines, from 1 to 64: those of paging, of kernels and of copies, and further ones of copies. One
+    /// engine runs everything.
     #[serde(deserialize_with = "within::<_, _, 1, 3>")]
     pub engines: u32,
     /// The size of local memory. None leaves it to [`local_memory_or`](Self::local_memory_or).
