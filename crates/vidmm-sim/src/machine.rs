@@ -219,6 +219,11 @@ pub trait MachineFactory: Sync {
         Bench::default()
     }
 
+    /// Whether a panic during a run is a finding about the driver or the GPU. If not, `vidmm run` ends with it.
+    fn panics_are_findings(&self) -> bool {
+        true
+    }
+
     /// Builds the machine that `desc` asks for; the documentation of each field says what it must obey.
     ///
     /// # Errors
@@ -262,6 +267,10 @@ impl MachineFactory for Benched<'_> {
 
     fn bench(&self) -> Bench {
         self.bench
+    }
+
+    fn panics_are_findings(&self) -> bool {
+        self.factory.panics_are_findings()
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
