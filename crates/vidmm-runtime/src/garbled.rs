@@ -60,6 +60,11 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
         (DriverFault::WritableEntries, PagingOperation::UpdatePageTable(op)) => {
             is_leaf(op) && op.page_table_entries.first.flags.contains(PteFlags::READ_ONLY | PteFlags::VALID)
         }
+        (DriverFault::IncoherentEntries, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op)
+                && op.page_table_entries.first.flags.contains(PteFlags::CACHE_COHERENT)
+                && is_of_user(op.process)
+        }
         (DriverFault::RepeatEntries, PagingOperation::UpdatePageTable(op)) => {
             let is_repeated = op.flags.contains(UpdatePageTableFlags::REPEAT);
             is_leaf(op) && is_valid(op) && !is_repeated && op.page_table_entries.num_page_table_entries > 1
@@ -293,6 +298,7 @@ fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
         DriverFault::EntriesOfSystemMemory => run.first.address.segment = SegmentId::SYSTEM,
         DriverFault::ZeroEntries => both_sides(run, |pte| pte.flags = PteFlags::ZERO),
         DriverFault::WritableEntries => run.first.flags -= PteFlags::READ_ONLY,
+        DriverFault::IncoherentEntries => run.first.flags -= PteFlags::CACHE_COHERENT,
         DriverFault::RepeatEntries => garbled.flags |= UpdatePageTableFlags::REPEAT,
         DriverFault::LinkNextTable => both_sides(run, |pte| pte.address = next_page(pte.address)),
         DriverFault::SkipLargeLink => run.first_64kb = None,

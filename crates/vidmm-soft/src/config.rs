@@ -61,6 +61,8 @@ pub struct SoftAdapterConfig {
     pub page_table_update_mode: PageTableUpdateMode,
     /// Whether the TLB caches valid entries only. If not, an entry that becomes valid must be flushed too.
     pub invalid_tlb_entries_not_cached: bool,
+    /// Entries of page tables can say that the CPU's caches are snooped (4.2).
+    pub cache_coherent_memory: bool,
     /// Bytes in a paging buffer (SEG-35).
     pub paging_buffer_bytes: u32,
     /// Bytes of private data beside each paging buffer. If there are any, each build that encodes commands takes 8.
@@ -161,6 +163,7 @@ impl Default for SoftAdapterConfig {
             page_tables_in_system_memory: false,
             page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
+            cache_coherent_memory: false,
             paging_buffer_bytes: 64 << 10,
             paging_buffer_private_data_bytes: 0,
             paging_va_mib: None,

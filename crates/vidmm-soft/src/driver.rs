@@ -190,6 +190,7 @@ impl SoftKmd {
         let dual_pte = self.config.dual_pte && self.config.has_page_tables();
         flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
+        flags.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.config.cache_coherent_memory);
         GpuMmuCaps {
             flags,
             page_table_update_mode: self.config.page_table_update_mode,

@@ -61,6 +61,8 @@ pub struct AdapterSettings {
     pub dual_pte: Option<bool>,
     /// Whether the TLB caches valid entries only. If it does not, an entry that becomes valid must be flushed as well.
     pub invalid_tlb_entries_not_cached: bool,
+    /// Whether entries of page tables can say that the CPU's caches are snooped (4.2).
+    pub cache_coherent_memory: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
     /// The writer of page tables, and where it finds them (GVA-10).
@@ -216,6 +218,7 @@ impl Default for AdapterSettings {
             page_table_bits: None,
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
+            cache_coherent_memory: false,
             page_tables: None,
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),

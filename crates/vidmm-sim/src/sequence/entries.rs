@@ -18,6 +18,7 @@ pub(super) struct Entries {
     /// Where the bytes are and which they are; none if the entries are invalid.
     shown: Option<(SegmentId, u64)>,
     read_only: bool,
+    cache_coherent: bool,
     by_cpu: bool,
 }
 
@@ -34,6 +35,7 @@ impl Entries {
             allocation: update.allocation,
             shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
             read_only: run.first.flags.contains(PteFlags::READ_ONLY),
+            cache_coherent: run.first.flags.contains(PteFlags::CACHE_COHERENT),
             by_cpu: matches!(update.update_mode, UpdateMode::CpuVirtual(_)),
         })
     }
@@ -41,8 +43,8 @@ impl Entries {
     /// Adds entries that go on where these end; gives them back if they do not.
     pub fn join(&mut self, next: Self) -> Result<(), Self> {
         let shown = self.shown.map(|(segment, offset)| (segment, offset + self.size));
-        let same = (next.process, next.start, next.allocation, next.shown, next.read_only)
-            == (self.process, self.start + self.size, self.allocation, shown, self.read_only);
+        let same = (next.process, next.start, next.allocation, next.shown, next.read_only, next.cache_coherent)
+            == (self.process, self.start + self.size, self.allocation, shown, self.read_only, self.cache_coherent);
         if same {
             self.size += next.size;
             Ok(())
@@ -65,9 +67,10 @@ impl Entries {
         let text = match (self.shown, allocation) {
             (Some((segment, offset)), Some(allocation)) => {
                 let access = if self.read_only { ", read only" } else { "" };
+                let caches = if self.cache_coherent { ", cache-coherent" } else { "" };
                 let shown = part(&allocation, offset, self.size);
                 let place = if segment.is_system() { "system memory".to_owned() } else { names.place(segment) };
-                format!("{whose} <- {shown} in {place}{access}")
+                format!("{whose} <- {shown} in {place}{access}{caches}")
             }
             (None, Some(allocation)) => format!("{whose} of {allocation}"),
             (Some(_), None) => format!("{whose} <- a page table"),

@@ -11,8 +11,8 @@ use crate::{
         account::{Account, Accounts, Choices, Home, Homes},
     },
     contract::{
-        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, SegmentPreference, SegmentSet,
-        WddmVersion,
+        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, PteFlags, SegmentPreference,
+        SegmentSet, WddmVersion,
     },
     linear::MAX_SEGMENT_SIZE,
     units::{Extent, PageSize, PhysicalAddress, SegmentId},
@@ -67,6 +67,8 @@ pub(crate) struct Adapter {
     pub has_read_only: bool,
     /// Mappings can forbid execution.
     pub has_no_execute: bool,
+    /// Entries can say that the CPU's caches are snooped.
+    pub has_cache_coherent: bool,
     /// The knobs of the adapter's user.
     pub verifier: VerifierKnobs,
     /// How page tables are written.
@@ -203,6 +205,14 @@ impl Adapter {
     /// The accounts whose budgets are together a group's.
     pub fn accounts_in(&self, group: MemorySegmentGroup) -> impl Iterator<Item = Account> {
         self.accounts().iter().filter(move |&account| self.group_of(account) == Some(group))
+    }
+
+    /// How an entry that shows a part of an allocation in a segment says that the CPU's caches are snooped.
+    pub fn coherence(&self, is_cached: bool, segment: SegmentId) -> PteFlags {
+        match is_cached && self.has_cache_coherent && segment.is_system() {
+            true => PteFlags::CACHE_COHERENT,
+            false => PteFlags::empty(),
+        }
     }
 
     /// Whether the GPU has page tables, which the manager writes.

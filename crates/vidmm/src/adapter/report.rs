@@ -97,6 +97,8 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         // A mapping in the IOMMU can always be read-only.
         has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
         has_no_execute: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED),
+        has_cache_coherent: has_page_tables
+            && info.gpu_mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         verifier: VerifierKnobs::default(),
         page_table_update_mode: PageTableUpdateMode::default(),
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),

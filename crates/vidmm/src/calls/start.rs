@@ -210,6 +210,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         leaf_table_64kb_bytes: adapter.leaf_table_64kb,
         page_table_update_mode: adapter.page_table_update_mode,
         invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
+        cache_coherent_memory_supported: adapter.has_cache_coherent,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,
         va_bits: adapter.va_bits,
         paging_va_size: adapter.paging_va_size,
@@ -222,8 +223,8 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
     });
 }
 
-fn aperture_facts(&ApertureSegment { id, size, .. }: &ApertureSegment) -> ApertureSegmentFacts {
-    ApertureSegmentFacts { segment: id, size }
+fn aperture_facts(&ApertureSegment { id, size, cache_coherent, .. }: &ApertureSegment) -> ApertureSegmentFacts {
+    ApertureSegmentFacts { segment: id, size, cache_coherent }
 }
 
 fn segment_facts(adapter: &Adapter, account: Account) -> Option<MemorySegmentFacts> {

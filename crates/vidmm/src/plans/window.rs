@@ -54,6 +54,17 @@ pub(crate) struct Window {
     io_mmu: Option<IoMmuRange>,
 }
 
+/// A part of an allocation's backing store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StorePart {
+    pub handle: KmdAllocationHandle,
+    pub is_cached: bool,
+    /// The offset of the part in the allocation, and in system memory.
+    pub allocation_offset: u64,
+    pub offset: u64,
+    pub size: u64,
+}
+
 impl Window {
     pub fn address(&self) -> GpuVirtualAddress {
         GpuVirtualAddress(self.address)
@@ -145,7 +156,8 @@ impl Windows {
         let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
         let PhysicalAddress { segment, offset } = update.page_table_address;
         let next = views.ring.next(size);
-        let view = self.show(adapter, next, None, 0, segment, &Extents::one(Extent { offset, size }), 0, &mut steps);
+        let place = (segment, PteFlags::empty());
+        let view = self.show(adapter, next, None, 0, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
         steps.push_back(at(view.address));
         self.unmap(adapter, view, &mut steps);
         steps
@@ -170,19 +182,13 @@ impl Windows {
         self.system.size
     }
 
-    /// Maps `size` bytes of system memory from `offset` on.
-    pub fn map_system(
-        &mut self,
-        adapter: &Adapter,
-        handle: KmdAllocationHandle,
-        allocation_offset: u64,
-        offset: u64,
-        size: u64,
-        steps: &mut VecDeque<Step>,
-    ) -> Window {
+    /// Maps a part of a backing store.
+    pub fn map_system(&mut self, adapter: &Adapter, part: StorePart, steps: &mut VecDeque<Step>) -> Window {
+        let StorePart { handle, is_cached, allocation_offset, offset, size } = part;
         let extents = Extents::one(Extent { offset, size });
         let next = self.system.next(size);
-        self.show(adapter, next, Some(handle), allocation_offset, SegmentId::SYSTEM, &extents, 0, steps)
+        let at = (SegmentId::SYSTEM, adapter.coherence(is_cached, SegmentId::SYSTEM));
+        self.show(adapter, next, Some(handle), allocation_offset, at, &extents, 0, steps)
     }
 
     /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
@@ -198,7 +204,8 @@ impl Windows {
         steps: &mut VecDeque<Step>,
     ) -> Window {
         let next = self.local.next(size);
-        self.show(adapter, next, Some(handle), offset, adapter.memory_id(account), extents, offset, steps)
+        let at = (adapter.memory_id(account), PteFlags::empty());
+        self.show(adapter, next, Some(handle), offset, at, extents, offset, steps)
     }
 
     /// Writes the entries of the next window of a ring.
@@ -209,7 +216,7 @@ impl Windows {
         (window, wrapped): (Window, bool),
         handle: Option<KmdAllocationHandle>,
         allocation_offset: u64,
-        segment: SegmentId,
+        (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
         steps: &mut VecDeque<Step>,
@@ -219,7 +226,8 @@ impl Windows {
         }
         let writer = self.writer(adapter, window.address);
         for (start, run) in extents.runs(offset, window.size) {
-            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            pte.flags |= flags;
             let in_window = start - offset;
             let target = PteTarget {
                 handle,

@@ -1,10 +1,11 @@
 //! The writer of page tables: the paging engine, or the driver with the CPU (GVA-10, GVA-33, BPB-08). In which place of the stream
 //! the CPU comes is asserted by the world after every call.
 
+use crate::judge::found;
 use crate::world::{self, Access, Config, Place, SILENT, SOON, World, is_by_cpu};
 use vidmm::contract::*;
 use vidmm::*;
-use vidmm_trace::{Audit, Invariant};
+use vidmm_trace::Invariant;
 
 const MODES: [PageTableUpdateMode; 2] = [PageTableUpdateMode::GpuPhysical, PageTableUpdateMode::CpuVirtual];
 
@@ -176,16 +177,6 @@ fn only_success_without_bytes_is_an_answer() {
             assert_eq!(world.driver.calls.len(), calls + 1, "after it the driver is asked for nothing");
         }
     }
-}
-
-fn found(events: &[Event]) -> Vec<Invariant> {
-    let mut audit = Audit::new();
-    for (number, event) in (1..).zip(events) {
-        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
-    }
-    let mut found: Vec<Invariant> = audit.finish().iter().map(|finding| finding.invariant).collect();
-    found.dedup();
-    found
 }
 
 /// The auditor misses neither a table that is written elsewhere nor one that stays mapped.

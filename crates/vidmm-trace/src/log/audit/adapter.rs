@@ -25,6 +25,8 @@ pub(super) struct Adapter {
     map_aperture2_supported: bool,
     /// How page tables are written (GVA-10).
     page_table_update_mode: PageTableUpdateMode,
+    /// Entries can say that the CPU's caches are snooped.
+    pub cache_coherent_memory_supported: bool,
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -44,6 +46,7 @@ impl Default for Adapter {
             addressing_model: AddressingModel::GpuMmu,
             map_aperture2_supported: false,
             page_table_update_mode: PageTableUpdateMode::default(),
+            cache_coherent_memory_supported: false,
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
@@ -105,6 +108,7 @@ impl Audit {
             leaf_table_64kb_bytes,
             page_table_update_mode,
             invalid_tlb_entries_not_cached,
+            cache_coherent_memory_supported,
             paging_buffer_bytes,
             va_bits,
             paging_va_size,
@@ -123,6 +127,7 @@ impl Audit {
             addressing_model,
             map_aperture2_supported,
             page_table_update_mode,
+            cache_coherent_memory_supported,
             num_slots,
             preemption_aware,
             notification_revision,

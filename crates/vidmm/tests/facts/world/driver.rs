@@ -52,6 +52,7 @@ pub struct Config {
     pub invalid_not_cached: bool,
     pub has_read_only: bool,
     pub has_no_execute: bool,
+    pub has_cache_coherent: bool,
     pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
@@ -96,6 +97,7 @@ impl Default for Config {
             invalid_not_cached: false,
             has_read_only: true,
             has_no_execute: true,
+            has_cache_coherent: false,
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
@@ -207,6 +209,7 @@ impl Config {
         let mut mmu = GpuMmuFlags::empty();
         mmu.set(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED, self.has_read_only);
         mmu.set(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED, self.has_no_execute);
+        mmu.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.has_cache_coherent);
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
         let mut window = SegmentFlags::APERTURE;
