@@ -41,6 +41,7 @@ pub(crate) fn start<'a>(
         events: true,
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+        paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         tdr: limits_without(lacks, adapter.tdr.into()),
         preparation: adapter.preparation,
         verifier: adapter.verifier,

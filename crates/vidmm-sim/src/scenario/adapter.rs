@@ -83,6 +83,8 @@ pub struct AdapterSettings {
     pub paging_va_mib: PagingVa,
     /// Whether that answer counts even where the documents give the paging process no address space (U-16).
     pub paging_va_without_local_memory: bool,
+    /// Whether the CPU writes the paging process's tables however others are written (GVA-33).
+    pub paging_tables_by_cpu: bool,
     /// The aperture segment; 0 is none (SEG-10). No more than its size may be resident in system memory. None is 256 MiB, or
     /// what a workload in system memory needs if that is more.
     #[serde(deserialize_with = "optional_aperture", serialize_with = "exactly")]
@@ -227,6 +229,7 @@ impl Default for AdapterSettings {
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),
             paging_va_without_local_memory: false,
+            paging_tables_by_cpu: false,
             aperture: None,
             more_apertures: Vec::new(),
             aperture_commit_limit: None,

@@ -51,6 +51,7 @@ pub fn all_events() -> Vec<Event> {
             leaf_table_64kb_bytes: Some(LARGE),
             page_table_update_mode: PageTableUpdateMode::CpuVirtual,
             invalid_tlb_entries_not_cached: true,
+            paging_tables_by_cpu: true,
             cache_coherent_memory_supported: true,
             paging_buffer_bytes: LARGE,
             va_bits: 47,

@@ -73,6 +73,8 @@ pub(crate) struct Adapter {
     pub verifier: VerifierKnobs,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
+    /// The CPU writes the paging process's tables however others are written (GVA-33).
+    pub paging_tables_by_cpu: bool,
     /// A valid entry that replaces an invalid one needs no flush.
     pub invalid_not_cached: bool,
     /// Where page tables live, those of processes and those of the paging process: in system memory, or pinned in a memory

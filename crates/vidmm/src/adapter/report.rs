@@ -101,6 +101,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
             && info.gpu_mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         verifier: VerifierKnobs::default(),
         page_table_update_mode: PageTableUpdateMode::default(),
+        paging_tables_by_cpu: false,
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,

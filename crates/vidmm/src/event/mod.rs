@@ -110,6 +110,9 @@ pub enum Event {
         page_table_update_mode: PageTableUpdateMode,
         /// Whether a valid entry that replaces an invalid one needs no flush.
         invalid_tlb_entries_not_cached: bool,
+        /// Whether the CPU writes the paging process's tables however others are written (GVA-33).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        paging_tables_by_cpu: bool,
         /// Whether entries can say that the CPU's caches are snooped (4.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cache_coherent_memory_supported: bool,

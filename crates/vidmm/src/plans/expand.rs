@@ -247,7 +247,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             let table = process.tables.get(key).and_then(|table| table.address);
             table.expect("a mapping's tables are placed before its entries are written")
         };
-        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle };
+        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle, by_cpu: false };
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
         let whole = PteTarget {
             handle: Some(range.handle),

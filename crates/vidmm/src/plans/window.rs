@@ -91,9 +91,9 @@ impl Windows {
         }
     }
 
-    /// Decides where the paging process sees tables, once the size of its rings is known.
-    pub fn place_views(adapter: &mut Adapter) {
-        adapter.table_views = TableViews::addresses(adapter);
+    /// Where the paging process sees tables, once the size of its rings is known: see [`Adapter::table_views`].
+    pub fn table_views(adapter: &Adapter) -> Option<(u64, u64)> {
+        TableViews::addresses(adapter)
     }
 
     /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
@@ -265,7 +265,7 @@ impl Windows {
 
     fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
         let ring = self.ring(address);
-        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process }
+        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process, by_cpu: adapter.paging_tables_by_cpu }
     }
 
     fn flush(&self, (start, end): (u64, u64)) -> Step {
@@ -324,6 +324,8 @@ pub(crate) struct PteWriter<'a, F> {
     /// Where a leaf table lies.
     pub leaf: F,
     pub process: KmdProcessHandle,
+    /// The CPU writes them, however the driver has reported.
+    pub by_cpu: bool,
 }
 
 /// The target of a run of leaf entries.
@@ -372,7 +374,10 @@ impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
                 update_mode: UpdateMode::default(),
                 first_pte_virtual_address: GpuVirtualAddress(start),
             };
-            steps.push_back(Step::update(self.adapter, update));
+            steps.push_back(match self.by_cpu {
+                true => Step::UpdateByCpu(update),
+                false => Step::update(self.adapter, update),
+            });
         }
     }
 }

@@ -139,6 +139,7 @@ impl Run {
                 leaf_table_64kb_bytes: None,
                 page_table_update_mode: PageTableUpdateMode::GpuPhysical,
                 invalid_tlb_entries_not_cached: true,
+                paging_tables_by_cpu: false,
                 cache_coherent_memory_supported: false,
                 paging_buffer_bytes: BUFFER,
                 va_bits: 30,

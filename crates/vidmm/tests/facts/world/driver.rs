@@ -36,6 +36,7 @@ pub struct Config {
     pub linked: Vec<(u64, Option<u32>)>,
     pub revision: NotificationRevision,
     pub paging_va_without_local_memory: bool,
+    pub paging_tables_by_cpu: bool,
     /// Address bits behind an IOMMU; with page tables they follow from the levels.
     pub io_mmu_bits: u32,
     pub page_size: PageSize,
@@ -86,6 +87,7 @@ impl Default for Config {
             linked: Vec::new(),
             revision: NotificationRevision::Current,
             paging_va_without_local_memory: false,
+            paging_tables_by_cpu: false,
             io_mmu_bits: 40,
             page_size: PageSize::Kib4,
             tables_in_system: true,
@@ -147,6 +149,7 @@ impl Config {
             page_table_area: self.page_table_area,
             policy: self.policy,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
+            paging_tables_by_cpu: self.paging_tables_by_cpu,
             tdr: self.tdr,
             ..AdapterOptions::default()
         }
