@@ -62,6 +62,11 @@ impl MachineFactory for VulkanGpu {
         Self::LACKS
     }
 
+    /// A device that cannot go on ends the command by a panic of its own, which tells of it.
+    fn panics_are_findings(&self) -> bool {
+        false
+    }
+
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         let (config, cost) = soft::described(desc)?;
         vidmm_vulkan::machine(&self.device, self.rules, &config, cost).map_err(|error| error.to_string())

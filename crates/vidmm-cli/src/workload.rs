@@ -93,6 +93,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
         options: AdapterOptions {
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+            paging_tables_by_cpu: adapter.paging_tables_by_cpu,
             page_table_area: adapter.page_table_area.bytes(),
             verifier: adapter.verifier,
             policy: adapter.policy,

@@ -1,10 +1,10 @@
 //! Page tables across the border: capabilities, levels, modes, entries.
 
 use vidmm::contract::{
-    GpuMmuCaps, GpuMmuFlags, LegacyBehaviors, PageTableLevelDesc, PageTableUpdateMode, Pte, PteFlags, PteRun,
-    UpdateMode, UpdatePageTableFlags,
+    GpuMmuCaps, GpuMmuFlags, LegacyBehaviors, PageTableLevelDesc, PageTableUpdateMode, Pte, PteFlags, UpdateMode,
+    UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PageSize, SegmentId};
+use vidmm::{PAGE_SIZE, SegmentId};
 
 use crate::abi::*;
 use crate::memory::{NO_PAGE, from_driver, page_to_driver};
@@ -91,23 +91,18 @@ pub(crate) fn entry_from_driver(pte: &DXGK_PTE) -> Option<Pte> {
     Some(Pte { flags: PteFlags::from_bits_truncate(pte.Flags), address })
 }
 
-/// Writes the entries of a run: those of the 4 KiB side, and of the 64 KiB side if the table has two.
+/// Writes the entries of an operation: those of the 4 KiB side, and of the 64 KiB side if the table has two.
 ///
 /// With `REPEAT` the first entry alone means something; those behind it lead to no page.
-pub(crate) fn write_entries(
-    run: &PteRun,
-    flags: UpdatePageTableFlags,
-    entries: &mut Vec<DXGK_PTE>,
-    entries_64kb: &mut Vec<DXGK_PTE>,
-) {
-    let step = if flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 };
+pub(crate) fn write_entries(op: &UpdatePageTable, entries: &mut Vec<DXGK_PTE>, entries_64kb: &mut Vec<DXGK_PTE>) {
+    let run = &op.page_table_entries;
     let nothing = DXGK_PTE { Flags: PteFlags::VALID.bits(), PageAddress: NO_PAGE };
     let write = |first: Pte, into: &mut Vec<DXGK_PTE>| {
-        let repeat = flags.contains(UpdatePageTableFlags::REPEAT);
+        let repeat = op.flags.contains(UpdatePageTableFlags::REPEAT);
         let entry = |at: u64| match repeat {
             true if at > 0 => nothing,
             true => entry_to_driver(first),
-            false => entry_to_driver(first.advanced(at, step)),
+            false => entry_to_driver(first.advanced(at, op.page_size())),
         };
         into.clear();
         into.extend((0..run.num_page_table_entries.into()).map(entry).chain([nothing]));

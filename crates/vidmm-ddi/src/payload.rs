@@ -97,7 +97,7 @@ impl Payloads {
                 (DXGK_OPERATION_VIRTUAL_FILL, OPERATION { FillVirtual: payload })
             }
             PagingOperation::UpdatePageTable(op) => {
-                write_entries(&op.page_table_entries, op.flags, &mut self.entries, &mut self.entries_64kb);
+                write_entries(op, &mut self.entries, &mut self.entries_64kb);
                 let has_two_sides = !self.entries_64kb.is_empty();
                 let payload = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
                     PageTableLevel: op.page_table_level,

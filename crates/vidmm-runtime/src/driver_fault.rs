@@ -154,4 +154,6 @@ driver_faults! {
     AddNoTransferOffset, "add-no-transfer-offset";
     /// A notification is taken to be about all but its first page.
     NotifyFromNextPage, "notify-from-next-page";
+    /// Leaf entries of a user's process do not have the GPU snoop the CPU's caches. Its occasions are those that do.
+    IncoherentEntries, "incoherent-entries";
 }

@@ -5,7 +5,7 @@ use vidmm::contract::{
     MemoryTransferDirection, NotifyAlloc, PagingOperation, Patch, PatchLocation, Pte, PteFlags, PteRun, Transfer,
     TransferVirtual, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use crate::driver_fault::DriverFault;
 
@@ -59,6 +59,11 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
         }
         (DriverFault::WritableEntries, PagingOperation::UpdatePageTable(op)) => {
             is_leaf(op) && op.page_table_entries.first.flags.contains(PteFlags::READ_ONLY | PteFlags::VALID)
+        }
+        (DriverFault::IncoherentEntries, PagingOperation::UpdatePageTable(op)) => {
+            is_leaf(op)
+                && op.page_table_entries.first.flags.contains(PteFlags::CACHE_COHERENT)
+                && is_of_user(op.process)
         }
         (DriverFault::RepeatEntries, PagingOperation::UpdatePageTable(op)) => {
             let is_repeated = op.flags.contains(UpdatePageTableFlags::REPEAT);
@@ -286,16 +291,14 @@ fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
     let run = &mut garbled.page_table_entries;
     match fault {
         DriverFault::ShortEntries if run.num_page_table_entries > 1 => run.num_page_table_entries -= 1,
-        DriverFault::WrongEntries => {
-            let large = op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-            run.first.address.offset += if large { PAGE_SIZE_64K } else { PAGE_SIZE };
-        }
+        DriverFault::WrongEntries => run.first.address.offset += op.page_size().bytes(),
         DriverFault::ReadOnlyEntries => run.first.flags |= PteFlags::READ_ONLY,
         DriverFault::LongEntries => run.num_page_table_entries += 1,
         DriverFault::EntriesAtNextIndex => garbled.start_index += 1,
         DriverFault::EntriesOfSystemMemory => run.first.address.segment = SegmentId::SYSTEM,
         DriverFault::ZeroEntries => both_sides(run, |pte| pte.flags = PteFlags::ZERO),
         DriverFault::WritableEntries => run.first.flags -= PteFlags::READ_ONLY,
+        DriverFault::IncoherentEntries => run.first.flags -= PteFlags::CACHE_COHERENT,
         DriverFault::RepeatEntries => garbled.flags |= UpdatePageTableFlags::REPEAT,
         DriverFault::LinkNextTable => both_sides(run, |pte| pte.address = next_page(pte.address)),
         DriverFault::SkipLargeLink => run.first_64kb = None,

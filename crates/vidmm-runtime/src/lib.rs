@@ -5,6 +5,7 @@
 //! does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it. [`Hits`] says on
 //! which occasions. A [`Verifier`] finds what a driver's commands did wrong, with the GPU's [`Probe`].
 
+mod calls;
 mod driver_fault;
 mod early_unmap;
 mod faults;
@@ -22,6 +23,7 @@ mod transfer_offset;
 mod umd;
 mod verifier;
 
+pub use calls::Running;
 pub use driver_fault::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;

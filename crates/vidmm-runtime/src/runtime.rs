@@ -1,6 +1,7 @@
 //! The loop: calls go in, outputs go to the GPU, events come back.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use vidmm::contract::{CpuVirtualAddress, DmaBuffer, EngineFence, Host, Kmd, NotifyInterrupt, PageFaultFlags};
 use vidmm::{
@@ -8,6 +9,7 @@ use vidmm::{
     Statistics, VidMm,
 };
 
+use crate::calls::{Calls, Running};
 use crate::{Content, CpuView, FaultSwitch, Gpu, GpuEvent, Umd, WrongEffect};
 
 /// A driver, its user-mode half, a GPU and a host that belong together.
@@ -76,6 +78,7 @@ pub enum Happening {
 pub struct Runtime {
     vidmm: VidMm,
     machine: Machine,
+    calls: Rc<Calls>,
     now: Nanoseconds,
     happenings: VecDeque<Happening>,
     gpu_events: Vec<GpuEvent>,
@@ -88,9 +91,16 @@ impl Runtime {
     ///
     /// If the driver's report breaks a rule.
     pub fn start(options: AdapterOptions, mut machine: Machine) -> Result<Self, StartAdapterError> {
+        let (kmd, calls) = Calls::watch(machine.kmd);
+        machine.kmd = kmd;
         let vidmm = VidMm::start_adapter(options, &mut *machine.kmd, &mut *machine.host)?;
         machine.fault_switch.adapter_started();
-        Ok(Self { vidmm, machine, now: 0, happenings: VecDeque::new(), gpu_events: Vec::new() })
+        Ok(Self { vidmm, machine, calls, now: 0, happenings: VecDeque::new(), gpu_events: Vec::new() })
+    }
+
+    /// The call of the driver or the GPU that has not returned: what panicked, if a panic has ended a call of this.
+    pub fn running(&self) -> Option<Running> {
+        self.calls.running()
     }
 
     /// The time.
@@ -164,16 +174,21 @@ impl Runtime {
     /// Carries out the manager's outputs, until it has none.
     pub fn pump(&mut self) {
         while let Some(output) = self.vidmm.poll(self.now, &mut *self.machine.kmd, &mut *self.machine.host) {
-            let (now, gpu) = (self.now, &mut *self.machine.gpu);
+            let (now, gpu, calls) = (self.now, &mut *self.machine.gpu, &self.calls);
             match output {
-                Output::Submit(packet) => gpu.submit(now, packet),
-                Output::PreemptCommand { engine, preemption_fence_id } => gpu.preempt(now, engine, preemption_fence_id),
-                Output::ResetEngine { engine } => gpu.reset_engine(now, engine),
-                Output::ResetFromTimeout => gpu.reset_from_timeout(now),
-                Output::RestartFromTimeout => gpu.restart_from_timeout(now),
+                Output::Submit(packet) => {
+                    calls.given(&packet);
+                    calls.of_gpu(|| gpu.submit(now, packet));
+                }
+                Output::PreemptCommand { engine, preemption_fence_id } => {
+                    calls.of_gpu(|| gpu.preempt(now, engine, preemption_fence_id));
+                }
+                Output::ResetEngine { engine } => calls.of_gpu(|| gpu.reset_engine(now, engine)),
+                Output::ResetFromTimeout => calls.of_gpu(|| gpu.reset_from_timeout(now)),
+                Output::RestartFromTimeout => calls.of_gpu(|| gpu.restart_from_timeout(now)),
                 for_client => {
                     if let Output::PoweredDown = for_client {
-                        gpu.lose_power();
+                        calls.of_gpu(|| gpu.lose_power());
                     }
                     self.happenings.push_back(Happening::Output(for_client));
                 }
@@ -188,12 +203,16 @@ impl Runtime {
         let next = self.machine.gpu.next_event_at().into_iter().chain(self.vidmm.next_wake());
         let Some(until) = next.chain(limit).min() else { return false };
         self.now = self.now.max(until);
-        self.machine.gpu.advance(self.now, &mut self.gpu_events);
-        while self.machine.gpu.next_event_at().is_some_and(|at| at <= self.now) {
-            self.machine.gpu.advance(self.now, &mut self.gpu_events);
-        }
+        self.calls.of_gpu(|| {
+            let gpu = &mut self.machine.gpu;
+            gpu.advance(self.now, &mut self.gpu_events);
+            while gpu.next_event_at().is_some_and(|at| at <= self.now) {
+                gpu.advance(self.now, &mut self.gpu_events);
+            }
+        });
         for event in std::mem::take(&mut self.gpu_events) {
             self.vidmm.events().set_occurred_at(event.occurred_at());
+            self.calls.see(&event);
             self.handle(event);
         }
         self.vidmm.events().set_occurred_at(None);

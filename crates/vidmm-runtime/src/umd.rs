@@ -28,6 +28,8 @@ pub struct AllocationDesc {
     pub priority: u32,
     /// The CPU's access to it.
     pub cpu: CpuAccess,
+    /// Its backing store is in cacheable memory (2.2); only where the CPU may lock it.
+    pub cached: bool,
     /// Where in a segment it had better be.
     pub placement: Placement,
 }
@@ -45,6 +47,7 @@ impl AllocationDesc {
             notify_io_mmu_unmap: false,
             priority: 0,
             cpu: CpuAccess::None,
+            cached: false,
             placement: Placement::default(),
         }
     }

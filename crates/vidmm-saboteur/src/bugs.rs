@@ -382,7 +382,7 @@ notice.size - cursor.offset",
         what: "Windows are not unmapped.",
         file: "plans/window.rs",
         edit: Edit::Before {
-            right: "let writer = self.writer(adapter, window.address); let target = PteTarget { handle: None,",
+            right: "let writer = self.writer(adapter, window.address); let target = PteTarget::of_no_allocation(",
             wrong: "return;",
         },
     },

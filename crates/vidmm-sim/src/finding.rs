@@ -82,6 +82,15 @@ pub enum Finding {
         /// The number of the last event.
         event: u64,
     },
+    /// The driver, the GPU or the manager panicked.
+    Panic {
+        /// The call of the driver or the GPU that it ended, in words; none if it was in neither.
+        running: Option<String>,
+        /// The message and the place.
+        message: String,
+        /// The number of the last event.
+        event: u64,
+    },
     /// The audit of the manager found a broken invariant.
     Audit {
         /// The broken invariants.
@@ -130,6 +139,15 @@ impl fmt::Display for Finding {
             }
             Self::Stuck { ended, event } => {
                 writeln!(f, "nothing runs and nothing is to come, after {ended} kernels")?;
+                event
+            }
+            Self::Panic { running, message, event } => {
+                writeln!(
+                    f,
+                    "a panic while {}",
+                    running.as_deref().unwrap_or("neither the driver nor the GPU was called")
+                )?;
+                message.lines().try_for_each(|line| writeln!(f, "{line}"))?;
                 event
             }
             Self::Audit { broken, event } => {

@@ -15,6 +15,7 @@ mod system_copies;
 mod client;
 mod scenario;
 mod machine;
+mod caught;
 mod figures;
 mod timeline;
 mod sequence;
@@ -31,6 +32,7 @@ mod simulate;
 mod planted;
 
 pub use accounts::{ProcessFigures, Touched};
+pub use caught::caught;
 pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use features::Features;
@@ -52,5 +54,5 @@ pub use scenario::{
     WorkloadSource, local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
-pub use simulate::{Campaign, Coverage, Failure, Outcome, Profile, SimDesc, Tally, caught, replay, shrink, simulate};
+pub use simulate::{Campaign, Coverage, Failure, Outcome, Profile, SimDesc, Tally, replay, shrink, simulate};
 pub use timeline::Shares;

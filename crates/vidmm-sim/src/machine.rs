@@ -21,8 +21,9 @@ pub struct MachineDesc {
     /// The interface version that the driver declares. A factory must obey it. Before WDDM 3.2:
     /// [`Features::OLDER_VERSIONS`].
     pub wddm_version: WddmVersion,
-    /// The most engines: those of paging, of kernels and of copies, in this order. A factory may ignore it and report fewer,
-    /// or have more. One engine runs everything. [`Features::PAGING_ENGINE`], [`Features::COPY_ENGINE`].
+    /// The most engines: those of paging, of kernels and of copies, in this order, and further ones of copies. A
+    /// factory may ignore it and report fewer, or have more. One engine runs everything. [`Features::PAGING_ENGINE`],
+    /// [`Features::COPY_ENGINE`].
     pub engines: u32,
     /// Bytes of local memory, a multiple of its page size; 0 is none. A factory must obey it. [`Features::LOCAL_MEMORY`].
     pub local_memory_bytes: u64,
@@ -56,6 +57,8 @@ pub struct MachineDesc {
     pub dual_pte: bool,
     /// Whether invalid entries are never cached. A factory may ignore it.
     pub invalid_tlb_entries_not_cached: bool,
+    /// Whether entries of page tables can say that the CPU's caches are snooped. A factory may ignore it.
+    pub cache_coherent_memory: bool,
     /// Whether page tables live in system memory instead of local memory. A factory must obey it.
     /// [`Features::SYSTEM_PAGE_TABLES`].
     pub page_tables_in_system_memory: bool,
@@ -167,6 +170,7 @@ impl MachineDesc {
             page_table_bits: Some(adapter.page_table_bits()),
             dual_pte: adapter.dual_pte(),
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
+            cache_coherent_memory: adapter.cache_coherent_memory,
             page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
             page_table_update_mode: adapter.update_mode.into(),
             paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,
@@ -223,6 +227,11 @@ pub trait MachineFactory: Sync {
         Bench::default()
     }
 
+    /// Whether a panic during a run is a finding about the driver or the GPU. If not, `vidmm run` ends with it.
+    fn panics_are_findings(&self) -> bool {
+        true
+    }
+
     /// Builds the machine that `desc` asks for; the documentation of each field says what it must obey.
     ///
     /// # Errors
@@ -270,6 +279,10 @@ impl MachineFactory for Benched<'_> {
 
     fn bench(&self) -> Bench {
         self.bench
+    }
+
+    fn panics_are_findings(&self) -> bool {
+        self.factory.panics_are_findings()
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {

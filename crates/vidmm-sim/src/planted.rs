@@ -203,6 +203,7 @@ fn facts_of(fault: DriverFault) -> &'static [&'static str] {
         | DriverFault::EntriesOfSystemMemory
         | DriverFault::ZeroEntries
         | DriverFault::WritableEntries
+        | DriverFault::IncoherentEntries
         | DriverFault::RepeatEntries
         | DriverFault::LinkNextTable
         | DriverFault::SkipLargeLink

@@ -5,11 +5,12 @@ use vidmm::{
     AdapterOptions, AllocationId, CheckError, DeviceErrorReason, DeviceInError, Event, GpuVirtualAddress,
     MemorySegmentGroup, Nanoseconds, NumberedEvent, Output, StartAdapterError,
 };
-use vidmm_runtime::{AllocationSegments, Happening, MemoryKind, Runtime};
+use vidmm_runtime::{AllocationSegments, Happening, Machine, MemoryKind, Runtime};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
     accounts::Accounts,
+    caught::caught_of,
     client::{Client, ClientDesc, ClientError, ClientOptions},
     fault_tales::FaultTales,
     features::Features,
@@ -87,6 +88,9 @@ pub enum RunError {
     /// The factory cannot build the machine.
     #[error("the machine cannot be built: {0}")]
     Machine(String),
+    /// The driver panicked while the adapter started.
+    #[error("the driver panicked while the adapter started: {0}")]
+    Panicked(String),
     /// The adapter refused to start.
     #[error(transparent)]
     Start(#[from] StartAdapterError),
@@ -138,7 +142,7 @@ pub fn run(
     let tells = has_accounts || !desc.machine.faults.is_empty();
     let tdr = limits_without(factory.lacks(), desc.options.tdr);
     let options = AdapterOptions { events: desc.options.events || tells, tdr, ..desc.options };
-    let runtime = Runtime::start(options, machine)?;
+    let runtime = start_adapter(factory, options, machine)?;
     let mut run = Run {
         runtime,
         is_observed: desc.options.events,
@@ -155,13 +159,21 @@ pub fn run(
         verdict: Verdict::default(),
         copies: Verdict::default(),
         findings: Vec::new(),
+        ended: 0,
         is_brought_about: !desc.machine.faults.is_empty(),
         observer,
     };
-    let outcome = run.run_to_end(desc);
-    run.hand_on_events();
-    let ended = outcome?;
-    let Run { mut runtime, timeline, accounts, play, checks, verdict, copies, faults, findings, .. } = run;
+    let mut outcome = Ok(());
+    let panic = caught_of(factory, || {
+        outcome = run.run_to_end(desc);
+        run.hand_on_events();
+    });
+    outcome?;
+    if let Some(message) = panic {
+        let (running, event) = (run.runtime.running().map(|running| running.to_string()), run.last_event());
+        run.findings.push(Finding::Panic { running, message, event });
+    }
+    let Run { mut runtime, ended, timeline, accounts, play, checks, verdict, copies, faults, findings, .. } = run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -186,6 +198,20 @@ pub fn run(
         more_faults: faults.more,
         findings,
     })
+}
+
+/// Starts the adapter of a machine.
+pub(crate) fn start_adapter(
+    factory: &dyn MachineFactory,
+    options: AdapterOptions,
+    machine: Machine,
+) -> Result<Runtime, RunError> {
+    let mut started = None;
+    let panic = caught_of(factory, || started = Some(Runtime::start(options, machine)));
+    match (started, panic) {
+        (Some(started), _) => Ok(started?),
+        (None, message) => Err(RunError::Panicked(message.unwrap_or_default())),
+    }
 }
 
 impl RunDesc {
@@ -252,14 +278,16 @@ struct Run<'a> {
     verdict: Verdict,
     copies: Verdict,
     findings: Vec<Finding>,
+    /// Kernels that have ended.
+    ended: usize,
     /// Whether faults of driver and GPU are made on purpose.
     is_brought_about: bool,
     observer: &'a mut dyn Observer,
 }
 
 impl Run<'_> {
-    /// Runs until all kernels have ended or something does not hold. Returns how many kernels have ended.
-    fn run_to_end(&mut self, desc: &RunDesc) -> Result<usize, RunError> {
+    /// Runs until all kernels have ended or something does not hold.
+    fn run_to_end(&mut self, desc: &RunDesc) -> Result<(), RunError> {
         let engines: Vec<EngineKind> = self.runtime.vidmm().engines().to_vec();
         let options = ClientOptions {
             content: desc.content.of_kernels(),
@@ -295,18 +323,19 @@ impl Run<'_> {
                 self.take_note(happening, &mut client)?;
             }
             self.hand_on_events();
-            self.observer.progress(client.ended(), self.workload.kernels.len());
+            self.ended = client.ended();
+            self.observer.progress(self.ended, self.workload.kernels.len());
         }
         if let Some(accounts) = &mut self.accounts {
             accounts.note_waits(client.waited_ns());
             self.checks = self.play.judge(&client, accounts, self.timeline.clone().shares(self.runtime.now()));
         }
-        let ended = client.ended();
+        self.ended = client.ended();
         if self.findings.is_empty() {
             self.with_copies(desc, |runtime, copies| client.close(runtime, copies))?;
             self.audit();
         }
-        Ok(ended)
+        Ok(())
     }
 
     /// Runs `act`, during which copies in system memory are judged.

@@ -17,7 +17,8 @@ pub struct SoftAdapterConfig {
     /// How engines find memory (PGV-20). With an IOMMU there is no local memory. With an IOMMU or physical addresses the fields
     /// about page tables and the TLB mean nothing.
     pub addressing_model: AddressingModel,
-    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
+    /// The number of engines, from 1 to 64: those of paging, of kernels and of copies, and further ones of copies. One
+    /// engine runs everything.
     pub engines: u32,
     /// Bytes of local memory, which is segment 1 unless `segment_order` says otherwise; a multiple of `page_size`.
     /// 0 is none: then the aperture is segment 1, and page tables live in system memory.
@@ -60,6 +61,8 @@ pub struct SoftAdapterConfig {
     pub page_table_update_mode: PageTableUpdateMode,
     /// Whether the TLB caches valid entries only. If not, an entry that becomes valid must be flushed too.
     pub invalid_tlb_entries_not_cached: bool,
+    /// Entries of page tables can say that the CPU's caches are snooped (4.2).
+    pub cache_coherent_memory: bool,
     /// Bytes in a paging buffer (SEG-35).
     pub paging_buffer_bytes: u32,
     /// Bytes of private data beside each paging buffer. If there are any, each build that encodes commands takes 8.
@@ -140,7 +143,7 @@ impl Default for SoftAdapterConfig {
         Self {
             wddm_version: WddmVersion::WDDM3_2,
             addressing_model: AddressingModel::GpuMmu,
-            engines: NUM_ENGINES,
+            engines: 3,
             local_memory_bytes: 8 << 30,
             local_memory_cpu_visible: false,
             more_memory: Vec::new(),
@@ -160,6 +163,7 @@ impl Default for SoftAdapterConfig {
             page_tables_in_system_memory: false,
             page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
+            cache_coherent_memory: false,
             paging_buffer_bytes: 64 << 10,
             paging_buffer_private_data_bytes: 0,
             paging_va_mib: None,
@@ -367,11 +371,11 @@ impl SoftAdapterConfig {
         if self.max_entries_per_command == 0 {
             return Err(ConfigError::NoEntriesPerCommand);
         }
-        if !(1..=NUM_ENGINES).contains(&self.engines) {
+        if !(1..=ENGINES_MAX).contains(&self.engines) {
             return Err(ConfigError::EngineCount { engines: self.engines });
         }
         if let Some(&engine) = self.dependent_engines.iter().flatten().find(|&&engine| engine >= self.engines) {
-            return Err(ConfigError::NoSuchEngine { engine });
+            return Err(ConfigError::NoSuchEngine { engine, engines: self.engines });
         }
         self.check_levels()
     }
@@ -412,8 +416,8 @@ impl SoftAdapterConfig {
     }
 }
 
-/// How many engines an adapter has at most: those of paging, of kernels and of copies.
-pub const NUM_ENGINES: u32 = 3;
+/// How many engines an adapter has at most: a mask of dependent engines has a bit for each (FLT-26).
+const ENGINES_MAX: u32 = 64;
 
 /// The segment of local memory, on adapters that have any, unless
 /// [`segment_order`](SoftAdapterConfig::segment_order) says otherwise.
@@ -443,7 +447,7 @@ pub enum ConfigError {
         unit: u64,
     },
     /// There is no engine, or more than the GPU has.
-    #[error("engines is {engines}: an adapter has from 1 to {NUM_ENGINES}")]
+    #[error("engines is {engines}: an adapter has from 1 to {ENGINES_MAX}")]
     EngineCount {
         /// The number of engines.
         engines: u32,
@@ -481,10 +485,12 @@ pub enum ConfigError {
     #[error("max_entries_per_command is 0")]
     NoEntriesPerCommand,
     /// A group of dependent engines names one that there is not.
-    #[error("dependent_engines names engine {engine}: there are engines 0 to 2")]
+    #[error("dependent_engines names engine {engine}: there are {engines} engines, and the first is 0")]
     NoSuchEngine {
         /// The ordinal.
         engine: u32,
+        /// The number of engines.
+        engines: u32,
     },
     /// There are 2 to 6 levels of page tables, the root included (GVA-11).
     #[error("{levels} levels of page tables: there are 2 to 6, the root included")]

@@ -190,6 +190,7 @@ impl SoftKmd {
         let dual_pte = self.config.dual_pte && self.config.has_page_tables();
         flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
+        flags.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.config.cache_coherent_memory);
         GpuMmuCaps {
             flags,
             page_table_update_mode: self.config.page_table_update_mode,
@@ -410,8 +411,7 @@ impl SoftKmd {
         if start >= run.num_page_table_entries {
             return None;
         }
-        let page_size =
-            if op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 };
+        let page_size = op.page_size();
         let repeat = op.flags.contains(UpdatePageTableFlags::REPEAT);
         let stride = if repeat { 0 } else { page_size.bytes() };
         let entry = |pte| HardwareEntry::from_pte(pte).offset_by(u64::from(start) * stride);
@@ -535,8 +535,9 @@ impl Kmd for SoftKmd {
             aperture_segment_commit_limit: self.config.system_commit_limit_bytes.unwrap_or(u64::MAX),
             scheduling_log_buffer_size: self.config.scheduling_log_buffer_bytes,
             segments: self.segments(),
-            engines: [EngineKind::Paging, EngineKind::Render3d, EngineKind::Copy]
+            engines: [EngineKind::Paging, EngineKind::Render3d]
                 .into_iter()
+                .chain(std::iter::repeat(EngineKind::Copy))
                 .take(self.config.engines as usize)
                 .map(|kind| EngineDesc { kind })
                 .collect(),

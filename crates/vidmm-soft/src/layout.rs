@@ -7,8 +7,8 @@ use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
 /// A page-table entry in the hardware's format.
 ///
-/// Bit 0 is valid, bit 1 zero, bit 2 read-only, bit 3 not executed; bits 5 to 9 are the segment; bits 12 to 51 are those bits of the address,
-/// in place, so that adding bytes to an entry moves it.
+/// Bit 0 is valid, bit 1 zero, bit 2 read-only, bit 3 not executed, bit 4 cache-coherent; bits 5 to 9 are the segment;
+/// bits 12 to 51 are those bits of the address, in place, so that adding bytes to an entry moves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HardwareEntry(pub u64);
 
@@ -22,6 +22,7 @@ impl HardwareEntry {
     const ZERO_BIT: u64 = 1 << 1;
     const READ_ONLY_BIT: u64 = 1 << 2;
     const NO_EXECUTE_BIT: u64 = 1 << 3;
+    const CACHE_COHERENT_BIT: u64 = 1 << 4;
     const SEGMENT_SHIFT: u32 = 5;
     const SEGMENT_MASK: u64 = 0x1f;
     const ADDRESS_MASK: u64 = ((1 << 52) - 1) & !(PAGE_SIZE - 1);
@@ -32,7 +33,8 @@ impl HardwareEntry {
         let flags = bit(PteFlags::VALID, Self::VALID_BIT)
             | bit(PteFlags::ZERO, Self::ZERO_BIT)
             | bit(PteFlags::READ_ONLY, Self::READ_ONLY_BIT)
-            | bit(PteFlags::NO_EXECUTE, Self::NO_EXECUTE_BIT);
+            | bit(PteFlags::NO_EXECUTE, Self::NO_EXECUTE_BIT)
+            | bit(PteFlags::CACHE_COHERENT, Self::CACHE_COHERENT_BIT);
         let segment = (u64::from(pte.address.segment.0) & Self::SEGMENT_MASK) << Self::SEGMENT_SHIFT;
         Self(flags | segment | (pte.address.offset & Self::ADDRESS_MASK))
     }
@@ -65,6 +67,11 @@ impl HardwareEntry {
     /// Whether what is there is not executed.
     pub const fn is_no_execute(self) -> bool {
         self.0 & Self::NO_EXECUTE_BIT != 0
+    }
+
+    /// Whether accesses through the entry snoop the CPU's caches.
+    pub const fn is_cache_coherent(self) -> bool {
+        self.0 & Self::CACHE_COHERENT_BIT != 0
     }
 
     /// Where a valid entry points.

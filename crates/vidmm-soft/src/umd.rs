@@ -25,6 +25,7 @@ impl Umd for SoftUmd {
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
         let mut flags = AllocationFlags::empty();
         flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
+        flags.set(AllocationFlags::CACHED, desc.cached);
         flags.set(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION, desc.explicit_residency_notification);
         flags |= match desc.cpu {
             CpuAccess::None => AllocationFlags::empty(),

@@ -23,6 +23,7 @@ mod no_gpu_model;
 mod notification;
 mod own_machine;
 mod packages;
+mod panics;
 mod pressure;
 mod replay;
 mod residency;

@@ -11,6 +11,7 @@ const IO_MMU: &str = "scenarios/notification/integrated-training.toml";
 const CHUNKS: &str = "scenarios/notification/p29-chunks.toml";
 const FULL: &str = "scenarios/notification/p48-buffer-full.toml";
 const APERTURE: &str = "scenarios/notification/p23-notify-from-aperture.toml";
+const CACHED: &str = "scenarios/residency/cached-memory.toml";
 const PATCHED: &str = "scenarios/notification/explicit-residency.toml";
 
 /// Two mappings of an allocation that is read and written, one of which forbids writes.
@@ -59,7 +60,7 @@ wait = "idle"
 
 /// Each mistake, where it is made, and what is found. The mistakes of protocol, which the manager itself names, are not among
 /// them.
-const NAMED: [(&str, &str, &str); 52] = [
+const NAMED: [(&str, &str, &str); 53] = [
     ("skip-tlb-flush", TRAINING, "GVA-34: FLUSH_TLB"),
     ("drop-page-out", TRAINING, "BPB-40: VIRTUAL_TRANSFER"),
     ("skip-decompression", IO_MMU, "NTF-02: NOTIFY_ALLOC"),
@@ -99,6 +100,7 @@ const NAMED: [(&str, &str, &str); 52] = [
     ("entries-of-system-memory", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),
     ("zero-entries", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),
     ("writable-entries", READ_ONLY, "GVA-30: UPDATE_PAGE_TABLE"),
+    ("incoherent-entries", CACHED, "GVA-30: UPDATE_PAGE_TABLE"),
     ("repeat-entries", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),
     ("link-next-table", CHUNKS, "GVA-30: UPDATE_PAGE_TABLE"),
     ("skip-large-link", APERTURE, "GVA-30: UPDATE_PAGE_TABLE"),
@@ -125,6 +127,17 @@ fn each_mistake_in_an_effect_is_named_by_operation_and_fact() {
         let scratch = Scratch::new();
         let run = vidmm_run(&[&file(&scratch, scenario), "--faults", fault, "--verify"]).expect(1);
         assert!(run.stdout.contains(named), "{fault} is not named {named}: {run}");
+    }
+}
+
+/// The operation that wrote the entry is named, and not the one that initialised it in the same packet.
+#[test]
+fn an_entry_too_many_is_told_once() {
+    let run = vidmm_run(&[TRAINING, "--faults", "long-entries", "--verify"]).expect(1);
+    let findings: Vec<&str> = run.stdout.lines().filter(|line| line.contains("GVA-30")).collect();
+    assert!(!findings.is_empty(), "{run}");
+    for finding in findings {
+        assert!(finding.contains("was written, and is none of the operation's"), "{finding}: {run}");
     }
 }
 
@@ -167,7 +180,7 @@ fn a_scenario_that_rules_judge_is_verified_as_in_the_simulation() {
 
 #[test]
 fn nothing_is_found_about_a_driver_without_mistakes() {
-    for scenario in [TRAINING, IO_MMU, CHUNKS, FULL, APERTURE, PATCHED, READ_ONLY, OFFSET] {
+    for scenario in [TRAINING, IO_MMU, CHUNKS, FULL, APERTURE, CACHED, PATCHED, READ_ONLY, OFFSET] {
         let scratch = Scratch::new();
         vidmm_run(&[&file(&scratch, scenario), "--verify"]).expect(0);
     }

@@ -7,7 +7,7 @@ use vidmm::contract::{
     AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc,
     PagingOperation, Pte, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
 
 use super::effect::{Content, Effect, Entries, Moved, Page};
 use crate::probe::{TableEntry, leads_somewhere};
@@ -156,10 +156,7 @@ impl Documented {
     }
 
     fn write_entries(&mut self, op: &UpdatePageTable) -> Entries {
-        let page_size = match op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) {
-            true => PageSize::Kib64,
-            false => PageSize::Kib4,
-        };
+        let page_size = op.page_size();
         let run = op.page_table_entries;
         let is_dual = self.has_dual_entries && op.page_table_level == 1;
         let advance = |pte: Pte, number| match op.flags.contains(UpdatePageTableFlags::REPEAT) {

@@ -156,18 +156,7 @@ impl fmt::Display for WrongEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.of {
             Request::Operation { operation, passes } => {
-                write!(f, "{}", operation.kind())?;
-                if let Some(allocation) = operation.allocation() {
-                    write!(f, " of allocation {:#x}", allocation.0)?;
-                }
-                if let PagingOperation::FlushTlb(op) = operation {
-                    let (start, end) = (op.start_virtual_address, op.end_virtual_address);
-                    write!(f, " of process {:#x} from {start} to {end}", op.process.0)?;
-                }
-                if let PagingOperation::UpdatePageTable(op) = operation {
-                    let (level, table) = (op.page_table_level, Place(op.page_table_address));
-                    write!(f, ", of the level-{level} table at {table}")?;
-                }
+                write!(f, "{}", Named(&operation))?;
                 if passes > 1 {
                     write!(f, ", in {passes} passes")?;
                 }
@@ -180,6 +169,28 @@ impl fmt::Display for WrongEffect {
             write!(f, ", packet {fence_id} of engine {engine}")?;
         }
         write!(f, ": {}", self.wrong)
+    }
+}
+
+/// An operation with what tells it from others of its kind.
+pub(crate) struct Named<'a>(pub &'a PagingOperation);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(operation) = self;
+        write!(f, "{}", operation.kind())?;
+        if let Some(allocation) = operation.allocation() {
+            write!(f, " of allocation {:#x}", allocation.0)?;
+        }
+        if let PagingOperation::FlushTlb(op) = operation {
+            let (start, end) = (op.start_virtual_address, op.end_virtual_address);
+            write!(f, " of process {:#x} from {start} to {end}", op.process.0)?;
+        }
+        if let PagingOperation::UpdatePageTable(op) = operation {
+            let (level, table) = (op.page_table_level, Place(op.page_table_address));
+            write!(f, ", of the level-{level} table at {table}")?;
+        }
+        Ok(())
     }
 }
 

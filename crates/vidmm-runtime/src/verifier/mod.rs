@@ -15,6 +15,7 @@ mod watch;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+pub(crate) use finding::Named;
 pub use finding::{Offsets, Request, Wrong, WrongEffect};
 use state::State;
 pub use state::may_be_empty;

@@ -8,7 +8,7 @@ use vidmm::contract::{BuildPagingBuffer, BuildStatus, EngineFence, PagingOperati
 use super::documented::Documented;
 use super::effect::{Effect, Flush, Page};
 use super::finding::{Request, Wrong, WrongEffect};
-use super::under_way::UnderWay;
+use super::under_way::{Space, UnderWay, Values};
 use crate::probe::Sees;
 use crate::{Gpu, GpuEvent};
 
@@ -193,7 +193,9 @@ impl State {
     fn check(&mut self, numbers: &[u64], packet: Option<EngineFence>) {
         let ended: Vec<(u64, Operation)> =
             numbers.iter().filter_map(|number| Some((*number, self.operations.remove(number)?))).collect();
-        for (number, Operation { operation, passes, effect, is_prepared, .. }) in &ended {
+        let mut found = Vec::new();
+        // The last comes first: what it has written beside its own entries is no mistake of those before it.
+        for (number, Operation { operation, passes, effect, is_prepared, .. }) in ended.iter().rev() {
             let effect = effect.as_ref().filter(|_| *is_prepared);
             let wrong = effect.and_then(|effect| effect.check(*number, &*self.gpu, &self.flushes, &self.under_way));
             let wrong = wrong.map(|wrong| match (operation, effect, &wrong) {
@@ -203,9 +205,14 @@ impl State {
                 }
                 _ => wrong,
             });
+            if let (Some(Effect::Entries(entries)), Some(Wrong::EntryBeside { index })) = (effect, &wrong) {
+                let table = Space::Table(entries.table);
+                self.under_way.add(*number, table, u64::from(*index), Values::Other(1));
+            }
             let of = Request::Operation { operation: *operation, passes: *passes };
-            self.found.extend(wrong.map(|wrong| WrongEffect { of, packet, wrong }));
+            found.extend(wrong.map(|wrong| WrongEffect { of, packet, wrong }));
         }
+        self.found.extend(found.into_iter().rev());
         ended.iter().for_each(|&(number, _)| self.under_way.release(number));
     }
 

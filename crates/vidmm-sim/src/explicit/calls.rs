@@ -102,6 +102,7 @@ impl Session<'_> {
                 CpuAccess::PermanentSysMem => vidmm_runtime::CpuAccess::PermanentSysMem,
                 CpuAccess::ExistingSysMem => vidmm_runtime::CpuAccess::ExistingSysMem,
             }),
+            cached: create.cached,
             placement: placement(create),
         };
         let private_driver_data = self.runtime.umd().allocation_private_data(&desc);

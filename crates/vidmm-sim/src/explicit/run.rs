@@ -1,15 +1,15 @@
 //! Running an explicit scenario.
 
 use vidmm::{AdapterOptions, Nanoseconds};
-use vidmm_runtime::Runtime;
 use vidmm_trace::Rights;
 
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
+use crate::caught::caught_of;
 use crate::figures::Figures;
 use crate::machine::{MachineDesc, MachineFactory, MemorySizes, build, limits_without};
-use crate::run::{Observer, RunError};
+use crate::run::{Observer, RunError, start_adapter};
 use crate::scenario::steps::{Action, Answer, Answered, Look, See, Step, Undone, Until, Wait};
 use crate::scenario::{ExplicitScenario, JudgedBy};
 
@@ -41,6 +41,7 @@ pub(crate) fn start<'a>(
         events: true,
         notification_revision: adapter.notification_revision,
         paging_va_without_local_memory: adapter.paging_va_without_local_memory,
+        paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         tdr: limits_without(lacks, adapter.tdr.into()),
         preparation: adapter.preparation,
         verifier: adapter.verifier,
@@ -48,7 +49,7 @@ pub(crate) fn start<'a>(
         policy: adapter.policy,
         buggify: adapter.buggify,
     };
-    let runtime = Runtime::start(options, machine)?;
+    let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
@@ -73,31 +74,42 @@ pub fn run_explicit(
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
     let mut session = start(scenario, factory, observer)?;
-    session.settle();
-    session.show_lines();
-    if session.rules.is_some() {
-        session.play_all(&scenario.steps);
-        session.end_by_rules();
-        return Ok(session.into_report());
+    let mut outcome = Ok(());
+    let panic = caught_of(factory, || outcome = session.make_all(&scenario.steps));
+    outcome?;
+    if let Some(message) = panic {
+        session.panicked(&message);
     }
-    for step in &scenario.steps {
-        session.step = (step.line, step.action.to_string());
-        session.before_step(step);
-        if let Err(Undone::Absent(name)) = session.follow(step) {
-            return Err(RunError::Absent { line: step.line, name });
-        }
-        session.audit();
-        session.show_lines();
-        session.report.steps_done += 1;
-        if !session.report.findings.is_empty() {
-            break;
-        }
-    }
-    session.end();
     Ok(session.into_report())
 }
 
 impl Session<'_> {
+    /// Makes all steps and brings the run to its end.
+    fn make_all(&mut self, steps: &[Step]) -> Result<(), RunError> {
+        self.settle();
+        self.show_lines();
+        if self.rules.is_some() {
+            self.play_all(steps);
+            self.end_by_rules();
+            return Ok(());
+        }
+        for step in steps {
+            self.step = (step.line, step.action.to_string());
+            self.before_step(step);
+            if let Err(Undone::Absent(name)) = self.follow(step) {
+                return Err(RunError::Absent { line: step.line, name });
+            }
+            self.audit();
+            self.show_lines();
+            self.report.steps_done += 1;
+            if !self.report.findings.is_empty() {
+                break;
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
     /// Makes a step, and judges it by what it expects.
     fn follow(&mut self, step: &Step) -> Result<(), Undone> {
         self.expect = step.expect;

@@ -151,6 +151,12 @@ impl<'a> Session<'a> {
         self.find(Some(rule), problem.into());
     }
 
+    /// Records that a panic has ended the step, and which call of the driver or the GPU it was in.
+    pub fn panicked(&mut self, message: &str) {
+        let running = self.runtime.running().map_or_else(String::new, |running| format!("{running}: "));
+        self.broke("PANIC", format!("{running}{message}"));
+    }
+
     fn find(&mut self, rule: Option<&'static str>, problem: String) {
         let event = self.runtime.vidmm().events().number();
         let (line, step) = self.step.clone();

@@ -40,7 +40,8 @@ pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
-    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies. One engine runs everything.
+    /// The number of engines, from 1 to 64: those of paging, of kernels and of copies, and further ones of copies. One
+    /// engine runs everything.
     #[serde(deserialize_with = "within::<_, _, 1, 3>")]
     pub engines: u32,
     /// The size of local memory. None leaves it to [`local_memory_or`](Self::local_memory_or).
@@ -60,6 +61,8 @@ pub struct AdapterSettings {
     pub dual_pte: Option<bool>,
     /// Whether the TLB caches valid entries only. If it does not, an entry that becomes valid must be flushed as well.
     pub invalid_tlb_entries_not_cached: bool,
+    /// Whether entries of page tables can say that the CPU's caches are snooped (4.2).
+    pub cache_coherent_memory: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
     /// The writer of page tables, and where it finds them (GVA-10).
@@ -80,6 +83,8 @@ pub struct AdapterSettings {
     pub paging_va_mib: PagingVa,
     /// Whether that answer counts even where the documents give the paging process no address space (U-16).
     pub paging_va_without_local_memory: bool,
+    /// Whether the CPU writes the paging process's tables however others are written (GVA-33).
+    pub paging_tables_by_cpu: bool,
     /// The aperture segment; 0 is none (SEG-10). No more than its size may be resident in system memory. None is 256 MiB, or
     /// what a workload in system memory needs if that is more.
     #[serde(deserialize_with = "optional_aperture", serialize_with = "exactly")]
@@ -215,6 +220,7 @@ impl Default for AdapterSettings {
             page_table_bits: None,
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
+            cache_coherent_memory: false,
             page_tables: None,
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),
@@ -223,6 +229,7 @@ impl Default for AdapterSettings {
             max_command: ByteSize::mib(64),
             paging_va_mib: PagingVa::default(),
             paging_va_without_local_memory: false,
+            paging_tables_by_cpu: false,
             aperture: None,
             more_apertures: Vec::new(),
             aperture_commit_limit: None,

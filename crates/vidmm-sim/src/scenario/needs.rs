@@ -93,7 +93,7 @@ fn of_adapter(adapter: &AdapterSettings, has_local_memory: bool) -> Features {
         | if_so(Features::APERTURE, !has_local_memory)
         | if_so(Features::MORE_SEGMENTS, has_more_segments)
         | if_so(Features::SYSTEM_PAGE_TABLES, has_system_tables)
-        | if_so(Features::CPU_TABLES, adapter.update_mode == UpdateMode::CpuVirtual)
+        | if_so(Features::CPU_TABLES, adapter.update_mode == UpdateMode::CpuVirtual || adapter.paging_tables_by_cpu)
         | if_so(Features::VIRTUAL_TABLES, adapter.update_mode == UpdateMode::GpuVirtual)
         | if_so(Features::LINKED_ADAPTERS, !adapter.linked_adapters.is_empty())
         | if_so(Features::DEPENDENT_ENGINES, !adapter.dependent_engines.is_empty())

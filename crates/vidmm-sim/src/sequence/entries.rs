@@ -1,9 +1,9 @@
 //! Page-table updates, folded: readers want to know which addresses show which bytes from now on.
 
+use vidmm::SegmentId;
 use vidmm::contract::{
     KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, SegmentId};
 
 use super::names::Names;
 use super::words::{addresses, part};
@@ -18,6 +18,7 @@ pub(super) struct Entries {
     /// Where the bytes are and which they are; none if the entries are invalid.
     shown: Option<(SegmentId, u64)>,
     read_only: bool,
+    cache_coherent: bool,
     by_cpu: bool,
 }
 
@@ -25,17 +26,16 @@ impl Entries {
     /// The entries of one operation; none if it is about tables and not about pages.
     pub fn of(update: &UpdatePageTable) -> Option<Self> {
         let is_leaf = update.page_table_level == 0 && !update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
-        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-        let page_size = if large { PAGE_SIZE_64K } else { PAGE_SIZE };
         let run = update.page_table_entries;
         let valid = run.first.flags.contains(PteFlags::VALID);
         is_leaf.then(|| Self {
             process: update.process,
             start: update.first_pte_virtual_address.0,
-            size: u64::from(run.num_page_table_entries) * page_size,
+            size: u64::from(run.num_page_table_entries) * update.page_size().bytes(),
             allocation: update.allocation,
             shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
             read_only: run.first.flags.contains(PteFlags::READ_ONLY),
+            cache_coherent: run.first.flags.contains(PteFlags::CACHE_COHERENT),
             by_cpu: matches!(update.update_mode, UpdateMode::CpuVirtual(_)),
         })
     }
@@ -43,8 +43,8 @@ impl Entries {
     /// Adds entries that go on where these end; gives them back if they do not.
     pub fn join(&mut self, next: Self) -> Result<(), Self> {
         let shown = self.shown.map(|(segment, offset)| (segment, offset + self.size));
-        let same = (next.process, next.start, next.allocation, next.shown, next.read_only)
-            == (self.process, self.start + self.size, self.allocation, shown, self.read_only);
+        let same = (next.process, next.start, next.allocation, next.shown, next.read_only, next.cache_coherent)
+            == (self.process, self.start + self.size, self.allocation, shown, self.read_only, self.cache_coherent);
         if same {
             self.size += next.size;
             Ok(())
@@ -67,9 +67,10 @@ impl Entries {
         let text = match (self.shown, allocation) {
             (Some((segment, offset)), Some(allocation)) => {
                 let access = if self.read_only { ", read only" } else { "" };
+                let caches = if self.cache_coherent { ", cache-coherent" } else { "" };
                 let shown = part(&allocation, offset, self.size);
                 let place = if segment.is_system() { "system memory".to_owned() } else { names.place(segment) };
-                format!("{whose} <- {shown} in {place}{access}")
+                format!("{whose} <- {shown} in {place}{access}{caches}")
             }
             (None, Some(allocation)) => format!("{whose} of {allocation}"),
             (Some(_), None) => format!("{whose} <- a page table"),

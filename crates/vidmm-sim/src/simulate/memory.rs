@@ -126,6 +126,8 @@ impl Player<'_, '_> {
             compression,
             priority: if self.dice.chance(40) { self.dice.pick(&PRIORITIES) } else { None },
             cpu,
+            // Every third by its size, as read-only mappings are: nothing is drawn, and worlds stay as they are.
+            cached: cpu.is_some() && (size / vidmm::PAGE_SIZE).is_multiple_of(3),
             shared: self.cast.devices[device].has_list && self.dice.chance(15),
             count: None,
             alignment: ((is_physical && has_placement || is_aligned_range) && self.dice.chance(30))

@@ -15,7 +15,6 @@ mod memory;
 mod work;
 mod surroundings;
 mod unusual;
-mod caught;
 mod simpler;
 mod shrink;
 mod unmet;
@@ -24,7 +23,6 @@ mod outcome;
 mod campaign;
 
 pub use campaign::{Campaign, Tally};
-pub use caught::caught;
 pub use coverage::Coverage;
 pub use outcome::{Failure, Outcome, SimDesc, replay, simulate};
 pub(crate) use outcome::{machine_of, simulate_in};

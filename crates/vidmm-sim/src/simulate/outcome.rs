@@ -4,12 +4,12 @@ use std::fmt;
 
 use vidmm::policy::PolicyChoice;
 
-use super::caught::caught;
 use super::dice::Dice;
 use super::owners::Owners;
 use super::player::Player;
 use super::profile::Profile;
 use super::world::World;
+use crate::caught::caught;
 use crate::digest::Digest;
 use crate::explicit::{ExplicitReport, Session, StepFinding, start};
 use crate::features::Features;
@@ -143,7 +143,7 @@ fn by_rules<'a>(
 fn finish(mut session: Session<'_>, scenario: ExplicitScenario, panic: Option<String>) -> Outcome {
     let panic = panic.or_else(|| caught(|| session.end_by_rules()));
     if let Some(message) = panic {
-        session.broke("PANIC", message);
+        session.panicked(&message);
     }
     let machine_steps = session.num_machine_steps;
     let adapter_error = session.adapter_error.as_ref().map(|error| error.why.clone());

@@ -152,6 +152,13 @@ impl World {
             let when = When::OneIn(aside.log_within(3, 48));
             faults.push(Fault { kind: FaultKind::FailCommit, when });
         }
+        adapter.cache_coherent_memory = !is_speed && aside.chance(50);
+        let may_be_by_cpu = match adapter.update_mode {
+            UpdateMode::CpuVirtual => false,
+            UpdateMode::GpuVirtual => true,
+            UpdateMode::GpuPhysical => tables_are_elsewhere,
+        };
+        adapter.paging_tables_by_cpu = !is_speed && may_be_by_cpu && has(Features::CPU_TABLES) && aside.chance(25);
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that

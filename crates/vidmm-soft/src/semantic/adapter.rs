@@ -73,6 +73,7 @@ fn with_page_tables(info: &AdapterInfo) -> SoftAdapterConfig {
         dual_pte: mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED),
         page_table_update_mode: mmu.page_table_update_mode,
         invalid_tlb_entries_not_cached: mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
+        cache_coherent_memory: mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         ..SoftAdapterConfig::default()
     }
 }

@@ -646,7 +646,7 @@ fn private_data_that_means_nothing_is_refused() {
     for (at, byte, what) in [
         (0, 0, "magic"),
         (8, 0, "no bytes"),
-        (20, 4, "an unknown flag"),
+        (20, 8, "an unknown flag"),
         (24, 1, "another unknown flag"),
         (28, 3, "unknown segments"),
         (32, 2, "neither a surface nor none"),

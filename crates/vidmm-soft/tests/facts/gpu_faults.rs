@@ -192,5 +192,5 @@ fn dependent_engines_are_those_of_the_groups() {
     let masks = [PAGING_ENGINE, RENDER_ENGINE, COPY_ENGINE].map(|engine| kmd.query_dependent_engine_group(engine));
     assert_eq!(masks, [0b001, 0b110, 0b110]);
     let config = SoftAdapterConfig { dependent_engines: vec![vec![0, 3]], ..Default::default() };
-    assert_eq!(config.check(), Err(ConfigError::NoSuchEngine { engine: 3 }));
+    assert_eq!(config.check(), Err(ConfigError::NoSuchEngine { engine: 3, engines: 3 }));
 }

@@ -100,17 +100,23 @@ fn machine_of(info: AdapterInfo) -> Result<(Machine, Answers), SemanticError> {
 struct Rig {
     machine: Machine,
     answers: Answers,
+    /// The engine that runs paging buffers.
+    engine: u32,
     now: u64,
     fences: u64,
 }
 
 impl Rig {
     fn new() -> Self {
-        let (mut machine, answers) = machine_of(info()).expect("the model can be this");
+        Self::on(info(), PAGING_ENGINE)
+    }
+
+    fn on(info: AdapterInfo, engine: u32) -> Self {
+        let (mut machine, answers) = machine_of(info).expect("the model can be this");
         machine.kmd.query_adapter_info();
         let process = machine.kmd.create_process(true).expect("it has memory");
-        machine.kmd.create_context(process, PAGING_ENGINE, true).expect("it has memory");
-        Self { machine, answers, now: 0, fences: 0 }
+        machine.kmd.create_context(process, engine, true).expect("it has memory");
+        Self { machine, answers, engine, now: 0, fences: 0 }
     }
 
     /// Asks for an operation once, in a buffer of so many bytes of which none is written yet: the answer and the bytes.
@@ -146,14 +152,14 @@ impl Rig {
     fn submit_again(&mut self, fence_id: u64, buffer: DmaBuffer) {
         let submit = SubmitCommand {
             context: KmdContextHandle(7),
-            node_ordinal: PAGING_ENGINE,
+            node_ordinal: self.engine,
             submission_fence_id: fence_id,
             paging: true,
             dma_buffer_submission_offsets: None,
         };
         let mut preamble = Vec::new();
         self.machine.kmd.submit_command(&submit, &mut preamble);
-        let signal = EngineFence { engine: PAGING_ENGINE, fence_id };
+        let signal = EngineFence { engine: self.engine, fence_id };
         self.machine.gpu.submit(self.now, Packet { waits: Vec::new(), signal, preamble, buffer });
     }
 
@@ -366,6 +372,21 @@ fn a_process_with_the_handle_of_an_old_one_has_none_of_its_translations() {
 }
 
 #[test]
+fn each_of_many_engines_can_run_paging_buffers() {
+    for engine in [3, 63] {
+        let mut info = info();
+        info.engines = vec![info.engines[1]; 64];
+        info.engines[engine].kind = EngineKind::Paging;
+        let mut rig = Rig::on(info, engine as u32);
+        rig.answer(&[(SUCCESS, 8)]);
+        rig.build(&fill(1));
+        rig.submit();
+        rig.drain();
+        assert!(rig.is_filled(1), "engine {engine}");
+    }
+}
+
+#[test]
 fn adapters_that_the_model_cannot_be_are_refused_by_name() {
     let refused = |change: &dyn Fn(&mut AdapterInfo)| {
         let mut info = SoftKmd::new(SoftAdapterConfig::default()).query_adapter_info();
@@ -381,6 +402,7 @@ fn adapters_that_the_model_cannot_be_are_refused_by_name() {
     says(&|info| info.segments.clear(), "at least one segment");
     says(&|info| info.segments = vec![info.segments[1]; 32], "at most 31 segments, and the adapter has 32");
     says(&|info| info.engines.clear(), "engines is 0");
+    says(&|info| info.engines = vec![info.engines[1]; 65], "engines is 65: an adapter has from 1 to 64");
     says(&|info| info.page_table_levels[1].page_table_size_in_bytes = 4096, "page tables of level 1 have 4096 bytes");
     says(&|info| info.gpu_mmu.leaf_page_table_size_for_64k_pages_in_bytes = 1, "for 64 KiB pages have 1 bytes");
     says(&|info| info.page_table_levels.truncate(1), "1 levels of page tables");

@@ -40,6 +40,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         shared: false,
         existing_sys_mem: false,
         permanent_sys_mem: false,
+        cached: false,
         explicit_residency_notification: false,
     };
     let mut story = broken();

@@ -214,6 +214,7 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
         shared: false,
         existing_sys_mem: false,
         permanent_sys_mem: false,
+        cached: false,
         explicit_residency_notification: false,
     };
     let map = MapApertureSegment {

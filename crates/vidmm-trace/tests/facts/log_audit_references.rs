@@ -97,6 +97,7 @@ impl Run {
             shared: false,
             existing_sys_mem: false,
             permanent_sys_mem: false,
+            cached: false,
             explicit_residency_notification: false,
         })
     }

@@ -186,6 +186,11 @@ pub enum BrokenRule {
         "GVA-33: page tables are written through the paging process's addresses (GpuVirtual), so the CPU sets that process's own tables up, but they live in segment {0}; let PagingProcessPageTableSegmentId be system memory (0)"
     )]
     PagingTablesBeyondCpu(u8),
+    /// The same, where the adapter's user has asked for it.
+    #[error(
+        "GVA-33: the CPU is to write the paging process's tables (paging_tables_by_cpu), but they live in segment {0}; let PagingProcessPageTableSegmentId be system memory (0)"
+    )]
+    PagingTablesByCpu(u8),
     /// No work of a process may run while its entries are written.
     #[error(
         "GVA-35: PageTableUpdateRequireAddressSpaceIdle is reported, but this version writes and flushes entries while other work of their process runs"

@@ -11,8 +11,8 @@ use crate::{
         account::{Account, Accounts, Choices, Home, Homes},
     },
     contract::{
-        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, SegmentPreference, SegmentSet,
-        WddmVersion,
+        AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, PteFlags, SegmentPreference,
+        SegmentSet, WddmVersion,
     },
     linear::MAX_SEGMENT_SIZE,
     units::{Extent, PageSize, PhysicalAddress, SegmentId},
@@ -67,10 +67,14 @@ pub(crate) struct Adapter {
     pub has_read_only: bool,
     /// Mappings can forbid execution.
     pub has_no_execute: bool,
+    /// Entries can say that the CPU's caches are snooped.
+    pub has_cache_coherent: bool,
     /// The knobs of the adapter's user.
     pub verifier: VerifierKnobs,
     /// How page tables are written.
     pub page_table_update_mode: PageTableUpdateMode,
+    /// The CPU writes the paging process's tables however others are written (GVA-33).
+    pub paging_tables_by_cpu: bool,
     /// A valid entry that replaces an invalid one needs no flush.
     pub invalid_not_cached: bool,
     /// Where page tables live, those of processes and those of the paging process: in system memory, or pinned in a memory
@@ -81,6 +85,9 @@ pub(crate) struct Adapter {
     pub page_table_area: u64,
     /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
+    /// Where the paging process sees tables that are written by their virtual addresses (GVA-61): the first address,
+    /// and bytes; none in other modes.
+    pub table_views: Option<(u64, u64)>,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
     /// Slots of a resource table (SPL-02); 0 with GPU virtual addresses.
@@ -200,6 +207,14 @@ impl Adapter {
     /// The accounts whose budgets are together a group's.
     pub fn accounts_in(&self, group: MemorySegmentGroup) -> impl Iterator<Item = Account> {
         self.accounts().iter().filter(move |&account| self.group_of(account) == Some(group))
+    }
+
+    /// How an entry that shows a part of an allocation in a segment says that the CPU's caches are snooped.
+    pub fn coherence(&self, is_cached: bool, segment: SegmentId) -> PteFlags {
+        match is_cached && self.has_cache_coherent && segment.is_system() {
+            true => PteFlags::CACHE_COHERENT,
+            false => PteFlags::empty(),
+        }
     }
 
     /// Whether the GPU has page tables, which the manager writes.

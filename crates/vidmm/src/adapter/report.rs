@@ -97,13 +97,17 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         // A mapping in the IOMMU can always be read-only.
         has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
         has_no_execute: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED),
+        has_cache_coherent: has_page_tables
+            && info.gpu_mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         verifier: VerifierKnobs::default(),
         page_table_update_mode: PageTableUpdateMode::default(),
+        paging_tables_by_cpu: false,
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,
         page_table_area: 0,
         paging_va_size: 0,
+        table_views: None,
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)
             .max(PAGE_SIZE as usize),

@@ -137,6 +137,7 @@ impl VidMm {
             notify: notify_flags(allocation_state),
             shared: is_shared,
             existing_sys_mem: existing_sys_mem.is_some(),
+            cached: info.flags.contains(AllocationFlags::CACHED),
             permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
             explicit_residency_notification: allocation_state.contains(AllocationState::NOTIFY_RESIDENCY),
         });
@@ -386,12 +387,16 @@ fn check_sys_mem(info: &AllocationInfo, existing: Option<PhysicalAddress>) -> Re
     if has(AllocationFlags::PERMANENT_SYS_MEM) && excluded {
         return broken(AllocationInfoRule::PermanentSysMem);
     }
+    if has(AllocationFlags::CACHED) && !has(AllocationFlags::CPU_VISIBLE) {
+        return broken(AllocationInfoRule::Cached);
+    }
     let is_possible = |at: PhysicalAddress| at.segment.is_system() && at.offset.is_multiple_of(PAGE_SIZE_64K);
     if existing.is_some_and(is_possible) != has(AllocationFlags::EXISTING_SYS_MEM) {
         return broken(AllocationInfoRule::ExistingSysMem(existing));
     }
     let mut state = AllocationState::empty();
     state.set(AllocationState::KEEPS_COPY, has(AllocationFlags::PERMANENT_SYS_MEM) || existing.is_some());
+    state.set(AllocationState::CACHED, has(AllocationFlags::CACHED));
     // The caller's memory has content from the beginning.
     state.set(AllocationState::EXISTING_SYS_MEM | AllocationState::BACKED, existing.is_some());
     Ok(state)

@@ -59,6 +59,10 @@ pub struct AdapterOptions {
     pub page_table_area: u64,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
+    /// Whether the CPU writes the paging process's tables however others are written, as the documents say (GVA-33).
+    /// They must live in system memory then. Each update of them waits until the GPU has done all that was built
+    /// before.
+    pub paging_tables_by_cpu: bool,
     /// The unlikely choices that are forced when DMA buffers are prepared, without GPU virtual addresses (SPL-13).
     pub preparation: PreparationKnobs,
     /// The consequences of mistakes that come at once (RES-25).
@@ -105,11 +109,14 @@ impl VidMm {
             revision: options.notification_revision,
             page_table_area: options.page_table_area,
             verifier: options.verifier,
+            paging_tables_by_cpu: adapter.has_page_tables() && options.paging_tables_by_cpu,
             ..adapter
         };
         check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
+        check_paging_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
+        adapter.table_views = Windows::table_views(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
         let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));
@@ -209,6 +216,8 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         leaf_table_64kb_bytes: adapter.leaf_table_64kb,
         page_table_update_mode: adapter.page_table_update_mode,
         invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
+        paging_tables_by_cpu: adapter.paging_tables_by_cpu,
+        cache_coherent_memory_supported: adapter.has_cache_coherent,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,
         va_bits: adapter.va_bits,
         paging_va_size: adapter.paging_va_size,
@@ -221,8 +230,8 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
     });
 }
 
-fn aperture_facts(&ApertureSegment { id, size, .. }: &ApertureSegment) -> ApertureSegmentFacts {
-    ApertureSegmentFacts { segment: id, size }
+fn aperture_facts(&ApertureSegment { id, size, cache_coherent, .. }: &ApertureSegment) -> ApertureSegmentFacts {
+    ApertureSegmentFacts { segment: id, size, cache_coherent }
 }
 
 fn segment_facts(adapter: &Adapter, account: Account) -> Option<MemorySegmentFacts> {
@@ -281,6 +290,14 @@ fn query_paging_va(
             without_local_memory: options.paging_va_without_local_memory,
         })
         .collect()
+}
+
+/// Whether the CPU can write the paging process's tables, if it is to.
+fn check_paging_tables(adapter: &Adapter) -> Result<(), BrokenRule> {
+    match adapter.memory_segment(adapter.paging_tables_in).filter(|_| adapter.paging_tables_by_cpu) {
+        Some(segment) => Err(BrokenRule::PagingTablesByCpu(segment.id.0)),
+        None => Ok(()),
+    }
 }
 
 /// Whether the windows of the paging process fit into its addresses.

@@ -198,7 +198,8 @@ bitflags! {
         const ZERO_IN_PTE_SUPPORTED = 1 << 2;
         /// Every valid entry must be invalidated before its table is freed.
         const EXPLICIT_PAGE_TABLE_INVALIDATION = 1 << 3;
-        /// An entry can say that the CPU's caches are snooped. Not used: backing stores are not cached.
+        /// An entry can say that the CPU's caches are snooped. Entries that show allocations with
+        /// [`CACHED`](super::AllocationFlags::CACHED) in system memory do.
         const CACHE_COHERENT_MEMORY_SUPPORTED = 1 << 4;
         /// No work of a process may run while its entries are written or flushed (GVA-35). Refused at adapter start in this
         /// version.

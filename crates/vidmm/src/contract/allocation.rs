@@ -103,6 +103,10 @@ bitflags! {
         /// not written to it nothing is copied, Lock shows the copy in system memory, and Unlock brings the content in
         /// the memory segment up to date (2.2). Needs `CPU_VISIBLE`.
         const PERMANENT_SYS_MEM = 1 << 1;
+        /// Its backing store is in cacheable memory, and not write-combined (2.2). Where the GPU can snoop the CPU's
+        /// caches it is told to: by entries with [`CACHE_COHERENT`](super::PteFlags::CACHE_COHERENT), and by maps of
+        /// cache-coherent apertures (BPB-30). Elsewhere the host keeps memory and caches the same. Needs `CPU_VISIBLE`.
+        const CACHED = 1 << 2;
         /// Its backing store is memory that the caller owns, given at creation; locks are those of `PERMANENT_SYS_MEM`.
         const EXISTING_SYS_MEM = 1 << 4;
         /// Room for it is searched from the end of a segment, unless a preference says otherwise (SEG-44).

@@ -10,7 +10,7 @@ use bitflags::bitflags;
 use super::{
     AddressingModel, CpuVirtualAddress, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, PteRun, WddmVersion,
 };
-use crate::units::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
+use crate::units::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 
 /// One call of [`build_paging_buffer`](super::Kmd::build_paging_buffer).
 #[doc(alias = "DXGKARG_BUILDPAGINGBUFFER")]
@@ -373,6 +373,13 @@ pub struct UpdatePageTable {
     pub update_mode: UpdateMode,
     /// The address that the first entry maps.
     pub first_pte_virtual_address: GpuVirtualAddress,
+}
+
+impl UpdatePageTable {
+    /// The size of the pages that the entries of a leaf table map; 4 KiB above the leaves.
+    pub fn page_size(&self) -> PageSize {
+        if self.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 }
+    }
 }
 
 /// How the entries of an [`UpdatePageTable`] are written, and where the table is for that (GVA-10, GVA-33).

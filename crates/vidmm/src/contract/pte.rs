@@ -13,6 +13,9 @@ bitflags! {
         const VALID = 1 << 0;
         /// Reads give 0, writes are dropped (GVA-20, C-8).
         const ZERO = 1 << 1;
+        /// The GPU snoops the CPU's caches: of entries that show cached memory in system memory, where the driver
+        /// reports [`CACHE_COHERENT_MEMORY_SUPPORTED`](super::GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED) (4.2).
+        const CACHE_COHERENT = 1 << 2;
         /// Writes fault.
         const READ_ONLY = 1 << 3;
         /// The memory behind the entry is not executed.

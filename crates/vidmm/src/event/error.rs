@@ -442,6 +442,9 @@ pub enum AllocationInfoRule {
     /// PERMANENT_SYS_MEM of an allocation that the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
     #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
     PermanentSysMem,
+    /// CACHED of an allocation that the CPU does not see (2.2).
+    #[error("Cached, which needs CpuVisible")]
+    Cached,
     /// EXISTING_SYS_MEM without memory of the caller's, or the other way round (2.2).
     #[error(
         "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"

@@ -110,6 +110,12 @@ pub enum Event {
         page_table_update_mode: PageTableUpdateMode,
         /// Whether a valid entry that replaces an invalid one needs no flush.
         invalid_tlb_entries_not_cached: bool,
+        /// Whether the CPU writes the paging process's tables however others are written (GVA-33).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        paging_tables_by_cpu: bool,
+        /// Whether entries can say that the CPU's caches are snooped (4.2).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        cache_coherent_memory_supported: bool,
         /// Bytes of a paging buffer.
         paging_buffer_bytes: u64,
         /// Bits of a GPU virtual address.
@@ -258,6 +264,9 @@ pub enum Event {
         existing_sys_mem: bool,
         /// Whether its content in system memory is kept while it is in the memory segment (2.2).
         permanent_sys_mem: bool,
+        /// Whether its backing store is in cacheable memory (2.2).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        cached: bool,
         /// Whether the driver is told when it comes into a memory segment and when it leaves it (BPB-51).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         explicit_residency_notification: bool,
@@ -1058,6 +1067,9 @@ pub struct ApertureSegmentFacts {
     pub segment: SegmentId,
     /// The bytes of it that are used: of several apertures no more than may be mapped in each (SEG-50).
     pub size: u64,
+    /// Whether engines that read through it snoop the CPU's caches.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+    pub cache_coherent: bool,
 }
 
 /// The reason why an allocation is taken out of its segment.

@@ -136,6 +136,8 @@ bitflags! {
         const KEEPS_COPY = 1 << 22;
         /// Its backing store is the caller's (2.2).
         const EXISTING_SYS_MEM = 1 << 23;
+        /// Its backing store is in cacheable memory (2.2).
+        const CACHED = 1 << 26;
         /// Its destroyer waits for its end (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 24;
         /// It has been seen already: set only while a list is walked in which it may be named twice.
@@ -425,6 +427,11 @@ impl Allocation {
         self.state.contains(AllocationState::KEEPS_COPY)
             || account == Account::SYSTEM
             || self.seen_in & 1 << account.bits() != 0
+    }
+
+    /// Whether its backing store is in cacheable memory (2.2).
+    pub fn is_cached(&self) -> bool {
+        self.state.contains(AllocationState::CACHED)
     }
 
     /// Whether anything outstanding requires it: a granted span, or one that waits for its grant.

@@ -17,7 +17,7 @@ use crate::{
     id::ProcessIx,
     objects::process::Processes,
     plans::{
-        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step,
+        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step, StorePart,
         UnlinkedTable, UnmapNotice, Windows,
         table::{initialise, unlink},
     },
@@ -163,11 +163,14 @@ impl Cursor {
 
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
 fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &Notice { allocation, handle, flags, size, backing_store, .. } = notice;
+    let &Notice { allocation, handle, flags, size, backing_store, is_cached, .. } = notice;
     let chunk = env.chunk(size - offset);
     let system_offset = backing_store + offset;
     let window = match env.adapter.io_mmu_domain(env.windows.process) {
-        None => env.windows.map_system(env.adapter, handle, offset, system_offset, chunk, steps),
+        None => {
+            let part = StorePart { handle, is_cached, allocation_offset: offset, offset: system_offset, size: chunk };
+            env.windows.map_system(env.adapter, part, steps)
+        }
         Some(domain) => {
             let range = IoMmuRange {
                 domain,
@@ -207,10 +210,10 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
 }
 
 fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &ApertureRange { handle, size, offset, backing_store } = range;
+    let &ApertureRange { handle, size, offset, backing_store, is_cached } = range;
     let (aperture, offset) = env.adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
-    flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent);
+    flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent && is_cached);
     let map = MapApertureSegment {
         allocation: handle,
         segment_id: aperture.id,
@@ -244,7 +247,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             let table = process.tables.get(key).and_then(|table| table.address);
             table.expect("a mapping's tables are placed before its entries are written")
         };
-        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle };
+        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle, by_cpu: false };
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
         let whole = PteTarget {
             handle: Some(range.handle),
@@ -262,6 +265,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
             pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
             pte.flags.set(PteFlags::NO_EXECUTE, range.mapping.no_execute);
+            pte.flags |= env.adapter.coherence(range.is_cached, range.segment);
             let address = virtual_address + (start - allocation_offset);
             let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
             writer.write(target, pte, steps);
@@ -321,7 +325,7 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
         return page_out_physically(out, offset, env, steps);
     }
     let part = Part::next(out.account, out.handle, &out.extents, out.size, offset, env);
-    transfer(&part, out.backing_store, MemoryTransferDirection::LocalToSystem, env, steps);
+    transfer(&part, (out.backing_store, out.is_cached), MemoryTransferDirection::LocalToSystem, env, steps);
     part.size
 }
 
@@ -333,7 +337,7 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     let part = Part::next(page_in.account, page_in.handle, &page_in.extents, page_in.size, offset, env);
     match page_in.backing_store {
         Some(backing_store) => {
-            transfer(&part, backing_store, MemoryTransferDirection::SystemToLocal, env, steps);
+            transfer(&part, (backing_store, page_in.is_cached), MemoryTransferDirection::SystemToLocal, env, steps);
         }
         None => fill(&part, env, steps),
     }
@@ -341,14 +345,14 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
 }
 
 fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageOut { account, handle, size, ref extents, backing_store, through_aperture } = out;
+    let &PageOut { account, handle, size, ref extents, backing_store, is_cached, through_aperture } = out;
     let source = in_memory(account, extents, env);
     let Some(at) = through_aperture else {
         let transfer_size = env.part_of_transfer(size - offset);
         physical_transfer(handle, size, (offset, transfer_size), source, in_system(backing_store), steps);
         return transfer_size;
     };
-    let range = ApertureRange { handle, size, offset: at, backing_store };
+    let range = ApertureRange { handle, size, offset: at, backing_store, is_cached };
     if offset == 0 {
         map_aperture(&range, env, steps);
     }
@@ -456,14 +460,15 @@ fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
 /// Copies a part between its extents and its backing store.
 fn transfer(
     part: &Part<'_>,
-    backing_store: u64,
+    (backing_store, is_cached): (u64, bool),
     transfer_direction: MemoryTransferDirection,
     env: &mut BuildEnv<'_>,
     steps: &mut VecDeque<Step>,
 ) {
     let &Part { account, handle, extents, offset, size } = part;
     let local = env.windows.map_local(env.adapter, account, handle, extents, offset, size, steps);
-    let system = env.windows.map_system(env.adapter, handle, offset, backing_store + offset, size, steps);
+    let in_store = StorePart { handle, is_cached, allocation_offset: offset, offset: backing_store + offset, size };
+    let system = env.windows.map_system(env.adapter, in_store, steps);
     let (source, destination, local_side) = match transfer_direction {
         MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),
         _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),

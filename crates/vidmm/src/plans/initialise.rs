@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use crate::{
     adapter::Adapter,
+    contract::PagingOperation,
     plans::{Plans, Step, Windows, initialise_table},
 };
 
@@ -20,6 +21,9 @@ impl Plans {
         self.windows.map_own_tables(adapter, &mut steps);
         self.builder.steps.extend(steps.into_iter().map(|step| match step {
             Step::UpdateInView(update) => Step::UpdateByCpu(update),
+            Step::Operation(PagingOperation::UpdatePageTable(update)) if adapter.paging_tables_by_cpu => {
+                Step::UpdateByCpu(update)
+            }
             other => other,
         }));
     }

@@ -54,7 +54,8 @@ pub(crate) fn show_mapping(
         Some(range) => draft.plan.io_mmu_map.push(range),
         None => {
             let (segment, extents) = allocation.location(adapter);
-            draft.plan.validate.push(PteRange { handle: allocation.handle, mapping, segment, extents });
+            let (handle, is_cached) = (allocation.handle, allocation.is_cached());
+            draft.plan.validate.push(PteRange { handle, mapping, segment, extents, is_cached });
         }
     }
 }
@@ -72,7 +73,8 @@ pub(crate) fn hide_mapping(
     let handle = allocation.handle;
     let Some(range) = io_mmu_range(adapter, objects, index, &mapping) else {
         let (segment, extents) = allocation.location(adapter);
-        draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents });
+        let is_cached = allocation.is_cached();
+        draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents, is_cached });
         return;
     };
     draft.plan.io_mmu_unmap.push(range);

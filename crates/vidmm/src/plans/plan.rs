@@ -83,6 +83,7 @@ pub(crate) struct Notice {
     pub has_news: bool,
     pub size: u64,
     pub backing_store: u64,
+    pub is_cached: bool,
 }
 
 /// The driver is told of a mapping that leaves the IOMMU (NTF-04).
@@ -101,6 +102,7 @@ pub(crate) struct PteRange {
     /// Where the allocation lies; not read when the entries become invalid.
     pub segment: SegmentId,
     pub extents: Extents,
+    pub is_cached: bool,
 }
 
 /// A step of the phase in which allocations leave their segments.
@@ -155,6 +157,7 @@ pub(crate) struct PageOut {
     pub size: u64,
     pub extents: Extents,
     pub backing_store: u64,
+    pub is_cached: bool,
     /// The range of an aperture, as the number of its first byte on the line of ranges, in which the backing store is
     /// mapped meanwhile (SEG-45).
     pub through_aperture: Option<u64>,
@@ -169,6 +172,7 @@ pub(crate) struct PageIn {
     pub extents: Extents,
     /// The backing store to read; none is a fill with zeros.
     pub backing_store: Option<u64>,
+    pub is_cached: bool,
     /// It was promoted as the GPU had left it: without the GPU nobody can put right what is in its backing store.
     pub is_as_left: bool,
 }
@@ -181,6 +185,7 @@ pub(crate) struct ApertureRange {
     /// The number of its first byte on the line of ranges.
     pub offset: u64,
     pub backing_store: u64,
+    pub is_cached: bool,
 }
 
 /// The CPU sees an allocation elsewhere (RES-86).

@@ -63,6 +63,7 @@ impl Plans {
             size,
             extents: extents.clone(),
             backing_store: backed.then_some(backing_store),
+            is_cached: content.contains(AllocationState::CACHED),
             is_as_left: content.contains(AllocationState::DIRTY),
         });
         if content.contains(AllocationState::NOTIFY_RESIDENCY) {
@@ -106,7 +107,9 @@ impl Plans {
             Some(range) => {
                 state.memory.aperture.show(index, range, &mut after);
                 let offset = range.offset;
-                draft.plan.page_in.push(Coming::Aperture(ApertureRange { handle, size, offset, backing_store }));
+                let is_cached = state.objects[index].is_cached();
+                let range = ApertureRange { handle, size, offset, backing_store, is_cached };
+                draft.plan.page_in.push(Coming::Aperture(range));
                 Place::Aperture(PageOffset::of_bytes(offset))
             }
         };
@@ -296,7 +299,8 @@ impl Plans {
             return;
         }
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
-        draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, through_aperture });
+        let is_cached = flags.contains(AllocationState::CACHED);
+        draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, is_cached, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;
         state.objects.count(index, account, |traffic| traffic.bytes_paged_out += size);
         state.moment.statistics_mut().evictions_copied += 1;
@@ -333,6 +337,7 @@ impl Plans {
             has_news,
             size: allocation.size,
             backing_store: allocation.backing_store,
+            is_cached: allocation.is_cached(),
         };
         if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
@@ -346,7 +351,8 @@ impl Plans {
     fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
         let Allocation { handle, size, backing_store, .. } = state.objects[index];
         state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
-        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));
+        let is_cached = state.objects[index].is_cached();
+        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));
     }
 }
 

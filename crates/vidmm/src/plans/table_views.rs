@@ -27,7 +27,7 @@ pub(super) struct TableViews {
 impl TableViews {
     /// The views over `tables`, the paging process's own; none in other modes.
     pub fn new(adapter: &Adapter, tables: &PageTables) -> Option<Self> {
-        let (base, size) = Self::addresses(adapter)?;
+        let (base, size) = adapter.table_views?;
         let coverage = adapter.coverage(0);
         let span = span(adapter);
         let leaves = tables.iter().filter(|(key, _)| key.level == 0);

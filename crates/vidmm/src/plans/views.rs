@@ -107,7 +107,8 @@ impl Plans {
         let mut draft = Draft::default();
         let extents = allocation.extents(place);
         let backing_store = Some(backing_store);
-        draft.plan.copy_in(PageIn { account, handle, size, extents, backing_store, is_as_left: false });
+        let is_cached = state.contains(AllocationState::CACHED);
+        draft.plan.copy_in(PageIn { account, handle, size, extents, backing_store, is_cached, is_as_left: false });
         follow(&self.stream, &mut draft.plan, last_plan);
         let devices: Vec<DeviceIx> = objects[index].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();

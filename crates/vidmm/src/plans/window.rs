@@ -54,6 +54,17 @@ pub(crate) struct Window {
     io_mmu: Option<IoMmuRange>,
 }
 
+/// A part of an allocation's backing store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StorePart {
+    pub handle: KmdAllocationHandle,
+    pub is_cached: bool,
+    /// The offset of the part in the allocation, and in system memory.
+    pub allocation_offset: u64,
+    pub offset: u64,
+    pub size: u64,
+}
+
 impl Window {
     pub fn address(&self) -> GpuVirtualAddress {
         GpuVirtualAddress(self.address)
@@ -80,10 +91,15 @@ impl Windows {
         }
     }
 
+    /// Where the paging process sees tables, once the size of its rings is known: see [`Adapter::table_views`].
+    pub fn table_views(adapter: &Adapter) -> Option<(u64, u64)> {
+        TableViews::addresses(adapter)
+    }
+
     /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
         let mut keys = Self::tables_of_rings(adapter);
-        if let Some((base, size)) = TableViews::addresses(adapter) {
+        if let Some((base, size)) = adapter.table_views {
             keys.extend(PageTables::needed(adapter, base, size, PageSize::Kib4));
         }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
@@ -108,21 +124,14 @@ impl Windows {
 
     /// Bytes of addresses that the paging process needs: two windows, and the views of tables.
     pub fn needed_addresses(adapter: &Adapter) -> u64 {
-        2 * adapter.paging_va_size + TableViews::addresses(adapter).map_or(0, |(_, size)| size)
+        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |(_, size)| size)
     }
 
     /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
     pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
         let Some(views) = &self.views else { return };
         for (table, address, size) in views.own_tables() {
-            let target = PteTarget {
-                handle: None,
-                address,
-                size,
-                page_size: PageSize::Kib4,
-                allocation_offset: 0,
-                driver_protection: 0,
-            };
+            let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
             self.writer(adapter, address).write(target, Pte::valid(table), steps);
         }
         if !adapter.invalid_not_cached {
@@ -143,13 +152,12 @@ impl Windows {
             steps.push_back(at(views.address_of(update.page_table_address)));
             return steps;
         }
-        let large = update.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-        let page_size = if large { PageSize::Kib64 } else { PageSize::Kib4 };
-        let table = TableKey { level: update.page_table_level, page_size, number: 0 };
+        let table = TableKey { level: update.page_table_level, page_size: update.page_size(), number: 0 };
         let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
         let PhysicalAddress { segment, offset } = update.page_table_address;
         let next = views.ring.next(size);
-        let view = self.show(adapter, next, None, 0, segment, &Extents::one(Extent { offset, size }), 0, &mut steps);
+        let place = (segment, PteFlags::empty());
+        let view = self.show(adapter, next, None, 0, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
         steps.push_back(at(view.address));
         self.unmap(adapter, view, &mut steps);
         steps
@@ -174,19 +182,13 @@ impl Windows {
         self.system.size
     }
 
-    /// Maps `size` bytes of system memory from `offset` on.
-    pub fn map_system(
-        &mut self,
-        adapter: &Adapter,
-        handle: KmdAllocationHandle,
-        allocation_offset: u64,
-        offset: u64,
-        size: u64,
-        steps: &mut VecDeque<Step>,
-    ) -> Window {
+    /// Maps a part of a backing store.
+    pub fn map_system(&mut self, adapter: &Adapter, part: StorePart, steps: &mut VecDeque<Step>) -> Window {
+        let StorePart { handle, is_cached, allocation_offset, offset, size } = part;
         let extents = Extents::one(Extent { offset, size });
         let next = self.system.next(size);
-        self.show(adapter, next, Some(handle), allocation_offset, SegmentId::SYSTEM, &extents, 0, steps)
+        let at = (SegmentId::SYSTEM, adapter.coherence(is_cached, SegmentId::SYSTEM));
+        self.show(adapter, next, Some(handle), allocation_offset, at, &extents, 0, steps)
     }
 
     /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
@@ -202,7 +204,8 @@ impl Windows {
         steps: &mut VecDeque<Step>,
     ) -> Window {
         let next = self.local.next(size);
-        self.show(adapter, next, Some(handle), offset, adapter.memory_id(account), extents, offset, steps)
+        let at = (adapter.memory_id(account), PteFlags::empty());
+        self.show(adapter, next, Some(handle), offset, at, extents, offset, steps)
     }
 
     /// Writes the entries of the next window of a ring.
@@ -213,7 +216,7 @@ impl Windows {
         (window, wrapped): (Window, bool),
         handle: Option<KmdAllocationHandle>,
         allocation_offset: u64,
-        segment: SegmentId,
+        (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
         steps: &mut VecDeque<Step>,
@@ -223,7 +226,8 @@ impl Windows {
         }
         let writer = self.writer(adapter, window.address);
         for (start, run) in extents.runs(offset, window.size) {
-            let pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
+            pte.flags |= flags;
             let in_window = start - offset;
             let target = PteTarget {
                 handle,
@@ -249,14 +253,7 @@ impl Windows {
             return;
         }
         let writer = self.writer(adapter, window.address);
-        let target = PteTarget {
-            handle: None,
-            address: window.address,
-            size: window.size,
-            page_size: window.page_size,
-            allocation_offset: 0,
-            driver_protection: 0,
-        };
+        let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
         writer.write(target, Pte::INVALID, steps);
     }
 
@@ -268,7 +265,7 @@ impl Windows {
 
     fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
         let ring = self.ring(address);
-        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process }
+        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process, by_cpu: adapter.paging_tables_by_cpu }
     }
 
     fn flush(&self, (start, end): (u64, u64)) -> Step {
@@ -327,6 +324,8 @@ pub(crate) struct PteWriter<'a, F> {
     /// Where a leaf table lies.
     pub leaf: F,
     pub process: KmdProcessHandle,
+    /// The CPU writes them, however the driver has reported.
+    pub by_cpu: bool,
 }
 
 /// The target of a run of leaf entries.
@@ -338,6 +337,13 @@ pub(crate) struct PteTarget {
     pub page_size: PageSize,
     pub allocation_offset: u64,
     pub driver_protection: u64,
+}
+
+impl PteTarget {
+    /// Entries that map nothing, or a table.
+    fn of_no_allocation(address: u64, size: u64, page_size: PageSize) -> Self {
+        Self { handle: None, address, size, page_size, allocation_offset: 0, driver_protection: 0 }
+    }
 }
 
 impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
@@ -368,7 +374,10 @@ impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
                 update_mode: UpdateMode::default(),
                 first_pte_virtual_address: GpuVirtualAddress(start),
             };
-            steps.push_back(Step::update(self.adapter, update));
+            steps.push_back(match self.by_cpu {
+                true => Step::UpdateByCpu(update),
+                false => Step::update(self.adapter, update),
+            });
         }
     }
 }

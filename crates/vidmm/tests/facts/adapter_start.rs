@@ -329,6 +329,19 @@ fn a_paging_buffer_has_a_sane_size() {
     }
 }
 
+/// GVA-33: the CPU writes the paging process's tables only where it sees them.
+#[test]
+fn the_cpu_writes_tables_in_system_memory_only() {
+    let options = AdapterOptions { paging_tables_by_cpu: true, ..AdapterOptions::default() };
+    let broken_rules = |tables_in_system| {
+        let mut driver = Driver::new(&Config { tables_in_system, ..Config::pages(64) });
+        let started = VidMm::start_adapter(options, &mut driver, &mut Ledger::default());
+        started.err().map_or_else(Vec::new, |refused| refused.broken_rules)
+    };
+    assert_eq!(broken_rules(true), []);
+    assert_eq!(broken_rules(false), [BrokenRule::PagingTablesByCpu(1)]);
+}
+
 /// GVA-33: the CPU sets up the tables through which all others are written.
 #[test]
 fn tables_are_written_through_those_in_system_memory() {

@@ -114,29 +114,6 @@ fn stray_access_is_found() {
     world.machine.read(stray, &world.host);
 }
 
-/// BPB-30: the flag says what the aperture is.
-#[test]
-fn only_a_cache_coherent_aperture_is_mapped_cache_coherent() {
-    for aperture_is_coherent in [false, true] {
-        for model in MODELS {
-            let (mut world, client) = of(Config { aperture_is_coherent, ..Config::integrated(model, 64) });
-            world.create_resident(client, Place::Aperture, 4, SILENT);
-            let flags: Vec<bool> = world
-                .driver
-                .operations
-                .iter()
-                .filter_map(|operation| match operation {
-                    PagingOperation::MapApertureSegment(op) => {
-                        Some(op.flags.contains(MapApertureFlags::CACHE_COHERENT))
-                    }
-                    _ => None,
-                })
-                .collect();
-            assert_eq!(flags, [aperture_is_coherent]);
-        }
-    }
-}
-
 /// SEG-50, U-6: an allocation that is resident outside local memory counts against one limit, wherever it is.
 #[test]
 fn the_commit_limit_counts_both_places() {

@@ -1,6 +1,6 @@
 //! The auditor of event logs, for every world of these tests: whatever a test looks at, its events hold together.
 
-use vidmm::{Event, VidMm};
+use vidmm::{Event, NumberedEvent, VidMm};
 use vidmm_trace::{Audit, Invariant};
 
 #[derive(Debug, Default)]
@@ -26,4 +26,15 @@ impl Judge {
         }
         events
     }
+}
+
+/// The rules that the auditor finds broken in a log of these events.
+pub fn found(events: &[Event]) -> Vec<Invariant> {
+    let mut audit = Audit::new();
+    for (number, event) in (1..).zip(events) {
+        audit.event(&NumberedEvent { number, at: 0, occurred_at: None, event: event.clone() });
+    }
+    let mut found: Vec<Invariant> = audit.finish().iter().map(|finding| finding.invariant).collect();
+    found.dedup();
+    found
 }

@@ -13,6 +13,7 @@ mod adapter_start;
 mod allocation_info;
 mod aperture;
 mod budgets;
+mod cache_coherent;
 mod client;
 mod client_copies;
 mod client_properties;

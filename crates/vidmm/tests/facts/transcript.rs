@@ -138,7 +138,7 @@ fn of_operation(operation: &PagingOperation) -> Option<Step> {
         }
         PagingOperation::UpdatePageTable(op) => {
             let (first, process) = (op.page_table_entries.first, op.process);
-            let page = if op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { 16 * PAGE_SIZE } else { PAGE_SIZE };
+            let page = op.page_size().bytes();
             let (address, size) =
                 (op.first_pte_virtual_address.0, page * u64::from(op.page_table_entries.num_page_table_entries));
             if first.flags.contains(PteFlags::VALID) {

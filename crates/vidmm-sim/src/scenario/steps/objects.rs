@@ -158,6 +158,9 @@ pub struct CreateAllocation {
     /// The CPU's access to them.
     #[serde(default)]
     pub cpu: Option<CpuAccess>,
+    /// Whether their backing stores are in cacheable memory; only where the CPU may lock them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cached: bool,
     /// Whether other devices may open them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shared: bool,
@@ -218,6 +221,7 @@ impl Verb for CreateAllocation {
                 CpuAccess::PermanentSysMem => "PermanentSysMem".to_owned(),
                 CpuAccess::ExistingSysMem => "ExistingSysMem".to_owned(),
             }),
+            marked(self.cached, "cached"),
         ];
         marks.iter().flatten().try_for_each(|mark| write!(f, ", {mark}"))?;
         self.notify.iter().try_for_each(|notification| match notification {

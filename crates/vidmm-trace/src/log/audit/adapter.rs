@@ -25,6 +25,10 @@ pub(super) struct Adapter {
     map_aperture2_supported: bool,
     /// How page tables are written (GVA-10).
     page_table_update_mode: PageTableUpdateMode,
+    /// The CPU writes the paging process's tables however others are written (GVA-33).
+    paging_tables_by_cpu: bool,
+    /// Entries can say that the CPU's caches are snooped.
+    pub cache_coherent_memory_supported: bool,
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -44,6 +48,8 @@ impl Default for Adapter {
             addressing_model: AddressingModel::GpuMmu,
             map_aperture2_supported: false,
             page_table_update_mode: PageTableUpdateMode::default(),
+            paging_tables_by_cpu: false,
+            cache_coherent_memory_supported: false,
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
@@ -105,6 +111,8 @@ impl Audit {
             leaf_table_64kb_bytes,
             page_table_update_mode,
             invalid_tlb_entries_not_cached,
+            paging_tables_by_cpu,
+            cache_coherent_memory_supported,
             paging_buffer_bytes,
             va_bits,
             paging_va_size,
@@ -123,6 +131,8 @@ impl Audit {
             addressing_model,
             map_aperture2_supported,
             page_table_update_mode,
+            paging_tables_by_cpu,
+            cache_coherent_memory_supported,
             num_slots,
             preemption_aware,
             notification_revision,
@@ -206,6 +216,7 @@ impl Audit {
         let of_paging_process = self.adapter.paging_process == Some(op.process);
         let reported = self.adapter.page_table_update_mode;
         let is_right = match mode {
+            _ if of_paging_process && self.adapter.paging_tables_by_cpu => matches!(mode, UpdateMode::CpuVirtual(_)),
             // The CPU sets up the tables through which all others are written.
             UpdateMode::CpuVirtual(_) => match reported {
                 PageTableUpdateMode::CpuVirtual => true,

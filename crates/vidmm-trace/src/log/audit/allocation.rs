@@ -23,6 +23,8 @@ pub(super) struct Allocation {
     pub committed: bool,
     /// Its backing store is the caller's memory.
     pub existing_sys_mem: bool,
+    /// Its backing store is in cacheable memory.
+    pub cached: bool,
     /// Where the driver said that it can be.
     pub supported_segment_set: u32,
     pub accessed_physically: bool,

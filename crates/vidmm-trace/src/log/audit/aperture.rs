@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, MapApertureSegment, UnmapApertureSegment};
+use vidmm::contract::{KmdAllocationHandle, MapApertureFlags, MapApertureSegment, UnmapApertureSegment};
 use vidmm::{AllocationId, Extent, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use super::Audit;
@@ -51,6 +51,11 @@ impl Audit {
         let store = PhysicalAddress { segment: SegmentId::SYSTEM, offset };
         self.findings.check(op.mdl == store, Invariant::I24, || {
             format!("{range:?} of the aperture is to show {:?}, but {id} is at {store:?}", op.mdl)
+        });
+        let is_cached = self.allocations.get(&id).is_some_and(|allocation| allocation.cached);
+        let right = is_cached && self.places.is_cache_coherent(op.segment_id);
+        self.findings.check(op.flags.contains(MapApertureFlags::CACHE_COHERENT) == right, Invariant::I24, || {
+            format!("{range:?} of the aperture shows {id} with {:?} (BPB-30)", op.flags)
         });
         let other = self.apertures.overlapping(op.segment_id, range);
         self.findings.check(other.is_none(), Invariant::I24, || {

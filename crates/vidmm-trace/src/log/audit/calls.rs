@@ -71,6 +71,7 @@ impl Audit {
             shared,
             existing_sys_mem,
             permanent_sys_mem,
+            cached,
             explicit_residency_notification,
             ..
         } = *event
@@ -92,6 +93,7 @@ impl Audit {
             committed: true,
             existing_sys_mem,
             supported_segment_set,
+            cached,
             // Without GPU virtual addresses system memory is reached through the aperture only.
             accessed_physically: accessed_physically || self.adapter.is_physical(),
             shared,

@@ -1,14 +1,14 @@
 //! Paging operations, in the order in which they are built (I04, I05, I15, I20).
 
 use vidmm::contract::{
-    BuildStatus, EngineFence, PagingOperation, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+    BuildStatus, EngineFence, PagingOperation, Pte, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
 use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
 use super::allocation::Mapping;
 use super::finding::Invariant;
-use super::shadow::{leaf_bytes, page_size};
+use super::shadow::leaf_bytes;
 use super::tlb::Stale;
 
 impl Audit {
@@ -123,6 +123,7 @@ impl Audit {
         if op.page_table_level > 0 {
             return;
         }
+        self.check_coherence(op);
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
             (true, false) if is_initial => {}
             (true, true) => self.check_window_is_new(op),
@@ -177,12 +178,28 @@ impl Audit {
         });
     }
 
+    /// Entries that show cached memory in system memory have the GPU snoop the CPU's caches, where they can say so; no
+    /// others do.
+    fn check_coherence(&mut self, op: &UpdatePageTable) {
+        let Pte { flags, address } = op.page_table_entries.first;
+        let allocation = op.allocation.and_then(|handle| self.allocations.get(self.by_handle.get(&handle)?));
+        let is_cached = flags.contains(PteFlags::VALID) && allocation.is_some_and(|allocation| allocation.cached);
+        let right = is_cached && address.segment.is_system() && self.adapter.cache_coherent_memory_supported;
+        self.findings.check(flags.contains(PteFlags::CACHE_COHERENT) == right, Invariant::I04, || {
+            let (address, cached) = (op.first_pte_virtual_address, if is_cached { "cached" } else { "uncached" });
+            format!(
+                "{address} becomes {flags:?}, and shows {cached} memory at {:?}",
+                op.page_table_entries.first.address
+            )
+        });
+    }
+
     /// Valid entries allow what the caller allowed, and carry what the user-mode driver gave with the mapping.
     fn check_access(&mut self, op: &UpdatePageTable, mapping: &Mapping) {
         let mut right = PteFlags::VALID;
         right.set(PteFlags::READ_ONLY, mapping.read_only);
         right.set(PteFlags::NO_EXECUTE, mapping.no_execute);
-        let flags = op.page_table_entries.first.flags;
+        let flags = op.page_table_entries.first.flags - PteFlags::CACHE_COHERENT;
         self.findings.check(flags == right, Invariant::I04, || {
             format!("{} becomes valid as {flags:?}, but is mapped as {right:?}", op.first_pte_virtual_address)
         });
@@ -195,7 +212,7 @@ impl Audit {
 
     /// Addresses are mapped by pages of one size (GVA-43).
     fn check_one_side(&mut self, op: &UpdatePageTable) {
-        let other = match page_size(op) {
+        let other = match op.page_size() {
             PageSize::Kib4 => PageSize::Kib64,
             PageSize::Kib64 => PageSize::Kib4,
         };
@@ -217,8 +234,8 @@ impl Audit {
         let in_system = place.is_some_and(|place| self.places.in_system_memory(place.segment));
         // Pages of system memory are of 4 KiB, whatever the memory segment has (GVA-40).
         let fits = |mapping: &Mapping| match in_system {
-            true => page_size(op) == PageSize::Kib4,
-            false => mapping.has_pages_of(page_size(op)),
+            true => op.page_size() == PageSize::Kib4,
+            false => mapping.has_pages_of(op.page_size()),
         };
         mappings.iter().all(fits).then_some(mappings)
     }

@@ -20,6 +20,8 @@ use super::segment::Segment;
 pub(super) struct Places {
     pub memory: Vec<Segment>,
     pub apertures: Vec<Segment>,
+    /// The apertures through which engines snoop the CPU's caches.
+    cache_coherent: Vec<SegmentId>,
     pub system: SystemMemory,
 }
 
@@ -50,10 +52,13 @@ impl Places {
         let memory = memory.iter().map(|memory| {
             Segment::new(memory.segment, memory.size, memory.page_size).with_table_area(memory.page_table_area)
         });
+        let coherent = apertures.iter().filter(|of| of.cache_coherent).map(|of| of.segment);
+        let cache_coherent = coherent.collect();
         let apertures = apertures.iter().map(|of| Segment::new(of.segment, of.size, PageSize::Kib4));
         Self {
             memory: memory.collect(),
             apertures: apertures.collect(),
+            cache_coherent,
             system: SystemMemory { limit, ..SystemMemory::default() },
         }
     }
@@ -71,6 +76,11 @@ impl Places {
     /// Whether a segment is an aperture segment.
     pub fn is_aperture(&self, segment: SegmentId) -> bool {
         self.apertures.iter().any(|aperture| aperture.id == segment)
+    }
+
+    /// Whether engines that read through an aperture segment snoop the CPU's caches.
+    pub fn is_cache_coherent(&self, segment: SegmentId) -> bool {
+        self.cache_coherent.contains(&segment)
     }
 
     /// Allocations that are one range each may be in these segments.

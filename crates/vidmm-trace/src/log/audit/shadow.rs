@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdatePageTable};
 use vidmm::{PageSize, PhysicalAddress};
 
 use super::intervals::{Intervals, Known, Part};
@@ -32,14 +32,9 @@ impl Known for Target {
     }
 }
 
-/// The size of the pages that the entries of an operation map.
-pub(super) fn page_size(op: &UpdatePageTable) -> PageSize {
-    if op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES) { PageSize::Kib64 } else { PageSize::Kib4 }
-}
-
 /// Bytes of addresses that leaf entries cover.
 pub(super) fn leaf_bytes(op: &UpdatePageTable) -> u64 {
-    u64::from(op.page_table_entries.num_page_table_entries) * page_size(op).bytes()
+    u64::from(op.page_table_entries.num_page_table_entries) * op.page_size().bytes()
 }
 
 impl Shadow {
@@ -48,7 +43,7 @@ impl Shadow {
     pub fn write(&mut self, op: &UpdatePageTable) -> bool {
         let start = op.first_pte_virtual_address.0;
         let end = start.saturating_add(leaf_bytes(op));
-        let space = self.spaces.entry((op.process, page_size(op))).or_default();
+        let space = self.spaces.entry((op.process, op.page_size())).or_default();
         let first = op.page_table_entries.first;
         let target = Target { allocation: op.allocation, address: first.address, flags: first.flags };
         let valid = first.flags.contains(PteFlags::VALID);

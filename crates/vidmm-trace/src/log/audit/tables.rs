@@ -7,7 +7,6 @@ use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
 
 use super::finding::{Findings, Invariant};
 use super::links::Links;
-use super::shadow::page_size;
 
 /// The page tables of all processes but the paging process, whose tables no event places.
 #[derive(Debug, Default)]
@@ -56,7 +55,7 @@ impl Tables {
 
     /// Bytes that the table takes whose entries an operation writes, in whole pages of 4 KiB.
     pub fn bytes_of(&self, op: &UpdatePageTable) -> u64 {
-        let is_large = op.page_table_level == 0 && page_size(op) == PageSize::Kib64;
+        let is_large = op.page_table_level == 0 && op.page_size() == PageSize::Kib64;
         let of_level = self.table_bytes.get(op.page_table_level as usize).copied();
         self.leaf_64kb_bytes.filter(|_| is_large).or(of_level).unwrap_or(0).next_multiple_of(PAGE_SIZE)
     }
@@ -122,7 +121,7 @@ impl Tables {
                 format!("entries of process {} are written at {address:?}, where it has no table", op.process.0);
             return findings.report(Invariant::I15, message);
         };
-        let side = if op.page_table_level == 0 { page_size(op) } else { PageSize::Kib4 };
+        let side = if op.page_table_level == 0 { op.page_size() } else { PageSize::Kib4 };
         let index = u64::from(op.start_index);
         let at = table.first_address.saturating_add(index.saturating_mul(self.entry_bytes(table.level, side)));
         let fits =

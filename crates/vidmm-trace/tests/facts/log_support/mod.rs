@@ -307,6 +307,7 @@ fn objects() -> Vec<Event> {
         shared: false,
         existing_sys_mem: false,
         permanent_sys_mem: false,
+        cached: false,
         explicit_residency_notification: false,
     };
     vec![
@@ -325,7 +326,7 @@ fn objects() -> Vec<Event> {
                 group: Some(MemorySegmentGroup::Local),
                 page_table_area: 0,
             }],
-            apertures: vec![ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000 }],
+            apertures: vec![ApertureSegmentFacts { segment: SegmentId(2), size: 0x2_0000, cache_coherent: false }],
             system_group: MemorySegmentGroup::NonLocal,
             paging_tables_segment: SegmentId(1),
             system_commit_limit: 0,
@@ -336,6 +337,8 @@ fn objects() -> Vec<Event> {
             leaf_table_64kb_bytes: None,
             page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
+            paging_tables_by_cpu: false,
+            cache_coherent_memory_supported: false,
             paging_buffer_bytes: BUFFER,
             va_bits: 30,
             paging_va_size: WINDOW,

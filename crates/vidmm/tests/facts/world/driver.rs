@@ -36,6 +36,7 @@ pub struct Config {
     pub linked: Vec<(u64, Option<u32>)>,
     pub revision: NotificationRevision,
     pub paging_va_without_local_memory: bool,
+    pub paging_tables_by_cpu: bool,
     /// Address bits behind an IOMMU; with page tables they follow from the levels.
     pub io_mmu_bits: u32,
     pub page_size: PageSize,
@@ -52,6 +53,7 @@ pub struct Config {
     pub invalid_not_cached: bool,
     pub has_read_only: bool,
     pub has_no_execute: bool,
+    pub has_cache_coherent: bool,
     pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
@@ -85,6 +87,7 @@ impl Default for Config {
             linked: Vec::new(),
             revision: NotificationRevision::Current,
             paging_va_without_local_memory: false,
+            paging_tables_by_cpu: false,
             io_mmu_bits: 40,
             page_size: PageSize::Kib4,
             tables_in_system: true,
@@ -96,6 +99,7 @@ impl Default for Config {
             invalid_not_cached: false,
             has_read_only: true,
             has_no_execute: true,
+            has_cache_coherent: false,
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
@@ -145,6 +149,7 @@ impl Config {
             page_table_area: self.page_table_area,
             policy: self.policy,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
+            paging_tables_by_cpu: self.paging_tables_by_cpu,
             tdr: self.tdr,
             ..AdapterOptions::default()
         }
@@ -207,6 +212,7 @@ impl Config {
         let mut mmu = GpuMmuFlags::empty();
         mmu.set(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED, self.has_read_only);
         mmu.set(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED, self.has_no_execute);
+        mmu.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.has_cache_coherent);
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
         let mut window = SegmentFlags::APERTURE;

@@ -418,8 +418,7 @@ impl Machine {
         if op.page_table_level as usize + 1 == self.level_bits.len() {
             self.roots.insert(op.process, table);
         }
-        let big = op.flags.contains(UpdatePageTableFlags::USE_64KB_PAGES);
-        let page_size = if big { PageSize::Kib64 } else { PageSize::Kib4 };
+        let page_size = op.page_size();
         let PteRun { first, first_64kb, num_page_table_entries } = op.page_table_entries;
         for done in 0..num_page_table_entries {
             let step = if op.flags.contains(UpdatePageTableFlags::REPEAT) { 0 } else { u64::from(done) };
