@@ -59,7 +59,7 @@ impl Umd for DdiUmd {
         steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish()
     }
 
-    /// What was recorded, if anything was; else from the driver's function for tests, if it has one; else a standard allocation's.
+    /// The data is recorded, if any is; else the driver's function for tests writes it; without that it is a standard allocation's.
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
         let of_size = self.recorded.iter().filter(|recorded| recorded.size >= desc.size);
         let function = self.adapter.driver().test().and_then(|test| test.GetAllocationPrivateData);

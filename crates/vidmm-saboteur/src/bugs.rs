@@ -576,7 +576,7 @@ notice.size - cursor.offset",
         what: "An allocation that leaves the aperture is not unmapped there.",
         file: "plans/planner.rs",
         edit: Edit::Without(
-            "draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store }));",
+            "draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));",
         ),
     },
     Bug {
