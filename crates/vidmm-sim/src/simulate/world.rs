@@ -159,6 +159,13 @@ impl World {
             UpdateMode::GpuPhysical => tables_are_elsewhere,
         };
         adapter.paging_tables_by_cpu = !is_speed && may_be_by_cpu && has(Features::CPU_TABLES) && aside.chance(25);
+        if !is_speed && aside.chance(8) {
+            let budgets =
+                [&mut adapter.verifier.restrict_budget_local, &mut adapter.verifier.restrict_budget_non_local];
+            for (restricted, bytes) in budgets.into_iter().zip([local_memory, aperture]) {
+                *restricted = aside.chance(60).then(|| aside.log_within(1, bytes.max(2)));
+            }
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -300,6 +307,7 @@ fn verifier(dice: &mut Dice) -> VerifierKnobs {
         force_synchronous_evict: dice.chance(50),
         never_defer_evictions: dice.chance(50),
         always_discard_offer: dice.chance(50),
+        ..VerifierKnobs::default()
     }
 }
 

@@ -53,6 +53,8 @@ pub fn all_events() -> Vec<Event> {
             invalid_tlb_entries_not_cached: true,
             paging_tables_by_cpu: true,
             cache_coherent_memory_supported: true,
+            restrict_budget_local: Some(LARGE),
+            restrict_budget_non_local: Some(LARGE),
             paging_buffer_bytes: LARGE,
             va_bits: 47,
             paging_va_size: LARGE,

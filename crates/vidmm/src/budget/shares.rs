@@ -83,6 +83,8 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct AccountShares {
     capacity: u64,
+    /// The most bytes that budgets are for, however many there are (RES-25).
+    limit: u64,
     /// None where the reservations in use do not fit together. Every change of anything else here ends with finding it anew.
     level: Option<Level>,
     /// By process.
@@ -96,19 +98,26 @@ pub(crate) struct AccountShares {
 }
 
 impl AccountShares {
-    /// An account of `capacity` bytes that nobody uses.
-    pub fn new(capacity: u64) -> Self {
-        let ranking = Ranking::default();
-        let members = Vec::new();
-        let mut shares =
-            Self { capacity, level: None, members, ranking, demanded: 0, reserved: 0, covered: 0, requested: 0 };
-        shares.find_level();
+    /// An account of `capacity` bytes that nobody uses, of which budgets are for no more than `limit`.
+    pub fn new(capacity: u64, limit: u64) -> Self {
+        let mut shares = Self {
+            capacity,
+            limit,
+            level: None,
+            members: Vec::new(),
+            ranking: Ranking::default(),
+            demanded: 0,
+            reserved: 0,
+            covered: 0,
+            requested: 0,
+        };
+        shares.set_capacity(capacity);
         shares
     }
 
     /// Changes the capacity, in bytes.
     pub fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
+        self.capacity = capacity.min(self.limit);
         self.find_level();
     }
 

@@ -153,7 +153,9 @@ impl VidMm {
             dummy_page,
         );
         memory.add_table_bytes(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
-        let shares = Shares::new(accounts.per(|account| AccountShares::new(memory.list_capacity(account))));
+        let limit = |account| adapter.group_of(account).map_or(u64::MAX, |group| adapter.verifier.budget_limit(group));
+        let shares = accounts.per(|account| AccountShares::new(memory.list_capacity(account), limit(account)));
+        let shares = Shares::new(shares);
         let mut manager = Self {
             state: State {
                 adapter,
@@ -218,6 +220,8 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
         paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         cache_coherent_memory_supported: adapter.has_cache_coherent,
+        restrict_budget_local: adapter.verifier.restrict_budget_local,
+        restrict_budget_non_local: adapter.verifier.restrict_budget_non_local,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,
         va_bits: adapter.va_bits,
         paging_va_size: adapter.paging_va_size,

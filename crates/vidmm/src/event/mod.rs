@@ -116,6 +116,12 @@ pub enum Event {
         /// Whether entries can say that the CPU's caches are snooped (4.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cache_coherent_memory_supported: bool,
+        /// The most bytes of each memory of the local group that budgets are for; none is all (RES-25).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        restrict_budget_local: Option<u64>,
+        /// The same of the non-local group.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        restrict_budget_non_local: Option<u64>,
         /// Bytes of a paging buffer.
         paging_buffer_bytes: u64,
         /// Bits of a GPU virtual address.

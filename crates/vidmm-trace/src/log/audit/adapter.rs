@@ -7,7 +7,7 @@ use vidmm::contract::{
     UpdateMode, UpdatePageTable, WddmVersion,
 };
 use vidmm::event::{ApertureSegmentFacts, MemorySegmentFacts};
-use vidmm::{Event, Extent, NotificationRevision, PhysicalAddress, SegmentId};
+use vidmm::{Event, Extent, MemorySegmentGroup, NotificationRevision, PhysicalAddress, SegmentId};
 
 use super::Audit;
 use super::finding::Invariant;
@@ -29,6 +29,8 @@ pub(super) struct Adapter {
     paging_tables_by_cpu: bool,
     /// Entries can say that the CPU's caches are snooped.
     pub cache_coherent_memory_supported: bool,
+    /// The most bytes of each memory of the local and of the non-local group that budgets are for (RES-25).
+    budget_limits: (Option<u64>, Option<u64>),
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -50,6 +52,7 @@ impl Default for Adapter {
             page_table_update_mode: PageTableUpdateMode::default(),
             paging_tables_by_cpu: false,
             cache_coherent_memory_supported: false,
+            budget_limits: (None, None),
             num_slots: 0,
             preemption_aware: false,
             notification_revision: NotificationRevision::Current,
@@ -79,6 +82,13 @@ impl Adapter {
     /// The most that one operation moves, in bytes: a window, if it needs one.
     pub fn most_moved(&self) -> u64 {
         if self.is_physical() { u64::MAX } else { self.window_bytes }
+    }
+
+    /// The most bytes of a memory of a group that budgets are for.
+    pub fn budget_limit(&self, group: MemorySegmentGroup) -> u64 {
+        let (local, non_local) = self.budget_limits;
+        let limit = if group == MemorySegmentGroup::Local { local } else { non_local };
+        limit.unwrap_or(u64::MAX)
     }
 
     /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
@@ -113,6 +123,8 @@ impl Audit {
             invalid_tlb_entries_not_cached,
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
+            restrict_budget_local,
+            restrict_budget_non_local,
             paging_buffer_bytes,
             va_bits,
             paging_va_size,
@@ -133,6 +145,7 @@ impl Audit {
             page_table_update_mode,
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
+            budget_limits: (restrict_budget_local, restrict_budget_non_local),
             num_slots,
             preemption_aware,
             notification_revision,

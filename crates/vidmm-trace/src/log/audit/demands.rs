@@ -138,12 +138,14 @@ pub(super) struct Standing {
     pub total: u64,
     pub requested_total: u64,
     pub capacity: u64,
+    /// Of the capacity, the bytes that budgets are for (RES-25).
+    pub budgeted: u64,
 }
 
 impl Standing {
     /// The budgets are imposed (RES-53).
     pub fn is_pressed(&self) -> bool {
-        self.total > self.capacity
+        self.total > self.budgeted
     }
 
     /// Budgets that it may have been told: one stands until the present one is 5 % away from it.
@@ -245,7 +247,13 @@ impl Audit {
     /// Whether reservations do not fit together any more, since page tables have taken the room: then no formula is documented.
     fn is_crowded(&self, pool: Pool) -> bool {
         let reservations = self.processes.values().filter_map(|process| process.reservations.get(&pool));
-        reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes)) > self.places.capacity(pool)
+        reservations.fold(0u64, |sum, &bytes| sum.saturating_add(bytes)) > self.budgeted(pool)
+    }
+
+    /// The bytes of a pool that budgets are for.
+    fn budgeted(&self, pool: Pool) -> u64 {
+        let limit = self.groups.group(pool.0).map_or(u64::MAX, |group| self.adapter.budget_limit(group));
+        self.places.capacity(pool).min(limit)
     }
 
     /// The bytes that a process demands in a pool, at the least and at the most. When a portion of a DMA buffer is
@@ -294,7 +302,7 @@ impl Audit {
         more: u64,
         demand_of: impl Fn(ProcessId) -> u64,
     ) -> Standing {
-        let capacity = self.places.capacity(pool);
+        let (capacity, budgeted) = (self.places.capacity(pool), self.budgeted(pool));
         let share = |id: ProcessId, of: &super::Process| Share {
             demand: demand_of(id),
             reservation: of.reservations.get(&pool).copied().unwrap_or(0),
@@ -304,15 +312,15 @@ impl Audit {
             self.processes.iter().filter(|&(&id, _)| id != process).map(|(&id, of)| share(id, of)).collect();
         let own = self.processes.get(&process).map(|of| share(process, of));
         let own = own.unwrap_or(Share { demand: 0, reservation: 0, weight: 0 });
-        let budget = budget(capacity, &others, own.reservation, own.weight);
+        let budget = budget(budgeted, &others, own.reservation, own.weight);
         let reserved = others.iter().map(|other| other.demand.min(other.reservation)).fold(0, u64::saturating_add);
         let demand = own.demand;
         let total = others.iter().fold(demand, |sum, other| sum.saturating_add(other.demand));
         let requested = self.demands.requested(pool, process).saturating_add(more);
         let others = self.processes.keys().filter(|&&id| id != process).map(|&id| self.demands.requested(pool, id));
         let requested_total = others.fold(requested, u64::saturating_add);
-        let maximum = capacity.saturating_sub(reserved);
-        Standing { demand, requested, budget, maximum, total, requested_total, capacity }
+        let maximum = budgeted.saturating_sub(reserved);
+        Standing { demand, requested, budget, maximum, total, requested_total, capacity, budgeted }
     }
 
     /// Whether a process certainly demands no more than it may have.

@@ -339,6 +339,8 @@ fn objects() -> Vec<Event> {
             invalid_tlb_entries_not_cached: true,
             paging_tables_by_cpu: false,
             cache_coherent_memory_supported: false,
+            restrict_budget_local: None,
+            restrict_budget_non_local: None,
             paging_buffer_bytes: BUFFER,
             va_bits: 30,
             paging_va_size: WINDOW,

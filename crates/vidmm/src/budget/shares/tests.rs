@@ -12,7 +12,7 @@ const fn share(weight: u32, reservation: u64, demand: u64) -> ProcessShare {
 }
 
 fn shares(capacity: u64, members: &[ProcessShare]) -> AccountShares {
-    let mut shares = AccountShares::new(capacity);
+    let mut shares = AccountShares::new(capacity, u64::MAX);
     members.iter().zip(0..).for_each(|(&member, process)| shares.insert(ProcessIx::new(process), member));
     shares
 }
@@ -339,7 +339,7 @@ proptest! {
 
     #[test]
     fn budgets_are_what_the_definition_says_after_any_change(operations in operations()) {
-        let (mut shares, mut members, mut capacity) = (AccountShares::new(0), BTreeMap::new(), 0);
+        let (mut shares, mut members, mut capacity) = (AccountShares::new(0, u64::MAX), BTreeMap::new(), 0);
         for operation in &operations {
             apply(operation, &mut shares, &mut members, &mut capacity);
             compare(&mut shares, &members, capacity)?;
@@ -350,7 +350,7 @@ proptest! {
     fn a_process_that_asks_for_more_raises_no_other_budget(
         operations in operations(), process in 0..PROCESSES, more in any::<u64>(),
     ) {
-        let (mut shares, mut members, mut capacity) = (AccountShares::new(0), BTreeMap::new(), 0);
+        let (mut shares, mut members, mut capacity) = (AccountShares::new(0, u64::MAX), BTreeMap::new(), 0);
         operations.iter().for_each(|operation| apply(operation, &mut shares, &mut members, &mut capacity));
         if let Some(&ProcessShare { demand, .. }) = members.get(&process) {
             let before: BTreeMap<u32, u64> = members.keys().map(|&other| (other, shares.budget(ProcessIx::new(other)))).collect();
