@@ -95,7 +95,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
             paging_tables_by_cpu: adapter.paging_tables_by_cpu,
             page_table_area: adapter.page_table_area.bytes(),
-            verifier: adapter.verifier,
+            verifier: adapter.verifier.into(),
             policy: adapter.policy,
             tdr,
             buggify: adapter.buggify,

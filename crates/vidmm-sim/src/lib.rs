@@ -50,8 +50,8 @@ pub use scenario::{
     AdapterSettings, Change, Check, ClientSettings, CompareSettings, CostSettings, Duration, EngineName,
     ExplicitScenario, Fault, FaultError, FaultKind, JudgedBy, LinkedAdapter, MoreMemory, Notification, PageSize,
     PageTableError, PageTables, PagingVa, ProcessBehaviour, ProcessSettings, Processes, Scenario, ScenarioError,
-    ScenarioFile, Script, SubmissionsSource, TableSettings, TdrSettings, TraceSource, UpdateMode, Wddm, When,
-    WorkloadSource, local_memory, steps,
+    ScenarioFile, Script, SubmissionsSource, TableSettings, TdrSettings, TraceSource, UpdateMode, VerifierSettings,
+    Wddm, When, WorkloadSource, local_memory, steps,
 };
 pub use sequence::{Line, PortionRow, Portions, SlotRow, SlotState};
 pub use simulate::{Campaign, Coverage, Failure, Outcome, Profile, SimDesc, Tally, replay, shrink, simulate};

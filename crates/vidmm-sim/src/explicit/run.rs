@@ -44,7 +44,7 @@ pub(crate) fn start<'a>(
         paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         tdr: limits_without(lacks, adapter.tdr.into()),
         preparation: adapter.preparation,
-        verifier: adapter.verifier,
+        verifier: adapter.verifier.into(),
         page_table_area: adapter.page_table_area.bytes(),
         policy: adapter.policy,
         buggify: adapter.buggify,

@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use vidmm::contract::{AddressingModel, PageTableUpdateMode};
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs, VerifierKnobs};
+use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
@@ -20,6 +20,7 @@ use super::paging_va::PagingVa;
 use crate::machine::ApertureDesc;
 
 use super::tdr::{EngineName, TdrSettings};
+use super::verifier::VerifierSettings;
 
 /// The sizes that a paging buffer may have, in bytes.
 const PAGING_BUFFERS: RangeInclusive<u64> = 4 << 10..=64 << 20;
@@ -128,7 +129,7 @@ pub struct AdapterSettings {
     /// The unlikely choices that are forced when DMA buffers are prepared (SPL-13).
     pub preparation: PreparationKnobs,
     /// The consequences of mistakes that come at once.
-    pub verifier: VerifierKnobs,
+    pub verifier: VerifierSettings,
     /// The time limits after which packets count as hung, and the number of resets that may be remembered.
     pub tdr: TdrSettings,
     /// Groups of engines of which the reset of one harms the others (FLT-26).
@@ -245,7 +246,7 @@ impl Default for AdapterSettings {
             preemption_aware: false,
             banks: Vec::new(),
             preparation: PreparationKnobs::default(),
-            verifier: VerifierKnobs::default(),
+            verifier: VerifierSettings::default(),
             tdr: TdrSettings::default(),
             dependent_engines: Vec::new(),
             buggify: None,

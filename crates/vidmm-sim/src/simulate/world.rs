@@ -2,7 +2,7 @@
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PreparationKnobs, VerifierKnobs};
+use vidmm::{NotificationRevision, PreparationKnobs};
 use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::{ByteSize, LocalMemory};
 
@@ -11,7 +11,7 @@ use super::profile::Profile;
 use crate::features::Features;
 use crate::scenario::{
     AdapterSettings, CostSettings, Duration, EngineName, ExplicitScenario, Fault, FaultKind, JudgedBy, LinkedAdapter,
-    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, Wddm, When,
+    MoreAperture, MoreMemory, PageSize, PageTables, PagingVa, UpdateMode, VerifierSettings, Wddm, When,
 };
 
 /// The draws of a seed before the first step.
@@ -163,7 +163,7 @@ impl World {
             let budgets =
                 [&mut adapter.verifier.restrict_budget_local, &mut adapter.verifier.restrict_budget_non_local];
             for (restricted, bytes) in budgets.into_iter().zip([local_memory, aperture]) {
-                *restricted = aside.chance(60).then(|| aside.log_within(1, bytes.max(2)));
+                *restricted = aside.chance(60).then(|| ByteSize(aside.log_within(1, bytes.max(2))));
             }
         }
         let (max_processes, max_allocations) = match profile {
@@ -302,12 +302,12 @@ fn adapter(addressing_model: AddressingModel, lacks: Features, dice: &mut Dice) 
 }
 
 /// Knobs that make the consequences of mistakes come at once: each in half of the worlds that have any.
-fn verifier(dice: &mut Dice) -> VerifierKnobs {
-    VerifierKnobs {
+fn verifier(dice: &mut Dice) -> VerifierSettings {
+    VerifierSettings {
         force_synchronous_evict: dice.chance(50),
         never_defer_evictions: dice.chance(50),
         always_discard_offer: dice.chance(50),
-        ..VerifierKnobs::default()
+        ..VerifierSettings::default()
     }
 }
 

@@ -8,8 +8,6 @@ use crate::budget::MemorySegmentGroup;
 /// Only their names are public (RES-25); each says which meaning we gave it.
 #[doc(alias = "VerifierOption")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields, default))]
 pub struct VerifierKnobs {
     /// Memory of an Evict goes as soon as the work that was submitted before allows it, whatever its flags say. No work begins
     /// while anything is on its way out: what is submitted later, and uses it, faults.

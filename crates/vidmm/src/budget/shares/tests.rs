@@ -68,6 +68,21 @@ fn without_pressure_nobody_is_over_its_budget() {
     assert_eq!(budgets(&shares, 0..2), [90, 94], "each at least what it demands");
 }
 
+/// Budgets follow the limit while the account has more, and the account when it has less (RES-25).
+#[test]
+fn budgets_are_for_no_more_than_the_limit() {
+    let mut shares = AccountShares::new(100, 40);
+    for process in 0..2 {
+        shares.insert(ProcessIx::new(process), ProcessShare { weight: 1, reservation: 0, demand: 30 });
+    }
+    assert!(shares.is_pressed());
+    assert_eq!(shares.budget(ProcessIx::new(0)), 20);
+    shares.set_capacity(20);
+    assert_eq!(shares.budget(ProcessIx::new(0)), 10);
+    shares.set_capacity(1_000);
+    assert_eq!((shares.budget(ProcessIx::new(0)), shares.maximum_budget(ProcessIx::new(0))), (20, 40));
+}
+
 #[test]
 fn without_capacity_every_budget_is_nothing() {
     let shares = shares(0, &[share(1, 0, 1), share(2, 5, 5), share(3, 5, 0)]);
