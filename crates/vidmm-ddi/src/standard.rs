@@ -7,6 +7,7 @@ use vidmm::PAGE_SIZE;
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
+use crate::bounce::Bounce;
 use crate::progress::Entry;
 use crate::reports::report;
 
@@ -82,12 +83,12 @@ fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, 
         );
         return None;
     }
-    // There is room behind the end, so that a driver which writes there is found out.
-    let mut data = Guarded::new(sizes.0);
-    let mut resource = Guarded::new(sizes.1);
-    args.pAllocationPrivateDriverData = data.bytes.as_mut_ptr().cast();
+    let (mut data, mut resource) = (Bounce::default(), Bounce::default());
+    let data_start = data.start(0, sizes.0 as usize);
+    args.pAllocationPrivateDriverData = data_start.cast();
+    let resource_start = resource.start(0, sizes.1 as usize);
     if sizes.1 > 0 {
-        args.pResourcePrivateDriverData = resource.bytes.as_mut_ptr().cast();
+        args.pResourcePrivateDriverData = resource_start.cast();
     }
     let status = ask(adapter, &mut args);
     match status {
@@ -102,8 +103,18 @@ fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, 
     if sizes != (args.AllocationPrivateDriverDataSize, args.ResourcePrivateDriverDataSize) {
         report("DDI-PRIVATE-DATA", format!("the sizes for a {surface:?} surface are others once there is room"));
     }
-    let resource = resource.written(surface)?;
-    Some((data.written(surface)?, Wanted { size, resource }))
+    let data = data.written(0, data_start.wrapping_add(sizes.0 as usize));
+    let resource = resource.written(0, resource_start.wrapping_add(sizes.1 as usize));
+    let (Some(data), Some(resource)) = (data, resource) else {
+        let (data, resource) = sizes;
+        let message = "bytes are written behind the private data of a";
+        report(
+            "DDI-PRIVATE-DATA",
+            format!("{message} {surface:?} surface, which has {data}, and its resource {resource}"),
+        );
+        return None;
+    };
+    Some((data.to_vec(), Wanted { size, resource: resource.to_vec() }))
 }
 
 fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) -> NTSTATUS {
@@ -112,33 +123,4 @@ fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) ->
     adapter.call(Entry::DxgkDdiGetStandardAllocationDriverData, PASSIVE_LEVEL, || unsafe {
         function(adapter.handle(), args)
     })
-}
-
-/// Bytes for the driver, and bytes behind them that it must not write.
-struct Guarded {
-    bytes: Vec<u8>,
-    size: usize,
-}
-
-impl Guarded {
-    const GUARD: u8 = 0xC5;
-    const GUARD_BYTES: usize = 1024;
-
-    fn new(size: u32) -> Self {
-        let size = size as usize;
-        let mut bytes = vec![0; size];
-        bytes.resize(size + Self::GUARD_BYTES, Self::GUARD);
-        Self { bytes, size }
-    }
-
-    /// The driver's bytes; none if it has written behind them, which is reported.
-    fn written(mut self, surface: Surface) -> Option<Vec<u8>> {
-        if self.bytes[self.size..].iter().any(|&byte| byte != Self::GUARD) {
-            let size = self.size;
-            report("DDI-PRIVATE-DATA", format!("bytes are written behind the {size} of a {surface:?} surface"));
-            return None;
-        }
-        self.bytes.truncate(self.size);
-        Some(self.bytes)
-    }
 }
