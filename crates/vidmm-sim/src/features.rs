@@ -86,7 +86,7 @@ bitflags! {
         /// Page tables that the paging engine writes at virtual addresses.
         const VIRTUAL_TABLES = 1 << 34;
         /// Allocations in the segments that a program names. Without it the driver chooses, and no scenario expects its answers.
-        const NAMED_SEGMENTS = 1 << 36;
+        const NAMED_SEGMENTS = 1 << 35;
     }
 }
 

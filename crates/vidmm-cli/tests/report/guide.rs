@@ -20,13 +20,13 @@ fn find(browser: &mut Browser, text: &str) {
     browser.press("Enter");
 }
 
-/// A picture of these elements of the page, from the first to the last.
+/// A picture of these elements of the page, from the first to the last. Its corners are whole pixels: browsers round others differently.
 fn picture(browser: &mut Browser, first: &str, last: &str, height_max: f64) -> Vec<u8> {
     browser.evaluate("scrollTo(0, 0), document.activeElement.blur()");
     let place = browser.evaluate(&format!(
         "(() => {{ const first = document.querySelector('{first}').getBoundingClientRect();
            const last = document.querySelector('{last}').getBoundingClientRect();
-           return [first.top + scrollY - 8, last.bottom + scrollY + 8]; }})()"
+           return [Math.floor(first.top + scrollY) - 8, Math.ceil(last.bottom + scrollY) + 8]; }})()"
     ));
     let (top, bottom) = (place[0].as_f64().expect("a number"), place[1].as_f64().expect("a number"));
     browser.picture((0.0, top, 1200.0, (bottom - top).min(height_max)))
