@@ -261,7 +261,8 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
             right: "let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];",
             wrong: r"let Allocation { handle, size, backing_store, .. } = state.objects[index];
 let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
-draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store });",
+let is_cached = state.objects[index].is_cached();
+draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store, is_cached });",
         },
     },
     Bug {
