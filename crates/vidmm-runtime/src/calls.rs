@@ -6,13 +6,12 @@ use std::fmt;
 use std::rc::Rc;
 
 use vidmm::contract::{
-    AdapterInfo, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, EngineFence, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Packet,
-    PagingOperation, Patch, Render, RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    BuildPagingBuffer, BuildStatus, EngineFence, Kmd, Packet, PagingOperation, Patch, Render, RenderStatus,
+    SubmitCommand,
 };
 
-use crate::GpuEvent;
 use crate::verifier::Named;
+use crate::{GpuEvent, HookedKmd, KmdHook};
 
 /// The call of a driver or a GPU that has not returned.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,7 +76,7 @@ impl Calls {
     /// Puts the one that takes notes before a driver.
     pub fn watch(driver: Box<dyn Kmd>) -> (Box<dyn Kmd>, Rc<Self>) {
         let calls = Rc::new(Self::default());
-        (Box::new(WatchedKmd { driver, calls: calls.clone() }), calls)
+        (Box::new(HookedKmd::new(driver, Watch(calls.clone()))), calls)
     }
 
     /// The call that has not returned.
@@ -147,114 +146,38 @@ impl Calls {
     }
 }
 
-/// A driver of which every call is noted as long as it takes.
-struct WatchedKmd {
-    driver: Box<dyn Kmd>,
-    calls: Rc<Calls>,
-}
+/// Notes every call of a driver as long as it takes.
+struct Watch(Rc<Calls>);
 
-impl Kmd for WatchedKmd {
-    fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
+impl KmdHook for Watch {
+    fn build_paging_buffer(&mut self, driver: &mut dyn Kmd, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let operation = *build.operation;
-        let status = self.calls.during(Call::Encode(operation), || self.driver.build_paging_buffer(build));
+        let status = self.0.during(Call::Encode(operation), || driver.build_paging_buffer(build));
         if build.dma_bytes_written > 0 && !operation.is_by_cpu() {
-            self.calls.encoded(operation);
+            self.0.encoded(operation);
         }
         status
     }
 
-    fn query_adapter_info(&mut self) -> AdapterInfo {
-        self.calls.during(Call::Driver("DxgkDdiQueryAdapterInfo"), || self.driver.query_adapter_info())
+    fn patch(&mut self, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
+        self.0.during(Call::Driver("DxgkDdiPatch"), || driver.patch(patch));
     }
 
-    fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
-        self.calls.during(Call::Driver("DxgkDdiQueryAdapterInfo"), || {
-            self.driver.query_paging_process_gpu_va_size(physical_adapter_index)
-        })
+    fn render(&mut self, driver: &mut dyn Kmd, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+        self.0.during(Call::Driver("DxgkDdiRender"), || driver.render(render))
     }
 
-    fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
-        self.calls.during(Call::Driver("DxgkDdiCreateProcess"), || self.driver.create_process(system_process))
+    fn called(&mut self, function: &'static str) {
+        self.0.now.set(Some(Call::Driver(function)));
     }
 
-    fn destroy_process(&mut self, process: KmdProcessHandle) {
-        self.calls.during(Call::Driver("DxgkDdiDestroyProcess"), || self.driver.destroy_process(process));
+    fn returned(&mut self) {
+        self.0.now.set(None);
     }
 
-    fn create_context(
-        &mut self,
-        process: KmdProcessHandle,
-        node_ordinal: u32,
-        system_context: bool,
-    ) -> Result<KmdContextHandle, KmdError> {
-        self.calls.during(Call::Driver("DxgkDdiCreateContext"), || {
-            self.driver.create_context(process, node_ordinal, system_context)
-        })
-    }
-
-    fn destroy_context(&mut self, context: KmdContextHandle) {
-        self.calls.during(Call::Driver("DxgkDdiDestroyContext"), || self.driver.destroy_context(context));
-    }
-
-    fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        self.calls
-            .during(Call::Driver("DxgkDdiCreateAllocation"), || self.driver.create_allocation(private_driver_data))
-    }
-
-    fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        self.calls.during(Call::Driver("DxgkDdiDestroyAllocation"), || self.driver.destroy_allocation(allocation));
-    }
-
-    fn open_allocation(
-        &mut self,
-        process: KmdProcessHandle,
-        allocation: KmdAllocationHandle,
-    ) -> Result<KmdOpenHandle, KmdError> {
-        self.calls.during(Call::Driver("DxgkDdiOpenAllocation"), || self.driver.open_allocation(process, allocation))
-    }
-
-    fn close_allocation(&mut self, allocation: KmdOpenHandle) {
-        self.calls.during(Call::Driver("DxgkDdiCloseAllocation"), || self.driver.close_allocation(allocation));
-    }
-
-    fn validate_update_allocation_property(
-        &mut self,
-        allocation: KmdAllocationHandle,
-        supported_segment_set: SegmentSet,
-        preferred_segment: SegmentPreference,
-    ) -> bool {
-        self.calls.during(Call::Driver("DxgkDdiValidateUpdateAllocationProperty"), || {
-            self.driver.validate_update_allocation_property(allocation, supported_segment_set, preferred_segment)
-        })
-    }
-
-    fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
-        self.calls.during(Call::Driver("DxgkDdiSetRootPageTable"), || self.driver.set_root_page_table(context, root));
-    }
-
-    fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
+    fn command_submitted(&mut self, submit: &SubmitCommand) {
         if submit.paging {
-            let fence = EngineFence { engine: submit.node_ordinal, fence_id: submit.submission_fence_id };
-            self.calls.handed_out(fence);
+            self.0.handed_out(EngineFence { engine: submit.node_ordinal, fence_id: submit.submission_fence_id });
         }
-        self.calls.during(Call::Driver("DxgkDdiSubmitCommand"), || self.driver.submit_command(submit, preamble));
-    }
-
-    fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
-        self.calls.during(Call::Driver("DxgkDdiRender"), || self.driver.render(render))
-    }
-
-    fn patch(&mut self, patch: &mut Patch<'_>) {
-        self.calls.during(Call::Driver("DxgkDdiPatch"), || self.driver.patch(patch));
-    }
-
-    fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
-        self.calls.during(Call::Driver("DxgkDdiInterruptRoutine"), || self.driver.interrupt_routine(status))
-    }
-
-    fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
-        self.calls.during(Call::Driver("DxgkDdiQueryDependentEngineGroup"), || {
-            self.driver.query_dependent_engine_group(node_ordinal)
-        })
     }
 }

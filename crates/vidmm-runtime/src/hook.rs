@@ -38,6 +38,14 @@ pub trait KmdHook {
         interrupt
     }
 
+    /// Tells that the driver is called: a function without a hook that takes its place, by its name in the documents.
+    fn called(&mut self, function: &'static str) {
+        let _ = function;
+    }
+
+    /// Tells that it has returned.
+    fn returned(&mut self) {}
+
     /// Tells that the driver has described the adapter.
     fn adapter_queried(&mut self, info: &AdapterInfo) {
         let _ = info;
@@ -71,6 +79,14 @@ impl<H: KmdHook> HookedKmd<H> {
         Self { driver, hook }
     }
 
+    /// Calls the driver, and tells the hook.
+    fn call<T>(&mut self, function: &'static str, act: impl FnOnce(&mut dyn Kmd) -> T) -> T {
+        self.hook.called(function);
+        let done = act(&mut *self.driver);
+        self.hook.returned();
+        done
+    }
+
     /// The adapter's own contexts and processes, which it needs to start, are created in any case.
     fn allocate_for(&mut self, client: bool) -> Result<(), KmdError> {
         if client { self.hook.allocate() } else { Ok(()) }
@@ -83,24 +99,24 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn query_adapter_info(&mut self) -> AdapterInfo {
-        let info = self.driver.query_adapter_info();
+        let info = self.call("DxgkDdiQueryAdapterInfo", |driver| driver.query_adapter_info());
         self.hook.adapter_queried(&info);
         info
     }
 
     fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
-        self.driver.query_paging_process_gpu_va_size(physical_adapter_index)
+        self.call("DxgkDdiQueryAdapterInfo", |driver| driver.query_paging_process_gpu_va_size(physical_adapter_index))
     }
 
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
         self.allocate_for(!system_process)?;
-        let process = self.driver.create_process(system_process)?;
+        let process = self.call("DxgkDdiCreateProcess", |driver| driver.create_process(system_process))?;
         self.hook.process_created(process, system_process);
         Ok(process)
     }
 
     fn destroy_process(&mut self, process: KmdProcessHandle) {
-        self.driver.destroy_process(process);
+        self.call("DxgkDdiDestroyProcess", |driver| driver.destroy_process(process));
     }
 
     fn create_context(
@@ -110,20 +126,20 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError> {
         self.allocate_for(!system_context)?;
-        self.driver.create_context(process, node_ordinal, system_context)
+        self.call("DxgkDdiCreateContext", |driver| driver.create_context(process, node_ordinal, system_context))
     }
 
     fn destroy_context(&mut self, context: KmdContextHandle) {
-        self.driver.destroy_context(context);
+        self.call("DxgkDdiDestroyContext", |driver| driver.destroy_context(context));
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         self.hook.allocate().map_err(|KmdError| CreateAllocationError::NoMemory)?;
-        self.driver.create_allocation(private_driver_data)
+        self.call("DxgkDdiCreateAllocation", |driver| driver.create_allocation(private_driver_data))
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        self.driver.destroy_allocation(allocation);
+        self.call("DxgkDdiDestroyAllocation", |driver| driver.destroy_allocation(allocation));
     }
 
     fn open_allocation(
@@ -132,11 +148,11 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
         self.hook.allocate()?;
-        self.driver.open_allocation(process, allocation)
+        self.call("DxgkDdiOpenAllocation", |driver| driver.open_allocation(process, allocation))
     }
 
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
-        self.driver.close_allocation(allocation);
+        self.call("DxgkDdiCloseAllocation", |driver| driver.close_allocation(allocation));
     }
 
     fn validate_update_allocation_property(
@@ -145,17 +161,19 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         supported_segment_set: SegmentSet,
         preferred_segment: SegmentPreference,
     ) -> bool {
-        self.driver.validate_update_allocation_property(allocation, supported_segment_set, preferred_segment)
+        self.call("DxgkDdiValidateUpdateAllocationProperty", |driver| {
+            driver.validate_update_allocation_property(allocation, supported_segment_set, preferred_segment)
+        })
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
         self.hook.root_page_table_set(context, root);
-        self.driver.set_root_page_table(context, root);
+        self.call("DxgkDdiSetRootPageTable", |driver| driver.set_root_page_table(context, root));
     }
 
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>) {
         self.hook.command_submitted(submit);
-        self.driver.submit_command(submit, preamble);
+        self.call("DxgkDdiSubmitCommand", |driver| driver.submit_command(submit, preamble));
     }
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
@@ -167,10 +185,11 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
     }
 
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
-        Some(self.hook.interrupt_decoded(self.driver.interrupt_routine(status)?))
+        let decoded = self.call("DxgkDdiInterruptRoutine", |driver| driver.interrupt_routine(status))?;
+        Some(self.hook.interrupt_decoded(decoded))
     }
 
     fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
-        self.driver.query_dependent_engine_group(node_ordinal)
+        self.call("DxgkDdiQueryDependentEngineGroup", |driver| driver.query_dependent_engine_group(node_ordinal))
     }
 }
