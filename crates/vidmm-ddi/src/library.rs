@@ -164,11 +164,6 @@ impl Loaded {
         unsafe { self.test.as_ref() }
     }
 
-    /// Whether it writes private data for tests. Otherwise allocations are standard ones.
-    pub fn has_private_data_function(&self) -> bool {
-        self.test().is_some_and(|test| test.GetAllocationPrivateData.is_some())
-    }
-
     /// The model of its GPU.
     pub fn gpu(&self) -> Option<&VIDMM_GPU> {
         // SAFETY: null, or a static table in the library.

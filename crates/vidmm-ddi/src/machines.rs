@@ -16,7 +16,7 @@ use crate::gpu::DdiGpu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
 use crate::memory::Memory;
-use crate::umd::{DdiUmd, Recorded};
+use crate::umd::{DataSource, DdiUmd, Recorded};
 
 /// Machines of a driver in C, one at a time.
 ///
@@ -27,7 +27,7 @@ pub struct DriverMachines {
     name: String,
     lacks: Features,
     info: AdapterInfo,
-    recorded: Arc<[Recorded]>,
+    source: DataSource,
     fail_pool_at: AtomicU64,
 }
 
@@ -43,15 +43,13 @@ impl DriverMachines {
         let mut kmd = DdiKmd::new(adapter, info.clone(), true);
         let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
         let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
-        let has_standard = driver.0.ddi.DxgkDdiGetStandardAllocationDriverData.is_some();
-        if recorded.is_empty() && !has_standard && !driver.0.has_private_data_function() {
-            return Err("nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
-                        there is no GetAllocationPrivateData and nothing recorded"
-                .into());
-        }
         drop(kmd);
-        let lacks = lacks(&driver, &info, &recorded);
-        Ok(Self { driver, name: name.into(), lacks, info, recorded, fail_pool_at: AtomicU64::new(0) })
+        let source = DataSource::of(&driver.0, recorded).ok_or(
+            "nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
+             there is no GetAllocationPrivateData and nothing recorded",
+        )?;
+        let lacks = lacks(&driver, &info, &source);
+        Ok(Self { driver, name: name.into(), lacks, info, source, fail_pool_at: AtomicU64::new(0) })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
@@ -115,7 +113,7 @@ impl DriverMachines {
 }
 
 /// The features that machines of a driver lack.
-fn lacks(driver: &Driver, info: &AdapterInfo, recorded: &[Recorded]) -> Features {
+fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
     let has = |flag| info.segments.iter().any(|segment| segment.flags.contains(flag));
     let is_memory = |flags: SegmentFlags| !flags.contains(SegmentFlags::APERTURE);
     let has_memory = info.segments.iter().any(|segment| is_memory(segment.flags));
@@ -138,7 +136,7 @@ fn lacks(driver: &Driver, info: &AdapterInfo, recorded: &[Recorded]) -> Features
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
     // Worlds of older versions are those without an aperture (SEG-10). A driver that chooses the segments knows of it.
-    let is_told = recorded.is_empty() && driver.0.has_private_data_function();
+    let is_told = source.names_segments();
     let may_have_none = !has(SegmentFlags::APERTURE) || is_told && description::may_leave_out_aperture(info);
     lacks.set(Features::OLDER_VERSIONS, !is_physical || !may_have_none);
     lacks.set(Features::PAGES_4KIB, has(SegmentFlags::USE_64KB_PAGES));
@@ -186,7 +184,7 @@ impl MachineFactory for DriverMachines {
     }
 
     fn largest_allocation(&self) -> Option<u64> {
-        self.recorded.iter().map(|recorded| recorded.size).max()
+        self.source.largest_allocation()
     }
 
     fn bench(&self) -> Bench {
@@ -205,7 +203,7 @@ impl MachineFactory for DriverMachines {
         };
         description::shrink(&mut info, sizes)?;
         self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));
-        let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), Arc::clone(&self.recorded)));
+        let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), self.source.clone()));
         if !self.has_gpu() {
             let kmd = Box::new(DdiKmd::new(adapter, info, true));
             let machine = semantic_machine(kmd, umd, CostModel::default(), ModelGpuFaults::default(), None);

@@ -10,6 +10,7 @@ use vidmm_soft::CommandBuffer;
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
 use crate::kmd::DdiKmd;
+use crate::library::Loaded;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::standard::{PRIVATE_DATA_BYTES, StandardAllocations};
@@ -18,13 +19,50 @@ use crate::user_work::{self, UserCommandsInC};
 /// The user-mode half of a driver in C.
 pub(crate) struct DdiUmd {
     adapter: Rc<Adapter>,
-    recorded: Arc<[Recorded]>,
+    source: DataSource,
     standard: StandardAllocations,
 }
 
 impl DdiUmd {
-    pub fn new(adapter: Rc<Adapter>, recorded: Arc<[Recorded]>) -> Self {
-        Self { adapter, recorded, standard: StandardAllocations::default() }
+    pub fn new(adapter: Rc<Adapter>, source: DataSource) -> Self {
+        Self { adapter, source, standard: StandardAllocations::default() }
+    }
+}
+
+/// The source of the private data of allocations.
+#[derive(Clone)]
+pub(crate) enum DataSource {
+    /// It was recorded.
+    Recorded(Arc<[Recorded]>),
+    /// The driver's function for tests writes it.
+    TestFunction(GetAllocationPrivateData),
+    /// The driver describes standard allocations.
+    Standard,
+}
+
+impl DataSource {
+    /// Recorded data comes first, then the driver's function for tests, and then standard allocations. None if the driver
+    /// describes none.
+    pub fn of(driver: &Loaded, recorded: Arc<[Recorded]>) -> Option<Self> {
+        let function = driver.test().and_then(|test| test.GetAllocationPrivateData);
+        match function {
+            _ if !recorded.is_empty() => Some(Self::Recorded(recorded)),
+            Some(function) => Some(Self::TestFunction(function)),
+            None => driver.ddi.DxgkDdiGetStandardAllocationDriverData.map(|_| Self::Standard),
+        }
+    }
+
+    /// Whether the driver is told which segments a program asks for.
+    pub fn names_segments(&self) -> bool {
+        matches!(self, Self::TestFunction(_))
+    }
+
+    /// The bytes of the largest allocation that can be asked for; none if there is no limit.
+    pub fn largest_allocation(&self) -> Option<u64> {
+        match self {
+            Self::Recorded(recorded) => recorded.iter().map(|recorded| recorded.size).max(),
+            Self::TestFunction(_) | Self::Standard => None,
+        }
     }
 }
 
@@ -32,7 +70,7 @@ impl DdiUmd {
 pub(crate) struct Recorded {
     data: Vec<u8>,
     /// Bytes of the allocation that the driver creates from it.
-    pub size: u64,
+    size: u64,
 }
 
 impl Recorded {
@@ -59,15 +97,15 @@ impl Umd for DdiUmd {
         steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish()
     }
 
-    /// The data is recorded, if any is; else the driver's function for tests writes it; without that it is a standard allocation's.
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let of_size = self.recorded.iter().filter(|recorded| recorded.size >= desc.size);
-        let function = self.adapter.driver().test().and_then(|test| test.GetAllocationPrivateData);
-        let described = match (of_size.min_by_key(|recorded| recorded.size), function) {
-            (Some(recorded), _) => Some((recorded.data.clone(), Wanted { size: desc.size, resource: Vec::new() })),
-            (None, _) if !self.recorded.is_empty() => None,
-            (None, Some(function)) => Some(self.asked_of_test_function(function, desc)),
-            (None, None) => self.standard.describe(&self.adapter, desc.size),
+        let alone = |data| (data, Wanted { size: desc.size, resource: Vec::new() });
+        let described = match &self.source {
+            DataSource::Recorded(recorded) => {
+                let large_enough = recorded.iter().filter(|recorded| recorded.size >= desc.size);
+                large_enough.min_by_key(|recorded| recorded.size).map(|recorded| alone(recorded.data.clone()))
+            }
+            DataSource::TestFunction(function) => Some(alone(self.asked_of_test_function(*function, desc))),
+            DataSource::Standard => self.standard.describe(&self.adapter, desc.size),
         };
         let Some((data, wanted)) = described else { return Vec::new() };
         self.adapter.wanted.borrow_mut().insert(data.clone(), wanted);
@@ -76,7 +114,7 @@ impl Umd for DdiUmd {
 }
 
 impl DdiUmd {
-    fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> (Vec<u8>, Wanted) {
+    fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> Vec<u8> {
         let (local, system) = match desc.segments {
             AllocationSegments::Local => (true, false),
             AllocationSegments::System => (false, true),
@@ -106,6 +144,6 @@ impl DdiUmd {
             report("DDI-PRIVATE-DATA", format!("GetAllocationPrivateData has returned {size}: there is room for 4096"));
         }
         data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
-        (data, Wanted { size: desc.size, resource: Vec::new() })
+        data
     }
 }
