@@ -153,11 +153,11 @@ impl VidMm {
         let device = self.state.objects.devices.id(index);
         let gone = self.state.objects.devices.remove(index);
         self.state.objects[gone.process].devices.remove(&index);
-        self.schedule.forget_device(index);
+        self.schedule.turns.forget(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {
             let notification = self.schedule.trim_notifications.id(registration);
-            self.schedule.trim_notifications.remove(registration);
+            self.schedule.unregister(registration);
             self.state.moment.record(|| Event::TrimNotificationUnregistered { notification });
         }
         self.state.moment.record(|| Event::DeviceDestroyed { device });

@@ -32,6 +32,7 @@ impl VidMm {
         let notification = self.schedule.trim_notifications.insert(TrimRegistration { device: device_index });
         self.state.objects[device_index].notifications.push(notification.ix());
         self.state.moment.record(|| Event::TrimNotificationRegistered { notification, device });
+        self.state.moment.request_poll();
         Ok(notification)
     }
 
@@ -43,7 +44,7 @@ impl VidMm {
     #[doc(alias = "D3DKMTUnregisterTrimNotification")]
     pub fn unregister_trim_notification(&mut self, notification: TrimNotificationId) -> Result<(), InvalidHandle> {
         let index = self.schedule.trim_notifications.lookup(notification)?;
-        let TrimRegistration { device } = self.schedule.trim_notifications.remove(index);
+        let device = self.schedule.unregister(index);
         self.state.objects[device].notifications.retain(|&other| other != index);
         self.state.moment.record(|| Event::TrimNotificationUnregistered { notification });
         Ok(())

@@ -13,7 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
-    id::{DeviceIx, Slots, kind},
+    id::{DeviceIx, Slots, TrimNotificationIx, kind},
     objects::{device::TrimRegistration, turn::Turns},
     schedule::trims::AskedToTrim,
     units::Nanoseconds,
@@ -26,8 +26,8 @@ pub(crate) struct Schedule {
     pub trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
     pub periods: BTreeSet<(Nanoseconds, DeviceIx)>,
-    /// The last request to each device to trim to a budget of a group.
-    asked_to_trim: BTreeMap<(DeviceIx, Option<MemorySegmentGroup>), AskedToTrim>,
+    /// The last request to each registration to trim to a budget of a group.
+    asked_to_trim: BTreeMap<(TrimNotificationIx, Option<MemorySegmentGroup>), AskedToTrim>,
 }
 
 impl Schedule {
@@ -37,9 +37,9 @@ impl Schedule {
         Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim: BTreeMap::new() }
     }
 
-    /// Forgets a device that is gone.
-    pub(crate) fn forget_device(&mut self, device: DeviceIx) {
-        self.turns.forget(device);
-        self.asked_to_trim.retain(|&(of, _), _| of != device);
+    /// Ends a registration. Returns its device.
+    pub(crate) fn unregister(&mut self, registration: TrimNotificationIx) -> DeviceIx {
+        self.asked_to_trim.retain(|&(of, _), _| of != registration);
+        self.trim_notifications.remove(registration).device
     }
 }

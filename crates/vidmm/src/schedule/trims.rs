@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     budget::{MemorySegmentGroup, account::Account},
     event::{Event, trim::TrimFlags},
-    id::{DeviceIx, ProcessIx},
+    id::{DeviceIx, ProcessIx, TrimNotificationIx},
     memory::Memory,
     moment::Output,
     objects::turn::TRIM_GRACE,
@@ -17,7 +17,7 @@ use crate::{
 /// Above this share of an account on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
 
-/// The last request to a device to trim to a budget.
+/// The last request to a registration to trim to a budget.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AskedToTrim {
     at: Nanoseconds,
@@ -44,8 +44,8 @@ impl Schedule {
     }
 
     /// Asks processes above their budget of a group to trim: when it comes to that, when their budget has moved by more than 5 %, and
-    /// again after each minimum interval. A device has a moment for it each time, and is not asked for an amount again that it
-    /// has not answered (RES-41, RES-43, U-30).
+    /// again after each minimum interval. A device has a moment for it each time, and is not asked by a registration again for an
+    /// amount that it has not answered (RES-41, RES-43, U-30).
     fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
         let accounts = accounts_in(state, group);
         for process in state.shares.over_budget(&accounts) {
@@ -56,37 +56,50 @@ impl Schedule {
             }
             for device in Vec::from_iter(state.objects[process].devices.iter().copied()) {
                 let record = &state.objects[device];
-                if record.notifications.is_empty() || record.is_over() {
+                if record.is_over() {
                     continue;
                 }
-                if let Some(asked) = self.asked_to_trim.get_mut(&(device, group)) {
-                    asked.budget_moved |= moved;
-                    let has_trimmed = accounts.iter().any(|&of| record.list[of].has_shrunk());
-                    if !has_trimmed && !asked.was_within && asked.num_bytes_to_trim == num_bytes_to_trim {
+                let has_trimmed = accounts.iter().any(|&of| record.list[of].has_shrunk());
+                let asked = AskedToTrim { at: state.moment.now(), num_bytes_to_trim, was_within: false, budget_moved: false };
+                for registration in record.notifications.clone() {
+                    if !self.is_to_be_asked(state, (registration, group), num_bytes_to_trim, has_trimmed, moved) {
                         continue;
                     }
-                    let is_due = asked.budget_moved || asked.was_within;
-                    let interval = if is_due { TRIM_GRACE } else { self.trim_intervals.min.max(TRIM_GRACE) };
-                    let again_at = asked.at.saturating_add(interval);
-                    if state.moment.now() < again_at {
-                        state.moment.wake_at(again_at);
-                        continue;
-                    }
+                    self.asked_to_trim.insert((registration, group), asked);
+                    accounts.iter().for_each(|&account| state.objects[device].list[account].expect_to_shrink());
+                    self.notify(state, registration, TrimFlags::TRIM_TO_BUDGET, group, num_bytes_to_trim);
                 }
-                let at = state.moment.now();
-                let asked = AskedToTrim { at, num_bytes_to_trim, was_within: false, budget_moved: false };
-                self.asked_to_trim.insert((device, group), asked);
-                for &account in &accounts {
-                    state.objects[device].list[account].expect_to_shrink();
-                }
-                self.notify_to_trim(state, device, TrimFlags::TRIM_TO_BUDGET, group, num_bytes_to_trim);
             }
         }
     }
 
+    /// Whether a registration is asked to trim so much now; if it is later, the manager wakes up then.
+    fn is_to_be_asked(
+        &mut self,
+        state: &mut State,
+        of: (TrimNotificationIx, Option<MemorySegmentGroup>),
+        num_bytes_to_trim: u64,
+        has_trimmed: bool,
+        budget_moved: bool,
+    ) -> bool {
+        let Some(asked) = self.asked_to_trim.get_mut(&of) else { return true };
+        asked.budget_moved |= budget_moved;
+        if !has_trimmed && !asked.was_within && asked.num_bytes_to_trim == num_bytes_to_trim {
+            return false;
+        }
+        let is_due = asked.budget_moved || asked.was_within;
+        let interval = if is_due { TRIM_GRACE } else { self.trim_intervals.min.max(TRIM_GRACE) };
+        let again_at = asked.at.saturating_add(interval);
+        if state.moment.now() < again_at {
+            state.moment.wake_at(again_at);
+        }
+        state.moment.now() >= again_at
+    }
+
     /// Notes the processes that are within their budget again, and forgets requests to them after a while.
     fn note_trimmed(&mut self, state: &State) {
-        self.asked_to_trim.retain(|&(device, group), asked| {
+        self.asked_to_trim.retain(|&(registration, group), asked| {
+            let device = self.trim_notifications[registration].device;
             asked.was_within |= num_bytes_to_trim(state, state.objects[device].process, group) == 0;
             !asked.was_within || state.moment.now() < asked.at.saturating_add(TRIM_GRACE)
         });
@@ -94,25 +107,25 @@ impl Schedule {
 
     /// The time until which a device has a moment to trim.
     pub(crate) fn trims_until(&self, device: DeviceIx) -> Nanoseconds {
-        let asked = self.asked_to_trim.range((device, None)..=(device, Some(MemorySegmentGroup::NonLocal)));
+        let of_device = |&((registration, _), _): &(&(TrimNotificationIx, _), _)| {
+            self.trim_notifications[*registration].device == device
+        };
+        let asked = self.asked_to_trim.iter().filter(of_device);
         asked.map(|(_, asked)| asked.at.saturating_add(TRIM_GRACE)).max().unwrap_or(0)
     }
 
-    fn notify_to_trim(
+    fn notify(
         &self,
         state: &mut State,
-        device: DeviceIx,
+        registration: TrimNotificationIx,
         flags: TrimFlags,
         group: Option<MemorySegmentGroup>,
         num_bytes_to_trim: u64,
     ) {
-        let id = state.objects.device_id(device);
-        for registration in state.objects[device].notifications.clone() {
-            let notification = self.trim_notifications.id(registration);
-            state.moment.record(|| Event::TrimNotified { notification, device: id, flags, group, num_bytes_to_trim });
-            let output = Output::TrimNotification { notification, device: id, flags, group, num_bytes_to_trim };
-            state.moment.hand_out(output);
-        }
+        let notification = self.trim_notifications.id(registration);
+        let device = state.objects.device_id(self.trim_notifications[registration].device);
+        state.moment.record(|| Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim });
+        state.moment.hand_out(Output::TrimNotification { notification, device, flags, group, num_bytes_to_trim });
     }
 
     /// A device that listens has submitted work: its period ends some time from now.
@@ -155,7 +168,9 @@ impl Schedule {
                 true => TrimFlags::RESTART_PERIODIC_TRIM,
                 false => TrimFlags::PERIODIC_TRIM,
             };
-            self.notify_to_trim(state, device, flags, None, 0);
+            for registration in record.notifications.clone() {
+                self.notify(state, registration, flags, None, 0);
+            }
         }
     }
 }

@@ -192,6 +192,7 @@ impl Audit {
             format!("the adapter was reset, but the IOMMU still shows something at {seen:?}")
         });
         self.check_views_after_reset();
+        self.forget_told_roots();
         for engine in &mut self.fences.engines {
             engine.restart();
         }

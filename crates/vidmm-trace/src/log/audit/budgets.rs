@@ -1,11 +1,10 @@
-//! Budgets: refusals and trims say what follows from the lists (I08, I16, RES-13, RES-41, RES-53).
+//! Budgets: refusals say what follows from the lists (I08, I16, RES-13, RES-53).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::{
     AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, Shortage,
-    TrimFlags, TrimNotificationId,
 };
 
 use super::Audit;
@@ -13,19 +12,6 @@ use super::aspects::{PerPool, Pool};
 use super::demands::Standing;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
-
-/// The time that a device has for a request to trim, in nanoseconds (U-30).
-const TRIM_GRACE: u64 = 10_000_000;
-
-/// The last request to trim of a registration.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AskedToTrim {
-    at: u64,
-    event: u64,
-    bytes: u64,
-    /// How often anything had been relieved then.
-    relieved: u64,
-}
 
 /// How much too much a list would be, in bytes.
 #[derive(Clone, Debug)]
@@ -68,21 +54,6 @@ impl Audit {
                     format!("{device} is to trim {num_bytes_to_trim} bytes, but {named} of all memory by name")
                 });
                 self.refused(device, allocations, flags, reason, shortages);
-            }
-            Event::TrimNotificationRegistered { notification, device } => {
-                self.born(notification, None);
-                self.listeners.insert(notification, device);
-            }
-            Event::TrimNotificationUnregistered { notification } => {
-                self.listeners.remove(&notification);
-                self.asked_to_trim.retain(|&(of, _), _| of != notification);
-                self.names.remove(notification.into(), &mut self.findings);
-            }
-            Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim } => {
-                self.trim_notified(notification, device, flags, num_bytes_to_trim);
-                if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-                    self.asked_to_trim(notification, device, group, num_bytes_to_trim);
-                }
             }
             _ => {}
         }
@@ -268,8 +239,23 @@ impl Audit {
         self.check_over(process, None, to_trim, || format!("Evict of {device}"));
     }
 
+    /// The bytes that a process is above its budgets of a group, or of all, while they are imposed.
+    pub(super) fn above_budget(
+        &self,
+        process: ProcessId,
+        of: Option<Option<MemorySegmentGroup>>,
+    ) -> RangeInclusive<u64> {
+        let is_of = |&Pool(segment): &Pool| of.is_none_or(|group| self.groups.group(segment) == group);
+        let pools = self.places.pools().into_iter().filter(is_of);
+        sum(pools.map(|pool| {
+            let standing = self.standing(pool, process, 0);
+            let budgets = standing.budgets();
+            standing.above(*budgets.end())..=standing.above(*budgets.start())
+        }))
+    }
+
     /// A figure is what a process is above its budgets of a group, or of all, while they are imposed: 0 otherwise.
-    fn check_over(
+    pub(super) fn check_over(
         &mut self,
         process: ProcessId,
         of: Option<Option<MemorySegmentGroup>>,
@@ -279,54 +265,9 @@ impl Audit {
         if !self.demands_are_clear() {
             return;
         }
-        let is_of = |&Pool(segment): &Pool| of.is_none_or(|group| self.groups.group(segment) == group);
-        let pools = self.places.pools().into_iter().filter(is_of);
-        let standings: Vec<Standing> = pools.map(|pool| self.standing(pool, process, 0)).collect();
-        let sum = |over: &dyn Fn(&Standing) -> u64| standings.iter().map(over).fold(0, u64::saturating_add);
-        let over = sum(&|of| of.above(*of.budgets().end()))..=sum(&|of| of.above(*of.budgets().start()));
+        let over = self.above_budget(process, of);
         self.findings.check(over.contains(&figure), Invariant::I08, || {
             format!("{} says that {process} is to trim {figure} bytes, but it is {over:?} above its budget", what())
-        });
-    }
-
-    /// Only who listens is asked to trim, and to trim to the budget only who is above it (RES-41, P07).
-    fn trim_notified(&mut self, notification: TrimNotificationId, device: DeviceId, flags: TrimFlags, bytes: u64) {
-        let listens = self.listeners.get(&notification) == Some(&device);
-        let both = flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM);
-        self.findings.check(listens && !both && !flags.is_empty(), Invariant::Res41, || {
-            format!("{device} is notified by {notification} with {flags:?}; it listens there: {listens}")
-        });
-        let to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
-        self.findings.check(to_budget == (bytes > 0), Invariant::Res41, || {
-            format!("{device} is asked to trim {bytes} bytes with {flags:?}")
-        });
-    }
-
-    /// A request to trim says by how much the process is above its budget of the group. A device has a moment for each, and is not
-    /// asked for the same amount again that it has not answered (RES-41, U-30).
-    fn asked_to_trim(
-        &mut self,
-        notification: TrimNotificationId,
-        device: DeviceId,
-        group: Option<MemorySegmentGroup>,
-        bytes: u64,
-    ) {
-        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
-        self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
-        let (at, event) = (self.at, self.findings.event);
-        let asked = AskedToTrim { at, event, bytes, relieved: self.demands.relieved };
-        let Some(before) = self.asked_to_trim.insert((notification, group), asked) else { return };
-        let again_at = before.at.saturating_add(TRIM_GRACE);
-        self.findings.check(self.at >= again_at, Invariant::Res41, || {
-            format!(
-                "{device} is asked to trim at {} ns, but was asked at {} and has until {again_at}",
-                asked.at, before.at
-            )
-        });
-        let is_new = bytes != before.bytes || asked.relieved > before.relieved;
-        // Of allocations that may count in several memories the log does not say when a demand falls.
-        self.findings.check(is_new || !self.demands.were_clear_since(before.event), Invariant::Res41, || {
-            format!("{device} is asked again to trim {bytes} bytes of {group:?}, and nothing has changed since")
         });
     }
 

@@ -25,7 +25,7 @@ impl Audit {
             }
             Event::DeviceCreated { device, process, residency } => {
                 self.born(device, Some(process.into()));
-                self.devices.insert(device, Device::new(process, residency));
+                self.devices.insert(device, Device::new(process, residency, self.at));
                 let is_possible = residency == DeviceResidency::DeviceList || self.adapter.is_physical();
                 self.findings.check(is_possible, Invariant::I23, || {
                     format!(

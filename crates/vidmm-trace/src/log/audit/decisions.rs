@@ -370,6 +370,8 @@ impl Audit {
         self.findings.check(built.is_some_and(|fence_id| fence_id <= completed), Invariant::I13, || {
             format!("plan {number} retires when packet {completed} is the last done, but was built by packet {built:?}")
         });
+        let resumed = self.devices.values_mut().filter(|device| device.resumed_by.contains(&number));
+        resumed.for_each(|device| device.began_at = self.at);
         self.expect_rotations(number, &plan.moves);
     }
 }

@@ -37,6 +37,25 @@ pub(super) struct Device {
     pub has_closed: bool,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
+    /// When its list was there for its turn: its slice runs from then on.
+    pub began_at: u64,
+    /// Its period, which ends with a notification.
+    pub period: Period,
+}
+
+/// The period of a device that listens, from its first submission on (RES-42).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Period {
+    /// None runs.
+    #[default]
+    None,
+    /// One runs.
+    Runs {
+        /// The device was suspended in it.
+        was_suspended: bool,
+    },
+    /// One may run, of which the log does not say when it began.
+    Unknown,
 }
 
 /// Whether a device's work runs (RES-71).
@@ -99,7 +118,7 @@ pub(super) enum RequestKind {
 }
 
 impl Device {
-    pub fn new(process: ProcessId, residency: DeviceResidency) -> Self {
+    pub fn new(process: ProcessId, residency: DeviceResidency, at: u64) -> Self {
         Self {
             process,
             residency,
@@ -115,6 +134,8 @@ impl Device {
             dropped_signals: Vec::new(),
             has_closed: false,
             resumed_by: Vec::new(),
+            began_at: at,
+            period: Period::None,
         }
     }
 

@@ -134,6 +134,7 @@ impl Audit {
             return;
         }
         let Some(id) = self.settling.take() else { return };
+        self.check_blocked();
         let left = self.fences.engine_mut(id).and_then(|engine| engine.in_flight.front().copied());
         let stops = matches!(event, Event::AdapterInError { .. });
         self.findings.check(left.is_none() || stops, Invariant::I30, || {
@@ -149,7 +150,7 @@ impl Audit {
             format!("the paging engine is reset as {reason:?}; its reset is that of the adapter")
         });
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        engine.resetting = true;
+        (engine.resetting, engine.reset_for) = (true, Some(reason));
         let has_cause = engine.stopped || engine.asked;
         self.findings.check(has_cause, Invariant::I12, || {
             format!("engine {id} is reset as {reason:?}, but has neither stopped nor failed to yield")
@@ -159,6 +160,7 @@ impl Audit {
     fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let was_resetting = std::mem::take(&mut engine.resetting);
+        let reason = engine.reset_for.take();
         // Earlier requests to it are over.
         engine.answered = engine.preemptions;
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
@@ -169,7 +171,8 @@ impl Audit {
         let first = engine.in_flight.front().copied();
         let hung = last_aborted.filter(|&aborted| aborted > completed).or(first);
         let hung = hung.and_then(|fence_id| self.fences.work.get(&EngineFence { engine: id, fence_id }));
-        self.blamed.extend(hung.map(|work| work.device));
+        let hung = hung.map(|work| work.device);
+        self.blamed.extend(hung);
         let Some(last_aborted) = last_aborted else {
             let why = format!("the reset of engine {id} failed, but the adapter is not reset");
             self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::I30, why });
@@ -189,6 +192,9 @@ impl Audit {
         }
         self.take_back(id, last_aborted, returned);
         self.settling = Some(id);
+        if reason == Some(DeviceErrorReason::EngineTimeout) {
+            hung.into_iter().for_each(|device| self.note_timeout(device));
+        }
     }
 
     /// The manager does what it must.

@@ -93,6 +93,7 @@ impl Audit {
     fn process_blocked(&mut self, id: ProcessId) {
         let is_new = self.blocked.insert(id);
         self.findings.check(is_new, Invariant::I12, || format!("{id} is blocked twice"));
+        self.check_may_be_blocked(id);
     }
 
     /// A device in error makes no call that succeeds.

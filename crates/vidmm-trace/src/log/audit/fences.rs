@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::contract::{EngineFence, EngineKind};
-use vidmm::{ContextId, DeviceId, PagingQueueId};
+use vidmm::{ContextId, DeviceErrorReason, DeviceId, PagingQueueId};
 
 use super::finding::{Findings, Invariant};
 use super::monitored::{FenceValue, Monitored};
@@ -58,8 +58,9 @@ pub(super) struct Engine {
     pub is_to_yield: bool,
     /// It has stopped at a packet that cannot go on.
     pub stopped: bool,
-    /// The driver resets it.
+    /// The driver resets it, and why.
     pub resetting: bool,
+    pub reset_for: Option<DeviceErrorReason>,
     /// The packets that its last reset aborted.
     pub aborted: Option<u64>,
 }

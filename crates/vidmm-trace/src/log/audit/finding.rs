@@ -97,8 +97,14 @@ invariants! {
     Flt22 = "FLT-22",
     /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.
     Flt23 = "FLT-23",
+    /// A process that hangs engines again and again loses the GPU; nobody else does.
+    Flt31 = "FLT-31",
     /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
     Flt32 = "FLT-32",
+    /// Nothing of a process is in flight while a page of 64 KiB of it is cut, and its later work waits for that.
+    Gva42 = "GVA-42",
+    /// Allocations of a process make room in the order of their priorities.
+    Cre31a = "CRE-31a",
     /// Residency in the aperture and in implicit system memory keeps to its limit.
     Seg50 = "SEG-50",
     /// The size of the paging process's windows is asked of the driver, and follows from its answer (PGV-01 to PGV-05).
@@ -111,15 +117,18 @@ invariants! {
     U41 = "U-41",
     /// The turn: requests of queues with higher priority are granted first, then those that were made first.
     U28 = "U-28",
+    /// A device has a moment to trim before it yields for being above its budget, and runs for its slice.
+    U39 = "U-39",
     /// An innocent neighbour is left alone: who keeps to its budget yields to nobody but one who has waited for long.
     P08 = "P08",
     /// Without power nothing is in the adapter's memory, and nothing runs.
     P60 = "P60",
     /// A MakeResident that must succeed, and does not, puts its device in error.
     Res15 = "RES-15",
-    /// A device that listens is asked to trim, and to trim to the budget if its process is above it.
+    /// A device that listens is asked to trim, and to trim to the budget if and only if its process is above it.
     Res41 = "RES-41",
-    /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight.
+    /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight. While its process
+    /// is suspended it is not resumed.
     Res71 = "RES-71",
     /// A locked allocation is seen by the CPU at one address, wherever it moves.
     Res86 = "RES-86",

@@ -58,10 +58,13 @@ mod stream;
 mod suspension;
 mod table_views;
 mod tables;
+mod timeouts;
 mod tlb;
+mod trims;
+mod victim_order;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::event::EvictReason;
@@ -75,7 +78,6 @@ use adapter_reset::{Reset, Resets};
 use allocation::{Allocation, Mapping};
 use aperture::Apertures;
 use aspects::Pool;
-use budgets::AskedToTrim;
 use buffers::OpenBuffer;
 use demands::{Demands, Weight};
 use device::{Context, Device};
@@ -96,6 +98,7 @@ use roots::Root;
 use shadow::Shadow;
 use table_views::TableViews;
 use tables::Tables;
+use trims::AskedToTrim;
 
 use super::EventsLevel;
 use crate::Segments;
@@ -156,8 +159,11 @@ pub struct Audit {
     must_fail: Option<DeviceId>,
     /// Devices whose work stopped an engine, or was aborted.
     blamed: BTreeSet<DeviceId>,
-    /// Processes that have lost the GPU.
+    /// Processes that have lost the GPU, and one that must.
     blocked: BTreeSet<ProcessId>,
+    must_block: Option<ProcessId>,
+    /// A process whose suspension must end, since it has submitted work.
+    must_wake: Option<ProcessId>,
     /// An engine that has yielded or was reset: what it had is about to end.
     settling: Option<u32>,
     /// The host has just refused a backing store: what is offered may be decommitted for it.
@@ -195,6 +201,12 @@ struct Process {
     reservations: BTreeMap<Pool, u64>,
     /// Of groups with several segments: how much of each the log does not say.
     group_reservations: BTreeMap<MemorySegmentGroup, u64>,
+    /// Whether a call has suspended it; and whether a submission ends that.
+    suspended: Option<bool>,
+    /// When it hung an engine.
+    timeouts: VecDeque<u64>,
+    /// The last plan that cut a page of it.
+    cut_by: PlanNo,
 }
 
 impl Process {
@@ -207,6 +219,9 @@ impl Process {
             weight: Weight::default(),
             reservations: BTreeMap::new(),
             group_reservations: BTreeMap::new(),
+            suspended: None,
+            timeouts: VecDeque::new(),
+            cut_by: 0,
         }
     }
 
@@ -255,6 +270,9 @@ impl Audit {
             .check(is_next, Invariant::Log, || format!("event {} follows event {}", event.number, expected - 1));
         self.findings
             .check(event.at >= self.at, Invariant::Log, || format!("time falls from {} to {} ns", self.at, event.at));
+        if event.at > self.at {
+            self.check_asked_to_trim();
+        }
         self.at = event.at;
         self.look(&event.event);
     }
@@ -279,6 +297,7 @@ impl Audit {
         self.check_inherited(event);
         self.check_rotated(event);
         self.check_failed(event);
+        self.check_woken(event);
         self.check_names(event);
         self.check_consequence(event);
         self.check_settled(event);
@@ -305,6 +324,7 @@ impl Audit {
         self.sharing(event);
         self.properties(event);
         self.budget_event(event);
+        self.trims(event);
         self.suspension(event);
         self.power(event);
     }

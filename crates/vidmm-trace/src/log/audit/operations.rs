@@ -7,6 +7,7 @@ use vidmm::{AllocationId, Event, PageSize, PlanNo};
 
 use super::Audit;
 use super::allocation::Mapping;
+use super::device::Device;
 use super::finding::Invariant;
 use super::shadow::leaf_bytes;
 use super::tlb::Stale;
@@ -124,6 +125,7 @@ impl Audit {
             return;
         }
         self.check_coherence(op);
+        self.check_cut(op);
         match (of_paging_process, op.page_table_entries.first.flags.contains(PteFlags::VALID)) {
             (true, false) if is_initial => {}
             (true, true) => self.check_window_is_new(op),
@@ -138,6 +140,30 @@ impl Audit {
             let (address, process) = (op.first_pte_virtual_address, op.process.0);
             format!("entries of process {process} from {address} on are written, but say the same already")
         });
+    }
+
+    /// The entry of a page of 64 KiB becomes invalid because the page is cut: nothing of its process is in flight, and what is
+    /// handed out later waits for the plan (GVA-42).
+    fn check_cut(&mut self, op: &UpdatePageTable) {
+        let Some(&id) = self.by_process_handle.get(&op.process) else { return };
+        let start = op.first_pte_virtual_address.0;
+        let end = start.saturating_add(leaf_bytes(op));
+        // An allocation that leaves meanwhile is shown nowhere: its pages are cut when it comes back.
+        let victims = self.building.as_ref().map_or(&[][..], |building| &building.steps.victims);
+        let leaves = |id: AllocationId| victims.iter().any(|victim| victim.allocation == id);
+        let cuts = |rest: &Mapping| rest.cut_from == Some(op.page_size()) && !leaves(rest.allocation);
+        let is_valid = op.page_table_entries.first.flags.contains(PteFlags::VALID);
+        let is_shown = self.shadow.is_shown(op.process, op.page_size(), start, end);
+        if is_valid || !is_shown || !self.mappings_within(id, start, end).any(cuts) {
+            return;
+        }
+        let of_process = |device: &&Device| device.process == id;
+        let running = self.devices.values().filter(of_process).any(|device| !device.is_still());
+        self.findings.check(!running, Invariant::Gva42, || {
+            format!("a page of {id} is cut at {}, but work of it is in flight", op.first_pte_virtual_address)
+        });
+        let plan = self.building.as_ref().map_or(0, |building| building.plan);
+        self.processes.get_mut(&id).into_iter().for_each(|process| process.cut_by = plan);
     }
 
     /// Entries become invalid: whose driver is to hear that it leaves has heard it.

@@ -42,6 +42,7 @@ impl Audit {
         self.findings.check(was_down, Invariant::P60, || "the adapter has power again, but had lost none".to_owned());
         self.tables.lose_content();
         self.views.clear();
+        self.forget_told_roots();
         // The tables of the paging process are built before anything else.
         self.started = false;
     }

@@ -58,6 +58,11 @@ impl Audit {
         });
     }
 
+    /// The GPU has started anew: the driver must be told every root table again before work runs.
+    pub(super) fn forget_told_roots(&mut self) {
+        self.contexts.values_mut().for_each(|context| context.root = None);
+    }
+
     fn root_of(&self, device: DeviceId) -> Option<Root> {
         self.processes.get(&self.devices.get(&device)?.process)?.root
     }

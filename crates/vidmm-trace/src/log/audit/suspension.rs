@@ -1,16 +1,19 @@
 //! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
 
 use vidmm::event::{EvictReason, RequestName, SuspendReason, WantedBy};
-use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand};
+use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand, ProcessId};
 
 use super::Audit;
 use super::allocation::Allocation;
-use super::device::Activity;
+use super::device::{Activity, Period};
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
 
 /// A device within its budget yields to one that has waited so long, in nanoseconds (U-39).
 const STARVATION: u64 = 1_000_000_000;
+
+/// The shortest slice of a turn, in nanoseconds (U-39).
+const SLICE: u64 = 100_000_000;
 
 impl Audit {
     pub(super) fn suspension(&mut self, event: &Event) {
@@ -18,16 +21,52 @@ impl Audit {
             Event::DeviceYielded { device, reason, wanted_by } => self.yielded(device, reason, wanted_by),
             Event::DeviceSuspended { device } => self.suspended(device),
             Event::DeviceResumed { device, ref plans, .. } => self.resumed(device, plans),
+            Event::ProcessSuspended { process, allow_wake_on_submission } => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.suspended = Some(allow_wake_on_submission);
+                }
+            }
+            Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),
+            Event::Submitted { device, .. } | Event::Rendered { device, .. } => self.submitted_to_its_process(device),
             _ => {}
         }
     }
 
     fn yielded(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         self.check_may_be_made_to_yield(id, reason, wanted_by);
+        self.check_has_had_its_time(id, reason, wanted_by);
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
         }
+    }
+
+    /// Only a suspension that allows it ends with a submission.
+    fn process_resumed(&mut self, id: ProcessId, by_submission: bool) {
+        let suspended = self.processes.get_mut(&id).and_then(|process| process.suspended.take());
+        let right = suspended.is_some_and(|wakes| wakes || !by_submission);
+        self.findings.check(right, Invariant::Res71, || {
+            format!("{id} is resumed, by a submission: {by_submission}, but was suspended as {suspended:?}")
+        });
+    }
+
+    fn submitted_to_its_process(&mut self, id: DeviceId) {
+        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let wakes = self.processes.get(&process).is_some_and(|process| process.suspended == Some(true));
+        self.must_wake = wakes.then_some(process);
+    }
+
+    /// A submission ends the suspension of its process, where that allows it, at once (P10).
+    pub(super) fn check_woken(&mut self, event: &Event) {
+        // A DMA buffer on a device with a list is rendered, and then submitted.
+        if matches!(event, Event::Submitted { .. }) {
+            return;
+        }
+        let Some(id) = self.must_wake.take() else { return };
+        let wakes = matches!(event, Event::ProcessResumed { process, .. } if *process == id);
+        self.findings.check(wakes, Invariant::Res71, || {
+            format!("work of {id} was submitted, which ends its suspension, but it is not resumed")
+        });
     }
 
     fn suspended(&mut self, id: DeviceId) {
@@ -44,6 +83,9 @@ impl Audit {
             }
         };
         device.activity = Activity::Suspended(since);
+        if let Period::Runs { was_suspended } = &mut device.period {
+            *was_suspended = true;
+        }
     }
 
     fn resumed(&mut self, id: DeviceId, plans: &[PlanNo]) {
@@ -54,6 +96,10 @@ impl Audit {
         // Allocations that were brought in for it are no request's.
         self.taken = Default::default();
         let Some(device) = self.devices.get_mut(&id) else { return };
+        let suspended = self.processes.get(&device.process).is_some_and(|process| process.suspended.is_some());
+        self.findings
+            .check(!suspended, Invariant::Res71, || format!("{id} is resumed, but its process is suspended (P10)"));
+        device.began_at = self.at;
         let was = std::mem::take(&mut device.activity);
         // A device that only yielded may still wait for the plans of its last turn.
         if matches!(was, Activity::Suspended(_)) {
@@ -71,14 +117,18 @@ impl Audit {
         let Some(device) = self.devices.get_mut(&dispatch.device) else { return };
         let activity = device.activity;
         let is_begun = portion.is_some_and(|portion| portion > 0);
-        let runs = device.is_active() || device.requires_its_list() && is_begun;
+        let process = self.processes.get(&device.process);
+        let suspended = process.is_some_and(|process| process.suspended.is_some());
+        let runs = device.is_active() && !suspended || device.requires_its_list() && is_begun;
         self.findings.check(runs, Invariant::Res71, || {
-            format!("submission {} of {} is dispatched, but that is {activity:?}", dispatch.submission, dispatch.device)
+            format!("submission {} of {} is dispatched, but that is {activity:?}; its process is suspended: {suspended}", dispatch.submission, dispatch.device)
         });
+        let cut_by = process.map_or(0, |process| process.cut_by);
         device.resumed_by.retain(|&plan| !self.plans.is_retired(plan));
         for plan in device.resumed_by.clone() {
             self.check_gate(dispatch, plan);
         }
+        self.check_gate(dispatch, cut_by);
     }
 
     /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long; and
@@ -109,6 +159,34 @@ impl Audit {
                 "{id} yields as {reason:?} to {wanted_by:?}, which has waited for {waited} ns, but {process} is within its budget, in \
                  band {band:?}"
             )
+        });
+    }
+
+    /// A device that has something to run runs for its slice, at least for the shortest, before it yields to another. A device of a
+    /// process that is above its budget has a moment for each request to trim, unless another has waited for long (U-30).
+    fn check_has_had_its_time(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
+        let Some(device) = self.devices.get(&id).filter(|device| !device.is_over()) else { return };
+        let (is_busy, is_above) = match reason {
+            SuspendReason::SliceOver => (true, true),
+            SuspendReason::Starvation => (true, false),
+            SuspendReason::IdleOverBudget => (false, true),
+            SuspendReason::Idle => (false, false),
+            _ => return,
+        };
+        let is_back = device.resumed_by.iter().all(|&plan| self.plans.is_retired(plan));
+        let ran = self.at.saturating_sub(device.began_at);
+        self.findings.check(!is_busy || is_back && ran >= SLICE, Invariant::U39, || {
+            format!("{id} yields as {reason:?}, but has run for {ran} ns; its list is back: {is_back}")
+        });
+        let is_idle = device.is_still() && device.requests.is_empty();
+        self.findings.check(is_busy || is_idle, Invariant::U39, || {
+            format!("{id} yields as {reason:?}, but work of it is under way, or it waits for a grant")
+        });
+        let waited = wanted_by.and_then(|id| self.devices.get(&id)?.waits_since());
+        let is_starved = waited.is_some_and(|since| self.at.saturating_sub(since) >= STARVATION);
+        let until = self.trims_until(id);
+        self.findings.check(!is_above || is_starved || self.at >= until, Invariant::U39, || {
+            format!("{id} yields as {reason:?} to {wanted_by:?}, but has time to trim until {until} ns")
         });
     }
 

@@ -1,0 +1,156 @@
+//! Devices that are asked to trim: to their budget, and at the ends of their periods (RES-41, RES-42, U-30).
+
+use vidmm::{DeviceId, Event, MemorySegmentGroup, TrimFlags, TrimNotificationId};
+
+use super::Audit;
+use super::device::Period;
+use super::finding::Invariant;
+
+/// The time that a device has for a request to trim, in nanoseconds (U-30).
+const TRIM_GRACE: u64 = 10_000_000;
+
+/// The groups of memory that have budgets; none is that of segments outside both.
+const GROUPS: [Option<MemorySegmentGroup>; 3] =
+    [Some(MemorySegmentGroup::Local), Some(MemorySegmentGroup::NonLocal), None];
+
+/// The last request to trim of a registration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedToTrim {
+    at: u64,
+    event: u64,
+    bytes: u64,
+    /// How often anything had been relieved then.
+    relieved: u64,
+    /// Its process has been within the budget since.
+    was_within: bool,
+}
+
+impl Audit {
+    pub(super) fn trims(&mut self, event: &Event) {
+        match *event {
+            Event::TrimNotificationRegistered { notification, device } => {
+                self.born(notification, None);
+                self.listeners.insert(notification, device);
+            }
+            Event::TrimNotificationUnregistered { notification } => self.unregistered(notification),
+            Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim } => {
+                self.trim_notified(notification, device, flags, num_bytes_to_trim);
+                if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+                    self.asked_to_trim(notification, device, group, num_bytes_to_trim);
+                }
+            }
+            Event::Submitted { device, .. } | Event::Rendered { device, .. } => self.period_begins(device),
+            _ => {}
+        }
+    }
+
+    fn unregistered(&mut self, notification: TrimNotificationId) {
+        self.asked_to_trim.retain(|&(of, _), _| of != notification);
+        self.names.remove(notification.into(), &mut self.findings);
+        let device = self.listeners.remove(&notification).and_then(|device| self.devices.get_mut(&device));
+        // A period ends without a word where nobody listens any more.
+        if let Some(device) = device.filter(|device| device.period != Period::None) {
+            device.period = Period::Unknown;
+        }
+    }
+
+    /// The first work of a device that listens begins its period.
+    fn period_begins(&mut self, id: DeviceId) {
+        let listens = self.listeners.values().any(|&device| device == id);
+        if let Some(device) = self.devices.get_mut(&id).filter(|device| listens && device.period == Period::None) {
+            device.period = Period::Runs { was_suspended: false };
+        }
+    }
+
+    /// A device that was suspended in its period, or does not run, begins anew: what it did not use it could not use (RES-42).
+    fn period_ended(&mut self, id: DeviceId, flags: TrimFlags) {
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        let Period::Runs { was_suspended } = std::mem::take(&mut device.period) else { return };
+        let restarts = was_suspended || !device.is_active();
+        self.findings.check(flags.contains(TrimFlags::RESTART_PERIODIC_TRIM) == restarts, Invariant::Res41, || {
+            format!("the period of {id} ends with {flags:?}, but it was suspended or does not run: {restarts}")
+        });
+    }
+
+    /// The time until which a device has a moment to trim.
+    pub(super) fn trims_until(&self, id: DeviceId) -> u64 {
+        let of_device = |&((notification, _), _): &(&(TrimNotificationId, _), _)| {
+            self.listeners.get(notification).is_some_and(|&device| device == id)
+        };
+        let asked = self.asked_to_trim.iter().filter(of_device);
+        asked.map(|(_, asked)| asked.at.saturating_add(TRIM_GRACE)).max().unwrap_or(0)
+    }
+
+    /// Time passes: by now every device that listens has been asked to trim, if its process has come above its budget of a
+    /// group, and its moment for an earlier request is over (RES-41).
+    pub(super) fn check_asked_to_trim(&mut self) {
+        if self.listeners.is_empty() || self.powered_down || self.reset.is_some() || self.has_failed || !self.demands_are_clear() {
+            return;
+        }
+        let listeners = self.listeners.iter().map(|(&notification, &device)| (notification, device));
+        for (notification, id) in Vec::from_iter(listeners) {
+            let Some(process) = self.devices.get(&id).filter(|device| !device.is_over()).map(|device| device.process)
+            else {
+                continue;
+            };
+            for group in GROUPS {
+                let above = self.above_budget(process, Some(group));
+                let asked = self.asked_to_trim.get_mut(&(notification, group));
+                if *above.end() == 0 {
+                    asked.into_iter().for_each(|asked| asked.was_within = true);
+                    continue;
+                }
+                let at = self.at;
+                let is_asked =
+                    asked.is_some_and(|asked| !asked.was_within || at < asked.at.saturating_add(TRIM_GRACE));
+                self.findings.check(is_asked || *above.start() == 0, Invariant::Res41, || {
+                    format!("{process} is {above:?} bytes above its budget of {group:?}, but {id} is not asked to trim")
+                });
+            }
+        }
+    }
+
+    /// Only who listens is asked to trim, and to trim to the budget only who is above it (RES-41, P07).
+    fn trim_notified(&mut self, notification: TrimNotificationId, device: DeviceId, flags: TrimFlags, bytes: u64) {
+        let listens = self.listeners.get(&notification) == Some(&device);
+        let both = flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM);
+        if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) && !both {
+            self.period_ended(device, flags);
+        }
+        self.findings.check(listens && !both && !flags.is_empty(), Invariant::Res41, || {
+            format!("{device} is notified by {notification} with {flags:?}; it listens there: {listens}")
+        });
+        let to_budget = flags.contains(TrimFlags::TRIM_TO_BUDGET);
+        self.findings.check(to_budget == (bytes > 0), Invariant::Res41, || {
+            format!("{device} is asked to trim {bytes} bytes with {flags:?}")
+        });
+    }
+
+    /// A request to trim says by how much the process is above its budget of the group. A device has a moment for each, and is not
+    /// asked for the same amount again that it has not answered (RES-41, U-30).
+    fn asked_to_trim(
+        &mut self,
+        notification: TrimNotificationId,
+        device: DeviceId,
+        group: Option<MemorySegmentGroup>,
+        bytes: u64,
+    ) {
+        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
+        self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
+        let (at, event) = (self.at, self.findings.event);
+        let asked = AskedToTrim { at, event, bytes, relieved: self.demands.relieved, was_within: false };
+        let Some(before) = self.asked_to_trim.insert((notification, group), asked) else { return };
+        let again_at = before.at.saturating_add(TRIM_GRACE);
+        self.findings.check(self.at >= again_at, Invariant::Res41, || {
+            format!(
+                "{device} is asked to trim at {} ns, but was asked at {} and has until {again_at}",
+                asked.at, before.at
+            )
+        });
+        let is_new = bytes != before.bytes || asked.relieved > before.relieved;
+        // Of allocations that may count in several memories the log does not say when a demand falls.
+        self.findings.check(is_new || !self.demands.were_clear_since(before.event), Invariant::Res41, || {
+            format!("{device} is asked again to trim {bytes} bytes of {group:?}, and nothing has changed since")
+        });
+    }
+}
