@@ -3,20 +3,20 @@
 use vidmm::contract::{CreateAllocationError, Direction, SegmentBankPreference};
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, CreateMonitoredFenceDesc, DestroyFlags,
-    DeviceResidency, FenceValueDesc, GpuVirtualAddress, MapGpuVirtualAddress, PAGE_SIZE, PhysicalAddress, ProcessId,
+    DeviceResidency, FenceValueDesc, PAGE_SIZE, PhysicalAddress, ProcessId,
     SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface};
 
 use super::ledger::{Part, Work};
-use super::objects::{Allocation, Device, EngineQueue, KernelState, Mapping};
+use super::objects::{Allocation, Device, EngineQueue, KernelState};
 use super::session::Session;
 use crate::prediction::Content;
 use crate::scenario::Notification;
 use crate::scenario::steps::{
     Answer, Answered, CheckContent, CloseAllocation, CpuAccess, CreateAllocation, CreateDevice, CreateFence,
-    CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, FreeVa, Kernel, KernelEngine, Make,
-    Map, OpenAllocation, SetContextPriority, Signal, Undone,
+    CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, Kernel, KernelEngine, Make,
+    OpenAllocation, SetContextPriority, Signal, Undone,
 };
 
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
@@ -318,68 +318,6 @@ impl Make<Session<'_>> for CloseAllocation {
         }
         session.forget_lists(&self.allocations, &self.device);
         session.free_mappings(&self.allocations, Some(&self.device));
-        Ok(Answered::ok())
-    }
-}
-
-/// Maps each of the allocations, up to the first that is refused.
-impl Make<Session<'_>> for Map {
-    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let mut answered = Answered::ok();
-        for name in &self.allocations {
-            let Allocation { id, device, pages, .. } = session.objects.allocation(name)?;
-            let (id, pages) = (*id, *pages);
-            let device = self.device.clone().unwrap_or_else(|| device.clone());
-            let Device { process, queue, .. } = *session.objects.device(&device)?;
-            let queue = queue.ok_or_else(Undone::no_paging_queue)?;
-            let (offset, size) = (self.offset.bytes(), self.size.bytes());
-            let base_address = self.base_address.map(GpuVirtualAddress);
-            let (write, execute) = (!self.read_only, !self.no_execute);
-            let whole = MapGpuVirtualAddress::whole(id);
-            let desc = MapGpuVirtualAddress { base_address, offset, size, write, execute, ..whole };
-            let (vidmm, _, host) = session.runtime.borrow();
-            let mapped = vidmm.map_gpu_virtual_address(host, queue, &desc)?;
-            let virtual_address = mapped.virtual_address;
-            // The allocation is rounded up: what is mapped behind its last page is no kernel's.
-            let first_page = (offset / PAGE_SIZE).min(pages);
-            let rest = pages - first_page;
-            let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
-            let part = Part { allocation: name.clone(), first_page, pages: part_pages };
-            let read_only = mapped.read_only;
-            let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
-            let mapping_name = self.name.clone().unwrap_or_else(|| name.clone());
-            session.objects.mappings.insert(mapping_name, mapping);
-            answered = Answered::pending(mapped.paging_fence_value);
-        }
-        Ok(answered)
-    }
-}
-
-/// Frees a mapping, or a part of it. The rest before the part keeps its name, the rest after it gets another, or none.
-impl Make<Session<'_>> for FreeVa {
-    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        // The address may be that of another mapping by now.
-        if session.rules.is_some() && session.objects.mappings.get(&self.mapping).is_some_and(|known| known.is_freed) {
-            return Err(Undone::Races);
-        }
-        // The size of a whole mapping is the manager's to say, in the event of the mapping.
-        session.settle();
-        let known = session.objects.mappings.get(&self.mapping).ok_or_else(|| Undone::Absent(self.mapping.clone()))?;
-        let Mapping { process, virtual_address, size, .. } = *known;
-        let whole = session.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
-        let mapping = Mapping { size: whole, ..known.clone() };
-        let offset = self.offset.bytes();
-        let size = if self.size.bytes() == 0 { whole.saturating_sub(offset) } else { self.size.bytes() };
-        let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
-        let (vidmm, _, host) = session.runtime.borrow();
-        vidmm.free_gpu_virtual_address(host, process, base, size)?;
-        let [before, after] = mapping.without(offset, offset + size);
-        let before = before.map(|before| (self.mapping.clone(), before));
-        let after = self.rest.clone().zip(after);
-        session.objects.mappings.extend(before.into_iter().chain(after));
-        if offset == 0 {
-            session.objects.mappings.entry(self.mapping.clone()).and_modify(|mapping| mapping.is_freed = true);
-        }
         Ok(Answered::ok())
     }
 }

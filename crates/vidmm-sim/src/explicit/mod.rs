@@ -12,6 +12,7 @@ mod rules;
 mod session;
 mod faults;
 mod calls;
+mod addresses;
 mod forged;
 mod render;
 mod uses;

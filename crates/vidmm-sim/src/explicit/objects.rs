@@ -19,6 +19,7 @@ pub(crate) struct Objects {
     pub devices: BTreeMap<String, Device>,
     pub allocations: BTreeMap<String, Allocation>,
     pub mappings: BTreeMap<String, Mapping>,
+    pub reservations: BTreeMap<String, Reservation>,
     pub fences: BTreeMap<String, MonitoredFenceId>,
     /// The context and the number of each use that has not ended.
     pub uses: BTreeMap<String, (ContextId, u64)>,
@@ -94,6 +95,13 @@ pub(crate) struct Mapping {
     pub read_only: bool,
     /// Its addresses are another's now, or may soon be.
     pub is_freed: bool,
+}
+
+/// Addresses that were reserved.
+#[derive(Clone, Debug)]
+pub(crate) struct Reservation {
+    pub process: ProcessId,
+    pub addresses: Range<u64>,
 }
 
 impl Mapping {

@@ -26,6 +26,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 3))
     }
 
+    /// The row of draws of programs that reserve addresses.
+    pub fn of_reservations(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 4))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

@@ -182,6 +182,8 @@ impl Player<'_, '_> {
             // From what is drawn already, so that the other draws of a seed stay as they were.
             no_execute: pages % 3 == 2,
             base_address: None,
+            r#in: None,
+            at: ByteSize(0),
         };
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: pages - offset });

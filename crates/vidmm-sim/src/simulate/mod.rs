@@ -10,6 +10,7 @@ mod profile;
 mod world;
 mod cast;
 mod owners;
+mod reservations;
 mod player;
 mod memory;
 mod work;

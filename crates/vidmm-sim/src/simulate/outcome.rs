@@ -5,7 +5,6 @@ use std::fmt;
 use vidmm::policy::PolicyChoice;
 
 use super::dice::Dice;
-use super::owners::Owners;
 use super::player::Player;
 use super::profile::Profile;
 use super::world::World;
@@ -102,8 +101,7 @@ pub(crate) fn simulate_in(
     if let Some(rules) = session.rules.as_mut().filter(|_| desc.digest) {
         rules.digest = Some(Digest::default());
     }
-    let owners = Owners::draw(desc.seed, &world);
-    let mut player = Player::new(&mut session, world, dice, owners);
+    let mut player = Player::new(&mut session, world, desc.seed, dice);
     let panic = caught(|| {
         while player.session.num_machine_steps < desc.steps && !player.is_over() {
             player.make_move();

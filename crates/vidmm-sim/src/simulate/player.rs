@@ -3,6 +3,7 @@
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
 use super::owners::Owners;
+use super::reservations::Reservations;
 use super::world::World;
 use crate::explicit::Session;
 use crate::features::Features;
@@ -17,6 +18,8 @@ pub(super) struct Player<'s, 'a> {
     pub dice: Dice,
     /// The queues that programs run themselves; none if this world's programs have none.
     pub owners: Option<Owners>,
+    /// The addresses that programs reserve; none if this world's programs reserve none.
+    pub reservations: Option<Reservations>,
     pub cast: Cast,
     /// The steps so far.
     pub steps: Vec<Step>,
@@ -57,8 +60,9 @@ const MOVES: [(u32, Move); 13] = [
 ];
 
 impl<'s, 'a> Player<'s, 'a> {
-    pub fn new(session: &'s mut Session<'a>, world: World, dice: Dice, owners: Option<Owners>) -> Self {
-        Self { session, world, dice, owners, cast: Cast::default(), steps: Vec::new() }
+    pub fn new(session: &'s mut Session<'a>, world: World, seed: u64, dice: Dice) -> Self {
+        let (owners, reservations) = (Owners::draw(seed, &world), Reservations::draw(seed, &world));
+        Self { session, world, dice, owners, reservations, cast: Cast::default(), steps: Vec::new() }
     }
 
     /// Whether there is a finding, or the adapter is in error, so that more steps would show nothing.
@@ -86,6 +90,7 @@ impl<'s, 'a> Player<'s, 'a> {
             Move::Unusual => self.make_unusual_call(device),
         }
         self.run_own_queues(device);
+        self.use_reservations(device);
     }
 
     /// Makes a call and returns its answer. A call that names an object which was never made is refused.

@@ -51,10 +51,6 @@ pub const UNMET: &[(&str, &str)] = &[
     ("driver_finding finding preempted_unasked", NO_SUCH_MACHINE),
     ("driver_finding finding reset_unasked", NO_SUCH_MACHINE),
     ("event finding", "runs of workloads write it, for a wrong page"),
-    (
-        "event gpu_virtual_address_reserved",
-        "no step of a scenario reserves addresses; the core's model of a caller does",
-    ),
     ("event illegal_command", NO_SUCH_PROGRAM),
     ("event process_blocked", "as `answer process-blocked`"),
 ];

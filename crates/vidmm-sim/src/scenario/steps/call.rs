@@ -15,6 +15,7 @@ use super::kernel::*;
 use super::known::Known;
 use super::life::*;
 use super::look::*;
+use super::addresses::{FreeVa, Map, ReserveVa};
 use super::objects::*;
 use super::render::*;
 use super::residency::*;
@@ -131,6 +132,7 @@ verbs! {
     "create-allocation" => CreateAllocation,
     "open-allocation" => OpenAllocation,
     "close-allocation" => CloseAllocation,
+    "reserve-va" => ReserveVa,
     "map" => Map,
     "make-resident" => MakeResident,
     "evict" => Evict,

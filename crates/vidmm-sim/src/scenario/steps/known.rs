@@ -15,6 +15,7 @@ pub(super) enum Kind {
     Device,
     Allocation,
     Mapping,
+    Reservation,
     /// Kernels and command buffers.
     Kernel,
     Fence,
@@ -28,6 +29,7 @@ impl Kind {
             Self::Device => "device",
             Self::Allocation => "allocation",
             Self::Mapping => "mapping",
+            Self::Reservation => "reservation",
             Self::Kernel => "kernel",
             Self::Fence => "fence",
             Self::Use => "use",
@@ -183,7 +185,8 @@ impl Known {
         Ok(())
     }
 
-    fn has(&self, kind: Kind, name: &str) -> bool {
+    /// Whether there is such an object.
+    pub fn has(&self, kind: Kind, name: &str) -> bool {
         self.named(kind, name).is_some()
     }
 

@@ -24,6 +24,7 @@ mod until;
 mod known;
 mod verb;
 mod objects;
+mod addresses;
 mod residency;
 mod budget;
 mod life;
@@ -38,6 +39,7 @@ mod read;
 
 use serde::Serialize;
 
+pub use addresses::*;
 pub use answer::Answer;
 pub(crate) use answered::{Answered, Undone};
 pub use budget::*;

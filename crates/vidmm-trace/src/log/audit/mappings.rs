@@ -45,6 +45,9 @@ impl Audit {
                 };
                 self.map(mapping, queue, paging_fence_value);
             }
+            Event::GpuVirtualAddressReserved { process, virtual_address, size } => {
+                self.reserve(process, virtual_address.0, size);
+            }
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(process, virtual_address.0, size);
             }
@@ -59,6 +62,7 @@ impl Audit {
         let Mapping { process, virtual_address, allocation: id, .. } = mapping;
         self.replace_mappings(&mapping);
         self.check_alone(&mapping);
+        self.check_reserved(&mapping);
         if !self.allocations.contains_key(&id) {
             return;
         }
@@ -134,9 +138,58 @@ impl Audit {
         });
     }
 
+    /// Addresses are reserved that nothing else has.
+    fn reserve(&mut self, process: ProcessId, start: u64, size: u64) {
+        let end = start.saturating_add(size);
+        let mapped = self.mappings_within(process, start, end).next().map(|mapping| mapping.virtual_address);
+        let reserved = self.reservation_within(process, start, end);
+        self.findings.check(mapped.is_none() && reserved.is_none(), Invariant::Gva52, || {
+            format!("{start:#x} of {process} is reserved, but {mapped:?} is mapped or {reserved:?} reserved there")
+        });
+        self.reservations.insert((process, start), size);
+    }
+
+    /// The reservation that meets addresses of a process.
+    fn reservation_within(&self, process: ProcessId, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (&(_, first), &size) = self.reservations.range((process, 0)..(process, end)).next_back()?;
+        let last = first.saturating_add(size);
+        (last > start).then_some((first, last))
+    }
+
+    /// A mapping is inside a reservation, or outside all (GVA-50).
+    fn check_reserved(&mut self, new: &Mapping) {
+        let Some((first, end)) = self.reservation_within(new.process, new.virtual_address, new.end()) else { return };
+        self.findings.check(first <= new.virtual_address && new.end() <= end, Invariant::Gva52, || {
+            format!(
+                "{:#x}..{:#x} of {} is mapped, and {first:#x}..{end:#x} is reserved",
+                new.virtual_address,
+                new.end(),
+                new.process
+            )
+        });
+    }
+
+    /// A reservation, or a part of it, is given back: nothing is mapped there.
+    fn unreserve(&mut self, process: ProcessId, start: u64, end: u64) {
+        let around = self.reservation_within(process, start, end).filter(|&(first, last)| first <= start && end <= last);
+        let Some((first, last)) = around else {
+            let message = format!("{start:#x}..{end:#x} of {process} is freed, but nothing is mapped or reserved there");
+            return self.findings.report(Invariant::Gva52, message);
+        };
+        self.reservations.remove(&(process, first));
+        for (from, to) in [(first, start), (end, last)] {
+            if from < to {
+                self.reservations.insert((process, from), to.saturating_sub(from));
+            }
+        }
+    }
+
     /// Work that was submitted by now may still use what is freed of a mapping. A range that is no mapping is a reservation.
     fn free(&mut self, process: ProcessId, start: u64, size: u64) {
         let end = start.saturating_add(size);
+        if self.mappings_within(process, start, end).next().is_none() {
+            return self.unreserve(process, start, end);
+        }
         for mapping in Vec::from_iter(self.mappings_within(process, start, end).copied()) {
             let submitted = self.devices.get(&mapping.device).map_or(0, |device| device.submitted);
             let allocation = self.allocations.get(&mapping.allocation);

@@ -184,6 +184,8 @@ pub struct Audit {
     allocations: BTreeMap<AllocationId, Allocation>,
     by_handle: BTreeMap<KmdAllocationHandle, AllocationId>,
     mappings: BTreeMap<(ProcessId, u64), Mapping>,
+    /// Addresses that processes have reserved: where each range begins, and its bytes.
+    reservations: BTreeMap<(ProcessId, u64), u64>,
     /// Those of them that are left of pages which are being cut: tables for them are set aside and may not be placed yet.
     rests: BTreeSet<(ProcessId, u64)>,
 }

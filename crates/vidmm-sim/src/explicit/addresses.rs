@@ -1,0 +1,148 @@
+//! GPU virtual addresses: reserved, mapped, freed.
+
+use std::ops::Range;
+
+use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, ProcessId};
+
+use super::ledger::Part;
+use super::objects::{Allocation, Device, Mapping, Reservation};
+use super::session::Session;
+use crate::scenario::steps::{Answered, DEFAULT_PROCESS, FreeVa, Make, Map, ReserveVa, Undone};
+
+impl Make<Session<'_>> for ReserveVa {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(self.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
+        let (size, base) = (self.size.bytes(), self.base_address.map(GpuVirtualAddress));
+        let address = session.runtime.vidmm().reserve_gpu_virtual_address(process, base, size)?;
+        session.check_reserved_by_nobody(process, address.0..address.0 + size);
+        let reservation = Reservation { process, addresses: address.0..address.0 + size };
+        session.objects.reservations.insert(self.name.clone(), reservation);
+        Ok(Answered::ok())
+    }
+}
+
+impl Session<'_> {
+    /// Addresses that the manager chose are in no reservation (GVA-52).
+    fn check_reserved_by_nobody(&mut self, process: ProcessId, chosen: Range<u64>) {
+        let meets = |(_, of): &(&String, &Reservation)| {
+            of.process == process && of.addresses.start < chosen.end && chosen.start < of.addresses.end
+        };
+        if let Some((name, _)) = self.objects.reservations.iter().find(meets) {
+            let (name, chosen) = (name.clone(), chosen.start);
+            self.broke("GVA-52", format!("{chosen:#x} was chosen, which is reserved as {name}"));
+        }
+    }
+
+    /// Addresses inside a reservation where nothing was ever mapped can be had (GVA-50).
+    fn check_not_free(&mut self, name: &str, (process, asked): (ProcessId, Range<u64>)) {
+        let Some(reservation) = self.objects.reservations.get(name) else { return };
+        let is_possible = reservation.addresses.start <= asked.start
+            && asked.start < asked.end
+            && asked.end <= reservation.addresses.end
+            && (asked.start | asked.end).is_multiple_of(PAGE_SIZE);
+        let is_used = |mapping: &Mapping| {
+            let (of, addresses) = mapping.addresses();
+            of == process && addresses.start < asked.end && asked.start < addresses.end
+        };
+        if is_possible && !self.objects.mappings.values().any(is_used) {
+            self.broke("GVA-50", format!("{:#x} of {name} is free, but cannot be mapped", asked.start));
+        }
+    }
+
+    /// Gives a reservation back, or a part of it: the rest before it keeps its name, the rest after it gets another, or none.
+    fn unreserve(&mut self, free: &FreeVa, reservation: Reservation) -> Result<Answered, Undone> {
+        let Reservation { process, addresses } = reservation;
+        let start = addresses.start + free.offset.bytes();
+        let end = if free.size.bytes() == 0 { addresses.end } else { start + free.size.bytes() };
+        let size = end.saturating_sub(start);
+        let (vidmm, _, host) = self.runtime.borrow();
+        vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(start), size)?;
+        self.objects.reservations.remove(&free.mapping);
+        let before = (free.mapping.clone(), addresses.start..start);
+        let after = free.rest.clone().map(|rest| (rest, end..addresses.end));
+        for (name, addresses) in [before].into_iter().chain(after).filter(|(_, addresses)| !addresses.is_empty()) {
+            self.objects.reservations.insert(name, Reservation { process, addresses });
+        }
+        Ok(Answered::ok())
+    }
+}
+
+/// Maps each of the allocations, up to the first that is refused.
+impl Make<Session<'_>> for Map {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let mut answered = Answered::ok();
+        for name in &self.allocations {
+            let Allocation { id, device, pages, .. } = session.objects.allocation(name)?;
+            let (id, pages) = (*id, *pages);
+            let device = self.device.clone().unwrap_or_else(|| device.clone());
+            let Device { process, queue, .. } = *session.objects.device(&device)?;
+            let queue = queue.ok_or_else(Undone::no_paging_queue)?;
+            let (offset, size) = (self.offset.bytes(), self.size.bytes());
+            let base_address = match &self.r#in {
+                Some(name) => {
+                    let of = session.objects.reservations.get(name).ok_or_else(|| Undone::Absent(name.clone()))?;
+                    Some(of.addresses.start + self.at.bytes())
+                }
+                None => self.base_address,
+            };
+            let (write, execute) = (!self.read_only, !self.no_execute);
+            let whole = MapGpuVirtualAddress::whole(id);
+            let base = base_address.map(GpuVirtualAddress);
+            let desc = MapGpuVirtualAddress { base_address: base, offset, size, write, execute, ..whole };
+            let (vidmm, _, host) = session.runtime.borrow();
+            let answer = vidmm.map_gpu_virtual_address(host, queue, &desc);
+            if let (Some(name), Some(base), Err(MapError::Range(_))) = (&self.r#in, base_address, &answer) {
+                session.check_not_free(name, (process, base..base.saturating_add(size)));
+            }
+            let mapped = answer?;
+            let virtual_address = mapped.virtual_address;
+            if base_address.is_none() {
+                session.check_reserved_by_nobody(process, virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE));
+            }
+            // The allocation is rounded up: what is mapped behind its last page is no kernel's.
+            let first_page = (offset / PAGE_SIZE).min(pages);
+            let rest = pages - first_page;
+            let part_pages = if size == 0 { rest } else { rest.min(size / PAGE_SIZE) };
+            let part = Part { allocation: name.clone(), first_page, pages: part_pages };
+            let read_only = mapped.read_only;
+            let mapping = Mapping { process, device, virtual_address, size, part, read_only, is_freed: false };
+            let mapping_name = self.name.clone().unwrap_or_else(|| name.clone());
+            session.objects.mappings.insert(mapping_name, mapping);
+            answered = Answered::pending(mapped.paging_fence_value);
+        }
+        Ok(answered)
+    }
+}
+
+/// Frees a mapping, or a part of it. The rest before the part keeps its name, the rest after it gets another, or none.
+impl Make<Session<'_>> for FreeVa {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        if let Some(reservation) = session.objects.reservations.get(&self.mapping).cloned() {
+            return session.unreserve(self, reservation);
+        }
+        // The address may be that of another mapping by now.
+        if session.rules.is_some() && session.objects.mappings.get(&self.mapping).is_some_and(|known| known.is_freed) {
+            return Err(Undone::Races);
+        }
+        // The size of a whole mapping is the manager's to say, in the event of the mapping.
+        session.settle();
+        let known = session.objects.mappings.get(&self.mapping).ok_or_else(|| Undone::Absent(self.mapping.clone()))?;
+        let Mapping { process, virtual_address, size, .. } = *known;
+        let whole = session.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
+        let mapping = Mapping { size: whole, ..known.clone() };
+        let offset = self.offset.bytes();
+        let size = if self.size.bytes() == 0 { whole.saturating_sub(offset) } else { self.size.bytes() };
+        let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
+        let (vidmm, _, host) = session.runtime.borrow();
+        vidmm.free_gpu_virtual_address(host, process, base, size)?;
+        let [before, after] = mapping.without(offset, offset + size);
+        let before = before.map(|before| (self.mapping.clone(), before));
+        let after = self.rest.clone().zip(after);
+        session.objects.mappings.extend(before.into_iter().chain(after));
+        if offset == 0 {
+            session.objects.mappings.entry(self.mapping.clone()).and_modify(|mapping| mapping.is_freed = true);
+        }
+        Ok(Answered::ok())
+    }
+}
+
