@@ -15,7 +15,7 @@ impl Make<Session<'_>> for ReserveVa {
         let (size, base) = (self.size.bytes(), self.base_address.map(GpuVirtualAddress));
         let address = session.runtime.vidmm().reserve_gpu_virtual_address(process, base, size)?;
         session.check_reserved_by_nobody(process, address.0..address.0 + size);
-        let reservation = Reservation { process, addresses: address.0..address.0 + size };
+        let reservation = Reservation { process, addresses: address.0..address.0 + size, used: Vec::new() };
         session.objects.reservations.insert(self.name.clone(), reservation);
         Ok(Answered::ok())
     }
@@ -34,24 +34,21 @@ impl Session<'_> {
     }
 
     /// Addresses inside a reservation where nothing was ever mapped can be had (GVA-50).
-    fn check_not_free(&mut self, name: &str, (process, asked): (ProcessId, Range<u64>)) {
+    fn check_not_free(&mut self, name: &str, asked: &Range<u64>) {
         let Some(reservation) = self.objects.reservations.get(name) else { return };
         let is_possible = reservation.addresses.start <= asked.start
             && asked.start < asked.end
             && asked.end <= reservation.addresses.end
             && (asked.start | asked.end).is_multiple_of(PAGE_SIZE);
-        let is_used = |mapping: &Mapping| {
-            let (of, addresses) = mapping.addresses();
-            of == process && addresses.start < asked.end && asked.start < addresses.end
-        };
-        if is_possible && !self.objects.mappings.values().any(is_used) {
+        let is_used = reservation.used.iter().any(|used| used.start < asked.end && asked.start < used.end);
+        if is_possible && !is_used {
             self.broke("GVA-50", format!("{:#x} of {name} is free, but cannot be mapped", asked.start));
         }
     }
 
     /// Gives a reservation back, or a part of it: the rest before it keeps its name, the rest after it gets another, or none.
     fn unreserve(&mut self, free: &FreeVa, reservation: Reservation) -> Result<Answered, Undone> {
-        let Reservation { process, addresses } = reservation;
+        let Reservation { process, addresses, used } = reservation;
         let start = addresses.start + free.offset.bytes();
         let end = if free.size.bytes() == 0 { addresses.end } else { start + free.size.bytes() };
         let size = end.saturating_sub(start);
@@ -61,7 +58,7 @@ impl Session<'_> {
         let before = (free.mapping.clone(), addresses.start..start);
         let after = free.rest.clone().map(|rest| (rest, end..addresses.end));
         for (name, addresses) in [before].into_iter().chain(after).filter(|(_, addresses)| !addresses.is_empty()) {
-            self.objects.reservations.insert(name, Reservation { process, addresses });
+            self.objects.reservations.insert(name, Reservation { process, addresses, used: used.clone() });
         }
         Ok(Answered::ok())
     }
@@ -92,12 +89,15 @@ impl Make<Session<'_>> for Map {
             let (vidmm, _, host) = session.runtime.borrow();
             let answer = vidmm.map_gpu_virtual_address(host, queue, &desc);
             if let (Some(name), Some(base), Err(MapError::Range(_))) = (&self.r#in, base_address, &answer) {
-                session.check_not_free(name, (process, base..base.saturating_add(size)));
+                session.check_not_free(name, &(base..base.saturating_add(size)));
             }
             let mapped = answer?;
             let virtual_address = mapped.virtual_address;
+            let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
+            let reservation = self.r#in.as_ref().and_then(|name| session.objects.reservations.get_mut(name));
+            reservation.into_iter().for_each(|of| of.used.push(addresses.clone()));
             if base_address.is_none() {
-                session.check_reserved_by_nobody(process, virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE));
+                session.check_reserved_by_nobody(process, addresses);
             }
             // The allocation is rounded up: what is mapped behind its last page is no kernel's.
             let first_page = (offset / PAGE_SIZE).min(pages);
@@ -145,4 +145,3 @@ impl Make<Session<'_>> for FreeVa {
         Ok(Answered::ok())
     }
 }
-

@@ -1,6 +1,6 @@
 //! Making calls: budgets, reservations and trims; and judging what is said of them.
 
-use vidmm::{MemorySegmentGroup, TrimFlags, VideoMemoryInfo};
+use vidmm::{MemorySegmentGroup, ReservationError, TrimFlags, VideoMemoryInfo};
 use vidmm_trace::ByteSize;
 
 use super::session::Session;
@@ -28,8 +28,14 @@ impl See<Session<'_>> for CheckAccount {
 impl Make<Session<'_>> for ReserveVideoMemory {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let process = session.process(&self.process)?;
-        let vidmm = session.runtime.vidmm();
-        Answered::of(vidmm.change_video_memory_reservation(process, self.group.into(), self.size.bytes()))
+        let (group, size) = (MemorySegmentGroup::from(self.group), self.size.bytes());
+        let answer = session.runtime.vidmm().change_video_memory_reservation(process, group, size);
+        let could = session.rules.as_ref().is_some_and(|rules| rules.audit.can_reserve(process, group, size));
+        if could && matches!(answer, Err(ReservationError::TooMuch { .. })) {
+            let size = exact(size);
+            session.broke("U-31", format!("{} cannot reserve {size}, but so much is left to reserve", self.process));
+        }
+        Answered::of(answer)
     }
 }
 
@@ -98,6 +104,13 @@ impl See<Session<'_>> for QueryVideoMemory {
                 let [expected, found] = [expected.bytes(), found].map(exact);
                 session.found(format!("the {name} is {found}, but {expected} was expected"));
             }
+        }
+        let told = session.rules.as_ref().and_then(|rules| rules.audit.budgets_of(process, group));
+        if let Some(told) = told.filter(|told| !told.contains(&budget)) {
+            session.broke(
+                "I16",
+                format!("{} is said to have a budget of {budget} bytes, but it follows to be {told:?}", self.process),
+            );
         }
         let Some(resident) = session.truth.usage(process, group) else { return Ok(()) };
         if resident != current_usage {

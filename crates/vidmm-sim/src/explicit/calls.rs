@@ -3,8 +3,7 @@
 use vidmm::contract::{CreateAllocationError, Direction, SegmentBankPreference};
 use vidmm::{
     CreateAllocationDesc, CreateAllocationFlags, CreateDeviceDesc, CreateError, CreateMonitoredFenceDesc, DestroyFlags,
-    DeviceResidency, FenceValueDesc, PAGE_SIZE, PhysicalAddress, ProcessId,
-    SubmitDesc,
+    DeviceResidency, FenceValueDesc, PAGE_SIZE, PhysicalAddress, ProcessId, SubmitDesc,
 };
 use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface};
 

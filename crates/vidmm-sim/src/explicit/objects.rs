@@ -102,6 +102,8 @@ pub(crate) struct Mapping {
 pub(crate) struct Reservation {
     pub process: ProcessId,
     pub addresses: Range<u64>,
+    /// The addresses that were ever mapped there.
+    pub used: Vec<Range<u64>>,
 }
 
 impl Mapping {

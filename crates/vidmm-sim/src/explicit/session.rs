@@ -303,6 +303,9 @@ impl<'a> Session<'a> {
                 self.last_activity = numbered.at;
             }
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
+            Event::PoweredUp if self.rules.is_some() && self.is_down => {
+                self.broke("P60", "the adapter has power again, but was last told to lose it".to_owned());
+            }
             Event::AdapterRestarted => {
                 self.last_activity = numbered.at;
                 self.adapter_restarted();

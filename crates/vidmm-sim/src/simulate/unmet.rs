@@ -19,10 +19,6 @@ pub const UNMET: &[(&str, &str)] = &[
     ("answer illegal-instruction", NO_SUCH_PROGRAM),
     ("answer invalid-parameter", NO_SUCH_PROGRAM),
     ("answer page-fault", "a step may expect it; no call gives it"),
-    (
-        "answer process-blocked",
-        "a program whose work hung ends before it has hung so often; p46-process-blocked.toml has it",
-    ),
     ("answer queue-full", TOO_MANY),
     ("answer too-many-pending", TOO_MANY),
     ("answer too-many-references", TOO_MANY),
@@ -37,7 +33,6 @@ pub const UNMET: &[(&str, &str)] = &[
     ("device_in_error reason illegal_command", NO_SUCH_PROGRAM),
     ("device_in_error reason out_of_memory", "seldom: MustSucceed must be refused"),
     ("device_in_error reason paging_engine_timeout", "a device is in error for what its own work did"),
-    ("device_in_error reason process_blocked", "as `answer process-blocked`"),
     ("driver_finding finding adapter_reset_unasked", NO_SUCH_MACHINE),
     ("driver_finding finding no_aperture_segment", "worlds without an aperture are of WDDM 1.3, which allows it"),
     (
@@ -52,5 +47,4 @@ pub const UNMET: &[(&str, &str)] = &[
     ("driver_finding finding reset_unasked", NO_SUCH_MACHINE),
     ("event finding", "runs of workloads write it, for a wrong page"),
     ("event illegal_command", NO_SUCH_PROGRAM),
-    ("event process_blocked", "as `answer process-blocked`"),
 ];

@@ -135,8 +135,8 @@ impl Player<'_, '_> {
                     read_only: false,
                     no_execute: false,
                     base_address: None,
-            r#in: None,
-            at: ByteSize(0),
+                    r#in: None,
+                    at: ByteSize(0),
                 });
             }
             _ => _ = self.call(make_resident(Vec::new(), Vec::new())),

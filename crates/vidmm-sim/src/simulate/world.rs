@@ -166,6 +166,11 @@ impl World {
                 *restricted = aside.chance(60).then(|| ByteSize(aside.log_within(1, bytes.max(2))));
             }
         }
+        // Programs whose work hangs end before they have hung often.
+        if !is_speed && !is_calm && aside.chance(25) {
+            adapter.tdr.limit_count = aside.within(1, 3) as u32;
+            adapter.tdr.limit_time = Duration { ns: aside.log_within(1_000_000, 60_000_000_000) };
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that

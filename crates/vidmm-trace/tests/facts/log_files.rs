@@ -354,6 +354,7 @@ fn budget_events() -> Vec<Event> {
     let mut events = vec![
         Event::TrimNotificationRegistered { notification, device },
         Event::TrimNotificationUnregistered { notification },
+        Event::TrimIntervalsSet { min: 1, max: LARGE, idle: 0 },
     ];
     for (band, visibility) in priorities {
         events.push(Event::ProcessPriorityChanged { process, band, visibility });

@@ -177,8 +177,10 @@ impl VidMm {
         state.residency.end_locks(&mut state.objects, host, index);
         state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
         state.residency.end_offer(&mut state.objects, index);
-        let is_synchronous = flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY);
-        state.objects[index].state.set(AllocationState::SYNCHRONOUS_DESTROY, is_synchronous);
+        // A former owner of a shared one may be waiting already.
+        if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
+            state.objects[index].state |= AllocationState::SYNCHRONOUS_DESTROY;
+        }
         if !sharing::hand_over(state, &mut self.requests, index) {
             destroy(state, &mut self.requests, index, flags);
         } else if locks > 0 {

@@ -153,7 +153,7 @@ impl VidMm {
         let device = self.state.objects.devices.id(index);
         let gone = self.state.objects.devices.remove(index);
         self.state.objects[gone.process].devices.remove(&index);
-        self.schedule.turns.forget(index);
+        self.schedule.forget_device(index);
         self.plans.stream.forget_device(index);
         for registration in gone.notifications {
             let notification = self.schedule.trim_notifications.id(registration);

@@ -54,6 +54,8 @@ impl VidMm {
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SET_TRIM_INTERVALS")]
     pub fn set_trim_intervals(&mut self, intervals: TrimIntervals) {
         self.schedule.trim_intervals = intervals;
+        let TrimIntervals { min, max, idle } = intervals;
+        self.state.moment.record(|| Event::TrimIntervalsSet { min, max, idle });
         self.state.moment.request_poll();
     }
 }

@@ -544,6 +544,15 @@ pub enum Event {
         /// The bytes that its lists name.
         requested: u64,
     },
+    /// The intervals at which devices are asked to trim were set (RES-43).
+    TrimIntervalsSet {
+        /// Between two periodic trims while memory is short, and between two requests to trim to a budget that has not moved.
+        min: Nanoseconds,
+        /// Between two periodic trims while more than 70 % of the memory is on lists.
+        max: Nanoseconds,
+        /// Between two periodic trims otherwise.
+        idle: Nanoseconds,
+    },
     /// A device registered for trim notifications (RES-40).
     TrimNotificationRegistered {
         /// The registration.

@@ -37,6 +37,12 @@ impl Schedule {
         Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim: BTreeMap::new() }
     }
 
+    /// Forgets a device that is gone: another may get its index.
+    pub(crate) fn forget_device(&mut self, device: DeviceIx) {
+        self.turns.forget(device);
+        self.periods.retain(|&(_, of)| of != device);
+    }
+
     /// Ends a registration. Returns its device.
     pub(crate) fn unregister(&mut self, registration: TrimNotificationIx) -> DeviceIx {
         self.asked_to_trim.retain(|&(of, _), _| of != registration);

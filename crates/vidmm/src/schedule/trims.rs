@@ -60,7 +60,8 @@ impl Schedule {
                     continue;
                 }
                 let has_trimmed = accounts.iter().any(|&of| record.list[of].has_shrunk());
-                let asked = AskedToTrim { at: state.moment.now(), num_bytes_to_trim, was_within: false, budget_moved: false };
+                let asked =
+                    AskedToTrim { at: state.moment.now(), num_bytes_to_trim, was_within: false, budget_moved: false };
                 for registration in record.notifications.clone() {
                     if !self.is_to_be_asked(state, (registration, group), num_bytes_to_trim, has_trimmed, moved) {
                         continue;
@@ -159,9 +160,6 @@ impl Schedule {
                 return state.moment.wake_at(end);
             }
             self.periods.pop_first();
-            if !state.objects.devices.contains(device) {
-                continue;
-            }
             let record = &mut state.objects[device];
             record.period_runs = false;
             let flags = match record.suspended_in_period || !record.is_active() {

@@ -22,6 +22,12 @@ impl Session<'_> {
             self.audit();
         }
         self.settle();
+        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() && !self.awaited.is_empty() {
+            self.broke(
+                "RES-91",
+                "an allocation is gone that was destroyed synchronously, but nobody was told".to_owned(),
+            );
+        }
         if self.report.findings.is_empty() {
             self.judge_rules();
         }

@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::AddressingModel;
+use vidmm::policy::PolicyChoice;
 use vidmm::{AllocationId, DeviceId, Event, NumberedEvent, ReclaimResult};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
 use crate::features::Features;
-use crate::scenario::{Fault, FaultKind, When};
+use crate::scenario::{AdapterSettings, Fault, FaultKind, When};
 
 /// The knowledge of a session that expects nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    pub(super) audit: Audit,
+    /// The audit of the event log.
+    pub audit: Audit,
     /// The state that follows from all events and answers, if a check asks for it.
     pub digest: Option<Digest>,
     /// How often each allocation is on the list of each device, by the answers.
@@ -41,11 +43,11 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules for a machine of that addressing model with these mistakes, which lacks these features. A driver that has no
-    /// notifications has no cache that it must flush for them.
-    pub fn new(addressing_model: AddressingModel, faults: &[Fault], lacks: Features) -> Self {
+    /// The rules for an adapter with these mistakes, whose machine lacks these features. A driver that has no notifications has
+    /// no cache that it must flush for them.
+    pub fn new(adapter: &AdapterSettings, faults: &[Fault], lacks: Features) -> Self {
         let is_behind_io_mmu =
-            matches!(addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
+            matches!(adapter.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
         let has_device_cache = is_behind_io_mmu && !lacks.contains(Features::NOTIFICATIONS);
         let forges = |fault: &Fault| {
             matches!(fault.kind, FaultKind::ForgePageFault | FaultKind::ForgePagingFault | FaultKind::Interrupt(_))
@@ -53,7 +55,11 @@ impl Rules {
         let (forges_faults, has_faults) = (faults.iter().any(forges), !faults.is_empty());
         let is_report = |fault: &Fault| matches!(fault.kind, FaultKind::Interrupt(_));
         let misreports_again = faults.iter().any(|fault| is_report(fault) && !matches!(fault.when, When::Nth(_)));
-        Self { has_device_cache, forges_faults, has_faults, misreports_again, ..Self::default() }
+        let mut rules = Self { has_device_cache, forges_faults, has_faults, misreports_again, ..Self::default() };
+        if adapter.policy == PolicyChoice::Lru {
+            rules.audit.expect_order_of_use();
+        }
+        rules
     }
 
     pub fn observe(&mut self, event: &NumberedEvent) {

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
+use super::addresses::{FreeVa, Map, ReserveVa};
 use super::answered::{Answered, Undone};
 use super::budget::*;
 use super::fault::*;
@@ -15,7 +16,6 @@ use super::kernel::*;
 use super::known::Known;
 use super::life::*;
 use super::look::*;
-use super::addresses::{FreeVa, Map, ReserveVa};
 use super::objects::*;
 use super::render::*;
 use super::residency::*;

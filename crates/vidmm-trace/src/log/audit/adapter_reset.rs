@@ -12,6 +12,8 @@ use super::residency_notices::Residency;
 #[derive(Debug)]
 pub(super) struct Reset {
     pub cause: DeviceErrorReason,
+    /// The device whose packet led to it, and what that did.
+    pub suspect: Option<(DeviceId, DeviceErrorReason)>,
     /// Devices that are still to be told.
     pub doomed: BTreeSet<DeviceId>,
     /// Allocations of which the driver was told that they are not resident any more.
@@ -65,6 +67,7 @@ impl Audit {
         let doomed = self.devices.iter().filter(|(_, device)| !device.is_over()).map(|(&id, _)| id).collect();
         let reset = Reset {
             cause,
+            suspect: self.suspect.take(),
             doomed,
             purged: BTreeSet::new(),
             lost: BTreeMap::new(),

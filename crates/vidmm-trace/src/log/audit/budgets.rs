@@ -70,13 +70,7 @@ impl Audit {
                 _ => drop(process.group_reservations.insert(group, reservation)),
             }
         }
-        let half = pools.iter().map(|&pool| self.places.size(pool) / 2).fold(0, u64::saturating_add);
-        let of_group = |process: &super::Process| match pools[..] {
-            [only] => process.reservations.get(&only).copied(),
-            _ => process.group_reservations.get(&group).copied(),
-        };
-        let reservations = self.processes.values().filter_map(of_group);
-        let all = reservations.fold(0, u64::saturating_add);
+        let (half, all) = self.reserved_in(group, |_| true);
         self.findings.check(all <= half && (!pools.is_empty() || reservation == 0), Invariant::I16, || {
             format!("{id} reserves {reservation} bytes of {group:?}; all reserve {all} of the {half} that they can")
         });
@@ -97,15 +91,43 @@ impl Audit {
         self.findings.check(named.contains(&requested), Invariant::I16, || {
             format!("{process} is said to request {requested} bytes of {group:?}, but its lists name {named:?}")
         });
-        // The more the others demand, the less is left for it.
-        let budgets = sum(pools.iter().map(|&pool| {
-            let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
-            let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
-            *least.budgets().start()..=*most.budgets().end()
-        }));
+        let Some(budgets) = self.budgets_of(process, group) else { return };
         self.findings.check(budgets.contains(&budget), Invariant::I16, || {
             format!("{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {budgets:?}")
         });
+    }
+
+    /// The budgets of a group that a process may be told; none if the log does not say enough.
+    pub fn budgets_of(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<RangeInclusive<u64>> {
+        let pools = self.pools_of_group(group);
+        if pools.is_empty() || !self.demands_are_bounded() {
+            return None;
+        }
+        // The more the others demand, the less is left for it.
+        Some(sum(pools.iter().map(|&pool| {
+            let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
+            let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
+            *least.budgets().start()..=*most.budgets().end()
+        })))
+    }
+
+    /// Whether a process can certainly reserve so much of a group: all reserve at most half of what page tables leave together (U-31).
+    pub fn can_reserve(&self, process: ProcessId, group: MemorySegmentGroup, size: u64) -> bool {
+        let room = self.pools_of_group(group).into_iter().map(|pool| self.places.capacity(pool) / 2);
+        let (_, by_others) = self.reserved_in(group, |id| id != process);
+        self.demands_are_bounded() && by_others.saturating_add(size) <= room.fold(0, u64::saturating_add)
+    }
+
+    /// Half of a group, and what those processes reserve of it.
+    fn reserved_in(&self, group: MemorySegmentGroup, is_one: impl Fn(ProcessId) -> bool) -> (u64, u64) {
+        let pools = self.pools_of_group(group);
+        let half = pools.iter().map(|&pool| self.places.size(pool) / 2).fold(0, u64::saturating_add);
+        let of_group = |process: &super::Process| match pools[..] {
+            [only] => process.reservations.get(&only).copied(),
+            _ => process.group_reservations.get(&group).copied(),
+        };
+        let processes = self.processes.iter().filter(|&(&id, _)| is_one(id));
+        (half, processes.filter_map(|(_, process)| of_group(process)).fold(0, u64::saturating_add))
     }
 
     /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while

@@ -13,7 +13,7 @@ use super::device::RequestKind;
 use super::shares::{Share, budget};
 
 /// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
-const ROUNDING: u64 = 16;
+pub(super) const ROUNDING: u64 = 16;
 
 /// How much a process counts in the sharing of memory (U-32).
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    fn value(self) -> u64 {
+    pub fn value(self) -> u64 {
         let band = match self.band {
             PriorityBand::Dwm | PriorityBand::Focus => 4,
             PriorityBand::Normal => 1,

@@ -37,7 +37,8 @@ pub(super) struct Device {
     pub has_closed: bool,
     /// Plans of its last resumption that work must wait for.
     pub resumed_by: Vec<PlanNo>,
-    /// When its list was there for its turn: its slice runs from then on.
+    /// When its turn came, and when its list was there for it: its slice runs from then on.
+    pub resumed_at: u64,
     pub began_at: u64,
     /// Its period, which ends with a notification.
     pub period: Period,
@@ -53,6 +54,9 @@ pub(super) enum Period {
     Runs {
         /// The device was suspended in it.
         was_suspended: bool,
+        /// When it ends at the earliest and at the latest.
+        earliest: u64,
+        latest: u64,
     },
     /// One may run, of which the log does not say when it began.
     Unknown,
@@ -134,6 +138,7 @@ impl Device {
             dropped_signals: Vec::new(),
             has_closed: false,
             resumed_by: Vec::new(),
+            resumed_at: at,
             began_at: at,
             period: Period::None,
         }

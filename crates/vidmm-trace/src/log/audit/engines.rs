@@ -174,6 +174,7 @@ impl Audit {
         let hung = hung.map(|work| work.device);
         self.blamed.extend(hung);
         let Some(last_aborted) = last_aborted else {
+            self.suspect = hung.zip(reason);
             let why = format!("the reset of engine {id} failed, but the adapter is not reset");
             self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::I30, why });
             return;

@@ -21,6 +21,10 @@ impl Audit {
         self.blamed.remove(&id);
         if let Some(reset) = &mut self.reset {
             reset.doomed.remove(&id);
+            let own = reset.suspect.filter(|&(suspect, _)| suspect == id).map_or(reason, |(_, own)| own);
+            self.findings.check(own == reason, Invariant::I12, || {
+                format!("{id} is told {reason:?}, but the adapter is reset for what it did: {own:?}")
+            });
         }
         let Some(device) = self.devices.get_mut(&id) else { return };
         let was_over = device.is_over();

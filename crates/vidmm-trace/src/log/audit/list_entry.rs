@@ -12,6 +12,8 @@ pub(super) struct ListEntry {
     offered: bool,
     spans: VecDeque<Span>,
     last_number: u64,
+    /// The last submission that an ended span required; 0 if none did.
+    last_use: u64,
 }
 
 /// One span.
@@ -102,7 +104,13 @@ impl ListEntry {
     fn end(&mut self, to: u64) {
         if let Some(span) = self.spans.back_mut().filter(|span| span.to.is_none()) {
             span.to = Some(to.max(span.from));
+            self.last_use = if to > span.from { to } else { self.last_use };
         }
+    }
+
+    /// The last submission that a span required which has ended.
+    pub fn last_use(&self) -> Option<u64> {
+        (self.last_use > 0).then_some(self.last_use)
     }
 
     /// A request for a span is granted.

@@ -171,9 +171,11 @@ impl Audit {
 
     /// A reservation, or a part of it, is given back: nothing is mapped there.
     fn unreserve(&mut self, process: ProcessId, start: u64, end: u64) {
-        let around = self.reservation_within(process, start, end).filter(|&(first, last)| first <= start && end <= last);
+        let around =
+            self.reservation_within(process, start, end).filter(|&(first, last)| first <= start && end <= last);
         let Some((first, last)) = around else {
-            let message = format!("{start:#x}..{end:#x} of {process} is freed, but nothing is mapped or reserved there");
+            let message =
+                format!("{start:#x}..{end:#x} of {process} is freed, but nothing is mapped or reserved there");
             return self.findings.report(Invariant::Gva52, message);
         };
         self.reservations.remove(&(process, first));

@@ -69,8 +69,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::event::EvictReason;
 use vidmm::{
-    AllocationId, ContextId, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent, PhysicalAddress, PlanNo,
-    ProcessId, SegmentId, TrimNotificationId,
+    AllocationId, ContextId, DeviceErrorReason, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent,
+    PhysicalAddress, PlanNo, ProcessId, SegmentId, TrimIntervals, TrimNotificationId,
 };
 
 use adapter::Adapter;
@@ -172,11 +172,17 @@ pub struct Audit {
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
     resubmission: Vec<Resubmission>,
+    /// The device whose packet an engine was to be reset for, which failed.
+    suspect: Option<(DeviceId, DeviceErrorReason)>,
     /// The reset of the adapter that is going on.
     reset: Option<Reset>,
     resets: Resets,
     /// The adapter has no power.
     powered_down: bool,
+    /// Allocations of equal priority must go in the order of their last uses.
+    keeps_order_of_use: bool,
+    /// The intervals at which devices are asked to trim.
+    trim_intervals: TrimIntervals,
     processes: BTreeMap<ProcessId, Process>,
     by_process_handle: BTreeMap<KmdProcessHandle, ProcessId>,
     devices: BTreeMap<DeviceId, Device>,
@@ -258,6 +264,12 @@ impl Audit {
         Self { level, ..Self::default() }
     }
 
+    /// Demands that allocations of equal priority go in the order of their last uses: what the log is of has no other policy
+    /// (CRE-31a).
+    pub fn expect_order_of_use(&mut self) {
+        self.keeps_order_of_use = true;
+    }
+
     /// Whether the log says how plans are carried out.
     fn sees_operations(&self) -> bool {
         self.level == EventsLevel::Full
@@ -274,6 +286,8 @@ impl Audit {
             .check(event.at >= self.at, Invariant::Log, || format!("time falls from {} to {} ns", self.at, event.at));
         if event.at > self.at {
             self.check_asked_to_trim();
+            self.check_periods_end(event.at);
+            self.check_blocked_devices();
         }
         self.at = event.at;
         self.look(&event.event);

@@ -132,12 +132,27 @@ impl Audit {
                  its content is discarded: {because}"
             )
         });
+        let class = offer.map(|offer| offer.class);
         if let Some(offer) = &mut allocation.offer {
             offer.decommitted = true;
         }
         if std::mem::replace(&mut allocation.committed, false) {
             self.places.system.decommit(Extent { offset: allocation.backing_store, size: allocation.size });
         }
+        let goes_before = |other: &&AllocationId| {
+            let Some(of) = self.allocations.get(*other) else { return false };
+            let may_go = |offer: &Offer| {
+                offer.flags.contains(OfferFlags::ALLOW_DECOMMIT) && Some(offer.class) < class && !offer.decommitted
+            };
+            of.offer.as_ref().is_some_and(may_go)
+                && of.decided.is_none()
+                && self.plans.is_retired(of.last_plan)
+                && self.is_unused(**other, of)
+        };
+        let passed_over = self.offered.iter().find(goes_before).filter(|_| self.memory_was_refused);
+        self.findings.check(passed_over.is_none(), Invariant::U37, || {
+            format!("the backing store of {id} goes, but {passed_over:?} was to lose its own before")
+        });
     }
 
     /// Content is thrown away only of what is offered; and what goes for being offered loses its content (RES-61).
@@ -174,8 +189,13 @@ impl Audit {
 
     /// Whether an offered allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
     pub(super) fn is_free_to_go(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
+        self.is_in(allocation, segment) && self.is_unused(id, allocation)
+    }
+
+    /// Whether nothing that is still to be granted or dispatched uses an offered allocation.
+    fn is_unused(&self, id: AllocationId, allocation: &Allocation) -> bool {
         let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
-        device.undispatched.range(..=offer.last).next().is_none() && self.is_spare(id, allocation, segment)
+        device.undispatched.range(..=offer.last).next().is_none() && self.is_not_awaited(id, allocation)
     }
 
     /// A call names an allocation that must not be offered.

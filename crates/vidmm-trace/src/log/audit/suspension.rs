@@ -15,6 +15,9 @@ const STARVATION: u64 = 1_000_000_000;
 /// The shortest slice of a turn, in nanoseconds (U-39).
 const SLICE: u64 = 100_000_000;
 
+/// A slice is also so many times as long as the paging for it took.
+const SLICE_PER_PAGING: u64 = 4;
+
 impl Audit {
     pub(super) fn suspension(&mut self, event: &Event) {
         match *event {
@@ -83,7 +86,7 @@ impl Audit {
             }
         };
         device.activity = Activity::Suspended(since);
-        if let Period::Runs { was_suspended } = &mut device.period {
+        if let Period::Runs { was_suspended, .. } = &mut device.period {
             *was_suspended = true;
         }
     }
@@ -99,7 +102,7 @@ impl Audit {
         let suspended = self.processes.get(&device.process).is_some_and(|process| process.suspended.is_some());
         self.findings
             .check(!suspended, Invariant::Res71, || format!("{id} is resumed, but its process is suspended (P10)"));
-        device.began_at = self.at;
+        (device.resumed_at, device.began_at) = (self.at, self.at);
         let was = std::mem::take(&mut device.activity);
         // A device that only yielded may still wait for the plans of its last turn.
         if matches!(was, Activity::Suspended(_)) {
@@ -121,7 +124,10 @@ impl Audit {
         let suspended = process.is_some_and(|process| process.suspended.is_some());
         let runs = device.is_active() && !suspended || device.requires_its_list() && is_begun;
         self.findings.check(runs, Invariant::Res71, || {
-            format!("submission {} of {} is dispatched, but that is {activity:?}; its process is suspended: {suspended}", dispatch.submission, dispatch.device)
+            format!(
+                "submission {} of {} is dispatched, but that is {activity:?}; its process is suspended: {suspended}",
+                dispatch.submission, dispatch.device
+            )
         });
         let cut_by = process.map_or(0, |process| process.cut_by);
         device.resumed_by.retain(|&plan| !self.plans.is_retired(plan));
@@ -175,8 +181,10 @@ impl Audit {
         };
         let is_back = device.resumed_by.iter().all(|&plan| self.plans.is_retired(plan));
         let ran = self.at.saturating_sub(device.began_at);
-        self.findings.check(!is_busy || is_back && ran >= SLICE, Invariant::U39, || {
-            format!("{id} yields as {reason:?}, but has run for {ran} ns; its list is back: {is_back}")
+        let paged = device.began_at.saturating_sub(device.resumed_at);
+        let slice = SLICE.max(paged.saturating_mul(SLICE_PER_PAGING));
+        self.findings.check(!is_busy || is_back && ran >= slice, Invariant::U39, || {
+            format!("{id} yields as {reason:?}, but has run for {ran} ns of {slice}; its list is back: {is_back}")
         });
         let is_idle = device.is_still() && device.requests.is_empty();
         self.findings.check(is_busy || is_idle, Invariant::U39, || {

@@ -3,6 +3,7 @@
 use vidmm::{DeviceId, ProcessId};
 
 use super::Audit;
+use super::device::Device;
 use super::finding::Invariant;
 
 impl Audit {
@@ -30,6 +31,16 @@ impl Audit {
         let (found, limit) = (self.num_timeouts(id), self.resets.limit.0);
         self.findings.check(found >= limit as usize, Invariant::Flt31, || {
             format!("{id} is blocked, but has hung engines {found} times, of which {limit} are too many")
+        });
+    }
+
+    /// Time passes: all devices of a process that has lost the GPU are in error.
+    pub(super) fn check_blocked_devices(&mut self) {
+        let is_left = |(_, device): &(&DeviceId, &Device)| self.blocked.contains(&device.process) && !device.is_over();
+        let left = if self.blocked.is_empty() { None } else { self.devices.iter().find(is_left) };
+        let left = left.map(|(&id, device)| (id, device.process));
+        self.findings.check(left.is_none(), Invariant::Flt31, || {
+            format!("{left:?} is a device of a process that is blocked, but is not in error")
         });
     }
 

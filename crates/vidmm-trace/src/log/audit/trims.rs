@@ -1,13 +1,16 @@
 //! Devices that are asked to trim: to their budget, and at the ends of their periods (RES-41, RES-42, U-30).
 
-use vidmm::{DeviceId, Event, MemorySegmentGroup, TrimFlags, TrimNotificationId};
+use vidmm::{DeviceId, Event, MemorySegmentGroup, ProcessId, TrimFlags, TrimIntervals, TrimNotificationId};
 
 use super::Audit;
-use super::device::Period;
+use super::device::{Device, Period};
 use super::finding::Invariant;
 
 /// The time that a device has for a request to trim, in nanoseconds (U-30).
 const TRIM_GRACE: u64 = 10_000_000;
+
+/// The time that a call may take, after which the end of a period is late, in nanoseconds.
+const LATE: u64 = 1_000_000_000;
 
 /// The groups of memory that have budgets; none is that of segments outside both.
 const GROUPS: [Option<MemorySegmentGroup>; 3] =
@@ -21,8 +24,9 @@ pub(super) struct AskedToTrim {
     bytes: u64,
     /// How often anything had been relieved then.
     relieved: u64,
-    /// Its process has been within the budget since.
+    /// Its process has been within the budget since, and was told another.
     was_within: bool,
+    budget_moved: bool,
 }
 
 impl Audit {
@@ -39,6 +43,9 @@ impl Audit {
                     self.asked_to_trim(notification, device, group, num_bytes_to_trim);
                 }
             }
+            Event::TrimIntervalsSet { min, max, idle } => self.trim_intervals = TrimIntervals { min, max, idle },
+            Event::BudgetChanged { process, group, .. } => self.budget_moved(process, Some(group)),
+            Event::PoweredDown | Event::AdapterResetBegun { .. } => self.forget_periods(),
             Event::Submitted { device, .. } | Event::Rendered { device, .. } => self.period_begins(device),
             _ => {}
         }
@@ -58,15 +65,46 @@ impl Audit {
     fn period_begins(&mut self, id: DeviceId) {
         let listens = self.listeners.values().any(|&device| device == id);
         if let Some(device) = self.devices.get_mut(&id).filter(|device| listens && device.period == Period::None) {
-            device.period = Period::Runs { was_suspended: false };
+            let TrimIntervals { min, max, idle } = self.trim_intervals;
+            let [least, most] = [min.min(max).min(idle), min.max(max).max(idle)];
+            let [earliest, latest] = [least, most].map(|interval| self.at.saturating_add(interval));
+            let runs = Period::Runs { was_suspended: false, earliest, latest };
+            device.period = if self.powered_down { Period::Unknown } else { runs };
         }
+    }
+
+    /// Periods do not end in time while the GPU does not run.
+    fn forget_periods(&mut self) {
+        let running = self.devices.values_mut().filter(|device| device.period != Period::None);
+        running.for_each(|device| device.period = Period::Unknown);
+    }
+
+    fn budget_moved(&mut self, process: ProcessId, group: Option<MemorySegmentGroup>) {
+        for ((notification, of), asked) in &mut self.asked_to_trim {
+            let device = self.listeners.get(notification).and_then(|id| self.devices.get(id));
+            asked.budget_moved |= *of == group && device.is_some_and(|device| device.process == process);
+        }
+    }
+
+    /// Time passes: every period has ended that had to.
+    pub(super) fn check_periods_end(&mut self, now: u64) {
+        let is_late = |(_, device): &(&DeviceId, &Device)| {
+            !device.is_over() && matches!(device.period, Period::Runs { latest, .. } if latest.saturating_add(LATE) < now)
+        };
+        let late = self.devices.iter().find(is_late).map(|(&id, _)| id).filter(|_| !self.has_failed);
+        self.findings.check(late.is_none(), Invariant::Res41, || {
+            format!("the period of {late:?} has not ended by {now} ns, which is more than any interval")
+        });
     }
 
     /// A device that was suspended in its period, or does not run, begins anew: what it did not use it could not use (RES-42).
     fn period_ended(&mut self, id: DeviceId, flags: TrimFlags) {
         let Some(device) = self.devices.get_mut(&id) else { return };
-        let Period::Runs { was_suspended } = std::mem::take(&mut device.period) else { return };
+        let Period::Runs { was_suspended, earliest, .. } = std::mem::take(&mut device.period) else { return };
         let restarts = was_suspended || !device.is_active();
+        self.findings.check(self.at >= earliest, Invariant::Res41, || {
+            format!("the period of {id} ends, which cannot be over before {earliest} ns")
+        });
         self.findings.check(flags.contains(TrimFlags::RESTART_PERIODIC_TRIM) == restarts, Invariant::Res41, || {
             format!("the period of {id} ends with {flags:?}, but it was suspended or does not run: {restarts}")
         });
@@ -84,7 +122,12 @@ impl Audit {
     /// Time passes: by now every device that listens has been asked to trim, if its process has come above its budget of a
     /// group, and its moment for an earlier request is over (RES-41).
     pub(super) fn check_asked_to_trim(&mut self) {
-        if self.listeners.is_empty() || self.powered_down || self.reset.is_some() || self.has_failed || !self.demands_are_clear() {
+        if self.listeners.is_empty()
+            || self.powered_down
+            || self.reset.is_some()
+            || self.has_failed
+            || !self.demands_are_clear()
+        {
             return;
         }
         let listeners = self.listeners.iter().map(|(&notification, &device)| (notification, device));
@@ -101,8 +144,7 @@ impl Audit {
                     continue;
                 }
                 let at = self.at;
-                let is_asked =
-                    asked.is_some_and(|asked| !asked.was_within || at < asked.at.saturating_add(TRIM_GRACE));
+                let is_asked = asked.is_some_and(|asked| !asked.was_within || at < asked.at.saturating_add(TRIM_GRACE));
                 self.findings.check(is_asked || *above.start() == 0, Invariant::Res41, || {
                     format!("{process} is {above:?} bytes above its budget of {group:?}, but {id} is not asked to trim")
                 });
@@ -138,9 +180,13 @@ impl Audit {
         let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
         self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
         let (at, event) = (self.at, self.findings.event);
-        let asked = AskedToTrim { at, event, bytes, relieved: self.demands.relieved, was_within: false };
+        let asked =
+            AskedToTrim { at, event, bytes, relieved: self.demands.relieved, was_within: false, budget_moved: false };
         let Some(before) = self.asked_to_trim.insert((notification, group), asked) else { return };
-        let again_at = before.at.saturating_add(TRIM_GRACE);
+        // Whether it was within its budget for a moment the log does not say.
+        let is_due = before.was_within || before.budget_moved || asked.relieved > before.relieved;
+        let interval = if is_due { TRIM_GRACE } else { TRIM_GRACE.max(self.trim_intervals.min) };
+        let again_at = before.at.saturating_add(interval);
         self.findings.check(self.at >= again_at, Invariant::Res41, || {
             format!(
                 "{device} is asked to trim at {} ns, but was asked at {} and has until {again_at}",

@@ -1,10 +1,12 @@
 //! The order of victims: what nobody misses goes first, then lower priorities (CRE-31a, U-37).
 
 use vidmm::event::EvictReason;
-use vidmm::{AllocationId, DeviceId, OfferFlags, SegmentId};
+use vidmm::{AllocationId, DeviceId, OfferFlags, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::Allocation;
+use super::aspects::Pool;
+use super::demands::ROUNDING;
 use super::device::RequestKind;
 use super::finding::Invariant;
 use super::list_entry::{ListEntry, Span};
@@ -40,6 +42,7 @@ impl Audit {
         }
         if reason != EvictReason::Offered {
             self.check_priority(id, segment, reason == EvictReason::DeviceSuspended);
+            self.check_not_entitled(id, segment, wanted_by);
         }
         let before = |id: &&AllocationId| {
             let allocation = self.allocations.get(*id);
@@ -53,13 +56,67 @@ impl Audit {
         });
     }
 
+    /// A process loses for another's sake what it is entitled to only where nothing else can go: what it has reserved; its budget,
+    /// while budgets are imposed, or where it means more to the user than the other (U-31, RES-53, RES-70).
+    fn check_not_entitled(&mut self, id: AllocationId, segment: SegmentId, wanted_by: Option<DeviceId>) {
+        let other = wanted_by.and_then(|device| self.devices.get(&device)).map(|device| device.process);
+        let Some(other) = other.filter(|_| self.demands_are_clear()) else { return };
+        let pool = self.places.pool(segment);
+        // For one that is a range all that are in its way go.
+        let is_pages = |of: &&Allocation| !of.destroyed && !of.accessed_physically;
+        let victim = self.allocations.get(&id).filter(is_pages);
+        let Some((own, left, entitled)) = victim.and_then(|victim| self.left_without(victim, pool, other)) else {
+            return;
+        };
+        if own == other || left >= entitled.saturating_sub(ROUNDING) {
+            return;
+        }
+        let can_go = |(other_id, of): &(&AllocationId, &Allocation)| {
+            is_pages(of)
+                && of.offer.is_none()
+                && of.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
+                && self.is_spare(**other_id, of, segment)
+                && self.left_without(of, pool, other).is_some_and(|(of, left, entitled)| {
+                    of == other || left >= entitled.saturating_add(ROUNDING)
+                })
+        };
+        let instead = self.allocations.iter().find(can_go).map(|(&instead, _)| instead);
+        self.findings.check(instead.is_none(), Invariant::P08, || {
+            format!(
+                "{id} makes room for {other}, which leaves {own} {left} bytes of {pool:?} of the {entitled} that it is entitled to, \
+                 but {instead:?} could go"
+            )
+        });
+    }
+
+    /// The owner of an allocation, the bytes that it has in a pool beside that, and those that it is entitled to against another.
+    fn left_without(&self, victim: &Allocation, pool: Pool, other: ProcessId) -> Option<(ProcessId, u64, u64)> {
+        let process_of = |device: &DeviceId| self.devices.get(device).map(|device| device.process);
+        let own = process_of(&victim.owner)?;
+        let (books, others) = (self.processes.get(&own)?, self.processes.get(&other)?);
+        let standing = self.standing(pool, own, 0);
+        let is_above = books.weight.value() > others.weight.value();
+        let entitled = match is_above || standing.is_pressed() {
+            true => standing.budget,
+            false => books.reservations.get(&pool).copied().unwrap_or(0),
+        };
+        let in_pool = |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
+        let there = self.allocations.values().filter(in_pool).filter(|of| process_of(&of.owner) == Some(own));
+        let usage = there.map(|of| of.size).fold(0, u64::saturating_add);
+        Some((own, usage.saturating_sub(victim.size), entitled))
+    }
+
     /// Among the allocations of a process the dead go first, then by priority what no device requires, and last what a suspended
     /// device does. A larger one may stay where a smaller goes: its process would have too little left.
     fn check_priority(&mut self, id: AllocationId, segment: SegmentId, is_suspended: bool) {
         let Some(victim) = self.allocations.get(&id) else { return };
         let process = self.devices.get(&victim.owner).map(|device| device.process);
+        let is_older = |of: &Allocation| {
+            let is_equal = self.keeps_order_of_use && of.priority == victim.priority;
+            is_equal && is_used_before(of, victim)
+        };
         let comes_before = |(other, of): &(&AllocationId, &Allocation)| {
-            (is_suspended || of.destroyed || of.priority < victim.priority)
+            (is_suspended || of.destroyed || of.priority < victim.priority || is_older(of))
                 && (of.destroyed || of.size <= victim.size)
                 && **other != id
                 && !victim.destroyed
@@ -76,8 +133,16 @@ impl Audit {
     }
 
     /// Whether an allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
-    pub(super) fn is_spare(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
-        let there = allocation.decided.as_ref().is_some_and(|place| place.segment == segment);
+    fn is_spare(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
+        self.is_in(allocation, segment) && self.is_not_awaited(id, allocation)
+    }
+
+    pub(super) fn is_in(&self, allocation: &Allocation, segment: SegmentId) -> bool {
+        allocation.decided.as_ref().is_some_and(|place| place.segment == segment)
+    }
+
+    /// Whether nothing that is still to be granted or dispatched uses an allocation.
+    pub(super) fn is_not_awaited(&self, id: AllocationId, allocation: &Allocation) -> bool {
         let is_over = |id: &DeviceId, span: &Span| {
             span.granted && self.devices.get(id).is_none_or(|device| !device.still_holds(span))
         };
@@ -91,6 +156,16 @@ impl Audit {
                 RequestKind::Map(..) | RequestKind::Move => false,
             })
         };
-        there && spans.all(|(id, span)| is_over(id, span)) && !is_awaited()
+        spans.all(|(id, span)| is_over(id, span)) && !is_awaited()
     }
+}
+
+/// Whether one allocation was last used before another: by work of the only device that has had either on its list.
+fn is_used_before(one: &Allocation, other: &Allocation) -> bool {
+    let only = |of: &Allocation| match of.lists.iter().collect::<Vec<_>>()[..] {
+        [(&device, entry)] => entry.last_use().map(|submission| (device, submission)),
+        _ => None,
+    };
+    let uses = only(one).zip(only(other));
+    uses.is_some_and(|((device, before), (same, after))| device == same && before < after)
 }
