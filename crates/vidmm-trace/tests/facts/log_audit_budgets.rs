@@ -151,6 +151,13 @@ impl Run {
         self.and(Event::TrimNotificationRegistered { notification, device: device_of(process) })
     }
 
+    fn submits(self, process: u64) -> Self {
+        let (device, context) = (device_of(process), ContextId::from_bits(process));
+        let created = self.and(Event::ContextCreated { context, device, engine: 1 });
+        let (waits, signals) = (Vec::new(), Vec::new());
+        created.and(Event::Submitted { device, context, submission: 1, waits, signals })
+    }
+
     fn told(self, process: u64, flags: TrimFlags, to_trim: u64) -> Self {
         let (notification, device) = (TrimNotificationId::from_bits(process), device_of(process));
         let group = flags.contains(TrimFlags::TRIM_TO_BUDGET).then_some(MemorySegmentGroup::Local);
@@ -377,12 +384,58 @@ fn res41_notifications_are_for_registered_devices_and_have_one_meaning() {
 #[test]
 fn res41_a_device_has_a_moment_for_each_request_to_trim() {
     let asked = || pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
-    asked().later(10).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(Res41);
+    asked().later(1000).told(0, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(Res41);
     let grown = |ms| {
         asked().later(ms).lists_with(0, 1, MakeResidentFlags::CANT_TRIM_FURTHER).told(0, TrimFlags::TRIM_TO_BUDGET, 11)
     };
-    grown(9).breaks_only(Res41);
-    grown(10).breaks_nothing();
+    grown(999).breaks_only(Res41);
+    grown(1000).breaks_nothing();
+    let intervals = |run: Run| run.and(Event::TrimIntervalsSet { min: MS, max: MS, idle: MS });
+    let soon = |ms| {
+        let asked = intervals(pressed().listens(0)).told(0, TrimFlags::TRIM_TO_BUDGET, 10).later(ms);
+        asked.lists_with(0, 1, MakeResidentFlags::CANT_TRIM_FURTHER).told(0, TrimFlags::TRIM_TO_BUDGET, 11)
+    };
+    soon(9).breaks_only(Res41);
+    soon(10).breaks_nothing();
+}
+
+#[test]
+fn res41_a_device_above_its_budget_is_not_asked_to_trim() {
+    pressed().listens(0).later(1).reserves(1, 0).breaks_only(Res41);
+    let asked = pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+    asked.later(1).reserves(1, 0).breaks_nothing();
+    let too_late = pressed().listens(0).later(1).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+    too_late.breaks_only(Res41);
+}
+
+/// RES-42: what a device did not use while it was suspended it could not use.
+#[test]
+fn res41_a_period_ends_with_the_wrong_flag_or_at_the_wrong_time() {
+    let works = || run().listens(0).submits(0);
+    let (trims, restarts) = (TrimFlags::PERIODIC_TRIM, TrimFlags::RESTART_PERIODIC_TRIM);
+    works().later(1000).told(0, trims, 0).breaks_nothing();
+    works().later(999).told(0, trims, 0).breaks_only(Res41);
+    works().later(1000).told(0, restarts, 0).breaks_only(Res41);
+    let suspended = || {
+        let device = device_of(0);
+        let yielded = Event::DeviceYielded { device, reason: SuspendReason::ProcessSuspended, wanted_by: None };
+        works().and(yielded).and(Event::DeviceSuspended { device })
+    };
+    suspended().later(1000).told(0, restarts, 0).breaks_nothing();
+    suspended().later(1000).told(0, trims, 0).breaks_only(Res41);
+    works().later(11_001).reserves(1, 0).breaks_only(Res41);
+}
+
+/// U-39: a device has its slice, and a moment for each request to trim.
+#[test]
+fn u39_a_device_yields_before_its_time() {
+    pressed().later(99).yields(0, SuspendReason::SliceOver, 1).breaks_only(U39);
+    let asked = |ms| {
+        let asked = pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+        asked.later(ms).yields(0, SuspendReason::IdleOverBudget, 1)
+    };
+    asked(9).breaks_only(U39);
+    asked(10).breaks_nothing();
 }
 
 #[test]
@@ -419,7 +472,7 @@ fn offered_allocations_are_not_demanded() {
 
 #[test]
 fn a_process_above_its_budget_yields() {
-    pressed().yields(0, SuspendReason::SliceOver, 1).breaks_nothing();
+    pressed().later(100).yields(0, SuspendReason::SliceOver, 1).breaks_nothing();
     pressed().yields(0, SuspendReason::IdleOverBudget, 1).breaks_nothing();
 }
 
@@ -430,7 +483,7 @@ fn innocent() -> Run {
 
 #[test]
 fn p08_a_process_within_its_budget_is_left_alone() {
-    innocent().yields(1, SuspendReason::SliceOver, 0).breaks_only(P08);
+    innocent().later(100).yields(1, SuspendReason::SliceOver, 0).breaks_only(P08);
     innocent().later(2000).yields(1, SuspendReason::IdleOverBudget, 0).breaks_only(P08);
 }
 

@@ -179,7 +179,7 @@ impl Run {
     }
 
     fn yields(self) -> Self {
-        let reason = SuspendReason::SliceOver;
+        let reason = SuspendReason::WaitsForRoom;
         self.and(Event::DeviceYielded { device: device(), reason, wanted_by: None })
     }
 

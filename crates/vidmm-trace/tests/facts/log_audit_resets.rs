@@ -435,5 +435,42 @@ fn i12_a_process_that_is_blocked_gets_no_device() {
     engine_reset()
         .append(Event::ProcessBlocked { process })
         .append(Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList })
-        .breaks_only(I12);
+        .breaks(I12);
+}
+
+fn blocked_innocent() -> Event {
+    Event::DeviceInError { device: innocent(), reason: DeviceErrorReason::ProcessBlocked }
+}
+
+/// An engine is reset because its packet takes too long, in a log in which one such reset is too many.
+fn hung_once_too_often() -> Broken {
+    let is_start = |event: &Event| matches!(event, Event::AdapterStarted { .. });
+    let reason = DeviceErrorReason::EngineTimeout;
+    let asked = Event::PreemptRequested { engine: RENDER, preemption_fence_id: 1, reason: PreemptReason::Quantum };
+    let mut events = with_work_behind();
+    events.extend([
+        asked,
+        Event::PreemptTimedOut { engine: RENDER, preemption_fence_id: 1 },
+        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1, 2, 3] },
+        Event::DeviceInError { device: device(), reason },
+        Event::ProcessBlocked { process: process() },
+        blocked_innocent(),
+        Event::Aborted { signal: fence(RENDER, 1) },
+        monitored_reaches(u64::MAX),
+        Event::PreemptRequested { engine: RENDER, preemption_fence_id: 2, reason: PreemptReason::AfterReset },
+    ]);
+    Broken(events).change(is_start, |event| {
+        let Event::AdapterStarted { tdr_limit_count, .. } = event else { unreachable!() };
+        *tdr_limit_count = 1;
+    })
+}
+
+#[test]
+fn flt31_a_process_is_blocked_if_and_only_if_it_has_hung_engines_too_often() {
+    let process = process();
+    hung_once_too_often().breaks_nothing();
+    hung_once_too_often().remove(is(Event::ProcessBlocked { process })).breaks(Flt31);
+    hung_once_too_often().remove(is(blocked_innocent())).breaks_only(Flt31);
+    engine_reset().append(Event::ProcessBlocked { process }).breaks(Flt31);
 }

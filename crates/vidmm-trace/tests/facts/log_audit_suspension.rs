@@ -35,7 +35,7 @@ fn suspended_and_resumed() -> Broken {
     story_and(
         [
             works(3, 5),
-            vec![yields(SuspendReason::SliceOver, None), submitted(4, &[], &[]), suspended()],
+            vec![yields(SuspendReason::WaitsForRoom, None), submitted(4, &[], &[]), suspended()],
             a_goes(),
             a_returns(),
             vec![resumed(&[7])],
@@ -54,7 +54,7 @@ fn a_right_suspension_has_no_findings() {
 #[test]
 fn res71_work_of_a_device_that_yielded_is_dispatched() {
     suspended_and_resumed().move_before(is(dispatch_of(4, 7)), is(suspended())).breaks(Res71);
-    let yielded = story_and([yields(SuspendReason::SliceOver, None), submitted(3, &[], &[]), dispatch_of(3, 5)]);
+    let yielded = story_and([yields(SuspendReason::WaitsForRoom, None), submitted(3, &[], &[]), dispatch_of(3, 5)]);
     yielded.breaks_only(Res71);
 }
 
@@ -66,7 +66,7 @@ fn res71_a_device_is_suspended_while_its_work_is_in_flight() {
 
 #[test]
 fn res71_a_device_is_suspended_that_did_not_yield() {
-    suspended_and_resumed().remove(is(yields(SuspendReason::SliceOver, None))).breaks_only(Res71);
+    suspended_and_resumed().remove(is(yields(SuspendReason::WaitsForRoom, None))).breaks_only(Res71);
 }
 
 #[test]
@@ -161,4 +161,27 @@ fn p60_an_allocation_is_placed_or_a_device_resumed_without_power() {
 #[test]
 fn p60_power_comes_back_that_was_not_lost() {
     story_and([Event::PoweredUp]).breaks_only(P60);
+}
+
+/// The process is suspended, and so is its device.
+fn process_suspended(allow_wake_on_submission: bool) -> Vec<Event> {
+    let process = process();
+    let suspends = Event::ProcessSuspended { process, allow_wake_on_submission };
+    vec![suspends, yields(SuspendReason::ProcessSuspended, None), suspended()]
+}
+
+/// P10, RES-74: a suspension lasts until it is ended, and a submission ends one that allows that.
+#[test]
+fn res71_the_suspension_of_a_process_ends_wrongly_or_not() {
+    let process = process();
+    let resumed_by = |by_submission| Event::ProcessResumed { process, by_submission };
+    story_and([process_suspended(false), vec![resumed_by(false)]].concat()).breaks_nothing();
+    story_and([process_suspended(false), vec![resumed_by(true)]].concat()).breaks_only(Res71);
+    story_and(vec![resumed_by(false)]).breaks_only(Res71);
+    story_and([process_suspended(false), vec![resumed(&[])]].concat()).breaks_only(Res71);
+    let work = || vec![submitted(3, &[], &[])];
+    story_and([process_suspended(true), work(), vec![resumed_by(true)]].concat()).breaks_nothing();
+    story_and([process_suspended(true), work(), vec![yields(SuspendReason::PowerDown, None)]].concat())
+        .breaks_only(Res71);
+    story_and([process_suspended(false), work(), vec![resumed_by(false)]].concat()).breaks_nothing();
 }

@@ -435,3 +435,36 @@ fn log_addresses_are_reclaimed_in_part_that_were_not_freed() {
 fn log_a_part_is_freed_twice() {
     broken_with(vec![part(1, 2)[0].clone(), part(2, 2)[0].clone()]).breaks_only(Log);
 }
+
+/// GVA-50, GVA-52: reserved addresses are free for what is mapped into the reservation, and for nothing else.
+#[test]
+fn gva52_addresses_are_reserved_or_mapped_that_are_reserved_by_others() {
+    const AT: u64 = MAPPED_AT + (1 << 20);
+    let reserved = |address| {
+        let (process, virtual_address) = (process(), GpuVirtualAddress(address));
+        Event::GpuVirtualAddressReserved { process, virtual_address, size: PAGE_SIZE_64K }
+    };
+    let freed = |address, size| {
+        let (process, virtual_address) = (process(), GpuVirtualAddress(address));
+        Event::GpuVirtualAddressFreed { process, virtual_address, size }
+    };
+    let mapped_at = |address| {
+        let mut mapped = mapped_again();
+        let Event::GpuVirtualAddressMapped { virtual_address, size, .. } = &mut mapped else { unreachable!() };
+        (*virtual_address, *size) = (GpuVirtualAddress(address), 2 * PAGE_SIZE);
+        mapped
+    };
+    let story = |events: &[Event]| {
+        let mut story = broken();
+        story.0.extend(events.iter().cloned());
+        story
+    };
+    story(&[reserved(AT), mapped_at(AT)]).breaks_nothing();
+    story(&[reserved(AT), freed(AT, PAGE_SIZE), reserved(AT + PAGE_SIZE_64K)]).breaks_nothing();
+    story(&[reserved(AT), freed(AT, PAGE_SIZE_64K), mapped_at(AT - PAGE_SIZE)]).breaks_nothing();
+    story(&[reserved(AT), reserved(AT)]).breaks_only(Gva52);
+    story(&[reserved(MAPPED_AT)]).breaks_only(Gva52);
+    story(&[reserved(AT), mapped_at(AT - PAGE_SIZE)]).breaks_only(Gva52);
+    story(&[reserved(AT), freed(AT - PAGE_SIZE, PAGE_SIZE_64K)]).breaks_only(Gva52);
+    story(&[freed(AT, PAGE_SIZE_64K)]).breaks_only(Gva52);
+}

@@ -129,3 +129,25 @@ fn pending_operations_end_though_another_device_has_just_closed_the_allocation()
     assert!(is_reclaimed(&world, shared));
     world.tear_down();
 }
+
+/// RES-91, U-34: a caller that waits for the memory of a shared allocation is told when that is free, although its heir destroys it
+/// without waiting.
+#[test]
+fn a_former_owner_that_waits_is_told_when_the_memory_is_free() {
+    let (mut world, owner) = World::with_pages(16);
+    let heir = world.client();
+    let shared = world.create_shared(owner, 4);
+    world.open(heir, shared).unwrap();
+    world.destroy_with(shared, DestroyFlags::SYNCHRONOUS_DESTROY);
+    world.run_all();
+    let told = |world: &World| {
+        let is_it =
+            |output: &Output| matches!(*output, Output::AllocationReclaimed { allocation } if allocation == shared);
+        world.outputs.iter().any(is_it)
+    };
+    assert!(!told(&world), "the heir has it");
+    world.destroy(shared);
+    world.run_all();
+    assert!(told(&world));
+    world.tear_down();
+}

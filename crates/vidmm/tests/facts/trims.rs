@@ -265,3 +265,44 @@ fn the_manager_wakes_when_somebody_is_to_be_asked() {
     assert_eq!(asked(&mut world).len(), 1);
     world.tear_down();
 }
+
+/// RES-40, RES-41: a registration of a device that is above its budget already is told at once, whatever others were told.
+#[test]
+fn a_device_that_registers_above_its_budget_is_asked_at_once() {
+    let (mut world, client, _, other) = with_44_of_64_pages();
+    list_more(&mut world, other, 16);
+    world.wait(MILLISECOND);
+    let first = register(&mut world, client);
+    assert_eq!(asked(&mut world), [(first, TO_BUDGET, 12)]);
+    let second = register(&mut world, client);
+    assert_eq!(asked(&mut world), [(second, TO_BUDGET, 12)], "the first was told already");
+    unregister(&mut world, first).unwrap();
+    world.wait(MILLISECOND);
+    let third = register(&mut world, client);
+    assert_eq!(asked(&mut world), [(third, TO_BUDGET, 12)]);
+    world.tear_down();
+}
+
+/// RES-42: the period of a device ends with it; a new device has its own from its beginning on.
+#[test]
+fn a_device_has_its_own_period_though_one_that_is_gone_had_begun_one() {
+    let (mut world, client) = World::with_pages(64);
+    set_intervals(&mut world, 10, 20, 40);
+    let gone = world.sibling(client);
+    register(&mut world, gone);
+    world.submit_to(gone.context, &[Access::Tag(1)], &[], &[]);
+    world.run_all();
+    world.call(|vidmm, driver, _| vidmm.destroy_context(driver, gone.context)).unwrap();
+    world.call(|vidmm, _, _| vidmm.destroy_paging_queue(gone.queue)).unwrap();
+    world.call(|vidmm, driver, host| vidmm.destroy_device(driver, host, gone.device)).unwrap();
+    world.wait(30 * MILLISECOND);
+    let new = world.sibling(client);
+    let registered = register(&mut world, new);
+    world.submit_to(new.context, &[Access::Tag(2)], &[], &[]);
+    world.run_all();
+    asked(&mut world);
+    world.wait(39 * MILLISECOND);
+    assert_eq!(asked(&mut world), []);
+    world.wait(MILLISECOND);
+    assert_eq!(asked(&mut world), [(registered, PERIODIC, 0)]);
+}

@@ -287,7 +287,7 @@ impl Audit {
         if event.at > self.at {
             self.check_asked_to_trim();
             self.check_periods_end(event.at);
-            self.check_blocked_devices();
+            self.check_blocked_devices(&event.event);
         }
         self.at = event.at;
         self.look(&event.event);

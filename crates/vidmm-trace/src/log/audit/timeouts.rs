@@ -1,6 +1,6 @@
 //! Processes that hang engines: how often they may, within how long (FLT-31, U-42).
 
-use vidmm::{DeviceId, ProcessId};
+use vidmm::{DeviceId, Event, ProcessId};
 
 use super::Audit;
 use super::device::Device;
@@ -35,7 +35,10 @@ impl Audit {
     }
 
     /// Time passes: all devices of a process that has lost the GPU are in error.
-    pub(super) fn check_blocked_devices(&mut self) {
+    pub(super) fn check_blocked_devices(&mut self, next: &Event) {
+        if matches!(next, Event::DeviceInError { .. } | Event::MonitoredFenceSignaled { .. } | Event::Aborted { .. }) {
+            return;
+        }
         let is_left = |(_, device): &(&DeviceId, &Device)| self.blocked.contains(&device.process) && !device.is_over();
         let left = if self.blocked.is_empty() { None } else { self.devices.iter().find(is_left) };
         let left = left.map(|(&id, device)| (id, device.process));

@@ -89,7 +89,8 @@ impl Audit {
     /// Time passes: every period has ended that had to.
     pub(super) fn check_periods_end(&mut self, now: u64) {
         let is_late = |(_, device): &(&DeviceId, &Device)| {
-            !device.is_over() && matches!(device.period, Period::Runs { latest, .. } if latest.saturating_add(LATE) < now)
+            !device.is_over()
+                && matches!(device.period, Period::Runs { latest, .. } if latest.saturating_add(LATE) < now)
         };
         let late = self.devices.iter().find(is_late).map(|(&id, _)| id).filter(|_| !self.has_failed);
         self.findings.check(late.is_none(), Invariant::Res41, || {

@@ -56,7 +56,7 @@ impl Audit {
         });
     }
 
-    /// A process loses for another's sake what it is entitled to only where nothing else can go: what it has reserved; its budget,
+    /// A process loses for another's sake what it is entitled to only where nothing of that other's can go: what it has reserved; its budget,
     /// while budgets are imposed, or where it means more to the user than the other (U-31, RES-53, RES-70).
     fn check_not_entitled(&mut self, id: AllocationId, segment: SegmentId, wanted_by: Option<DeviceId>) {
         let other = wanted_by.and_then(|device| self.devices.get(&device)).map(|device| device.process);
@@ -75,16 +75,14 @@ impl Audit {
             is_pages(of)
                 && of.offer.is_none()
                 && of.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
+                && self.devices.get(&of.owner).is_some_and(|device| device.process == other)
                 && self.is_spare(**other_id, of, segment)
-                && self.left_without(of, pool, other).is_some_and(|(of, left, entitled)| {
-                    of == other || left >= entitled.saturating_add(ROUNDING)
-                })
         };
         let instead = self.allocations.iter().find(can_go).map(|(&instead, _)| instead);
         self.findings.check(instead.is_none(), Invariant::P08, || {
             format!(
                 "{id} makes room for {other}, which leaves {own} {left} bytes of {pool:?} of the {entitled} that it is entitled to, \
-                 but {instead:?} could go"
+                 but {instead:?} of that could go"
             )
         });
     }
@@ -100,7 +98,8 @@ impl Audit {
             true => standing.budget,
             false => books.reservations.get(&pool).copied().unwrap_or(0),
         };
-        let in_pool = |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
+        let in_pool =
+            |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
         let there = self.allocations.values().filter(in_pool).filter(|of| process_of(&of.owner) == Some(own));
         let usage = there.map(|of| of.size).fold(0, u64::saturating_add);
         Some((own, usage.saturating_sub(victim.size), entitled))
