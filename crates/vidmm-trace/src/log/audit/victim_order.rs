@@ -1,5 +1,7 @@
 //! The order of victims: what nobody misses goes first, then lower priorities (CRE-31a, U-37).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use vidmm::event::EvictReason;
 use vidmm::{AllocationId, DeviceId, OfferFlags, ProcessId, SegmentId};
 
@@ -56,53 +58,60 @@ impl Audit {
         });
     }
 
-    /// A process loses for another's sake what it is entitled to only where nothing of that other's can go: what it has reserved; its budget,
-    /// while budgets are imposed, or where it means more to the user than the other (U-31, RES-53, RES-70).
+    /// A process loses for another's sake what it is entitled to only where no other can go without: what it has reserved; its
+    /// budget, while budgets are imposed, or where it means more to the user than the other (U-31, RES-53, RES-70).
     fn check_not_entitled(&mut self, id: AllocationId, segment: SegmentId, wanted_by: Option<DeviceId>) {
-        let other = wanted_by.and_then(|device| self.devices.get(&device)).map(|device| device.process);
-        let Some(other) = other.filter(|_| self.demands_are_clear()) else { return };
-        let pool = self.places.pool(segment);
-        // For one that is a range all that are in its way go.
-        let is_pages = |of: &&Allocation| !of.destroyed && !of.accessed_physically;
-        let victim = self.allocations.get(&id).filter(is_pages);
-        let Some((own, left, entitled)) = victim.and_then(|victim| self.left_without(victim, pool, other)) else {
+        let process_of = |device: &DeviceId| self.devices.get(device).map(|device| device.process);
+        let Some(victim) = self.allocations.get(&id).filter(|of| is_pages(of)) else { return };
+        let (Some(own), Some(other)) = (process_of(&victim.owner), wanted_by.as_ref().and_then(process_of)) else {
             return;
         };
-        if own == other || left >= entitled.saturating_sub(ROUNDING) {
+        if own == other || !self.demands_are_clear() {
             return;
         }
-        let can_go = |(other_id, of): &(&AllocationId, &Allocation)| {
-            is_pages(of)
-                && of.offer.is_none()
-                && of.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
-                && self.devices.get(&of.owner).is_some_and(|device| device.process == other)
-                && self.is_spare(**other_id, of, segment)
-        };
-        let instead = self.allocations.iter().find(can_go).map(|(&instead, _)| instead);
+        let pool = self.places.pool(segment);
+        let (has, entitled) = self.entitlement(own, pool, other);
+        let left = has.saturating_sub(victim.size);
+        if left >= entitled.saturating_sub(ROUNDING) {
+            return;
+        }
+        // What another process loses first is no larger than the largest that it has.
+        let mut largest: BTreeMap<ProcessId, u64> = BTreeMap::new();
+        let mut can_go = BTreeSet::new();
+        for (other_id, of) in self.allocations.iter().filter(|(_, of)| self.is_in(of, segment)) {
+            let Some(process) = process_of(&of.owner).filter(|&process| process != own) else { continue };
+            let size = largest.entry(process).or_default();
+            *size = of.size.max(*size);
+            if is_pages(of) && of.offer.is_none() && is_off_all_lists(of) && self.is_spare(*other_id, of, segment) {
+                can_go.insert(process);
+            }
+        }
+        let instead = can_go.into_iter().find(|&process| {
+            let (has, entitled) = self.entitlement(process, pool, other);
+            process == other || has.saturating_sub(largest[&process]) >= entitled.saturating_add(ROUNDING)
+        });
         self.findings.check(instead.is_none(), Invariant::P08, || {
             format!(
                 "{id} makes room for {other}, which leaves {own} {left} bytes of {pool:?} of the {entitled} that it is entitled to, \
-                 but {instead:?} of that could go"
+                 but {instead:?} has more than that"
             )
         });
     }
 
-    /// The owner of an allocation, the bytes that it has in a pool beside that, and those that it is entitled to against another.
-    fn left_without(&self, victim: &Allocation, pool: Pool, other: ProcessId) -> Option<(ProcessId, u64, u64)> {
-        let process_of = |device: &DeviceId| self.devices.get(device).map(|device| device.process);
-        let own = process_of(&victim.owner)?;
-        let (books, others) = (self.processes.get(&own)?, self.processes.get(&other)?);
-        let standing = self.standing(pool, own, 0);
-        let is_above = books.weight.value() > others.weight.value();
-        let entitled = match is_above || standing.is_pressed() {
+    /// The bytes that a process has in a pool, and those that it is entitled to against another.
+    fn entitlement(&self, process: ProcessId, pool: Pool, other: ProcessId) -> (u64, u64) {
+        let books = |process| self.processes.get(process);
+        let standing = self.standing(pool, process, 0);
+        let weight = |process| books(process).map_or(0, |of| of.weight.value());
+        let entitled = match weight(&process) > weight(&other) || standing.is_pressed() {
             true => standing.budget,
-            false => books.reservations.get(&pool).copied().unwrap_or(0),
+            false => books(&process).and_then(|of| of.reservations.get(&pool)).copied().unwrap_or(0),
         };
+        let is_its = |of: &&Allocation| self.devices.get(&of.owner).is_some_and(|device| device.process == process);
         let in_pool =
             |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
-        let there = self.allocations.values().filter(in_pool).filter(|of| process_of(&of.owner) == Some(own));
-        let usage = there.map(|of| of.size).fold(0, u64::saturating_add);
-        Some((own, usage.saturating_sub(victim.size), entitled))
+        let sizes = self.allocations.values().filter(in_pool).filter(is_its).map(|of| of.size);
+        (sizes.fold(0, u64::saturating_add), entitled)
     }
 
     /// Among the allocations of a process the dead go first, then by priority what no device requires, and last what a suspended
@@ -120,7 +129,7 @@ impl Audit {
                 && **other != id
                 && !victim.destroyed
                 && of.offer.is_none()
-                && of.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
+                && is_off_all_lists(of)
                 && self.devices.get(&of.owner).map(|device| device.process) == process
                 && self.is_spare(**other, of, segment)
         };
@@ -157,6 +166,16 @@ impl Audit {
         };
         spans.all(|(id, span)| is_over(id, span)) && !is_awaited()
     }
+}
+
+/// Whether an allocation is pages: for one that is a range all that are in its way go.
+fn is_pages(allocation: &Allocation) -> bool {
+    !allocation.destroyed && !allocation.accessed_physically
+}
+
+/// Whether no list requires an allocation any more.
+fn is_off_all_lists(allocation: &Allocation) -> bool {
+    allocation.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
 }
 
 /// Whether one allocation was last used before another: by work of the only device that has had either on its list.
