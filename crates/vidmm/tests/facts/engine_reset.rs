@@ -311,6 +311,7 @@ fn a_process_that_hangs_engines_loses_the_gpu() {
     let mut world = timed(16);
     let other = world.client();
     let first = world.client();
+    let innocent = world.sibling(first);
     let mut client = first;
     for round in 0..5 {
         world.submit(client, &[]);
@@ -323,6 +324,10 @@ fn a_process_that_hangs_engines_loses_the_gpu() {
         }
     }
     assert!(world.events.contains(&Event::ProcessBlocked { process: first.process }));
+    assert!(
+        world.devices_in_error().contains(&(innocent.device, DeviceErrorReason::ProcessBlocked)),
+        "all its devices"
+    );
     let refused = world.call(|vidmm, _, _| vidmm.create_device(first.process));
     assert_eq!(refused, Err(CreateError::ProcessBlocked));
     world.submit(other, &[Access::Tag(1)]);

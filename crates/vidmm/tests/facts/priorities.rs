@@ -37,6 +37,27 @@ fn urgent_work_overtakes_what_has_not_begun() {
     world.tear_down();
 }
 
+/// SYN-09: the same behind a packet that runs and is as urgent.
+#[test]
+fn urgent_work_overtakes_what_is_behind_other_urgent_work() {
+    let (mut world, usual, urgent) = prioritised();
+    let other = world.client();
+    world.call(|vidmm, _, _| vidmm.set_context_scheduling_priority(other.context, 5)).unwrap();
+    for (client, tag) in [(urgent, 1), (usual, 2), (usual, 3)] {
+        world.submit(client, &[Access::Tag(tag)]);
+        world.poll();
+    }
+    assert_eq!(world.preempting, []);
+    world.submit(other, &[Access::Tag(9)]);
+    world.poll();
+    assert_eq!(world.preempting, [(RENDER, 1)]);
+    world.complete(RENDER);
+    world.yield_engine(RENDER);
+    world.run_all();
+    assert_eq!(world.read, [1, 9, 2, 3]);
+    world.tear_down();
+}
+
 /// D23: the packets of a context run in their order, also where one of them has been given back and the next is urgent.
 #[test]
 fn urgent_work_does_not_overtake_its_own_context() {

@@ -58,6 +58,12 @@ fn waiting_work_does_not_come_between_ready_work() {
     let (mut world, pages_in, neighbour) = world();
     (1..=6).for_each(|tag| _ = world.submit(neighbour, &[Access::Tag(tag)]));
     waits_for(&mut world, pages_in, &LARGE[..1], 9);
+    let is_its = |event: &&Event| matches!(event, Event::Dispatched { device, .. } if *device == pages_in.device);
+    assert_eq!(
+        world.events.iter().find(is_its),
+        None,
+        "the engine has as much as it may of ready work, and more waits"
+    );
     world.run_all();
     assert_eq!(world.preempting, []);
     let at = world.read.iter().position(|&tag| tag == 9).unwrap();

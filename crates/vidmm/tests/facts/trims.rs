@@ -247,6 +247,39 @@ fn a_device_that_was_suspended_begins_anew() {
     world.tear_down();
 }
 
+/// RES-42: the same of a device that runs again when its period ends.
+#[test]
+fn a_device_that_runs_again_after_it_was_suspended_begins_anew() {
+    let (mut world, client, notification, at) = listener(64, 4);
+    set_intervals(&mut world, 10, 20, 40);
+    world.submit(client, &[Access::Read(at)]);
+    world.wait(MILLISECOND);
+    world.complete(RENDER);
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, true)).unwrap();
+    world.run_all();
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    asked(&mut world);
+    world.wait(100 * MILLISECOND);
+    assert_eq!(asked(&mut world), [(notification, RESTART, 0)]);
+    world.tear_down();
+}
+
+/// RES-43: an amount that changes without the budget is asked for again after the smallest interval, and not before.
+#[test]
+fn a_changed_amount_is_asked_for_after_the_smallest_interval() {
+    let (mut world, client, listed, other) = with_44_of_64_pages();
+    let notification = register(&mut world, client);
+    list_more(&mut world, other, 16);
+    assert_eq!(asked(&mut world), [(notification, TO_BUDGET, 12)]);
+    world.evict(client, &listed[..3], SOON).unwrap();
+    world.wait(990 * MILLISECOND);
+    assert_eq!(asked(&mut world), []);
+    world.wait(10 * MILLISECOND);
+    assert_eq!(asked(&mut world), [(notification, TO_BUDGET, 9)]);
+    world.tear_down();
+}
+
 /// The manager asks for the time at which somebody is to be asked, and for none when nobody is.
 #[test]
 fn the_manager_wakes_when_somebody_is_to_be_asked() {

@@ -193,6 +193,27 @@ fn the_foreground_within_its_budget_never_yields() {
     }
 }
 
+/// RES-52, U-31: a process that has reserved all that it demands, and no more, keeps it however long another waits.
+#[test]
+fn a_process_that_has_reserved_what_it_demands_never_yields() {
+    let (mut world, greedy) = World::with_pages(8);
+    let mut players = vec![player(&mut world, greedy, 6)];
+    world.run_paging();
+    let reserved = world.client();
+    world.reserve(reserved, 4 * PAGE_SIZE).unwrap();
+    players.push(player(&mut world, reserved, 4));
+    play(&mut world, &mut players, 10_000 * MILLISECOND);
+    let its = |world: &World| {
+        world.yielded().into_iter().filter(|&(device, _)| device == reserved.device).collect::<Vec<_>>()
+    };
+    assert_eq!(its(&world), [(reserved.device, SuspendReason::WaitsForRoom)], "it waits for its turn once");
+    assert!(players[1].done > 0);
+    world.reserve(reserved, 0).unwrap();
+    play(&mut world, &mut players, 3000 * MILLISECOND);
+    assert!(its(&world).len() > 1, "without a reservation it is a process like any other");
+    world.tear_down();
+}
+
 /// P08, I26: the foreground above its budget is a device like any other.
 #[test]
 fn the_foreground_above_its_budget_yields() {
