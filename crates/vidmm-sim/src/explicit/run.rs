@@ -57,6 +57,7 @@ pub(crate) fn start<'a>(
     session.rights = scenario.strict.then(Rights::default);
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();
+    session.commit_limit = aperture_commit_limit_bytes;
     session.rules = (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter, faults, lacks)));
     Ok(session)
 }

@@ -45,6 +45,8 @@ pub(crate) struct Session<'a> {
     pub expect: Option<Answer>,
     /// Where allocations may be of which steps say nothing.
     pub default_segments: AllocationSegments,
+    /// The most that the driver lets be resident in system memory; none if it sets no limit.
+    pub commit_limit: Option<u64>,
     /// All is being destroyed, and nobody watches.
     pub closing: bool,
     /// Where everything is, by the log alone.
@@ -112,6 +114,7 @@ impl<'a> Session<'a> {
             step: (0, String::new()),
             expect: None,
             default_segments: AllocationSegments::Local,
+            commit_limit: None,
             closing: false,
             truth: Truth::default(),
             graves: Graves::default(),
@@ -303,6 +306,14 @@ impl<'a> Session<'a> {
                 self.last_activity = numbered.at;
             }
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
+            Event::AdapterStarted { system_commit_limit, .. } => {
+                if let Some(limit) = self.commit_limit.filter(|&limit| limit < system_commit_limit) {
+                    self.broke(
+                        "SEG-50",
+                        format!("{system_commit_limit} bytes may be resident, but the driver allows {limit}"),
+                    );
+                }
+            }
             Event::PoweredUp if self.rules.is_some() && self.is_down => {
                 self.broke("P60", "the adapter has power again, but was last told to lose it".to_owned());
             }

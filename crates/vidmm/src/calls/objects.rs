@@ -87,6 +87,7 @@ impl VidMm {
             tables,
             devices: OrderedSet::default(),
             is_paused: false,
+            cut_by: 0,
             standing: Standing::new(self.state.memory.accounts()),
             traffic: self.state.memory.accounts().none(),
         });
@@ -141,7 +142,7 @@ impl VidMm {
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
-            refreshes: Vec::new(),
+            refreshes: self.plans.unfinished(self.state.objects[process_index].cut_by),
             expiring: Expiries::default(),
             requests: VecDeque::new(),
             ready: 0,

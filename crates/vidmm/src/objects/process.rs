@@ -5,7 +5,7 @@ use crate::{
     contract::KmdProcessHandle,
     data::ordered_set::OrderedSet,
     gpu_va::{PageTables, VaSpace},
-    id::{DeviceIx, Slots, kind},
+    id::{DeviceIx, PlanNo, Slots, kind},
     objects::traffic::Traffic,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Process {
     pub devices: OrderedSet<DeviceIx>,
     /// Whether none of its work is handed out until its packets in flight have ended and a page is cut.
     pub is_paused: bool,
+    /// The plan that cuts its last page; 0 before the first.
+    pub cut_by: PlanNo,
     /// Its importance to the user.
     pub standing: Standing,
     /// The bytes of its allocations that have gone through each memory.

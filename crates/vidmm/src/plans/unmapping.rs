@@ -92,12 +92,18 @@ impl Plans {
         self.plan_entries(adapter, objects, draft, index, mapping, false);
     }
 
-    /// Work of a process, of which nothing is in flight, waits for the plan that is written.
+    /// Work of a process, of which nothing is in flight, waits for the plan that is written; also that of devices to come.
     fn await_cut(&self, objects: &mut Objects, process: ProcessIx) {
         let number = self.stream.next_number();
+        objects[process].cut_by = number;
         for device in Vec::from_iter(objects[process].devices.iter().copied()) {
             self.await_plan(objects, device, number);
         }
+    }
+
+    /// A plan, if it has not retired.
+    pub(crate) fn unfinished(&self, plan: PlanNo) -> Vec<PlanNo> {
+        Vec::from_iter(Some(plan).filter(|&plan| !self.stream.is_retired(plan)))
     }
 
     /// Work of a device that is not handed out yet waits for a plan.

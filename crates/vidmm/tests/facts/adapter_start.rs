@@ -482,3 +482,27 @@ fn a_failed_start_leaves_nothing_behind() {
         assert!(failures >= 2);
     }
 }
+
+/// SEG-50: the apertures and implicit system memory together hold no more than the least of what their segments can commit
+/// and the adapter's limit.
+#[test]
+fn the_shared_limit_is_the_least_that_the_driver_names() {
+    let limit = |of_adapter: u64, of_segment: Option<u64>| {
+        let mut driver = Driver::new(&Config::default());
+        driver.info.aperture_segment_commit_limit = of_adapter;
+        let aperture = &mut driver.info.segments[1];
+        aperture.commit_limit = of_segment.unwrap_or(aperture.size);
+        let size = aperture.size;
+        let mut vidmm = start(&mut driver, &mut Ledger::default()).unwrap();
+        let started = vidmm.events().drain().find_map(|numbered| match numbered.event {
+            Event::AdapterStarted { system_commit_limit, .. } => Some(system_commit_limit),
+            _ => None,
+        });
+        (started.unwrap(), size)
+    };
+    let (all, size) = limit(u64::MAX, None);
+    assert_eq!(all, size);
+    assert_eq!(limit(8 * PAGE_SIZE + 1, None).0, 8 * PAGE_SIZE);
+    assert_eq!(limit(u64::MAX, Some(4 * PAGE_SIZE)).0, 4 * PAGE_SIZE);
+    assert_eq!(limit(8 * PAGE_SIZE, Some(16 * PAGE_SIZE)).0, 8 * PAGE_SIZE);
+}

@@ -488,6 +488,23 @@ fn a_cut_waits_for_work_that_has_overtaken_other_work() {
     world.tear_down();
 }
 
+/// GVA-42: work of a device that is created while a page is being cut waits for that, too.
+#[test]
+fn a_new_device_waits_for_a_cut_of_its_process() {
+    let mut world = World::new(Config::pages_64kb(8, true));
+    let client = world.client();
+    let (_, address) = world.resident(client, 16);
+    world.free(client, address + 4 * PAGE_SIZE, 1).unwrap();
+    world.poll();
+    assert!(world.can_complete(PAGING), "the page is being cut");
+    let sibling = world.sibling(client);
+    world.submit(sibling, &[Access::Read(address)]);
+    world.poll();
+    assert!(!world.can_complete(RENDER));
+    world.run_all();
+    world.tear_down();
+}
+
 /// GVA-42, D2: only where a page is cut the work of other devices of the process has to end first.
 #[test]
 fn whole_pages_are_freed_while_others_of_the_process_run() {
