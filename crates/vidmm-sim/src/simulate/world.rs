@@ -169,7 +169,8 @@ impl World {
         // Programs whose work hangs end before they have hung often.
         if !is_speed && !is_calm && aside.chance(25) {
             adapter.tdr.limit_count = aside.within(1, 3) as u32;
-            adapter.tdr.limit_time = Duration { ns: aside.log_within(1_000_000, 60_000_000_000) };
+            // So long that resets of an adapter which hangs again and again come to an end.
+            adapter.tdr.limit_time = Duration { ns: aside.within(30, 60) * 1_000_000_000 };
         }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),

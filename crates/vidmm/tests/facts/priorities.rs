@@ -37,7 +37,7 @@ fn urgent_work_overtakes_what_has_not_begun() {
     world.tear_down();
 }
 
-/// SYN-09: the same behind a packet that runs and is as urgent.
+/// The same behind a packet that runs and is as urgent.
 #[test]
 fn urgent_work_overtakes_what_is_behind_other_urgent_work() {
     let (mut world, usual, urgent) = prioritised();

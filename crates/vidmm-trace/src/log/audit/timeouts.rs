@@ -47,7 +47,7 @@ impl Audit {
         });
     }
 
-    /// What follows from the reset of an engine is over.
+    /// All that follows from the reset of an engine is over.
     pub(super) fn check_blocked(&mut self) {
         let Some(id) = self.must_block.take() else { return };
         let limit = self.resets.limit.0;

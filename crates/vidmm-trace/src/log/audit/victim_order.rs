@@ -75,7 +75,7 @@ impl Audit {
         if left >= entitled.saturating_sub(ROUNDING) {
             return;
         }
-        // What another process loses first is no larger than the largest that it has.
+        // The first that another process loses is no larger than the largest that it has.
         let mut largest: BTreeMap<ProcessId, u64> = BTreeMap::new();
         let mut can_go = BTreeSet::new();
         for (other_id, of) in self.allocations.iter().filter(|(_, of)| self.is_in(of, segment)) {
