@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, ProcessId};
+use vidmm_trace::ByteSize;
 
 use super::ledger::Part;
 use super::objects::{Allocation, Device, Mapping, Reservation};
@@ -46,12 +47,22 @@ impl Session<'_> {
         }
     }
 
-    /// Gives a reservation back, or a part of it: the rest before it keeps its name, the rest after it gets another, or none.
+    /// Gives a reservation back, or a part of it: the rest before it keeps its name, the rest after it gets another, or none. The
+    /// call names addresses: where a mapping covers them it frees that, and the reservation stays.
     fn unreserve(&mut self, free: &FreeVa, reservation: Reservation) -> Result<Answered, Undone> {
         let Reservation { process, addresses, used } = reservation;
         let start = addresses.start + free.offset.bytes();
         let end = if free.size.bytes() == 0 { addresses.end } else { start + free.size.bytes() };
         let size = end.saturating_sub(start);
+        let covers = |(_, mapping): &(&String, &Mapping)| {
+            let (of, addresses) = mapping.addresses();
+            of == process && !mapping.is_freed && addresses.start <= start && end <= addresses.end
+        };
+        if let Some(mapping) = self.objects.mappings.iter().find(covers).map(|(name, _)| name.clone()) {
+            let first = self.objects.mappings[&mapping].virtual_address.0;
+            let (offset, size) = (ByteSize(start - first), ByteSize(size));
+            return FreeVa { mapping, offset, size, rest: None }.make(self);
+        }
         let (vidmm, _, host) = self.runtime.borrow();
         vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(start), size)?;
         self.objects.reservations.remove(&free.mapping);

@@ -83,8 +83,11 @@ impl Verb for Map {
             _ if self.at.bytes() > 0 && self.r#in.is_none() => {
                 Err("`at` is a place in a reservation; write `in = \"NAME\"` beside it".to_owned())
             }
-            _ if (self.base_address.is_some() || self.r#in.is_some()) && self.allocations.len() > 1 => {
-                Err("`base-address` and `in` are for one mapping; map one allocation there".to_owned())
+            _ if self.base_address.is_some() && self.allocations.len() > 1 => {
+                Err("`base-address` is that of one mapping; map one allocation there".to_owned())
+            }
+            _ if self.r#in.is_some() && self.allocations.len() > 1 => {
+                Err("`at` is the place of one mapping; map one allocation there".to_owned())
             }
             (Some(name), [_]) => known.add(Kind::Mapping, name),
             (Some(name), _) => Err(format!("`as = \"{name}\"` names one mapping; map one allocation there")),
