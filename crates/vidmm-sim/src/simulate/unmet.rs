@@ -19,6 +19,7 @@ pub const UNMET: &[(&str, &str)] = &[
     ("answer illegal-instruction", NO_SUCH_PROGRAM),
     ("answer invalid-parameter", NO_SUCH_PROGRAM),
     ("answer page-fault", "a step may expect it; no call gives it"),
+    ("answer process-blocked", "seldom: the program of a blocked process must ask for a device before it ends"),
     ("answer queue-full", TOO_MANY),
     ("answer too-many-pending", TOO_MANY),
     ("answer too-many-references", TOO_MANY),
