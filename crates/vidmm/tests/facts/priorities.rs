@@ -10,6 +10,17 @@ fn prioritised() -> (World, Client, Client) {
     (world, usual, urgent)
 }
 
+/// A client's urgent work is asked for behind work 1, which runs, and before works 2 and 3.
+fn overtake(world: &mut World, urgent: Client) {
+    world.submit(urgent, &[Access::Tag(9)]);
+    world.poll();
+    assert_eq!(world.preempting, [(RENDER, 1)]);
+    world.complete(RENDER);
+    world.yield_engine(RENDER);
+    world.run_all();
+    assert_eq!(world.read, [1, 9, 2, 3]);
+}
+
 /// Of what is ready at one time, the more urgent goes first.
 #[test]
 fn the_more_urgent_goes_first() {
@@ -27,13 +38,7 @@ fn urgent_work_overtakes_what_has_not_begun() {
     let (mut world, usual, urgent) = prioritised();
     (1..=3).for_each(|tag| _ = world.submit(usual, &[Access::Tag(tag)]));
     world.poll();
-    world.submit(urgent, &[Access::Tag(9)]);
-    world.poll();
-    assert_eq!(world.preempting, [(RENDER, 1)]);
-    world.complete(RENDER);
-    world.yield_engine(RENDER);
-    world.run_all();
-    assert_eq!(world.read, [1, 9, 2, 3]);
+    overtake(&mut world, urgent);
     world.tear_down();
 }
 
@@ -48,13 +53,7 @@ fn urgent_work_overtakes_what_is_behind_other_urgent_work() {
         world.poll();
     }
     assert_eq!(world.preempting, []);
-    world.submit(other, &[Access::Tag(9)]);
-    world.poll();
-    assert_eq!(world.preempting, [(RENDER, 1)]);
-    world.complete(RENDER);
-    world.yield_engine(RENDER);
-    world.run_all();
-    assert_eq!(world.read, [1, 9, 2, 3]);
+    overtake(&mut world, other);
     world.tear_down();
 }
 

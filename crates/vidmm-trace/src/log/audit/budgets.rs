@@ -133,8 +133,7 @@ impl Audit {
     /// A list may grow if it fits beside all others, or while its process keeps to its budget; if nothing is left to trim, while
     /// it takes nothing that others have reserved (RES-15, RES-53). What was `requested` before and is named again takes nothing.
     pub(super) fn check_admitted(&mut self, device: DeviceId, flags: MakeResidentFlags, requested: &PerPool) {
-        let Some(process) = self.devices.get(&device).map(|device| device.process).filter(|_| self.demands_are_clear())
-        else {
+        let Some(process) = self.process_of(device).filter(|_| self.demands_are_clear()) else {
             return;
         };
         for pool in self.places.pools() {
@@ -172,7 +171,7 @@ impl Audit {
             return;
         }
         let Some(added) = self.added(id, named) else { return };
-        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let Some(process) = self.process_of(id) else { return };
         let excess = self.places.pools().into_iter().map(|pool| match added.get(&pool) {
             Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
             None => Excess::default(),
@@ -257,7 +256,7 @@ impl Audit {
 
     /// Evict says what its process is still above its budget (RES-23).
     pub(super) fn check_left_to_trim(&mut self, device: DeviceId, to_trim: u64) {
-        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
+        let Some(process) = self.process_of(device) else { return };
         self.check_over(process, None, to_trim, || format!("Evict of {device}"));
     }
 

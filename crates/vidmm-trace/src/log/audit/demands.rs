@@ -202,7 +202,7 @@ impl Audit {
         let mut listing = allocation.lists.iter().filter(|(_, entry)| entry.demands()).map(|(&device, _)| device);
         let first = listing.next()?;
         let by_owner = first == allocation.owner && listing.next().is_none();
-        let process = self.devices.get(&allocation.owner)?.process;
+        let process = self.process_of(allocation.owner)?;
         let pool = self.pool_of(allocation).filter(|_| by_owner);
         Some(Charge { process, device: allocation.owner, pool, size: allocation.size })
     }
@@ -338,7 +338,7 @@ impl Audit {
         let reserved = |pool| reservations.and_then(|of| of.get(&pool)).copied().unwrap_or(0);
         let mut of_process = self.devices.values().filter(|device| device.process == process);
         // Allocations of others that work in flight uses count for its process too, whatever that demands.
-        let is_its = |id: &DeviceId| self.devices.get(id).is_some_and(|device| device.process == process);
+        let is_its = |id: &DeviceId| self.process_of(*id) == Some(process);
         let has_others = || self.allocations.values().any(|of| !is_its(&of.owner) && of.open.iter().any(is_its));
         let may_use_others = of_process.any(|device| !device.unretired.is_empty()) && has_others();
         // An allocation that leaves stays until all has ended that was submitted before, and is more than the process demands.
@@ -349,6 +349,11 @@ impl Audit {
         let has_reserved = pools.iter().any(|&pool| reserved(pool) > 0);
         let is_within = |pool: Pool| self.demands.demand(pool, process) <= reserved(pool);
         !may_use_others && !keeps_more && has_reserved && pools.into_iter().all(is_within)
+    }
+
+    /// The process that a device is of.
+    pub(super) fn process_of(&self, device: DeviceId) -> Option<ProcessId> {
+        self.devices.get(&device).map(|device| device.process)
     }
 
     /// The bytes that the lists of a process name now.

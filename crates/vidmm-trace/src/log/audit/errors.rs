@@ -46,7 +46,7 @@ impl Audit {
 
     /// Whether the reason is a fact that the log has.
     fn check_blame(&mut self, id: DeviceId, reason: DeviceErrorReason) {
-        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let Some(process) = self.process_of(id) else { return };
         let cause = self.reset.as_ref().map(|reset| reset.cause);
         let is_right = match reason {
             DeviceErrorReason::PageFault { .. }

@@ -18,7 +18,7 @@ impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
             Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
-                let process = self.devices.get(&device).map(|device| device.process);
+                let process = self.process_of(device);
                 let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
                 self.check_admitted(device, flags, &requested);

@@ -64,6 +64,6 @@ impl Audit {
     }
 
     fn root_of(&self, device: DeviceId) -> Option<Root> {
-        self.processes.get(&self.devices.get(&device)?.process)?.root
+        self.processes.get(&self.process_of(device)?)?.root
     }
 }

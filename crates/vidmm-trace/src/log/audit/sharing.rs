@@ -107,7 +107,7 @@ impl Audit {
     }
 
     fn check_process_of(&mut self, id: DeviceId, process: ProcessId) {
-        let of = self.devices.get(&id).map(|device| device.process);
+        let of = self.process_of(id);
         self.findings.check(of.is_none_or(|of| of == process), Invariant::Log, || {
             format!("{id} is of {of:?}, not of {process}")
         });

@@ -5,7 +5,7 @@ use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand, ProcessId};
 
 use super::Audit;
 use super::allocation::Allocation;
-use super::device::{Activity, Period};
+use super::device::{Activity, Device, Period};
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
 
@@ -54,7 +54,7 @@ impl Audit {
     }
 
     fn submitted_to_its_process(&mut self, id: DeviceId) {
-        let Some(process) = self.devices.get(&id).map(|device| device.process) else { return };
+        let Some(process) = self.process_of(id) else { return };
         let wakes = self.processes.get(&process).is_some_and(|process| process.suspended == Some(true));
         self.must_wake = wakes.then_some(process);
     }
@@ -159,7 +159,7 @@ impl Audit {
         let may_find_no_place = wanted_by.is_some_and(|other| self.lists_ranges(other));
         let protected =
             (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked() && !may_find_no_place;
-        let waited = other.waits_since().map_or(0, |since| self.at.saturating_sub(since));
+        let waited = self.waited(other);
         self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
             format!(
                 "{id} yields as {reason:?} to {wanted_by:?}, which has waited for {waited} ns, but {process} is within its budget, in \
@@ -189,12 +189,17 @@ impl Audit {
         self.findings.check(is_busy || device.is_still(), Invariant::U39, || {
             format!("{id} yields as {reason:?}, but work of it is in flight")
         });
-        let waited = wanted_by.and_then(|id| self.devices.get(&id)?.waits_since());
-        let is_starved = waited.is_some_and(|since| self.at.saturating_sub(since) >= STARVATION);
+        let other = wanted_by.and_then(|id| self.devices.get(&id));
+        let is_starved = other.is_some_and(|other| self.waited(other) >= STARVATION);
         let until = self.trims_until(id);
         self.findings.check(!is_above || is_starved || self.at >= until, Invariant::U39, || {
             format!("{id} yields as {reason:?} to {wanted_by:?}, but has time to trim until {until} ns")
         });
+    }
+
+    /// The nanoseconds that a device has waited: 0 if it waits for nothing.
+    fn waited(&self, device: &Device) -> u64 {
+        device.waits_since().map_or(0, |since| self.at.saturating_sub(since))
     }
 
     /// Whether a device's list has an allocation that is one range: without GPU virtual addresses every allocation is (SEG-13).

@@ -9,7 +9,7 @@ use super::finding::Invariant;
 impl Audit {
     /// The packet of a device was aborted because it took too long.
     pub(super) fn note_timeout(&mut self, device: DeviceId) {
-        let Some(id) = self.devices.get(&device).map(|device| device.process) else { return };
+        let Some(id) = self.process_of(device) else { return };
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.timeouts.push_back(self.at);
         if self.num_timeouts(id) >= self.resets.limit.0 as usize && !self.blocked.contains(&id) {

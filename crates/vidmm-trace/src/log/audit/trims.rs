@@ -178,7 +178,7 @@ impl Audit {
         group: Option<MemorySegmentGroup>,
         bytes: u64,
     ) {
-        let Some(process) = self.devices.get(&device).map(|device| device.process) else { return };
+        let Some(process) = self.process_of(device) else { return };
         self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
         let (at, event) = (self.at, self.findings.event);
         let asked =

@@ -61,9 +61,10 @@ impl Audit {
     /// A process loses for another's sake what it is entitled to only where no other can go without: what it has reserved; its
     /// budget, while budgets are imposed, or where it means more to the user than the other (U-31, RES-53, RES-70).
     fn check_not_entitled(&mut self, id: AllocationId, segment: SegmentId, wanted_by: Option<DeviceId>) {
-        let process_of = |device: &DeviceId| self.devices.get(device).map(|device| device.process);
         let Some(victim) = self.allocations.get(&id).filter(|of| is_pages(of)) else { return };
-        let (Some(own), Some(other)) = (process_of(&victim.owner), wanted_by.as_ref().and_then(process_of)) else {
+        let (Some(own), Some(other)) =
+            (self.process_of(victim.owner), wanted_by.and_then(|device| self.process_of(device)))
+        else {
             return;
         };
         if own == other || !self.demands_are_clear() {
@@ -79,10 +80,10 @@ impl Audit {
         let mut largest: BTreeMap<ProcessId, u64> = BTreeMap::new();
         let mut can_go = BTreeSet::new();
         for (other_id, of) in self.allocations.iter().filter(|(_, of)| self.is_in(of, segment)) {
-            let Some(process) = process_of(&of.owner).filter(|&process| process != own) else { continue };
+            let Some(process) = self.process_of(of.owner).filter(|&process| process != own) else { continue };
             let size = largest.entry(process).or_default();
             *size = of.size.max(*size);
-            if is_pages(of) && of.offer.is_none() && is_off_all_lists(of) && self.is_spare(*other_id, of, segment) {
+            if is_pages(of) && self.is_missed_by_nobody(*other_id, of, segment) {
                 can_go.insert(process);
             }
         }
@@ -107,7 +108,7 @@ impl Audit {
             true => standing.budget,
             false => books(&process).and_then(|of| of.reservations.get(&pool)).copied().unwrap_or(0),
         };
-        let is_its = |of: &&Allocation| self.devices.get(&of.owner).is_some_and(|device| device.process == process);
+        let is_its = |of: &&Allocation| self.process_of(of.owner) == Some(process);
         let in_pool =
             |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
         let sizes = self.allocations.values().filter(in_pool).filter(is_its).map(|of| of.size);
@@ -118,7 +119,7 @@ impl Audit {
     /// device does. A larger one may stay where a smaller goes: its process would have too little left.
     fn check_priority(&mut self, id: AllocationId, segment: SegmentId, is_suspended: bool) {
         let Some(victim) = self.allocations.get(&id) else { return };
-        let process = self.devices.get(&victim.owner).map(|device| device.process);
+        let process = self.process_of(victim.owner);
         let is_older = |of: &Allocation| {
             let is_equal = self.keeps_order_of_use && of.priority == victim.priority;
             is_equal && is_used_before(of, victim)
@@ -128,16 +129,19 @@ impl Audit {
                 && (of.destroyed || of.size <= victim.size)
                 && **other != id
                 && !victim.destroyed
-                && of.offer.is_none()
-                && is_off_all_lists(of)
-                && self.devices.get(&of.owner).map(|device| device.process) == process
-                && self.is_spare(**other, of, segment)
+                && self.process_of(of.owner) == process
+                && self.is_missed_by_nobody(**other, of, segment)
         };
         let passed_over = self.allocations.iter().find(comes_before).map(|(&other, of)| (other, of.priority));
         let priority = victim.priority;
         self.findings.check(passed_over.is_none(), Invariant::Cre31a, || {
             format!("{id} of priority {priority} makes room, but {passed_over:?} of its process was to go before it")
         });
+    }
+
+    /// Whether an allocation is in a segment, is not offered, and is spare there, with no list that requires it.
+    fn is_missed_by_nobody(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
+        allocation.offer.is_none() && is_off_all_lists(allocation) && self.is_spare(id, allocation, segment)
     }
 
     /// Whether an allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
