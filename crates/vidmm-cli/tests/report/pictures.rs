@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zune_png::PngDecoder;
+use zune_png::zune_core::bytestream::ZCursor;
+
 /// The difference of a colour from which on a pixel is another: fonts are smoothed a little differently on other machines.
 const ANOTHER_COLOUR: u8 = 48;
 
@@ -10,15 +13,14 @@ const ANOTHER_COLOUR: u8 = 48;
 const OTHERS_PER_MILLE: usize = 10;
 
 /// Width, height, and three bytes for each pixel.
-type Pixels = (u32, u32, Vec<[u8; 3]>);
+type Pixels = (usize, usize, Vec<[u8; 3]>);
 
 fn pixels(bytes: &[u8]) -> Pixels {
-    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("it is a PNG");
-    let mut buffer = vec![0; reader.output_buffer_size().expect("it fits into memory")];
-    let info = reader.next_frame(&mut buffer).expect("it is whole");
-    let samples = info.color_type.samples();
-    let pixels = buffer[..info.buffer_size()].chunks_exact(samples).map(|pixel| [pixel[0], pixel[1], pixel[2]]);
-    (info.width, info.height, pixels.collect())
+    let mut decoder = PngDecoder::new(ZCursor::new(bytes));
+    let samples = decoder.decode_raw().expect("it is a whole PNG");
+    let (width, height) = decoder.dimensions().expect("its header is read");
+    let pixels = samples.chunks_exact(samples.len() / (width * height)).map(|pixel| [pixel[0], pixel[1], pixel[2]]);
+    (width, height, pixels.collect())
 }
 
 /// Compares a picture with the expected one; `UPDATE_EXPECTED=1` makes that again.
