@@ -119,6 +119,7 @@ impl Kmd for OwnKmd {
             page_table_segment_id: tables,
             paging_process_page_table_segment_id: tables,
             page_table_size_in_bytes: 8 << LEVEL_BITS,
+            page_table_alignment_in_bytes: 0,
         };
         AdapterInfo {
             wddm_version: desc.wddm_version,

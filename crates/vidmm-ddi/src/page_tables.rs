@@ -67,6 +67,7 @@ pub(crate) fn level(desc: &DXGK_PAGE_TABLE_LEVEL_DESC) -> Result<PageTableLevelD
         page_table_segment_id: segment(desc.PageTableSegmentId)?,
         paging_process_page_table_segment_id: segment(desc.PagingProcessPageTableSegmentId)?,
         page_table_size_in_bytes: desc.PageTableSizeInBytes,
+        page_table_alignment_in_bytes: desc.PageTableAlignmentInBytes,
     })
 }
 

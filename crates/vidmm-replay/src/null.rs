@@ -135,6 +135,7 @@ impl Kmd for NullDriver {
             page_table_segment_id: SegmentId::SYSTEM,
             paging_process_page_table_segment_id: SegmentId::SYSTEM,
             page_table_size_in_bytes: 4096,
+            page_table_alignment_in_bytes: 0,
         };
         let NullAdapter { model, local_bytes, has_large_pages, system_bytes, .. } = self.adapter;
         let mut flags = SegmentFlags::APPLICATION_TARGET;

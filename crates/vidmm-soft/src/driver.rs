@@ -225,6 +225,7 @@ impl SoftKmd {
             page_table_segment_id: segment,
             paging_process_page_table_segment_id: if is_set_up_by_cpu { SegmentId::SYSTEM } else { segment },
             page_table_size_in_bytes: self.layout.table_bytes(level),
+            page_table_alignment_in_bytes: 0,
         }
     }
 

@@ -75,8 +75,8 @@ fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Aud
     let mut pinned = 0;
     let spaces = state.objects.processes.iter().map(|(_, process)| (&process.tables, adapter.tables_in));
     for (space, home) in spaces.chain([(&plans.windows.tables, adapter.paging_tables_in)]) {
-        for (key, table) in space.iter().filter(|_| home == account) {
-            let size = key.bytes_in(adapter, account);
+        for (_, table) in space.iter().filter(|_| home == account) {
+            let size = adapter.table_bytes_in(account);
             pinned += size;
             tables.extend(table.address.map(|address| Extent { offset: address.offset, size }));
         }

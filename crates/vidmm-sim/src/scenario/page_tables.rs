@@ -88,10 +88,11 @@ impl AdapterSettings {
         usable.ok_or(PageTableError::Root { root, address })
     }
 
-    /// Checks that every table, the root included, fits into one page of its memory: an entry takes 8 bytes, a dual one
-    /// 16.
+    /// Checks that every table, the root included, fits into one page of its memory, but where it lies in an area of tables: an
+    /// entry takes 8 bytes, a dual one 16.
     fn check_table_sizes(&self, levels: &[u32]) -> Result<(), PageTableError> {
         let page_bits = match (self.page_tables(), self.page_size) {
+            (PageTables::Local, _) if self.page_table_area.bytes() > 0 => return Ok(()),
             (PageTables::Local, PageSize::Kib64) => 16,
             _ => PAGE_BITS,
         };

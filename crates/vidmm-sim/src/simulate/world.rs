@@ -2,7 +2,7 @@
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PreparationKnobs};
+use vidmm::{NotificationRevision, PAGE_SIZE, PreparationKnobs};
 use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::{ByteSize, LocalMemory};
 
@@ -172,6 +172,11 @@ impl World {
             // So long that resets of an adapter which hangs again and again come to an end.
             adapter.tdr.limit_time = Duration { ns: aside.within(30, 60) * 1_000_000_000 };
         }
+        // Those in system memory, which the CPU sets up, have the same shape and are pages (GVA-33).
+        let all_are_local = adapter.page_table_area.bytes() > 0 && adapter.update_mode != UpdateMode::GpuVirtual;
+        if !is_speed && all_are_local && aside.chance(40) {
+            draw_larger_tables(&mut adapter, local_memory);
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -331,6 +336,16 @@ fn policy(seed: u64) -> PolicyChoice {
 fn page_table_area(local_memory: u64, page_size: PageSize, dice: &mut Dice) -> ByteSize {
     let page = page_size.bytes();
     ByteSize(dice.log_within(16, local_memory / 2 / page) * page)
+}
+
+/// Tables of two pages in their area, which has room for as many as one of tables of a page has at the least (GVA-15).
+fn draw_larger_tables(adapter: &mut AdapterSettings, local_memory: u64) {
+    let table = 2 * PAGE_SIZE;
+    let area = adapter.page_table_area.bytes().max(16 * table).next_multiple_of(table);
+    if adapter.page_size == PageSize::Kib4 && area <= local_memory / 2 {
+        adapter.page_table_area = ByteSize(area);
+        adapter.page_table_bits = Some(vec![10, 9, 9]);
+    }
 }
 
 /// One or two further memory segments, some smaller than local memory.

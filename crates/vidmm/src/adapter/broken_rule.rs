@@ -141,12 +141,10 @@ pub enum BrokenRule {
     },
     /// Tables larger than a page of the segment that they live in.
     #[error(
-        "vidmm: a table of level {level} has {size} bytes, more than a page of its segment ({page_size}); this version places tables in single pages"
+        "vidmm: page tables have up to {size} bytes, more than a page of their segment ({page_size}); give them an area of their own with AdapterOptions::page_table_area"
     )]
     TableBeyondPage {
-        /// The level.
-        level: u32,
-        /// The reported size in bytes.
+        /// The bytes of the largest, in whole pages.
         size: u64,
         /// The page size in bytes.
         page_size: u64,
@@ -228,15 +226,25 @@ pub enum BrokenRule {
     },
     /// The area for page tables is no part of their segment.
     #[error(
-        "vidmm: the area for page tables has {area} bytes; it must be whole pages of {page_size} and at most half of its segment of {size}"
+        "vidmm: the area for page tables has {area} bytes; it must be whole tables of {table_size} and at most half of its segment of {size}"
     )]
     PageTableArea {
         /// Its size in bytes.
         area: u64,
-        /// The segment's page size in bytes.
-        page_size: u64,
+        /// The bytes that each table takes: as many as the largest, in whole pages.
+        table_size: u64,
         /// The segment's size in bytes.
         size: u64,
+    },
+    /// An alignment of tables that their places do not have.
+    #[error(
+        "GVA-15: page tables are to be aligned to {alignment} bytes; they lie at multiples of {table_size}, which must be a multiple of that, as the start of their area must"
+    )]
+    TableAlignment {
+        /// The largest alignment of a level in bytes.
+        alignment: u64,
+        /// The bytes that each table takes.
+        table_size: u64,
     },
     /// The driver or the host had no memory for the system process.
     #[error("GVA-62: the system process could not be created: out of memory")]

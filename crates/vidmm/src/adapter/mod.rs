@@ -83,6 +83,8 @@ pub(crate) struct Adapter {
     pub paging_tables_in: Account,
     /// Bytes at the end of each memory segment with page tables that hold nothing else; 0 where tables lie anywhere (D19).
     pub page_table_area: u64,
+    /// Every table lies at a multiple of so many bytes.
+    pub table_alignment: u64,
     /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
     /// Where the paging process sees tables that are written by their virtual addresses (GVA-61): the first address,
@@ -242,6 +244,13 @@ impl Adapter {
     pub fn table_area(&self, account: Account) -> Extent {
         let size = if self.holds_tables(account) { self.page_table_area } else { 0 };
         Extent { offset: self.memory_size(account) - size, size }
+    }
+
+    /// The bytes that each page table takes where tables live: whole pages of the segment, and of whichever level as many as the largest
+    /// needs. So no table leaves a hole that the next does not fit into.
+    pub fn table_bytes_in(&self, account: Account) -> u64 {
+        let needed = self.levels.iter().map(|level| level.table_bytes).chain(self.leaf_table_64kb);
+        needed.max().unwrap_or(0).next_multiple_of(self.page_size_in(account).bytes())
     }
 
     /// Whether the IOMMU translates what engines use.

@@ -64,17 +64,6 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
     if size.max(private_data_size) > PAGING_BUFFER_MAX {
         broken.push(BrokenRule::PagingBufferSize { size, private_data_size });
     }
-    if let Some(levels) = &levels {
-        let leaf_64kb = if dual { u64::from(leaf_64kb) } else { 0 };
-        let in_use = |memory: &&MemorySegment| homes_of(info).contains(&memory.id);
-        let page_sizes = memory.iter().filter(in_use).map(|memory| memory.page_size.bytes());
-        let page_size = page_sizes.min().unwrap_or(u64::MAX);
-        for (level, size) in (0..).zip(levels.iter().map(|level| level.table_bytes)).chain([(0, leaf_64kb)]) {
-            if size > page_size {
-                broken.push(BrokenRule::TableBeyondPage { level, size, page_size });
-            }
-        }
-    }
     let (Some(paging_engine), Some(levels), true) = (paging_engine, levels, broken.is_empty()) else {
         return Err(broken);
     };
@@ -106,6 +95,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,
         page_table_area: 0,
+        table_alignment: table_alignment(info),
         paging_va_size: 0,
         table_views: None,
         paging_buffer_size: (info.paging_buffer.size as usize)
@@ -125,6 +115,12 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         adapter.page_table_update_mode = info.gpu_mmu.page_table_update_mode;
     }
     Ok(adapter)
+}
+
+/// The alignment of page tables: that of the level that asks for most.
+fn table_alignment(info: &AdapterInfo) -> u64 {
+    let alignments = info.page_table_levels.iter().map(|level| u64::from(level.page_table_alignment_in_bytes));
+    alignments.max().unwrap_or(0).max(PAGE_SIZE)
 }
 
 /// The segments in which page tables live, those of processes and those of the paging process: the same for all levels.

@@ -320,7 +320,7 @@ fn set_root_aside(state: &mut State, host: &mut dyn Host) -> Result<Table, Creat
         table.address = Some(host.commit_backing_store(root.bytes(&state.adapter))?);
         return Ok(table);
     }
-    let bytes = root.bytes_in(&state.adapter, account);
+    let bytes = state.adapter.table_bytes_in(account);
     state.shares.promise_to_tables(&state.adapter, &state.objects, &mut state.memory, account, bytes)?;
     Ok(table)
 }

@@ -96,7 +96,7 @@ fn pinnable(adapter: &Adapter, leaf_table_bytes_max: u64) -> u64 {
 
 /// Bytes that a leaf table of the paging process takes.
 fn leaf_table(adapter: &Adapter) -> u64 {
-    adapter.levels[0].table_bytes.max(adapter.page_size_in(adapter.paging_tables_in).bytes())
+    adapter.table_bytes_in(adapter.paging_tables_in)
 }
 
 /// Bytes of leaf tables that both windows of `size` bytes take.

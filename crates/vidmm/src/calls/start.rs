@@ -53,9 +53,10 @@ pub struct AdapterOptions {
     pub events: bool,
     /// The revision of the notification's documents that is followed (C-16).
     pub notification_revision: NotificationRevision,
-    /// Bytes at the end of each memory segment with page tables that hold nothing else, in whole pages; 0 lets tables lie anywhere.
-    /// Allocations that engines address physically (`ACCESSED_PHYSICALLY`) can be in such a segment only beside an area (D19).
-    /// An area of a 256th of what is mapped is enough for any mapping by pages of 4 KiB.
+    /// Bytes at the end of each memory segment with page tables that hold nothing else, in whole tables; 0 lets tables lie anywhere.
+    /// Allocations that engines address physically (`ACCESSED_PHYSICALLY`) can be in such a segment only beside an area (D19), and so
+    /// can tables larger than a page of the segment. Each takes as much of it as the largest.
+    /// Where a table is a page, an area of a 256th of what is mapped is enough for any mapping by pages of 4 KiB.
     pub page_table_area: u64,
     /// Whether the driver's size of the paging process's address space counts even where WDDM gives it none (U-16).
     pub paging_va_without_local_memory: bool,
@@ -112,7 +113,7 @@ impl VidMm {
             paging_tables_by_cpu: adapter.has_page_tables() && options.paging_tables_by_cpu,
             ..adapter
         };
-        check_table_area(&adapter).map_err(|rule| refuse(vec![rule]))?;
+        check_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         check_paging_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
@@ -314,21 +315,28 @@ fn check_windows(adapter: &Adapter) -> Result<(), BrokenRule> {
     Ok(())
 }
 
-/// Whether the area for page tables can be the end of each segment that has some.
-fn check_table_area(adapter: &Adapter) -> Result<(), BrokenRule> {
-    let area = adapter.page_table_area;
-    let mut with_tables = adapter.accounts().memory().filter(|&account| adapter.holds_tables(account));
-    let too_much = |&account: &Account| {
-        !area.is_multiple_of(adapter.page_size_in(account).bytes()) || area > adapter.memory_size(account) / 2
-    };
-    match with_tables.find(too_much) {
-        None => Ok(()),
-        Some(account) => Err(BrokenRule::PageTableArea {
-            area,
-            page_size: adapter.page_size_in(account).bytes(),
-            size: adapter.memory_size(account),
-        }),
+/// Whether page tables can lie in each segment that has some: a table in any page, larger ones only in the area for tables, which
+/// can be the end of the segment.
+fn check_tables(adapter: &Adapter) -> Result<(), BrokenRule> {
+    if !adapter.has_page_tables() {
+        return Ok(());
     }
+    let (area, alignment) = (adapter.page_table_area, adapter.table_alignment);
+    for account in [adapter.tables_in, adapter.paging_tables_in] {
+        let (table_size, page_size) = (adapter.table_bytes_in(account), adapter.page_size_in(account).bytes());
+        let size = adapter.memory_size(account);
+        if account.is_memory() && (!area.is_multiple_of(table_size) || area > size / 2) {
+            return Err(BrokenRule::PageTableArea { area, table_size, size });
+        }
+        if area == 0 && table_size > page_size {
+            return Err(BrokenRule::TableBeyondPage { size: table_size, page_size });
+        }
+        let Extent { offset, .. } = adapter.table_area(account);
+        if !table_size.is_multiple_of(alignment) || area > 0 && !offset.is_multiple_of(alignment) {
+            return Err(BrokenRule::TableAlignment { alignment, table_size });
+        }
+    }
+    Ok(())
 }
 
 /// The allocator of a memory segment, but for its area of page tables; system memory is counted, not placed.
@@ -351,7 +359,7 @@ fn place_paging_tables(
 ) -> Result<(PageTables, Vec<Extent>), BrokenRule> {
     let keys = Windows::needed_tables(adapter);
     let account = adapter.paging_tables_in;
-    let total: u64 = keys.iter().map(|key| key.bytes_in(adapter, account)).sum();
+    let total = keys.len() as u64 * adapter.table_bytes_in(account);
     let area = adapter.table_area(account).size;
     let size = if area > 0 { area } else { adapter.memory_size(account) };
     if account.is_memory() && total > size / 2 {
@@ -366,7 +374,7 @@ fn place_paging_tables(
                 BrokenRule::SystemProcess
             })?
         } else {
-            let size = key.bytes_in(adapter, account);
+            let size = adapter.table_bytes_in(account);
             let placer = if area > 0 { &mut areas[account] } else { placers[account].pages() };
             let taken = placer.take(size, |_| unreachable!("no plan was made yet"));
             let extent = taken.iter().next().expect("an empty segment gives one range");

@@ -177,7 +177,7 @@ impl VidMm {
         let gone = self.state.objects.processes.remove(index);
         for (key, table) in gone.tables.iter() {
             let account = self.state.adapter.tables_in;
-            let size = key.bytes_in(&self.state.adapter, account);
+            let size = self.state.adapter.table_bytes_in(account);
             match table.address {
                 Some(address) if address.segment.is_system() => {
                     host.decommit_backing_store(address, key.bytes(&self.state.adapter));

@@ -264,8 +264,11 @@ pub struct PageTableLevelDesc {
     pub page_table_segment_id: SegmentId,
     /// The segment of the tables of the paging process.
     pub paging_process_page_table_segment_id: SegmentId,
-    /// Bytes in a table; a multiple of 4 KiB.
+    /// Bytes in a table; a multiple of 4 KiB. What is larger than a page of its segment lies in an area of its own
+    /// ([`AdapterOptions::page_table_area`](crate::AdapterOptions::page_table_area)).
     pub page_table_size_in_bytes: u32,
+    /// A table lies at a multiple of so many bytes; up to 4 KiB means nothing. No more than the largest table takes.
+    pub page_table_alignment_in_bytes: u32,
 }
 
 /// The buffers in which the driver encodes paging operations (SEG-35).

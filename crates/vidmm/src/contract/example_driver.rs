@@ -28,6 +28,7 @@ impl Kmd for ExampleDriver {
             page_table_segment_id: LOCAL_MEMORY,
             paging_process_page_table_segment_id: LOCAL_MEMORY,
             page_table_size_in_bytes: 8 << page_table_index_bit_count,
+            page_table_alignment_in_bytes: 0,
         };
         AdapterInfo {
             wddm_version: WddmVersion::WDDM2_0,

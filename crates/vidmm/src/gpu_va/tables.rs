@@ -5,7 +5,6 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     adapter::Adapter,
-    budget::account::Account,
     id::PlanNo,
     units::{PageSize, PhysicalAddress},
 };
@@ -82,17 +81,12 @@ impl TableKey {
         Some((TableKey { level: self.level + 1, page_size: PageSize::Kib4, number }, index as u32))
     }
 
-    /// Bytes that the table takes.
+    /// Bytes that the table needs; where it lives it may take more, see [`Adapter::table_bytes_in`].
     pub fn bytes(self, adapter: &Adapter) -> u64 {
         match (self.level, self.page_size, adapter.leaf_table_64kb) {
             (0, PageSize::Kib64, Some(bytes)) => bytes,
             _ => adapter.levels[self.level as usize].table_bytes,
         }
-    }
-
-    /// Bytes that the table takes where it lives: whole pages of its segment.
-    pub fn bytes_in(self, adapter: &Adapter, account: Account) -> u64 {
-        self.bytes(adapter).next_multiple_of(adapter.page_size_in(account).bytes())
     }
 
     /// Entries in the table.

@@ -218,10 +218,8 @@ pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
     let tables = &state.objects[mapping.process].tables;
     let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
     let account = state.adapter.tables_in;
-    let bytes: u64 = addresses::tables_of(&state.adapter, mapping)
-        .filter(unplaced)
-        .map(|key| key.bytes_in(&state.adapter, account))
-        .sum();
+    let count = addresses::tables_of(&state.adapter, mapping).filter(unplaced).count() as u64;
+    let bytes = count * state.adapter.table_bytes_in(account);
     // Those in system memory have their place already.
     bytes == 0 || has_room_for(state, account, bytes)
 }

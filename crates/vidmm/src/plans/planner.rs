@@ -153,7 +153,7 @@ impl Plans {
     /// Writes into `draft` that a table of a process is placed, initialised and linked.
     pub(crate) fn plan_table(&mut self, state: &mut State, draft: &mut Draft, process: ProcessIx, key: TableKey) {
         let account = state.adapter.tables_in;
-        let size = key.bytes_in(&state.adapter, account);
+        let size = state.adapter.table_bytes_in(account);
         let address = match state.objects[process].tables.get_mut(key).address {
             Some(system) => system,
             None => {

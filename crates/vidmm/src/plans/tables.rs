@@ -26,8 +26,7 @@ impl Plans {
             let root = TableKey::root(&state.adapter);
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
             let account = state.adapter.tables_in;
-            let bytes = root.bytes_in(&state.adapter, account);
-            if !placed && !satisfy::has_room_for(state, account, bytes) {
+            if !placed && !satisfy::has_room_for(state, account, state.adapter.table_bytes_in(account)) {
                 return;
             }
             state.addresses.note_root(process);
@@ -55,7 +54,7 @@ pub(crate) fn set_tables_aside(
     if account == Account::SYSTEM {
         commit_system_tables(&state.adapter, &mut state.objects, host, process, &missing)?;
     } else {
-        let bytes: u64 = missing.iter().map(|key| key.bytes_in(&state.adapter, account)).sum();
+        let bytes = missing.len() as u64 * state.adapter.table_bytes_in(account);
         state.shares.promise_to_tables(&state.adapter, &state.objects, &mut state.memory, account, bytes)?;
         for key in missing {
             state.objects[process].tables.insert(key, Table::new(None));
@@ -164,7 +163,7 @@ impl Plans {
         table: Table,
     ) {
         let account = state.adapter.tables_in;
-        let size = key.bytes_in(&state.adapter, account);
+        let size = state.adapter.table_bytes_in(account);
         let Some(address) = table.address else {
             return state.shares.remove_table_bytes(&mut state.memory, account, size);
         };

@@ -242,6 +242,7 @@ fn levels_without_gpu_virtual_addresses_are_refused() {
         page_table_segment_id: SegmentId::SYSTEM,
         paging_process_page_table_segment_id: SegmentId::SYSTEM,
         page_table_size_in_bytes: 4096,
+        page_table_alignment_in_bytes: 0,
     };
     for count in [1, 3] {
         let broken = broken_without_addresses(|info| info.page_table_levels = vec![level; count]);
@@ -292,8 +293,10 @@ fn tables_have_room_for_their_entries_and_a_place_to_live() {
     });
     assert!(system.contains(&BrokenRule::SystemTableSize { level: 1, size: 8192 }), "{system:?}");
     let in_segment = Config { tables_in_system: false, ..Config::pages(256) };
-    let large = broken_of(in_segment, |info| info.page_table_levels[1].page_table_size_in_bytes = 8192);
-    assert_eq!(large, [BrokenRule::TableBeyondPage { level: 1, size: 8192, page_size: 4096 }]);
+    let large = broken_of(in_segment.clone(), |info| info.page_table_levels[1].page_table_size_in_bytes = 8192);
+    assert_eq!(large, [BrokenRule::TableBeyondPage { size: 8192, page_size: 4096 }]);
+    let aligned = broken_of(in_segment, |info| info.page_table_levels[1].page_table_alignment_in_bytes = 8192);
+    assert_eq!(aligned, [BrokenRule::TableAlignment { alignment: 8192, table_size: 4096 }]);
     for segment in [2, 3, 255] {
         let broken = broken(|info| info.page_table_levels[2].page_table_segment_id = SegmentId(segment));
         assert_eq!(broken, [BrokenRule::TableSegment { level: 2, segment }]);

@@ -9,7 +9,11 @@ const PAGES: u64 = 32;
 const AREA: u64 = 32;
 
 fn config() -> Config {
-    Config { tables_in_system: false, page_table_area: AREA * PAGE_SIZE, ..Config::discrete(PAGES + AREA, 64) }
+    config_of(PAGES, AREA)
+}
+
+fn config_of(pages: u64, area: u64) -> Config {
+    Config { tables_in_system: false, page_table_area: area * PAGE_SIZE, ..Config::discrete(pages + area, 64) }
 }
 
 /// An allocation of one range in local memory, and its address.
@@ -44,6 +48,27 @@ fn a_range_finds_its_place_beside_page_tables() {
     assert_eq!(read(&mut world, last, at), 9);
     let below = |&(address, _): &(PhysicalAddress, u64)| address.segment == LOCAL && address.offset < PAGES * PAGE_SIZE;
     assert_eq!(world.tables().find(below), None);
+    world.tear_down();
+}
+
+/// GVA-15: tables of several pages lie in the area, each at a multiple of what the largest takes, and leave no hole that none fits into.
+#[test]
+fn tables_above_a_page_find_their_places_whatever_comes_and_goes() {
+    let (pages, table) = (2 * PAGES, 2 * PAGE_SIZE);
+    let mut world = World::new(Config { level_bits: vec![4, 10, 8], ..config_of(pages, 2 * AREA) });
+    let clients: Vec<_> = (0..3).map(|_| world.client()).collect();
+    for token in 1..40 {
+        let client = clients[token as usize % 3];
+        let (allocation, at) = world.resident(client, 4);
+        write(&mut world, client, at, token);
+        assert_eq!(read(&mut world, client, at), token);
+        let tables = Vec::from_iter(world.tables());
+        assert!(tables.iter().all(|&(_, size)| size == table), "{tables:?}");
+        let in_area = |at: PhysicalAddress| at.offset >= pages * PAGE_SIZE && at.offset.is_multiple_of(table);
+        assert!(tables.iter().all(|&(address, _)| in_area(address)), "{tables:?}");
+        world.destroy(allocation);
+        world.run_all();
+    }
     world.tear_down();
 }
 

@@ -162,7 +162,7 @@ impl Audit {
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
         self.views = TableViews::new(paging_process, !invalid_tlb_entries_not_cached);
-        self.paging_va.start(memory, system_commit_limit, level_bits, va_bits, paging_va_size);
+        self.paging_va.start(memory, system_commit_limit, level_bits, self.tables.largest(), va_bits, paging_va_size);
         self.check_segments(memory, apertures);
         self.check_dummy_page(dummy_page);
         self.paging_va.is_physical = self.adapter.is_physical();

@@ -67,6 +67,7 @@ impl PagingVa {
         memory: &[MemorySegmentFacts],
         system_commit_limit: u64,
         level_bits: &[u32],
+        largest_table: u64,
         va_bits: u32,
         size: u64,
     ) {
@@ -78,9 +79,9 @@ impl PagingVa {
         let largest = largest.checked_next_multiple_of(self.leaf_coverage.max(1)).unwrap_or(u64::MAX);
         // The tables may live in any of them.
         let pinned = memory.iter().map(|memory| {
-            let leaf_table = level_bits.first().map_or(0, |&bits| 8 << bits.min(32)).max(memory.page_size.bytes());
+            let table = largest_table.checked_next_multiple_of(memory.page_size.bytes()).unwrap_or(u64::MAX).max(1);
             let tables = if memory.page_table_area > 0 { memory.page_table_area / 4 } else { memory.size / 8 };
-            (tables / (2 * leaf_table)).max(1).saturating_mul(self.leaf_coverage)
+            (tables / table.saturating_mul(2)).max(1).saturating_mul(self.leaf_coverage)
         });
         self.most = largest.min(pinned.min().unwrap_or(u64::MAX));
     }

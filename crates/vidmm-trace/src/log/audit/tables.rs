@@ -42,18 +42,20 @@ impl Tables {
         level as usize + 1 == self.level_bits.len()
     }
 
-    /// A table has as many bytes as the driver said, in whole pages of where it lives.
+    /// A table takes as many bytes as the largest that the driver said, in whole pages of where it lives.
     pub fn check_size(&self, table: Table, size: u64, page_bytes: u64, findings: &mut Findings) {
-        let of_level = self.table_bytes.get(table.level as usize).copied();
-        let is_64kb = table.level == 0 && table.page_size == PageSize::Kib64;
-        let bytes = if is_64kb { self.leaf_64kb_bytes.or(of_level) } else { of_level };
-        let right = bytes.and_then(|bytes| bytes.checked_next_multiple_of(page_bytes));
+        let right = self.largest().checked_next_multiple_of(page_bytes);
         findings.check(right == Some(size), Invariant::I15, || {
             format!("a table of level {} is placed in {size} bytes, but needs {right:?}", table.level)
         });
     }
 
-    /// Bytes that the table takes whose entries an operation writes, in whole pages of 4 KiB.
+    /// Bytes of the largest table that the driver said.
+    pub fn largest(&self) -> u64 {
+        self.table_bytes.iter().copied().chain(self.leaf_64kb_bytes).max().unwrap_or(0)
+    }
+
+    /// Bytes that the table needs whose entries an operation writes, in whole pages of 4 KiB.
     pub fn bytes_of(&self, op: &UpdatePageTable) -> u64 {
         let is_large = op.page_table_level == 0 && op.page_size() == PageSize::Kib64;
         let of_level = self.table_bytes.get(op.page_table_level as usize).copied();

@@ -205,6 +205,7 @@ impl Config {
             page_table_segment_id: home,
             paging_process_page_table_segment_id: home,
             page_table_size_in_bytes: (8u32 << bits).next_multiple_of(4096),
+            page_table_alignment_in_bytes: 0,
         };
         let mut pool = SegmentFlags::APPLICATION_TARGET;
         pool.set(SegmentFlags::USE_64KB_PAGES, self.page_size == PageSize::Kib64);
