@@ -156,4 +156,7 @@ driver_faults! {
     NotifyFromNextPage, "notify-from-next-page";
     /// Leaf entries of a user's process do not have the GPU snoop the CPU's caches. Its occasions are those that do.
     IncoherentEntries, "incoherent-entries";
+    /// The last patch location of a command buffer names the slot behind the last. Its occasions are the command buffers with a
+    /// patch location.
+    SlotBeyondTable, "slot-beyond-table";
 }

@@ -30,6 +30,7 @@ impl Machine {
             addressing_model: AddressingModel::GpuMmu,
             apertures: SegmentSet::default(),
             paging_process: None,
+            num_slots: 0,
         };
         let host = match fault {
             DriverFault::EarlyIoMmuUnmap => Box::new(mistake.early_host.insert(EarlyHost::new(host)).clone()),
@@ -51,6 +52,8 @@ struct Mistake {
     /// The aperture segments.
     apertures: SegmentSet,
     paging_process: Option<KmdProcessHandle>,
+    /// Slots of a resource table.
+    num_slots: u32,
 }
 
 /// A notification that is still to be encoded.
@@ -86,6 +89,9 @@ impl KmdHook for Mistake {
         if self.is_hit_by(self.fault == DriverFault::ReverseSplitOffsets && can_be_split) {
             garbled::reverse_split_offsets(list);
         }
+        if self.is_hit_by(self.fault == DriverFault::SlotBeyondTable && !list.is_empty()) {
+            garbled::name_slot(list, self.num_slots);
+        }
         Ok(())
     }
 
@@ -95,6 +101,7 @@ impl KmdHook for Mistake {
 
     fn adapter_queried(&mut self, info: &AdapterInfo) {
         self.addressing_model = info.addressing_model;
+        self.num_slots = info.patching.max_allocation_list_slot_id;
         let segments = (1..).map(SegmentId).zip(&info.segments);
         let apertures = segments.filter(|(_, segment)| segment.flags.contains(SegmentFlags::APERTURE));
         self.apertures = SegmentSet(apertures.map(|(id, _)| SegmentSet::of(id).0).sum());

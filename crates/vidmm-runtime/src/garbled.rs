@@ -333,6 +333,11 @@ pub(crate) fn reverse_split_offsets(list: &mut [PatchLocation]) {
     list.iter_mut().zip(offsets.into_iter().rev()).for_each(|(location, offset)| location.split_offset = offset);
 }
 
+/// Lets the last patch location name a slot.
+pub(crate) fn name_slot(list: &mut [PatchLocation], slot_id: u32) {
+    list.iter_mut().next_back().into_iter().for_each(|location| location.slot_id = slot_id);
+}
+
 /// Lets `driver` patch otherwise than it was asked, or not at all.
 pub(crate) fn patch(fault: DriverFault, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
     let mut list: Vec<AllocationListElement> = patch.allocation_list.to_vec();

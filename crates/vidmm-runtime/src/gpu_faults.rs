@@ -23,6 +23,8 @@ pub enum GpuFault {
     FailEngineReset,
     /// A reset of an engine is not done, and never answered.
     IgnoreEngineReset,
+    /// The answer to a reset of an engine names a packet that has ended as the last that was aborted, if two have.
+    AbortEndedPacket,
     /// A restart of the adapter is not done, and answered with failure at once.
     FailRestart,
     /// A packet ends, and no completion is reported. Its buffer never comes back.
@@ -43,10 +45,11 @@ pub enum GpuFault {
 
 impl GpuFault {
     /// Every misbehaviour.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::IgnorePreempt,
         Self::FailEngineReset,
         Self::IgnoreEngineReset,
+        Self::AbortEndedPacket,
         Self::FailRestart,
         Self::LoseInterrupt,
         Self::DelayInterrupt,
@@ -66,6 +69,7 @@ impl GpuFault {
             Self::IgnorePreempt => "ignore-preempt",
             Self::FailEngineReset => "fail-engine-reset",
             Self::IgnoreEngineReset => "ignore-engine-reset",
+            Self::AbortEndedPacket => "abort-ended-packet",
             Self::FailRestart => "fail-restart",
             Self::LoseInterrupt => "lose-interrupt",
             Self::DelayInterrupt => "delay-interrupt",
@@ -90,6 +94,7 @@ impl Machine {
             pending: Vec::new(),
             held: None,
             submitted: BTreeMap::new(),
+            ended: BTreeMap::new(),
             paging_buffer,
         };
         Self { kmd, gpu: Box::new(gpu), ..self }
@@ -116,6 +121,8 @@ struct FaultyGpu {
     held: Option<(u32, GpuEvent)>,
     /// The last fence that each engine was given.
     submitted: BTreeMap<u32, u64>,
+    /// The last packet of each engine that has ended.
+    ended: BTreeMap<u32, u64>,
     paging_buffer: Rc<Cell<PagingBufferDesc>>,
 }
 
@@ -127,7 +134,10 @@ impl FaultyGpu {
 
     /// Reports `event`, or the wrong report in its place.
     fn report(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
-        let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else { return events.push(event) };
+        let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else {
+            return events.push(self.garble_reset(event));
+        };
+        self.ended.insert(signal.engine, signal.fence_id);
         let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
         let again = |signal, buffer| GpuEvent::Completed { signal, started_at, ended_at, buffer };
         let decoy = self.decoy(&buffer);
@@ -142,7 +152,11 @@ impl FaultyGpu {
         }
         let is_about_completions = !matches!(
             self.fault,
-            GpuFault::IgnorePreempt | GpuFault::FailEngineReset | GpuFault::IgnoreEngineReset | GpuFault::FailRestart
+            GpuFault::IgnorePreempt
+                | GpuFault::FailEngineReset
+                | GpuFault::IgnoreEngineReset
+                | GpuFault::AbortEndedPacket
+                | GpuFault::FailRestart
         );
         if !is_about_completions || !self.is_hit(self.fault) {
             return events.push(completed);
@@ -161,6 +175,19 @@ impl FaultyGpu {
             // No driver has so few registers.
             GpuFault::ForgeStatus => events.extend([completed, GpuEvent::Interrupt { status: vec![], at: ended_at }]),
             _ => unreachable!("the fault is about completions"),
+        }
+    }
+
+    /// The answer to a reset that aborts too little, in place of a right one.
+    fn garble_reset(&mut self, event: GpuEvent) -> GpuEvent {
+        match event {
+            GpuEvent::EngineReset { engine, result: Ok(_), returned, at }
+                if self.ended.get(&engine).is_some_and(|&ended| ended > 1)
+                    && self.is_hit(GpuFault::AbortEndedPacket) =>
+            {
+                GpuEvent::EngineReset { engine, result: Ok(self.ended[&engine] - 1), returned, at }
+            }
+            event => event,
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) fn recovery(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         Event::PreemptTimedOut { engine, .. } => {
             ("time limit", format!("{} has not yielded in time{}", names.engine(*engine), at()))
         }
-        Event::EngineResetBegun { engine, reason } => {
+        Event::EngineResetBegun { engine, reason, .. } => {
             ("ResetEngine", format!("{}: {}{}", names.engine(*engine), reason, at()))
         }
         Event::EngineReset { engine, last_aborted_fence_id: None, .. } => {

@@ -70,6 +70,10 @@ const SURVIVED: [FaultKind; 28] = [
     FaultKind::FailUserModeVaMapping,
 ];
 
+/// Mistakes that are drawn beside the others, so that the draws of those stay as they were.
+const LATER_FAULTS: [FaultKind; 2] =
+    [FaultKind::Driver(DriverFault::SlotBeyondTable), FaultKind::Gpu(GpuFault::AbortEndedPacket)];
+
 impl World {
     /// Draws the world of a seed, for a machine that lacks these features.
     ///
@@ -171,6 +175,10 @@ impl World {
             adapter.tdr.limit_count = aside.within(1, 3) as u32;
             // So long that resets of an adapter which hangs again and again come to an end.
             adapter.tdr.limit_time = Duration { ns: aside.within(30, 60) * 1_000_000_000 };
+        }
+        if !is_calm && aside.chance(10) {
+            let kind = aside.pick(&LATER_FAULTS).filter(|kind: &FaultKind| !kind.needs().intersects(lacks));
+            faults.extend(kind.map(|kind| Fault { kind, when: When::OneIn(aside.log_within(1, 16)) }));
         }
         // Those in system memory, which the CPU sets up, have the same shape and are pages (GVA-33).
         let all_are_local = adapter.page_table_area.bytes() > 0 && adapter.update_mode != UpdateMode::GpuVirtual;

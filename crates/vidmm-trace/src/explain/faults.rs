@@ -43,7 +43,7 @@ impl Subject {
                 };
                 tale.tell(format!("The adapter was to be reset: {why}."));
             }
-            Event::EngineResetBegun { engine, ref reason } if self.counts.values().any(|&count| count > 0) => {
+            Event::EngineResetBegun { engine, ref reason, .. } if self.counts.values().any(|&count| count > 0) => {
                 tale.tell(format!("Engine {engine} was to be reset: {reason}."));
             }
             Event::PurgeOperation { allocation, .. } if allocation == self.id => {

@@ -219,7 +219,7 @@ fn i13_dropped_work_signals_its_fence() {
     story.0.extend([page_fault(signal, virtual_address), in_error, monitored_reaches(u64::MAX)]);
     let reason = DeviceErrorReason::PageFault { virtual_address };
     story.0.extend([
-        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] },
         Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1] },
         Event::Aborted { signal },
         Event::PlanEntered { plan: 3 },

@@ -135,13 +135,35 @@ fn i30_a_reset_that_failed_is_followed_by_that_of_the_adapter() {
 fn i12_an_engine_is_reset_without_cause() {
     let story = engine_reset();
     let reason = DeviceErrorReason::EngineTimeout;
-    story.append(Event::EngineResetBegun { engine: RENDER, reason }).breaks_only(I12);
+    story.append(Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] }).breaks_only(I12);
 }
 
 #[test]
 fn flt23_the_paging_engine_is_not_reset_alone() {
     let reason = DeviceErrorReason::EngineTimeout;
-    engine_reset().append(Event::EngineResetBegun { engine: PAGING, reason }).breaks(Flt23);
+    engine_reset().append(Event::EngineResetBegun { engine: PAGING, reason, dependent_engines: vec![] }).breaks(Flt23);
+}
+
+/// The reset of an engine that harms the one of kernels, which has packets; before it that one is asked to yield, or not.
+fn harmful_reset(asked: Option<PreemptReason>) -> Broken {
+    let faulted = |event: &Event| matches!(event, Event::PageFault { .. });
+    let reason = DeviceErrorReason::EngineTimeout;
+    let begun = Event::EngineResetBegun { engine: PAGING, reason, dependent_engines: vec![RENDER] };
+    let story = engine_reset().insert_before(faulted, begun.clone());
+    match asked {
+        Some(reason) => story.insert_before(
+            is(begun),
+            Event::PreemptRequested { engine: RENDER, preemption_fence_id: 1, reason },
+        ),
+        None => story,
+    }
+}
+
+#[test]
+fn flt26_an_engine_that_a_reset_harms_is_asked_to_yield_first() {
+    harmful_reset(None).breaks(Flt26);
+    let asked = numbered(harmful_reset(Some(PreemptReason::Dependent)).0);
+    assert!(!audit(&asked).iter().any(|finding| finding.invariant == Flt26));
 }
 
 #[test]
@@ -451,7 +473,7 @@ fn hung_once_too_often() -> Broken {
     events.extend([
         asked,
         Event::PreemptTimedOut { engine: RENDER, preemption_fence_id: 1 },
-        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] },
         Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1, 2, 3] },
         Event::DeviceInError { device: device(), reason },
         Event::ProcessBlocked { process: process() },

@@ -63,6 +63,7 @@ pub fn all_events() -> Vec<Event> {
             paging_table_bytes: LARGE,
             tdr_limit_count: number,
             tdr_limit_time: LARGE,
+            tdr_dependent_delay: Some(LARGE),
         },
         Event::PagingVaQueried {
             query_type: 48,
@@ -463,7 +464,7 @@ fn reset_events() -> Vec<Event> {
     events.extend([
         Event::Preempted { engine, preemption_fence_id, last_completed_fence_id: LARGE, returned: returned.clone() },
         Event::PreemptTimedOut { engine, preemption_fence_id },
-        Event::EngineResetBegun { engine, reason: DeviceErrorReason::EngineTimeout },
+        Event::EngineResetBegun { engine, reason: DeviceErrorReason::EngineTimeout, dependent_engines: vec![engine] },
         Event::EngineReset { engine, last_aborted_fence_id: Some(LARGE), returned },
         Event::EngineReset { engine, last_aborted_fence_id: None, returned: vec![] },
         Event::Resubmitted { before: signal, signal: fence(u32::MAX, u64::MAX), waits: vec![signal] },

@@ -92,7 +92,7 @@ pub(crate) struct Adapter {
     pub table_views: Option<(u64, u64)>,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
-    /// Slots of a resource table (SPL-02); 0 with GPU virtual addresses.
+    /// Slots of a resource table (SPL-02), with that which a knob of the adapter's user allows (U-44); 0 with GPU virtual addresses.
     pub num_slots: u32,
     /// Engines save and restore their state between packets (SPL-07).
     pub preemption_aware: bool,

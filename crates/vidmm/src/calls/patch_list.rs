@@ -14,18 +14,15 @@ use crate::{
         Objects,
         split::{Reference, References},
     },
-    work::Work,
 };
 
 /// Checks a driver's patch-location list (SPL-02 to SPL-04, C-15).
 pub(super) fn check(
     adapter: &Adapter,
-    work: &Work,
     locations: &[PatchLocation],
     list: &[Reference],
     dma_buffer_size: usize,
 ) -> Result<(), (usize, PatchListRule)> {
-    let num_slots = adapter.num_slots + u32::from(work.patching.knobs.accept_max_slot_id);
     let size = dma_buffer_size as u64;
     let mut end_of_group = size;
     for (position, location) in locations.iter().enumerate().rev() {
@@ -34,7 +31,7 @@ pub(super) fn check(
         let Some(element) = list.get(allocation_index as usize) else {
             return broken(PatchListRule::AllocationIndex);
         };
-        if slot_id >= num_slots {
+        if slot_id >= adapter.num_slots {
             return broken(PatchListRule::SlotId);
         }
         if u64::from(split_offset) > size {

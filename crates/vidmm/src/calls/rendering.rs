@@ -96,8 +96,7 @@ impl VidMm {
         let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
         let Rendered { dma_buffer, patch_locations } =
             translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
-        if let Err((position, rule)) =
-            patch_list::check(&self.state.adapter, &self.work, &patch_locations, &list, dma_buffer.len())
+        if let Err((position, rule)) = patch_list::check(&self.state.adapter, &patch_locations, &list, dma_buffer.len())
         {
             self.state.moment.report(DriverFinding::PatchLocationList { position, rule });
             device_error::put_device_in_error(

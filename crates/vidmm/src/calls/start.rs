@@ -109,6 +109,7 @@ impl VidMm {
         let mut adapter = Adapter {
             revision: options.notification_revision,
             page_table_area: options.page_table_area,
+            num_slots: adapter.num_slots + u32::from(options.preparation.accept_max_slot_id),
             verifier: options.verifier,
             paging_tables_by_cpu: adapter.has_page_tables() && options.paging_tables_by_cpu,
             ..adapter
@@ -232,6 +233,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         paging_tables_segment: adapter.memory_segment(adapter.paging_tables_in).map_or(SegmentId::SYSTEM, |of| of.id),
         tdr_limit_count: state.engines.tdr().limit_count,
         tdr_limit_time: state.engines.tdr().limit_time,
+        tdr_dependent_delay: Some(state.engines.tdr().dependent_delay),
     });
 }
 

@@ -77,9 +77,9 @@ pub(crate) struct Recovery {
 pub(crate) enum Phase {
     /// It was asked to yield, and has until then.
     Preempting { until: Nanoseconds, reason: PreemptReason },
-    /// It is to be reset, once the engines that depend on it have yielded; `asked` when they have been asked.
-    /// `first` is the first packet that was under way.
-    Condemned { reason: DeviceErrorReason, first: u64, asked: bool },
+    /// It is to be reset, once the engines that depend on it have yielded: those that the driver names, a bit for each, once it was
+    /// asked. `first` is the first packet that was under way.
+    Condemned { reason: DeviceErrorReason, first: u64, dependents: Option<u64> },
     /// The driver resets it, and has until then.
     Resetting { reason: DeviceErrorReason, until: Nanoseconds },
     /// It has given back what it had.

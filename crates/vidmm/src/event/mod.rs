@@ -81,7 +81,7 @@ pub enum Event {
         /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         map_aperture2_supported: bool,
-        /// Slots of a DMA buffer's resource table (SPL-02); 0 with GPU virtual addresses.
+        /// Slots of a DMA buffer's resource table (SPL-02), with that which only a knob allows (U-44); 0 with GPU virtual addresses.
         num_slots: u32,
         /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).
         preemption_aware: bool,
@@ -141,6 +141,9 @@ pub enum Event {
         tdr_limit_count: u32,
         /// The time for which a reset is remembered, in nanoseconds.
         tdr_limit_time: Nanoseconds,
+        /// The time that an engine has to yield if another's reset would harm it (FLT-26).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        tdr_dependent_delay: Option<Nanoseconds>,
     },
     /// A driver was asked for the size of a physical adapter's paging process address space (PGV-01).
     PagingVaQueried {
@@ -963,6 +966,9 @@ pub enum Event {
         engine: u32,
         /// The reason.
         reason: DeviceErrorReason,
+        /// The engines that its driver says the reset harms (FLT-26).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+        dependent_engines: Vec<u32>,
     },
     /// The driver has reset an engine.
     EngineReset {

@@ -91,7 +91,7 @@ pub(crate) fn condemn(
         return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout);
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
-    state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, asked: false });
+    state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, dependents: None });
     state.moment.request_poll();
 }
 
@@ -115,14 +115,11 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
     }
 }
 
-/// Engines that a reset harms yield first (FLT-26).
+/// Engines that a reset harms yield first (FLT-26): also those that have got work while others did.
 fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut dyn Kmd) {
     for engine in engines.scheduled() {
-        let Some(Phase::Condemned { asked: asked @ false, .. }) = engines.recovery.engines.get_mut(&engine) else {
-            continue;
-        };
-        *asked = true;
-        let group = kmd.query_dependent_engine_group(engine);
+        let Some(Phase::Condemned { dependents, .. }) = engines.recovery.engines.get_mut(&engine) else { continue };
+        let group = *dependents.get_or_insert_with(|| kmd.query_dependent_engine_group(engine));
         for other in engines.scheduled() {
             let is_busy = !engines.engines[other as usize].in_flight.is_empty();
             if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.is_recovering(other) {
@@ -156,7 +153,9 @@ fn ask_waiting_engines(state: &mut State) {
 fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     let until = moment.now().saturating_add(engines.tdr().ddi_delay);
     for engine in engines.scheduled() {
-        let Some(&Phase::Condemned { reason, first, .. }) = engines.recovery.engines.get(&engine) else { continue };
+        let Some(&Phase::Condemned { reason, first, dependents }) = engines.recovery.engines.get(&engine) else {
+            continue;
+        };
         if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
             // The engine has gone on after all (FLT-22).
             engines.recovery.engines.insert(engine, Phase::Answered);
@@ -164,7 +163,9 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
         }
         engines.recovery.engines.insert(engine, Phase::Resetting { reason, until });
         engines.recovery.due_at(until);
-        moment.record(|| Event::EngineResetBegun { engine, reason });
+        let is_dependent = |&other: &u32| other != engine && dependents.unwrap_or(0) >> other & 1 == 1;
+        let dependent_engines = engines.scheduled().filter(is_dependent).collect();
+        moment.record(|| Event::EngineResetBegun { engine, reason, dependent_engines });
         moment.hand_out(Output::ResetEngine { engine });
     }
 }

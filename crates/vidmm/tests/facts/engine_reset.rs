@@ -305,6 +305,36 @@ fn dependent_engines_yield_or_are_reset_too() {
     }
 }
 
+/// FLT-26: an engine that a reset harms yields before it also if it has got its work while another yielded.
+#[test]
+fn a_dependent_engine_with_new_work_yields_too() {
+    let mut world = World::new(Config {
+        tdr: TdrOptions { quantum: 10 * SECOND, ..TdrOptions::default() },
+        dependent_engines: [1, 7, 6],
+        ..Config::pages(16)
+    });
+    let (guilty, other) = (world.client(), world.client());
+    let copy = world.context(other, COPY);
+    let allocation = world.allocate(other, 1);
+    world.run_all();
+    world.submit(guilty, &[]);
+    world.submit_to(copy, &[Access::Tag(1)], &[], &[]);
+    world.poll();
+    world.fault(RENDER, 0);
+    assert_eq!(world.preempting, [(COPY, 1)]);
+    _ = world.make_resident(other, &[allocation]).unwrap();
+    world.poll();
+    world.complete(COPY);
+    world.yield_engine(COPY);
+    world.poll();
+    assert_eq!((world.preempting.as_slice(), world.engine_resets()), (&[(PAGING, 1)][..], vec![]));
+    world.complete(PAGING);
+    world.yield_engine(PAGING);
+    world.run_all();
+    assert_eq!((world.engine_resets(), world.read.as_slice()), (vec![RENDER], &[1][..]));
+    world.tear_down();
+}
+
 /// FLT-31: a process whose work hangs engines five times within a minute loses the GPU; others keep it.
 #[test]
 fn a_process_that_hangs_engines_loses_the_gpu() {

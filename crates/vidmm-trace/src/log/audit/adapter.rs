@@ -41,6 +41,8 @@ pub(super) struct Adapter {
     pub paging_process: Option<KmdProcessHandle>,
     /// The page that pages of the aperture show when nothing is mapped there.
     pub dummy_page: PhysicalAddress,
+    /// The time that an engine has to yield before another's reset that would harm it; none if the log does not say.
+    pub tdr_dependent_delay: Option<u64>,
 }
 
 impl Default for Adapter {
@@ -59,6 +61,7 @@ impl Default for Adapter {
             window_bytes: 0,
             paging_process: None,
             dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+            tdr_dependent_delay: None,
         }
     }
 }
@@ -133,6 +136,7 @@ impl Audit {
             paging_tables_segment,
             tdr_limit_count,
             tdr_limit_time,
+            tdr_dependent_delay,
             ..
         } = event
         else {
@@ -152,6 +156,7 @@ impl Audit {
             window_bytes: paging_va_size,
             paging_process: Some(paging_process),
             dummy_page,
+            tdr_dependent_delay,
         };
         self.places = Places::new(memory, apertures, system_commit_limit);
         self.fences.start(engines);

@@ -37,7 +37,10 @@ impl Audit {
             Event::PreemptTimedOut { engine, preemption_fence_id } => {
                 self.preempt_timed_out(engine, preemption_fence_id)
             }
-            Event::EngineResetBegun { engine, reason } => self.engine_reset_begun(engine, reason),
+            Event::EngineResetBegun { engine, reason, ref dependent_engines } => {
+                self.check_dependents_yield(engine, dependent_engines);
+                self.engine_reset_begun(engine, reason);
+            }
             Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
                 self.engine_reset(engine, last_aborted_fence_id, returned);
             }
@@ -63,6 +66,7 @@ impl Audit {
     }
 
     fn preempt_requested(&mut self, id: u32, number: u64, reason: PreemptReason) {
+        let at = self.at;
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let next = engine.preemptions.saturating_add(1);
         self.findings.check(number == next, Invariant::Log, || {
@@ -73,6 +77,19 @@ impl Audit {
         });
         engine.preemptions = number.max(engine.preemptions);
         (engine.asked, engine.is_to_yield) = (true, true);
+        engine.dependent_since = (reason == PreemptReason::Dependent).then_some(at);
+    }
+
+    /// Engines that the reset of another harms were asked to yield before it begins (FLT-26).
+    fn check_dependents_yield(&mut self, id: u32, dependents: &[u32]) {
+        let is_unasked = |dependent: &&u32| {
+            let engine = self.fences.engine(**dependent);
+            engine.is_some_and(|engine| !engine.in_flight.is_empty() && !engine.asked && !engine.stopped)
+        };
+        let unasked = dependents.iter().find(is_unasked);
+        self.findings.check(unasked.is_none(), Invariant::Flt26, || {
+            format!("engine {id} is reset, which harms engine {unasked:?}, but that was not asked to yield")
+        });
     }
 
     fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
@@ -100,6 +117,12 @@ impl Audit {
     /// The request has not ended before.
     fn preempt_timed_out(&mut self, id: u32, number: u64) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
+        if let Some((since, delay)) = engine.dependent_since.zip(self.adapter.tdr_dependent_delay) {
+            let waited = self.at.saturating_sub(since);
+            self.findings.check(waited >= delay && waited / 2 < delay, Invariant::Flt26, || {
+                format!("engine {id}, which a reset harms, had {waited} ns to yield, but {delay} ns are for it")
+            });
+        }
         let has_ended = !std::mem::take(&mut engine.is_to_yield);
         let last = engine.preemptions;
         self.findings.check(!has_ended && number == last, Invariant::I30, || {

@@ -56,6 +56,8 @@ pub(super) struct Engine {
     pub asked: bool,
     /// The last of them has not ended: by an answer, by the end of its time, or by a reset.
     pub is_to_yield: bool,
+    /// Since when it is to yield because another's reset would harm it (FLT-26).
+    pub dependent_since: Option<u64>,
     /// It has stopped at a packet that cannot go on.
     pub stopped: bool,
     /// The driver resets it, and why.
@@ -106,6 +108,11 @@ impl Fences {
     /// An engine of the adapter, which is watched, asked to yield and reset.
     pub fn engine_mut(&mut self, engine: u32) -> Option<&mut Engine> {
         self.engines[..self.num_scheduled].get_mut(engine as usize)
+    }
+
+    /// An engine of the adapter.
+    pub fn engine(&self, engine: u32) -> Option<&Engine> {
+        self.engines[..self.num_scheduled].get(engine as usize)
     }
 
     /// Whether an engine is the adapter's: the manager schedules its work.

@@ -105,8 +105,7 @@ impl Portions {
     /// The patch locations hold to the rules, so that every portion has a resource table (I18, SPL-04).
     fn check_locations(buffer: &Buffer, num_slots: u32, findings: &mut Findings) {
         for (position, at) in buffer.locations.iter().enumerate() {
-            // A driver may take the number of slots for the last one (U-44).
-            let is_known = at.slot_id <= num_slots && (at.allocation_index as usize) < buffer.allocations.len();
+            let is_known = at.slot_id < num_slots && (at.allocation_index as usize) < buffer.allocations.len();
             findings.check(is_known, Invariant::I18, || format!("patch location {position} is {at:?}"));
             let before = position.checked_sub(1).map_or(0, |before| buffer.locations[before].split_offset);
             findings.check(before <= at.split_offset && at.split_offset <= buffer.bytes, Invariant::I18, || {

@@ -71,7 +71,7 @@ pub fn reset_and_resubmitted() -> Vec<Event> {
         waits: waits.to_vec(),
     };
     vec![
-        Event::EngineResetBegun { engine: RENDER, reason },
+        Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] },
         Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1, 2, 3] },
         Event::Aborted { signal: fence(RENDER, 1) },
         monitored_reaches(u64::MAX),
