@@ -151,10 +151,9 @@ fn harmful_reset(asked: Option<PreemptReason>) -> Broken {
     let begun = Event::EngineResetBegun { engine: PAGING, reason, dependent_engines: vec![RENDER] };
     let story = engine_reset().insert_before(faulted, begun.clone());
     match asked {
-        Some(reason) => story.insert_before(
-            is(begun),
-            Event::PreemptRequested { engine: RENDER, preemption_fence_id: 1, reason },
-        ),
+        Some(reason) => {
+            story.insert_before(is(begun), Event::PreemptRequested { engine: RENDER, preemption_fence_id: 1, reason })
+        }
         None => story,
     }
 }

@@ -133,6 +133,7 @@ impl VidMm {
             priority,
             backing_store: backing_store.offset,
             supported_segment_set: info.supported_segment_set.0,
+            preferred_segment: info.preferred_segment.segment_ids.first().copied().filter(|first| !first.is_system()),
             accessed_physically: info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY),
             notify: notify_flags(allocation_state),
             shared: is_shared,

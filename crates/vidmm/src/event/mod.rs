@@ -263,6 +263,9 @@ pub enum Event {
         backing_store: u64,
         /// The segments where it may be resident: the driver's set, bit n is segment n + 1.
         supported_segment_set: u32,
+        /// The segment that the driver prefers most, if it prefers one (SEG-42).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        preferred_segment: Option<SegmentId>,
         /// Whether it is mapped in the aperture while it is resident in system memory (SEG-13).
         accessed_physically: bool,
         /// The notifications that the driver asked for and will get.

@@ -94,6 +94,11 @@ impl Adapter {
         limit.unwrap_or(u64::MAX)
     }
 
+    /// Whether budgets are for less than there is.
+    pub fn restricts_budgets(&self) -> bool {
+        self.budget_limits != (None, None)
+    }
+
     /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
     pub fn knows_notifications(&self) -> bool {
         self.wddm_version >= WddmVersion::WDDM3_2

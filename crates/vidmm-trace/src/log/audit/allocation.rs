@@ -27,6 +27,8 @@ pub(super) struct Allocation {
     pub cached: bool,
     /// Where the driver said that it can be.
     pub supported_segment_set: u32,
+    /// The segment that its driver prefers most, until it says otherwise or the CPU is to see it.
+    pub preferred_segment: Option<SegmentId>,
     pub accessed_physically: bool,
     pub shared: bool,
     /// The CPU sees its backing store, wherever it is (2.2).

@@ -66,6 +66,7 @@ impl Audit {
             priority,
             backing_store,
             supported_segment_set,
+            preferred_segment,
             accessed_physically,
             notify,
             shared,
@@ -93,6 +94,7 @@ impl Audit {
             committed: true,
             existing_sys_mem,
             supported_segment_set,
+            preferred_segment,
             cached,
             // Without GPU virtual addresses system memory is reached through the aperture only.
             accessed_physically: accessed_physically || self.adapter.is_physical(),
@@ -122,6 +124,7 @@ impl Audit {
         if created.accessed_physically {
             self.places.note_ranges(SegmentSet(supported_segment_set));
         }
+        self.may_be_in(supported_segment_set, size);
         self.allocations.insert(allocation, created);
     }
 }

@@ -47,6 +47,8 @@ impl Audit {
         // The CPU may have written there from now on.
         allocation.backed |= shown.0.is_system();
         let (segment, extents) = shown;
+        // It may be kept where the CPU sees it.
+        allocation.preferred_segment = None;
         let view = allocation.cpu_view.get_or_insert_with(|| CpuView {
             address,
             segment,

@@ -135,6 +135,7 @@ impl Audit {
     fn placed(&mut self, id: AllocationId, place: Place, content: ContentSource) {
         let plan = place.plan;
         self.take(plan, place.segment, &place.extents);
+        self.check_preferred(id, place.segment);
         if !self.places.in_system_memory(place.segment) {
             self.check_has_power(|| format!("{id} is placed in the memory segment"));
         }

@@ -97,6 +97,8 @@ invariants! {
     Flt22 = "FLT-22",
     /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.
     Flt23 = "FLT-23",
+    /// An allocation goes to the segment that its driver prefers most, where there is certainly room.
+    Seg42 = "SEG-42",
     /// An engine that the reset of another harms is asked to yield first, and has its time to do so.
     Flt26 = "FLT-26",
     /// A process that hangs engines again and again loses the GPU; nobody else does.

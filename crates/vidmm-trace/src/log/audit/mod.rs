@@ -145,6 +145,8 @@ pub struct Audit {
     names: Names,
     /// The demands of all processes.
     demands: Demands,
+    /// The bytes of all allocations so far that could be in each pool.
+    possible_bytes: BTreeMap<Pool, u64>,
     offered: BTreeSet<AllocationId>,
     /// The devices that listen for trim notifications.
     listeners: BTreeMap<TrimNotificationId, DeviceId>,

@@ -1,9 +1,11 @@
 //! Properties of an allocation that change later: its priority, and where it may be (CRE-31, CRE-50).
 
-use vidmm::{AllocationId, Event, PagingQueueId};
+use vidmm::contract::SegmentSet;
+use vidmm::{AllocationId, Event, PagingQueueId, SegmentId};
 
 use super::Audit;
 use super::device::RequestKind;
+use super::finding::Invariant;
 
 impl Audit {
     pub(super) fn properties(&mut self, event: &Event) {
@@ -28,12 +30,41 @@ impl Audit {
     /// Where it may be is another set of segments; if it must move for that, it is a request of the queue's device.
     fn property_updated(&mut self, id: AllocationId, set: u32, queue: PagingQueueId, paging_fence_value: u64) {
         if let Some(allocation) = self.allocations.get_mut(&id) {
-            allocation.supported_segment_set = set;
+            (allocation.supported_segment_set, allocation.preferred_segment) = (set, None);
+            let size = allocation.size;
+            self.may_be_in(set, size);
         }
         self.charge(id);
         let device = self.fences.queues.get(&queue).map(|queue| queue.device);
         if let Some(device) = device.filter(|_| paging_fence_value > 0) {
             self.ask(device, queue, paging_fence_value, RequestKind::Move);
         }
+    }
+
+    /// So many bytes more may be in the segments of a set, now or later.
+    pub(super) fn may_be_in(&mut self, set: u32, size: u64) {
+        for pool in self.places.pools_of(SegmentSet(set)) {
+            let bytes = self.possible_bytes.entry(pool).or_default();
+            *bytes = bytes.saturating_add(size);
+        }
+    }
+
+    /// An allocation goes at first to the segment that its driver prefers most, as long as half of that has always had room for all
+    /// that was ever there to be in it, and budgets are not restricted (SEG-42).
+    pub(super) fn check_preferred(&mut self, id: AllocationId, segment: SegmentId) {
+        let Some(allocation) = self.allocations.get(&id) else { return };
+        let set = SegmentSet(allocation.supported_segment_set);
+        let Some(preferred) = allocation.preferred_segment.filter(|&preferred| set.contains(preferred)) else { return };
+        let pool = self.places.pool(preferred);
+        let always_fits = self.possible_bytes.get(&pool).is_some_and(|&bytes| bytes <= self.places.capacity(pool) / 2);
+        let was_placed = allocation.last_plan > 0;
+        let is_free = !was_placed && !allocation.accessed_physically;
+        let holds = !is_free || !always_fits || self.adapter.restricts_budgets() || self.places.pool(segment) == pool;
+        self.findings.check(holds, Invariant::Seg42, || {
+            format!(
+                "{id} goes to segment {}, but {} is preferred, and has always had room for all that may be there",
+                segment.0, preferred.0
+            )
+        });
     }
 }

@@ -302,6 +302,7 @@ fn objects() -> Vec<Event> {
         priority: 1,
         backing_store: thing.backing_store,
         supported_segment_set: 1,
+        preferred_segment: None,
         accessed_physically: false,
         notify: AllocationFlags2::empty(),
         shared: false,

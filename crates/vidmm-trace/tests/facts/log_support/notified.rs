@@ -174,6 +174,7 @@ impl Run {
                 priority: 1,
                 backing_store: T.backing_store,
                 supported_segment_set: SegmentSet::of(APERTURE).0,
+                preferred_segment: None,
                 accessed_physically: self.in_aperture,
                 notify: self.notify,
                 shared: false,
