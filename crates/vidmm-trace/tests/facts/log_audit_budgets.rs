@@ -88,6 +88,7 @@ impl Run {
             priority: 1,
             backing_store: index << 32,
             supported_segment_set: SegmentSet::of(SegmentId(2)).0,
+            preferred_segment: None,
             accessed_physically: false,
             notify: AllocationFlags2::empty(),
             shared: false,

@@ -35,6 +35,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         priority: 1,
         backing_store: 0x900_0000,
         supported_segment_set: 1,
+        preferred_segment: None,
         accessed_physically: false,
         notify: AllocationFlags2::empty(),
         shared: false,

@@ -209,6 +209,7 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
         priority: 1,
         backing_store: 0x8000_0000,
         supported_segment_set: SegmentSet::of(APERTURE).0,
+        preferred_segment: None,
         accessed_physically: true,
         notify: AllocationFlags2::empty(),
         shared: false,
@@ -649,4 +650,22 @@ fn i01_page_tables_lie_before_the_area_for_them() {
         memory[0].page_table_area = 4 * MIB;
     };
     demoted_and_promoted().change(started, set_area).breaks_only(I01);
+}
+
+/// SEG-42: where there is certainly room for all, an allocation goes where its driver prefers it.
+#[test]
+fn seg42_an_allocation_goes_elsewhere_than_its_driver_prefers() {
+    let created = |event: &Event| matches!(event, Event::AllocationCreated { .. });
+    let preferring = |segment: Option<SegmentId>| {
+        QUIET.story().change(created, |event| {
+            let Event::AllocationCreated { supported_segment_set, preferred_segment, .. } = event else {
+                unreachable!()
+            };
+            *supported_segment_set |= SegmentSet::of(MEMORY).0;
+            *preferred_segment = segment;
+        })
+    };
+    preferring(None).breaks_nothing();
+    preferring(Some(APERTURE)).breaks_nothing();
+    preferring(Some(MEMORY)).breaks_only(Seg42);
 }

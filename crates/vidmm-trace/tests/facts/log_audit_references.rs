@@ -92,6 +92,7 @@ impl Run {
             priority: 1,
             backing_store: MAPPED_AT + 0x10_0000 * index,
             supported_segment_set: SegmentSet::of(APERTURE).0,
+            preferred_segment: None,
             accessed_physically: true,
             notify: AllocationFlags2::empty(),
             shared: false,
@@ -211,6 +212,22 @@ fn a_dma_buffer_is_handed_out_portion_by_portion() {
     run().rendered(1).handed_out(1, 1).breaks_nothing();
     let cut = run().rendered_on(context(), 1, a(), &[0, 32]);
     cut.portion(1, 0, (0, 32), 1).portion(1, 1, (32, 64), 2).breaks_nothing();
+}
+
+/// SPL-02: slots are counted from 0.
+#[test]
+fn i18_a_dma_buffer_names_the_slot_behind_the_last() {
+    let naming = |slot: u32| {
+        let mut run = run().rendered(1);
+        let locations = run.0.iter_mut().filter_map(|event| match event {
+            Event::Rendered { patch_locations, .. } => Some(patch_locations),
+            _ => None,
+        });
+        locations.flatten().for_each(|location| location.slot_id = slot);
+        run
+    };
+    naming(3).breaks_nothing();
+    naming(4).breaks_only(I18);
 }
 
 /// RES-91: an allocation is not gone for work that was made before its destruction.

@@ -95,6 +95,7 @@ pub fn all_events() -> Vec<Event> {
             priority: number,
             backing_store: LARGE,
             supported_segment_set: number,
+            preferred_segment: Some(SegmentId(9)),
             accessed_physically: true,
             notify: AllocationFlags2::all(),
             shared: true,

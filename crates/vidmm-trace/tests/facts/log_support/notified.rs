@@ -27,7 +27,7 @@ pub const DUMMY_PAGE: u64 = 0x9_0000;
 pub const IN: PlanNo = 2;
 pub const OUT: PlanNo = 3;
 /// A leaf table of each mapping.
-const LEAVES: [u64; 2] = [0x4000, 0x6000];
+const LEAVES: [u64; 2] = [0x6000, 0x8000];
 
 /// A part of `T` that its process sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -376,7 +376,7 @@ fn table_placed(level: u32, virtual_address: u64, address: u64) -> Event {
         page_size: PageSize::Kib4,
         virtual_address: GpuVirtualAddress(virtual_address),
         address: local(address),
-        size: if level == 0 { 0x2000 } else { 0x1000 },
+        size: 0x2000,
     }
 }
 
