@@ -138,6 +138,24 @@ fn i12_an_engine_is_reset_without_cause() {
     story.append(Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] }).breaks_only(I12);
 }
 
+/// D23: packets that an engine has not begun make way for more urgent work.
+#[test]
+fn i30_urgent_work_waits_behind_what_has_not_begun() {
+    let with_priority = |priority: i32| {
+        let (device, context) = (innocent(), ContextId::from_bits(2));
+        let urgent = vec![
+            Event::ContextCreated { context, device, engine: RENDER },
+            Event::RootPageTableSet { context, address: local(ROOT) },
+            Event::ContextPriorityChanged { context, priority },
+            Event::Submitted { device, context, submission: 3, waits: vec![], signals: vec![] },
+            Event::Dispatched { device, submission: 3, signal: fence(RENDER, 4), waits: vec![] },
+        ];
+        Broken([with_work_behind(), urgent].concat())
+    };
+    with_priority(0).breaks_nothing();
+    with_priority(5).breaks_only(I30);
+}
+
 #[test]
 fn flt23_the_paging_engine_is_not_reset_alone() {
     let reason = DeviceErrorReason::EngineTimeout;

@@ -93,6 +93,8 @@ pub(super) struct Submission {
     pub signals: Vec<FenceValue>,
     /// Which portion of a DMA buffer it is, from 0.
     pub portion: Option<u32>,
+    /// How often its engine had been asked to yield when it was submitted.
+    pub preemptions: u64,
 }
 
 /// A call that was answered with a paging fence value.

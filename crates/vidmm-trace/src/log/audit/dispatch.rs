@@ -36,6 +36,9 @@ impl Audit {
             format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
         });
         self.check_overtakes(id, submission, signal.engine);
+        if waits.is_empty() {
+            self.check_urgent(id, submission, signal.engine);
+        }
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_over() {
@@ -43,7 +46,7 @@ impl Audit {
                 format!("submission {submission} of {id} is dispatched, but that is in error or was destroyed");
             return self.findings.report(Invariant::I12, message);
         }
-        let Some(Submission { context, waits: fences, signals, portion }) = device.undispatched.remove(&submission)
+        let Some(Submission { context, waits: fences, signals, portion, .. }) = device.undispatched.remove(&submission)
         else {
             let message = format!("submission {submission} of {id} is dispatched, but does not wait for that");
             return self.findings.report(Invariant::Log, message);
@@ -89,6 +92,27 @@ impl Audit {
         let is_own = packets.clone().any(|packet| Some(packet.context) == own);
         self.findings.check(!is_own && packets.any(is_overtaken), Invariant::I30, || {
             format!("submission {submission} of {id} is dispatched before what engine {engine} gave back")
+        });
+    }
+
+    /// Work that waits for nothing, also not for packets of its context, is handed out behind less urgent packets, which its engine has not
+    /// begun, only if the engine was asked to yield since it was submitted (D23). Where addresses are patched the log does not say since
+    /// when a portion could be handed out; and the packets of an only engine keep their places among paging buffers.
+    fn check_urgent(&mut self, id: DeviceId, submission: u64, engine: u32) {
+        let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
+        let Some((work, books)) = work.zip(self.fences.engine(engine)) else { return };
+        let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
+        let packet = |fence_id| self.fences.work.get(&EngineFence { engine, fence_id });
+        let is_less_urgent = |&&fence_id: &&u64| {
+            packet(fence_id).is_some_and(|packet| priority(packet.context) < priority(work.context))
+        };
+        let mut before = books.in_flight.iter().filter_map(|&fence_id| packet(fence_id));
+        let is_next = before.all(|packet| packet.context != work.context);
+        let overtakes = is_next && !self.adapter.is_physical() && engine != self.fences.paging_engine;
+        let passed = books.in_flight.iter().skip(1).find(is_less_urgent).filter(|_| overtakes);
+        let was_asked = books.preemptions > work.preemptions;
+        self.findings.check(passed.is_none() || was_asked, Invariant::I30, || {
+            format!("submission {submission} of {id} waits behind packet {passed:?} of engine {engine}, which is less urgent")
         });
     }
 

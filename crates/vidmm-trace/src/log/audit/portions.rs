@@ -210,7 +210,8 @@ impl Audit {
         match buffer.submission {
             None => {
                 let portion = Some(buffer.portions);
-                let work = Submission { context: buffer.context, waits: Vec::new(), signals: Vec::new(), portion };
+                let (waits, signals) = (Vec::new(), Vec::new());
+                let work = Submission { context: buffer.context, waits, signals, portion, preemptions: 0 };
                 self.require(device, submission, work, bindings);
             }
             Some(number) => {

@@ -12,7 +12,10 @@ impl Audit {
     pub(super) fn work(&mut self, event: &Event) {
         match *event {
             Event::Submitted { device, context, submission, ref waits, ref signals } => {
-                let work = Submission { context, waits: waits.clone(), signals: signals.clone(), portion: None };
+                let (waits, signals) = (waits.clone(), signals.clone());
+                let engine = self.contexts.get(&context).and_then(|context| self.fences.engine(context.engine));
+                let preemptions = engine.map_or(0, |engine| engine.preemptions);
+                let work = Submission { context, waits, signals, portion: None, preemptions };
                 self.submitted(device, submission, work);
                 self.submitted_as_a_whole(device, context, submission);
             }
