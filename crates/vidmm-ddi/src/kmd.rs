@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use vidmm::PAGE_SIZE;
 use vidmm::contract::{
     AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
@@ -13,13 +12,13 @@ use vidmm::contract::{
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
 use crate::allocation_info::{allocation_info, preference_bits};
-use crate::bounce::Bounce;
+use crate::building::Building;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
 use crate::opened::{Opened, PrivateData};
 use crate::patching::{ContextOfDevice, Patching};
-use crate::payload::{Payloads, handle, physical};
+use crate::payload::{handle, physical};
 use crate::progress::Entry;
 use crate::reports::report;
 
@@ -36,10 +35,8 @@ pub(crate) struct DdiKmd {
     allocations: BTreeMap<KmdAllocationHandle, HANDLE>,
     opened: Opened,
     last_handle: u64,
-    payloads: Payloads,
+    building: Building,
     patching: Patching,
-    dma: Bounce,
-    private: Bounce,
 }
 
 impl DdiKmd {
@@ -57,10 +54,8 @@ impl DdiKmd {
             allocations: BTreeMap::new(),
             opened: Opened::default(),
             last_handle: 0,
-            payloads: Payloads::new(bases),
+            building: Building::new(bases),
             patching,
-            dma: Bounce::default(),
-            private: Bounce::default(),
         }
     }
 
@@ -227,6 +222,9 @@ impl Kmd for DdiKmd {
             0.. => {
                 let info = allocation_info(&info);
                 self.allocations.insert(info.allocation, args.hResource);
+                if wanted.surface > 0 {
+                    self.adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
+                }
                 let (wanted, resource, size) = (wanted.size, wanted.resource, info.size);
                 self.opened.add(info.allocation, PrivateData { allocation: data, resource });
                 if size < wanted {
@@ -251,6 +249,7 @@ impl Kmd for DdiKmd {
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
         let resource = self.allocations.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(&self.adapter, allocation);
+        self.adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = self.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle(allocation.0)];
         let args = DXGKARG_DESTROYALLOCATION {
@@ -308,53 +307,7 @@ impl Kmd for DdiKmd {
     }
 
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
-        let Some(function) = self.ddi().DxgkDdiBuildPagingBuffer else { return BuildStatus::Other(-1) };
-        let (operation, payload) = self.payloads.payload(build.operation);
-        let by_cpu = build.operation.is_by_cpu();
-        let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
-        let private_room = build.dma_buffer_private_data.len();
-        let dma = if by_cpu { std::ptr::null_mut() } else { self.dma.start(offset, room) };
-        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start(0, private_room) };
-        let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: dma,
-            DmaSize: room as u32,
-            pDmaBufferPrivateData: private,
-            DmaBufferPrivateDataSize: private_room as u32,
-            Operation: operation,
-            MultipassOffset: *build.multipass_offset,
-            Reserved: payload,
-            hSystemContext: handle(build.system_context.0),
-            DmaBufferGpuVirtualAddress: 0,
-            DmaBufferWriteOffset: build.dma_buffer_write_offset,
-        };
-        let allocation = build.operation.allocation().map_or(0, |allocation| allocation.0);
-        self.adapter.progress().build(operation, allocation);
-        // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = self.adapter.call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        *build.multipass_offset = args.MultipassOffset;
-        if !by_cpu {
-            // More than there was room for: the manager names the rule.
-            let written = self.dma.written(offset, args.pDmaBuffer);
-            build.dma_bytes_written = written.map_or(room + 1, <[u8]>::len);
-            if let Some(written) = written {
-                build.dma_buffer[..written.len()].copy_from_slice(written);
-            }
-        }
-        if private_room > 0 {
-            let written = self.private.written(0, args.pDmaBufferPrivateData);
-            build.private_bytes_written = written.map_or(private_room + 1, <[u8]>::len);
-            if let Some(written) = written {
-                build.dma_buffer_private_data[..written.len()].copy_from_slice(written);
-            }
-        }
-        match status {
-            STATUS_SUCCESS => BuildStatus::Success,
-            STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER => BuildStatus::InsufficientDmaBuffer,
-            STATUS_GRAPHICS_ALLOCATION_BUSY => BuildStatus::AllocationBusy,
-            other => BuildStatus::Other(other),
-        }
+        self.building.build(&self.adapter, build)
     }
 
     /// The driver is called when the packet begins: what it needs goes with the packet.
@@ -403,26 +356,7 @@ impl Kmd for DdiKmd {
 impl DdiKmd {
     /// Asks for an operation that no version has.
     pub fn ask_unknown_operation(&mut self) {
-        /// Far behind the last operation of WDDM 3.2.
-        const UNKNOWN_OPERATION: u32 = 0x7FFF;
-        const ROOM: usize = PAGE_SIZE as usize;
-        let Some(function) = self.ddi().DxgkDdiBuildPagingBuffer else { return };
-        let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: self.dma.start(0, ROOM),
-            DmaSize: ROOM as u32,
-            Operation: UNKNOWN_OPERATION,
-            ..DXGKARG_BUILDPAGINGBUFFER::zeroed()
-        };
-        self.adapter.progress().build(UNKNOWN_OPERATION, 0);
-        // SAFETY: the struct and its buffer live for the call.
-        let status = self.adapter.call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        if status >= 0 {
-            let message =
-                "an operation that the driver cannot know is answered with success, as if it were carried out";
-            report("DDI-UNKNOWN-OPERATION", message);
-        }
+        self.building.ask_unknown(&self.adapter);
     }
 
     fn destroy_process_of_driver(&self, process: HANDLE) {

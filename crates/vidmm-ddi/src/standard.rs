@@ -114,7 +114,7 @@ fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, 
         );
         return None;
     };
-    Some((data.to_vec(), Wanted { size, resource: resource.to_vec() }))
+    Some((data.to_vec(), Wanted { size, resource: resource.to_vec(), surface: 0 }))
 }
 
 fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) -> NTSTATUS {

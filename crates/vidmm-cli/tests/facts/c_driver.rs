@@ -35,8 +35,8 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
 
 /// The private data of `gpummu`: a size, a set of segments, and a number that says that it is private data.
 fn private_data(size: u64, segments: u32) -> Vec<u8> {
-    let [priority, flags, magic] = [0, 0, u32::from_le_bytes(*b"MGPU")];
-    let words = [segments, priority, flags, magic].into_iter().flat_map(u32::to_le_bytes);
+    let [priority, flags, magic, flags2, surface] = [0, 0, u32::from_le_bytes(*b"MGPU"), 0, 0];
+    let words = [segments, priority, flags, magic, flags2, surface].into_iter().flat_map(u32::to_le_bytes);
     size.to_le_bytes().into_iter().chain(words).collect()
 }
 
@@ -61,6 +61,30 @@ fn a_driver_is_tried_with_private_data_that_was_recorded() {
     assert!(planted.stdout.contains(&format!("--allocation {large} --replay world-")), "{planted}");
     let refused = check(&driver, &["--allocation", &file("other", b"not the driver's")]).expect(1);
     assert!(refused.stdout.contains("the driver creates nothing from recorded private data"), "{refused}");
+}
+
+#[test]
+fn reports_from_threads_of_the_driver_are_waited_for_and_counted() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("gpummu", "BUG_NONE", "WITH_THREAD"), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("from threads of the driver"), "{run}");
+}
+
+#[test]
+fn a_driver_reads_the_registry() {
+    if !can_build() {
+        return;
+    }
+    // The driver flushes the whole TLB then. With the mistake it flushes that of another process, which shows either way.
+    let driver = built("BUG_FLUSH_WRONG_PROCESS");
+    let run = check(&driver, &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(1);
+    assert!(run.stdout.contains("--registry=FlushesAll=1 --replay"), "{run}");
+    check(&built("BUG_NONE"), &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(0);
+    let wrong = check(&driver, &["--registry", "FlushesAll"]).expect(2);
+    assert!(wrong.stderr.contains("NAME=VALUE"), "{wrong}");
 }
 
 #[test]

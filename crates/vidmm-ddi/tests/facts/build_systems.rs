@@ -32,7 +32,7 @@ fn builds(files: &[(&str, &str)], commands: &str, library: &str) {
     let told = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{commands}\n{told}");
     let progress = Progress::anonymous().expect("there is memory");
-    Driver::load(&folder.path().join(library), &progress).expect("it is a driver");
+    Driver::load(&folder.path().join(library), &progress, &[]).expect("it is a driver");
 }
 
 #[test]
