@@ -8,7 +8,7 @@ use crate::abi;
 
 /// A payload without a name of its own is a member of the union of `DXGKARG_BUILDPAGINGBUFFER` or of
 /// `DXGKARGCB_NOTIFY_INTERRUPT_DATA`.
-const MEMBERS: [(&str, &str, &str); 11] = [
+const MEMBERS: [(&str, &str, &str); 12] = [
     ("TRANSFER", "DXGKARG_BUILDPAGINGBUFFER", "Transfer"),
     ("TRANSFER_SIDE", "DXGKARG_BUILDPAGINGBUFFER", "Transfer.Source"),
     ("FILL", "DXGKARG_BUILDPAGINGBUFFER", "Fill"),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::common::c_driver::{built, built_of, can_build, check};
+use crate::common::workspace;
 
 #[test]
 fn the_right_drivers_have_no_findings() {
@@ -130,6 +131,28 @@ fn reports_for_programs_can_be_read() {
     let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "junit"]).expect(1);
     assert!(run.stdout.contains("<failure type=\"CRASH VIRTUAL_TRANSFER\""), "{run}");
     assert!(run.stdout.trim_end().ends_with("</testsuite>"), "{run}");
+}
+
+#[test]
+fn every_rule_that_is_reported_is_listed() {
+    let ddi = workspace().join("crates/vidmm-ddi");
+    let folder = std::fs::read_dir(ddi.join("src")).expect("there are sources");
+    let sources = folder.map(|file| file.expect("the folder can be read").path()).filter(|path| path.is_file());
+    let listed = check("--list".as_ref(), &[]).expect(0).stdout;
+    let mut rules = 0;
+    for source in sources.chain([ddi.join("shim/shim.c")]) {
+        let text = std::fs::read_to_string(&source).expect("a source is text");
+        let calls = text.split("report(").chain(text.split("Report(")).skip(1);
+        for call in calls {
+            let Some((rule, _)) = call.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) else {
+                continue;
+            };
+            let is_listed = listed.lines().any(|line| line.split(' ').next() == Some(rule));
+            assert!(is_listed, "{rule} of {} is not listed", source.display());
+            rules += 1;
+        }
+    }
+    assert!(rules > 30, "{rules}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ bugs! {
     a_root_table_without_entries: BUG_ROOT_ENTRIES by "I04";
     a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
     a_preemption_that_is_not_answered: BUG_PREEMPTION_IGNORED by "DDI-PREEMPT";
-    a_preemption_after_another_packet: BUG_WRONG_LAST_COMPLETED by "DDI-PREEMPT";
+    a_preemption_after_another_packet: BUG_WRONG_LAST_COMPLETED by "DDI-PREEMPT" in "1..60";
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     an_end_that_is_not_reported: BUG_NO_INTERRUPT by "SYN-13";
