@@ -59,5 +59,7 @@ bugs! {
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
     an_exit: BUG_EXIT by "EXIT VIRTUAL_TRANSFER";
     a_hang: BUG_HANG by "HANG VIRTUAL_TRANSFER";
+    a_hang_of_a_process_that_is_not_heard: BUG_HANG_UNHEARD by "HANG VIRTUAL_TRANSFER";
+    an_exit_that_leaves_a_child: BUG_EXIT_OF_PARENT by "EXIT VIRTUAL_TRANSFER";
     a_smashed_stack: BUG_SMASHED_STACK by "CRASH VIRTUAL_TRANSFER";
 }

@@ -64,6 +64,8 @@ enum {
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */
     BUG_HANG,                     /* a transfer does not return */
+    BUG_HANG_UNHEARD,             /* a transfer closes standard output, and does not return */
+    BUG_EXIT_OF_PARENT,           /* a transfer ends the process, and a child of it goes on */
     BUG_SMASHED_STACK             /* a transfer writes behind an array on the stack */
 };
 

@@ -7,6 +7,7 @@
 #include "gpu.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define TAG 0x4D4D5547 /* 'GUMM' */
 
@@ -475,7 +476,15 @@ static void Misbehave(void) {
         *(volatile int *)0 = 1;
     } else if (BUG(EXIT)) {
         exit(0);
-    } else if (BUG(HANG)) {
+    } else if (BUG(EXIT_OF_PARENT)) {
+        if (fork() == 0) {
+            sleep(3);
+        }
+        _exit(0);
+    } else if (BUG(HANG) || BUG(HANG_UNHEARD)) {
+        if (BUG(HANG_UNHEARD)) {
+            close(STDOUT_FILENO);
+        }
         for (volatile int Forever = 1; Forever;) {
         }
     } else if (BUG(SMASHED_STACK)) {

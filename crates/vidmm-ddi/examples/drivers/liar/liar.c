@@ -105,7 +105,7 @@ static void End(void) {
         Note("EXIT", "a child has the pipe");
         /* A child goes on with all that is open. */
         if (fork() == 0) {
-            sleep(10);
+            sleep(2);
             _exit(0);
         }
         _exit(3);
