@@ -87,6 +87,8 @@ pub(crate) struct Wanted {
     pub resource: Vec<u8>,
     /// Its compression surface; 0 if it is never compressed.
     pub surface: u32,
+    /// The CPU is to access it.
+    pub for_cpu: bool,
 }
 
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
-    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
-    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    AdapterInfo, AddressingModel, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus,
+    CreateAllocationError, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle,
+    NotifyInterrupt, Patch, Render, RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
 use crate::abi::*;
@@ -222,6 +222,9 @@ impl Kmd for DdiKmd {
             0.. => {
                 let info = allocation_info(&info);
                 self.allocations.insert(info.allocation, args.hResource);
+                if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
+                    report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
+                }
                 if wanted.surface > 0 {
                     self.adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
                 }

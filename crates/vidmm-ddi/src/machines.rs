@@ -148,7 +148,9 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
     lacks.set(Features::NOTIFICATIONS, !is_notified);
     lacks.set(Features::COMPRESSION, !is_notified || driver.0.gpu().is_none_or(|gpu| gpu.Compresses == 0));
     if !is_told {
-        lacks |= Features::NAMED_SEGMENTS | Features::CPU_ACCESS;
+        lacks |= Features::NAMED_SEGMENTS | Features::SYSTEM_COPIES;
+        // What was recorded does not say whether the CPU sees it.
+        lacks.set(Features::CPU_ACCESS, source.is_recorded());
     }
     if driver.0.gpu().is_none() {
         lacks |= Features::OWN_COMMANDS | Features::PROBE;

@@ -57,6 +57,11 @@ impl DataSource {
         matches!(self, Self::TestFunction(_))
     }
 
+    /// Whether allocations are created from what was recorded.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Self::Recorded(_))
+    }
+
     /// The bytes of the largest allocation that can be asked for; none if there is no limit.
     pub fn largest_allocation(&self) -> Option<u64> {
         match self {
@@ -102,14 +107,17 @@ impl Umd for DdiUmd {
     }
 
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let alone = |data| (data, Wanted { size: desc.size, resource: Vec::new(), surface: surface(desc) });
+        let alone = |data| (data, Wanted { size: desc.size, ..Wanted::default() });
         let described = match &self.source {
             DataSource::Recorded(recorded) => {
                 let large_enough = recorded.iter().filter(|recorded| recorded.size >= desc.size);
                 large_enough.min_by_key(|recorded| recorded.size).map(|recorded| alone(recorded.data.clone()))
             }
-            DataSource::TestFunction(function) => Some(alone(self.asked_of_test_function(*function, desc))),
-            DataSource::Standard => self.standard.describe(&self.adapter, desc.size),
+            DataSource::TestFunction(function) => {
+                let (data, wanted) = alone(self.asked_of_test_function(*function, desc));
+                Some((data, Wanted { surface: surface(desc), for_cpu: desc.cpu != CpuAccess::None, ..wanted }))
+            }
+            DataSource::Standard => self.standard.describe(&self.adapter, desc.size, desc.cpu != CpuAccess::None),
         };
         let Some((data, wanted)) = described else { return Vec::new() };
         self.adapter.wanted.borrow_mut().insert(data.clone(), wanted);

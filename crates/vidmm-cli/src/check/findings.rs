@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 63] = [
+pub const RULES: [(&str, &str); 64] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -48,6 +48,7 @@ pub const RULES: [(&str, &str); 63] = [
     ("SPL-12", "what is bound is bound again or unbound at a split point"),
     ("CRE-01", "the status with which an object is not created"),
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
+    ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
     (
         "DDI-PREEMPT",

@@ -411,7 +411,7 @@ static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_G
         Width = Get->pCreateShadowSurfaceData->Width;
         Height = Get->pCreateShadowSurfaceData->Height;
         Get->pCreateShadowSurfaceData->Pitch = Width * 4;
-        Flags.CpuVisible = 1;
+        Flags.CpuVisible = !BUG(SURFACE_NOT_VISIBLE);
         break;
     case D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE:
         Width = Get->pCreateStagingSurfaceData->Width;
