@@ -1,5 +1,5 @@
 /*
- * What a driver adds for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
+ * A driver adds this for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
  *
  * A driver may export VidmmGetTestInterface. Without it allocations are those of DxgkDdiGetStandardAllocationDriverData. Without a
  * GPU in it the operations are executed as documented, whatever the driver encodes; with one, the bytes of the driver's paging

@@ -1,5 +1,5 @@
 /*
- * What the shim in a driver's library and vidmm tell each other. Not for drivers.
+ * The tables that the shim in a driver's library and vidmm give each other. Not for drivers.
  */
 #ifndef VIDMM_HOST_H
 #define VIDMM_HOST_H
@@ -31,7 +31,7 @@ typedef struct _VIDMM_HOST {
     VOID (*RaiseInterrupt)(HANDLE DeviceHandle, ULONG MessageNumber);
 } VIDMM_HOST;
 
-/* What the shim has counted. */
+/* The shim's counts. */
 typedef struct _VIDMM_SHIM_COUNTS {
     UINT64 PoolAllocations; /* ever */
     UINT64 PoolBlocks;      /* now */

@@ -11,7 +11,7 @@ use crate::payload::{Payloads, handle};
 use crate::progress::Entry;
 use crate::reports::report;
 
-/// What the calls point to: it lives until the next one.
+/// The lists and buffers that the calls point to; they live until the next one.
 pub(crate) struct Building {
     payloads: Payloads,
     dma: Bounce,

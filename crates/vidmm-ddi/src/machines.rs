@@ -149,7 +149,7 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
     lacks.set(Features::COMPRESSION, !is_notified || driver.0.gpu().is_none_or(|gpu| gpu.Compresses == 0));
     if !is_told {
         lacks |= Features::NAMED_SEGMENTS | Features::SYSTEM_COPIES;
-        // What was recorded does not say whether the CPU sees it.
+        // Recorded private data does not say whether the CPU sees the allocation.
         lacks.set(Features::CPU_ACCESS, source.is_recorded());
     }
     if driver.0.gpu().is_none() {

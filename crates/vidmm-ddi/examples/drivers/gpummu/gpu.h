@@ -41,7 +41,7 @@ typedef struct GPU_COMMAND {
     UINT64 Words[4];
 } GPU_COMMAND;
 
-/* What the engine runs: commands in an address space. */
+/* The packet that the engine runs: commands in an address space. */
 typedef struct GPU_PACKET {
     UINT64 Address;
     UINT Bytes;

@@ -30,7 +30,7 @@ typedef struct GPU_COMMAND {
     UINT64 Words[4];
 } GPU_COMMAND;
 
-/* What the engine runs: the commands from Start to End of a DMA buffer. */
+/* The packet that the engine runs: the commands from Start to End of a DMA buffer. */
 typedef struct GPU_PACKET {
     UINT64 Address;
     UINT Start;
