@@ -119,9 +119,9 @@ FORCEINLINE PLIST_ENTRY RemoveTailList(PLIST_ENTRY Head) {
 /*
  * ---- Locks and events ----
  *
- * One thread calls the driver. So a lock that is acquired by the thread that holds it never comes free: it is reported (SHIM-LOCK), as
- * is the release of one that is not held, a lock that is held when a call returns, and, as long as the driver has no threads of its own,
- * a wait for an event that nothing can set (SHIM-WAIT).
+ * One thread calls the driver. So a lock that is acquired by the thread that holds it never comes free: it is reported
+ * (SHIM-LOCK), as is the release of one that is not held, a lock that is held when a call returns, and, as long as the driver
+ * has no threads of its own, a wait for an event that nothing can set (SHIM-WAIT).
  */
 
 VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock);
@@ -161,8 +161,8 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
 /*
  * ---- Threads and handles ----
  *
- * A thread of the driver's is one of the process's. Those that run on after RemoveDevice are reported (SHIM-THREAD), and handles that
- * are not closed by then (SHIM-OPEN-HANDLE). A thread's object is waited for as an event is.
+ * A thread of the driver's is one of the process's. Those that run on after RemoveDevice are reported (SHIM-THREAD), and
+ * handles that are not closed by then (SHIM-OPEN-HANDLE). A thread's object is waited for as an event is.
  */
 
 typedef struct _OBJECT_ATTRIBUTES {
@@ -176,8 +176,8 @@ typedef struct _OBJECT_ATTRIBUTES {
 
 #define OBJ_CASE_INSENSITIVE 0x40
 #define OBJ_KERNEL_HANDLE 0x200
-#define InitializeObjectAttributes(p, n, a, r, s)                                                                                  \
-    ((p)->Length = sizeof(OBJECT_ATTRIBUTES), (p)->RootDirectory = (r), (p)->ObjectName = (n), (p)->Attributes = (a),              \
+#define InitializeObjectAttributes(p, n, a, r, s)                                                                      \
+    ((p)->Length = sizeof(OBJECT_ATTRIBUTES), (p)->RootDirectory = (r), (p)->ObjectName = (n), (p)->Attributes = (a),  \
      (p)->SecurityDescriptor = (s), (p)->SecurityQualityOfService = NULL)
 
 typedef VOID KSTART_ROUTINE(PVOID StartContext);
@@ -196,8 +196,8 @@ NTSTATUS ZwClose(HANDLE Handle);
 /*
  * ---- The registry ----
  *
- * Every key is there, and all have the same values: those of `vidmm check --registry NAME=VALUE`, a REG_DWORD if VALUE is a number and
- * a REG_SZ otherwise.
+ * Every key is there, and all have the same values: those of `vidmm check --registry NAME=VALUE`, a REG_DWORD if VALUE is a
+ * number and a REG_SZ otherwise.
  */
 
 #define KEY_READ 0x20019

@@ -63,8 +63,8 @@ typedef struct _VIDMM_GPU {
      */
     BOOLEAN (*ReadAperturePage)(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage);
     /*
-     * TRUE: pages that work of users writes may be compressed, and the driver makes them plain by VidmmDecompressPage before the CPU
-     * sees them. The private data of an allocation tells its surface then.
+     * TRUE: pages that work of users writes may be compressed, and the driver makes them plain by VidmmDecompressPage before
+     * the CPU sees them. The private data of an allocation tells its surface then.
      */
     BOOLEAN Compresses;
 } VIDMM_GPU;
@@ -129,8 +129,8 @@ BOOLEAN VidmmWriteMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, con
 BOOLEAN VidmmCopyPage(HANDLE DeviceHandle, UINT ToSegment, UINT64 ToOffset, UINT FromSegment, UINT64 FromOffset);
 BOOLEAN VidmmFillPage(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Pattern);
 /*
- * Compression: work of users that writes a page of an allocation with a surface stores it compressed, and marks the page. This makes
- * page number Page of the allocation, which is at Offset, plain where it is, if it is marked.
+ * Compression: work of users that writes a page of an allocation with a surface stores it compressed, and marks the page.
+ * This makes page number Page of the allocation, which is at Offset, plain where it is, if it is marked.
  */
 BOOLEAN VidmmDecompressPage(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Surface, UINT64 Page);
 /* The bytes of the DMA buffer at an address that SubmitCommand or SubmitCommandVirtual was given; NULL if there are none. */

@@ -496,7 +496,8 @@ static void Misbehave(void) {
 }
 
 /* Makes a range of an allocation plain, which is at Address. There is nothing to do for one that is never compressed. */
-static BOOLEAN Decompress(DXGKARG_BUILDPAGINGBUFFER *Build, HANDLE hAllocation, UINT64 Address, UINT64 Size, UINT64 OffsetInBytes) {
+static BOOLEAN Decompress(DXGKARG_BUILDPAGINGBUFFER *Build, HANDLE hAllocation, UINT64 Address, UINT64 Size,
+                          UINT64 OffsetInBytes) {
     const ALLOCATION *Allocation = (const ALLOCATION *)hAllocation;
     return Allocation->Surface == 0 ||
            Append(Build, GPU_DECOMPRESS, Address, Size, Allocation->Surface, OffsetInBytes / PAGE_SIZE, 0);

@@ -52,7 +52,13 @@ typedef struct GPU_PACKET {
     UINT RootEntries;
 } GPU_PACKET;
 
-typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3, GPU_YIELDED = 4 } GPU_STATUS;
+typedef enum GPU_STATUS {
+    GPU_IDLE = 0,
+    GPU_COMPLETED = 1,
+    GPU_BAD_COMMAND = 2,
+    GPU_PAGE_FAULT = 3,
+    GPU_YIELDED = 4
+} GPU_STATUS;
 
 #define GPU_TLB_SLOTS 256
 

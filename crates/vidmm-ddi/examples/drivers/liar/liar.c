@@ -1,9 +1,9 @@
 /*
- * A driver that misbehaves at random, to try vidmm: not one to learn from. It is a reference driver whose table is wrapped. Now and
- * then a function lies, hangs, or ends the process.
+ * A driver that misbehaves at random, to try vidmm: not one to learn from. It is a reference driver whose table is wrapped.
+ * Now and then a function lies, hangs, or ends the process.
  *
- * LIAR_SEED chooses, LIAR_EVERY says how many calls there are to one that misbehaves, and LIAR_LOG names a file to which a line for
- * each is appended before it is done, with the number of the last paging operation:
+ * LIAR_SEED chooses, LIAR_EVERY says how many calls there are to one that misbehaves, and LIAR_LOG names a file to which a line
+ * for each is appended before it is done, with the number of the last paging operation:
  *
  *     entry                  a process has loaded the driver
  *     adapter                an adapter is added
@@ -144,15 +144,15 @@ static NTSTATUS Failure(void) {
 
 /* ---- Functions whose status alone is wrong: `Kind` says whether a failure breaks the contract ---- */
 
-#define WRAPPED(Name, Kind, Parameters, Arguments)                                                                                 \
-    static NTSTATUS Name Parameters {                                                                                              \
-        BOOLEAN Lies = Draw("DxgkDdi" #Name);                                                                                      \
-        NTSTATUS Status = g_Driver.DxgkDdi##Name Arguments;                                                                        \
-        if (Lies) {                                                                                                                \
-            Note(Kind, "a failure");                                                                                               \
-            return Failure();                                                                                                      \
-        }                                                                                                                          \
-        return Status;                                                                                                             \
+#define WRAPPED(Name, Kind, Parameters, Arguments)                                                                     \
+    static NTSTATUS Name Parameters {                                                                                  \
+        BOOLEAN Lies = Draw("DxgkDdi" #Name);                                                                          \
+        NTSTATUS Status = g_Driver.DxgkDdi##Name Arguments;                                                            \
+        if (Lies) {                                                                                                    \
+            Note(Kind, "a failure");                                                                                   \
+            return Failure();                                                                                          \
+        }                                                                                                              \
+        return Status;                                                                                                 \
     }
 
 WRAPPED(StopDevice, "odd", (const PVOID Context), (Context))
@@ -173,20 +173,20 @@ WRAPPED(RestartFromTimeout, "lie", (const HANDLE Adapter), (Adapter))
 
 /* ---- Objects ---- */
 
-#define CREATED(Name, Parameters, Arguments, Object)                                                                               \
-    static NTSTATUS Name Parameters {                                                                                              \
-        BOOLEAN Lies = Draw("DxgkDdi" #Name);                                                                                      \
-        NTSTATUS Status = g_Driver.DxgkDdi##Name Arguments;                                                                        \
-        if (!Lies || !NT_SUCCESS(Status)) {                                                                                        \
-            return Status;                                                                                                         \
-        }                                                                                                                          \
-        if (Below(4) == 0) {                                                                                                       \
-            Note("odd", "another handle");                                                                                                           \
-            Object = (HANDLE)(ULONG_PTR)Garbage();                                                                                 \
-            return Status;                                                                                                         \
-        }                                                                                                                          \
-        Note("lie", "a failure");                                                                                                               \
-        return Failure();                                                                                                          \
+#define CREATED(Name, Parameters, Arguments, Object)                                                                   \
+    static NTSTATUS Name Parameters {                                                                                  \
+        BOOLEAN Lies = Draw("DxgkDdi" #Name);                                                                          \
+        NTSTATUS Status = g_Driver.DxgkDdi##Name Arguments;                                                            \
+        if (!Lies || !NT_SUCCESS(Status)) {                                                                            \
+            return Status;                                                                                             \
+        }                                                                                                              \
+        if (Below(4) == 0) {                                                                                           \
+            Note("odd", "another handle");                                                                             \
+            Object = (HANDLE)(ULONG_PTR)Garbage();                                                                     \
+            return Status;                                                                                             \
+        }                                                                                                              \
+        Note("lie", "a failure");                                                                                      \
+        return Failure();                                                                                              \
     }
 
 CREATED(CreateProcess, (const HANDLE Adapter, DXGKARG_CREATEPROCESS *Create), (Adapter, Create), Create->hKmdProcess)

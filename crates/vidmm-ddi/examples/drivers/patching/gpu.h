@@ -39,7 +39,13 @@ typedef struct GPU_PACKET {
     BOOLEAN IsUserWork;
 } GPU_PACKET;
 
-typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3, GPU_YIELDED = 4 } GPU_STATUS;
+typedef enum GPU_STATUS {
+    GPU_IDLE = 0,
+    GPU_COMPLETED = 1,
+    GPU_BAD_COMMAND = 2,
+    GPU_PAGE_FAULT = 3,
+    GPU_YIELDED = 4
+} GPU_STATUS;
 
 typedef struct GPU {
     HANDLE DeviceHandle;
