@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, AllocationFlags, AllocationInfo, BuildPagingBuffer, BuildStatus,
-    CreateAllocationError, Kmd, KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle,
-    NotifyInterrupt, Patch, Render, RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
+    KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
+    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::allocation_info::{allocation_info, preference_bits};
+use crate::allocation_info::preference_bits;
+use crate::allocations::Allocations;
 use crate::building::Building;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
-use crate::opened::{Opened, PrivateData};
 use crate::patching::{ContextOfDevice, Patching};
 use crate::payload::{handle, physical};
 use crate::progress::Entry;
@@ -31,9 +31,7 @@ pub(crate) struct DdiKmd {
     devices: BTreeMap<KmdProcessHandle, HANDLE>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
-    /// The allocations, each with the driver's name of the resource that it is all of; null if it is part of none.
-    allocations: BTreeMap<KmdAllocationHandle, HANDLE>,
-    opened: Opened,
+    allocations: Allocations,
     last_handle: u64,
     building: Building,
     patching: Patching,
@@ -51,8 +49,7 @@ impl DdiKmd {
             devices: BTreeMap::new(),
             roots: BTreeMap::new(),
             contexts: BTreeMap::new(),
-            allocations: BTreeMap::new(),
-            opened: Opened::default(),
+            allocations: Allocations::default(),
             last_handle: 0,
             building: Building::new(bases),
             patching,
@@ -143,7 +140,7 @@ impl Kmd for DdiKmd {
     fn destroy_process(&mut self, process: KmdProcessHandle) {
         let device = self.devices.remove(&process);
         if let Some(device) = device {
-            self.opened.close_device(&self.adapter, device);
+            self.allocations.opened.close_device(&self.adapter, device);
         }
         if let (Some(device), Some(function)) = (device, self.ddi().DxgkDdiDestroyDevice) {
             // SAFETY: the device is the driver's, and no context of it is left.
@@ -196,74 +193,11 @@ impl Kmd for DdiKmd {
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        let function = self.ddi().DxgkDdiCreateAllocation.ok_or(CreateAllocationError::InvalidParameter)?;
-        let mut data = private_driver_data.to_vec();
-        let mut info = DXGK_ALLOCATIONINFO {
-            pPrivateDriverData: data.as_mut_ptr().cast(),
-            PrivateDriverDataSize: data.len() as u32,
-            ..DXGK_ALLOCATIONINFO::zeroed()
-        };
-        let wanted = self.adapter.wanted.borrow().get(private_driver_data).cloned().unwrap_or_default();
-        let mut args = DXGKARG_CREATEALLOCATION {
-            NumAllocations: 1,
-            pAllocationInfo: &mut info,
-            ..DXGKARG_CREATEALLOCATION::zeroed()
-        };
-        if !wanted.resource.is_empty() {
-            args.pPrivateDriverData = wanted.resource.as_ptr().cast();
-            args.PrivateDriverDataSize = wanted.resource.len() as u32;
-            args.Flags = FLAG_RESOURCE;
-        }
-        // SAFETY: the structs and the data live for the call.
-        let status = self.adapter.call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        match status {
-            0.. => {
-                let info = allocation_info(&info);
-                self.allocations.insert(info.allocation, args.hResource);
-                if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
-                    report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
-                }
-                if wanted.surface > 0 {
-                    self.adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
-                }
-                let (wanted, resource, size) = (wanted.size, wanted.resource, info.size);
-                self.opened.add(info.allocation, PrivateData { allocation: data, resource });
-                if size < wanted {
-                    let message = format!("an allocation of {wanted} bytes was asked for, and its Size is {size}");
-                    report("DDI-SIZE", message);
-                }
-                Ok(info)
-            }
-            STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => Err(CreateAllocationError::NoMemory),
-            STATUS_INVALID_PARAMETER => Err(CreateAllocationError::InvalidParameter),
-            STATUS_GRAPHICS_DRIVER_MISMATCH | STATUS_REVISION_MISMATCH => Err(CreateAllocationError::DriverMismatch),
-            _ => {
-                report(
-                    "CRE-01",
-                    format!("DxgkDdiCreateAllocation failed with status {status:#x}, which is not documented"),
-                );
-                Err(CreateAllocationError::InvalidParameter)
-            }
-        }
+        self.allocations.create(&self.adapter, private_driver_data)
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        let resource = self.allocations.remove(&allocation).unwrap_or(std::ptr::null_mut());
-        self.opened.close_allocation(&self.adapter, allocation);
-        self.adapter.compression.borrow_mut().remove(allocation);
-        let Some(function) = self.ddi().DxgkDdiDestroyAllocation else { return };
-        let list = [handle(allocation.0)];
-        let args = DXGKARG_DESTROYALLOCATION {
-            NumAllocations: 1,
-            pAllocationList: list.as_ptr(),
-            hResource: resource,
-            Flags: if resource.is_null() { 0 } else { FLAG_RESOURCE },
-        };
-        // SAFETY: the structs live for the call; the allocation is the driver's.
-        self.adapter
-            .call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(self.adapter.handle(), &args) });
+        self.allocations.destroy(&self.adapter, allocation);
     }
 
     fn open_allocation(
@@ -272,14 +206,14 @@ impl Kmd for DdiKmd {
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
         let device = self.devices.get(&process).copied().ok_or(KmdError)?;
-        self.opened.open(&self.adapter, device, allocation).map_err(|status| {
+        self.allocations.opened.open(&self.adapter, device, allocation).map_err(|status| {
             _ = created(status, "DxgkDdiOpenAllocation");
             KmdError
         })
     }
 
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
-        self.opened.close(&self.adapter, allocation);
+        self.allocations.opened.close(&self.adapter, allocation);
     }
 
     fn validate_update_allocation_property(
@@ -324,12 +258,12 @@ impl Kmd for DdiKmd {
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let context = self.contexts.get(&render.context).ok_or(RenderStatus::InvalidParameter)?;
-        self.patching.render(&self.adapter, &mut self.opened, context, render)
+        self.patching.render(&self.adapter, &mut self.allocations.opened, context, render)
     }
 
     fn patch(&mut self, patch: &mut Patch<'_>) {
         if let Some(context) = self.contexts.get(&patch.context) {
-            self.patching.patch(&self.adapter, &mut self.opened, context, patch);
+            self.patching.patch(&self.adapter, &mut self.allocations.opened, context, patch);
         }
     }
 
@@ -376,10 +310,7 @@ impl Drop for DdiKmd {
     /// Destroys what is left: always the system process with its contexts, whose end the manager does not tell, and everything
     /// where a run was cut short.
     fn drop(&mut self) {
-        self.opened.close_all(&self.adapter);
-        while let Some(&allocation) = self.allocations.keys().next() {
-            self.destroy_allocation(allocation);
-        }
+        self.allocations.destroy_all(&self.adapter);
         std::mem::take(&mut self.contexts).into_keys().for_each(|context| self.destroy_context(context));
         let processes = Vec::from_iter(self.devices.keys().copied());
         processes.into_iter().for_each(|process| self.destroy_process(process));

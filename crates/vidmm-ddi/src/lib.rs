@@ -27,6 +27,7 @@ mod bounce;
 mod building;
 mod allocation_info;
 mod opened;
+mod allocations;
 mod patching;
 mod kmd;
 mod engine;
