@@ -15,7 +15,7 @@ const BUILDS: u32 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from).ok_or("name the driver's library")?;
-    let machines = DriverMachines::new(Driver::load(&path, &Progress::anonymous()?)?, "driver", Vec::new())?;
+    let machines = DriverMachines::new(Driver::load(&path, &Progress::anonymous()?, &[])?, "driver", Vec::new())?;
     let (local_memory_bytes, aperture_bytes) = machines.memory();
     let desc = MachineDesc { local_memory_bytes, aperture_bytes, ..MachineDesc::default() };
     let mut machine = machines.machine(&desc)?;

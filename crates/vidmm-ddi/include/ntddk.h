@@ -48,7 +48,7 @@ KIRQL KeGetCurrentIrql(VOID);
  *
  * Every block is counted. A free of what is not allocated, and bytes written behind a block's end, are reported at once
  * (SHIM-POOL-FREE, SHIM-POOL-OVERRUN); blocks that are left after RemoveDevice, then (SHIM-POOL-LEAK). A block has other bytes
- * than zeros unless zeros were asked for. `vidmm check --fail-pool N` lets the n-th allocation of an adapter fail.
+ * than zeros unless zeros were asked for. The checks pool-1 to pool-24 let the n-th allocation of an adapter fail.
  */
 
 typedef enum _POOL_TYPE {
@@ -119,8 +119,9 @@ FORCEINLINE PLIST_ENTRY RemoveTailList(PLIST_ENTRY Head) {
 /*
  * ---- Locks and events ----
  *
- * One thread calls the driver. So a lock that is acquired while it is held never comes free: it is reported (SHIM-LOCK), as is
- * the release of one that is not held, a lock that is held when a call returns, and a wait for an event that nothing can set.
+ * One thread calls the driver. So a lock that is acquired by the thread that holds it never comes free: it is reported
+ * (SHIM-LOCK), as is the release of one that is not held, a lock that is held when a call returns, and, as long as the driver
+ * has no threads of its own, a wait for an event that nothing can set (SHIM-WAIT).
  */
 
 VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock);
@@ -130,7 +131,7 @@ VOID KeAcquireSpinLockAtDpcLevel(PKSPIN_LOCK SpinLock);
 VOID KeReleaseSpinLockFromDpcLevel(PKSPIN_LOCK SpinLock);
 
 typedef struct _FAST_MUTEX {
-    LONG IsHeld;
+    ULONG_PTR Owner;
 } FAST_MUTEX, *PFAST_MUTEX;
 
 VOID ExInitializeFastMutex(PFAST_MUTEX FastMutex);
@@ -156,6 +157,66 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
 #define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
 #define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
 #define InterlockedCompareExchange(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
+
+/*
+ * ---- Threads and handles ----
+ *
+ * A thread of the driver's is one of the process's. Those that run on after RemoveDevice are reported (SHIM-THREAD), and
+ * handles that are not closed by then (SHIM-OPEN-HANDLE). A thread's object is waited for as an event is.
+ */
+
+typedef struct _OBJECT_ATTRIBUTES {
+    ULONG Length;
+    HANDLE RootDirectory;
+    PUNICODE_STRING ObjectName;
+    ULONG Attributes;
+    PVOID SecurityDescriptor;
+    PVOID SecurityQualityOfService;
+} OBJECT_ATTRIBUTES, *POBJECT_ATTRIBUTES;
+
+#define OBJ_CASE_INSENSITIVE 0x40
+#define OBJ_KERNEL_HANDLE 0x200
+#define InitializeObjectAttributes(p, n, a, r, s)                                                                      \
+    ((p)->Length = sizeof(OBJECT_ATTRIBUTES), (p)->RootDirectory = (r), (p)->ObjectName = (n), (p)->Attributes = (a),  \
+     (p)->SecurityDescriptor = (s), (p)->SecurityQualityOfService = NULL)
+
+typedef VOID KSTART_ROUTINE(PVOID StartContext);
+typedef KSTART_ROUTINE *PKSTART_ROUTINE;
+
+#define THREAD_ALL_ACCESS 0x1FFFFF
+NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT_ATTRIBUTES ObjectAttributes, HANDLE ProcessHandle,
+                              PVOID ClientId, PKSTART_ROUTINE StartRoutine, PVOID StartContext);
+NTSTATUS PsTerminateSystemThread(NTSTATUS ExitStatus);
+/* ObjectType and AccessMode are not looked at. */
+NTSTATUS ObReferenceObjectByHandle(HANDLE Handle, ACCESS_MASK DesiredAccess, PVOID ObjectType, KPROCESSOR_MODE AccessMode,
+                                   PVOID *Object, PVOID HandleInformation);
+VOID ObDereferenceObject(PVOID Object);
+NTSTATUS ZwClose(HANDLE Handle);
+
+/*
+ * ---- The registry ----
+ *
+ * Every key is there, and all have the same values: those of `vidmm check --registry NAME=VALUE`, a REG_DWORD if VALUE is a
+ * number and a REG_SZ otherwise.
+ */
+
+#define KEY_READ 0x20019
+#define REG_SZ 1
+#define REG_DWORD 4
+
+typedef enum _KEY_VALUE_INFORMATION_CLASS { KeyValuePartialInformation = 2 } KEY_VALUE_INFORMATION_CLASS;
+
+typedef struct _KEY_VALUE_PARTIAL_INFORMATION {
+    ULONG TitleIndex;
+    ULONG Type;
+    ULONG DataLength;
+    UCHAR Data[1];
+} KEY_VALUE_PARTIAL_INFORMATION, *PKEY_VALUE_PARTIAL_INFORMATION;
+
+VOID RtlInitUnicodeString(PUNICODE_STRING DestinationString, PCWSTR SourceString);
+NTSTATUS ZwOpenKey(PHANDLE KeyHandle, ACCESS_MASK DesiredAccess, POBJECT_ATTRIBUTES ObjectAttributes);
+NTSTATUS ZwQueryValueKey(HANDLE KeyHandle, PUNICODE_STRING ValueName, KEY_VALUE_INFORMATION_CLASS Class, PVOID Information,
+                         ULONG Length, PULONG ResultLength);
 
 /*
  * ---- Lists of pages ----

@@ -1,5 +1,5 @@
 /*
- * What a driver adds for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
+ * A driver adds this for vidmm alone: the private data of allocations, and a model of its GPU. All names here are vidmm's.
  *
  * A driver may export VidmmGetTestInterface. Without it allocations are those of DxgkDdiGetStandardAllocationDriverData. Without a
  * GPU in it the operations are executed as documented, whatever the driver encodes; with one, the bytes of the driver's paging
@@ -12,7 +12,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 2
+#define VIDMM_TEST_INTERFACE_VERSION 3
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -22,7 +22,9 @@ typedef struct _VIDMM_ALLOCATION {
     BOOLEAN CpuVisible;        /* the flags of the same names */
     BOOLEAN PermanentSysMem;
     BOOLEAN ExistingSysMem;
+    BOOLEAN NotifyEviction;
     UINT Priority;             /* 0: the driver's choice */
+    UINT Surface;              /* it may be compressed, and its marks are those of this surface; 0: it never is */
 } VIDMM_ALLOCATION;
 
 /* Where a page of an address space is. */
@@ -60,6 +62,11 @@ typedef struct _VIDMM_GPU {
      * aperture, or none that Translate leads to.
      */
     BOOLEAN (*ReadAperturePage)(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UINT64 *SystemPage);
+    /*
+     * TRUE: pages that work of users writes may be compressed, and the driver makes them plain by VidmmDecompressPage before
+     * the CPU sees them. The private data of an allocation tells its surface then.
+     */
+    BOOLEAN Compresses;
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {
@@ -102,6 +109,8 @@ typedef struct _VIDMM_USER_KERNEL_COMMAND {
 typedef struct _VIDMM_USER_RANGE {
     UINT64 Address;
     UINT64 NumPages; /* of 4 KiB; 0: the address is not used, and has no patch location */
+    UINT64 Surface;  /* what is written is compressed, and pages that are marked are made plain when they are read; 0: plain */
+    UINT64 FirstPage; /* the page of the allocation at Address */
 } VIDMM_USER_RANGE;
 
 /* Exported by the driver. */
@@ -119,6 +128,11 @@ BOOLEAN VidmmWriteMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, con
 /* One page of 4 KiB each, at page borders: cheaper than to read and to write it where all its words are equal. */
 BOOLEAN VidmmCopyPage(HANDLE DeviceHandle, UINT ToSegment, UINT64 ToOffset, UINT FromSegment, UINT64 FromOffset);
 BOOLEAN VidmmFillPage(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Pattern);
+/*
+ * Compression: work of users that writes a page of an allocation with a surface stores it compressed, and marks the page.
+ * This makes page number Page of the allocation, which is at Offset, plain where it is, if it is marked.
+ */
+BOOLEAN VidmmDecompressPage(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Surface, UINT64 Page);
 /* The bytes of the DMA buffer at an address that SubmitCommand or SubmitCommandVirtual was given; NULL if there are none. */
 const VOID *VidmmMapDmaBuffer(HANDLE DeviceHandle, UINT64 Address, SIZE_T Size);
 /*

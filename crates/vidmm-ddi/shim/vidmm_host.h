@@ -1,5 +1,5 @@
 /*
- * What the shim in a driver's library and vidmm tell each other. Not for drivers.
+ * The tables that the shim in a driver's library and vidmm give each other. Not for drivers.
  */
 #ifndef VIDMM_HOST_H
 #define VIDMM_HOST_H
@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 1
+#define VIDMM_HOST_VERSION 2
 
 /* A list of pages. `Pages` goes on behind the last page with numbers of no page. */
 struct _MDL {
@@ -24,18 +24,21 @@ typedef struct _VIDMM_HOST {
     BOOLEAN (*WriteMemory)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, const VOID *Data, SIZE_T Size);
     BOOLEAN (*CopyPage)(HANDLE DeviceHandle, UINT ToSegment, UINT64 ToOffset, UINT FromSegment, UINT64 FromOffset);
     BOOLEAN (*FillPage)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Pattern);
+    BOOLEAN (*DecompressPage)(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, UINT Surface, UINT64 Page);
     const VOID *(*MapDmaBuffer)(HANDLE DeviceHandle, UINT64 Address, SIZE_T Size);
     BOOLEAN (*RunUserWork)(HANDLE DeviceHandle, UINT NodeOrdinal, UINT64 Address, SIZE_T Size, UINT64 *FaultAddress,
                            BOOLEAN *FaultIsWrite);
     VOID (*RaiseInterrupt)(HANDLE DeviceHandle, ULONG MessageNumber);
 } VIDMM_HOST;
 
-/* What the shim has counted. */
+/* The shim's counts. */
 typedef struct _VIDMM_SHIM_COUNTS {
     UINT64 PoolAllocations; /* ever */
     UINT64 PoolBlocks;      /* now */
     UINT64 PoolBytes;       /* now */
-    UINT64 LocksHeld;       /* now */
+    UINT64 LocksHeld;       /* now, by the thread that asks */
+    UINT64 OpenHandles;     /* now */
+    UINT64 Threads;         /* of the driver's own, now */
 } VIDMM_SHIM_COUNTS;
 
 /* The shim's functions. */
@@ -47,6 +50,8 @@ typedef struct _VIDMM_SHIM {
     /* Lets the n-th allocation from now on fail; 0: none. */
     VOID (*FailPoolAt)(UINT64 Number);
     VOID (*SetIrql)(KIRQL Irql);
+    /* Adds a value to the registry. */
+    VOID (*SetRegistryValue)(const char *Name, const char *Value);
 } VIDMM_SHIM;
 
 EXTERN_C_START

@@ -4,11 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use vidmm::contract::NotifyInterrupt;
 
 use crate::abi::*;
 use crate::callbacks;
+use crate::compression::Compression;
+use crate::inbox;
 use crate::library::Loaded;
 use crate::memory::Memory;
 use crate::progress::{Entry, Progress};
@@ -23,8 +26,12 @@ pub(crate) const DEVICE_LEVEL: u8 = 5;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notification {
     Completed { node_ordinal: u32, fence_id: u32 },
+    Preempted { node_ordinal: u32, fence_id: u32, last_completed: u32 },
     Faulted { interrupt: NotifyInterrupt },
 }
+
+/// The pages of each range that a kernel reads, and of each that it writes.
+pub(crate) type Shape = (Vec<u64>, Vec<u64>);
 
 /// A kernel that has run: its number, and the digests of the pages of each input.
 pub(crate) type KernelRead = (u64, Vec<Vec<u64>>);
@@ -78,6 +85,10 @@ pub(crate) struct Wanted {
     pub size: u64,
     /// The private data of the resource that it is part of; empty if it is part of none.
     pub resource: Vec<u8>,
+    /// Its compression surface; 0 if it is never compressed.
+    pub surface: u32,
+    /// The CPU is to access it.
+    pub for_cpu: bool,
 }
 
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
@@ -97,6 +108,10 @@ pub(crate) struct Adapter {
     pub handle_data: RefCell<Vec<HANDLE>>,
     /// The allocations that are about to be created, by their private data.
     pub wanted: RefCell<BTreeMap<Vec<u8>, Wanted>>,
+    /// The pages that are compressed.
+    pub compression: RefCell<Compression>,
+    /// The kernels that programs have handed in, by number.
+    pub handed_in: RefCell<BTreeMap<u64, Shape>>,
     /// The shim's counts from before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
 }
@@ -108,6 +123,16 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
+/// Reports that a handle is none of an adapter.
+pub(crate) fn no_such_adapter() {
+    report("SHIM-HANDLE", "a callback was given a handle that is not DXGKRNL_INTERFACE.DeviceHandle");
+}
+
+/// Whether an adapter is one of this thread's.
+pub(crate) fn is_of_this_thread(handle: HANDLE) -> bool {
+    LAST.get() == handle.addr() || ADAPTERS.with_borrow(|adapters| adapters.contains(&handle.addr()))
+}
+
 /// The adapter of a device handle, if it is one.
 ///
 /// # Safety
@@ -117,7 +142,7 @@ pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
     let address = handle.addr();
     if LAST.get() != address {
         if !ADAPTERS.with_borrow(|adapters| adapters.contains(&address)) {
-            report("SHIM-HANDLE", "a callback was given a handle that is not DXGKRNL_INTERFACE.DeviceHandle");
+            no_such_adapter();
             return None;
         }
         LAST.set(address);
@@ -145,9 +170,12 @@ impl Adapter {
             is_physical: Cell::new(false),
             handle_data: RefCell::default(),
             wanted: RefCell::default(),
+            compression: RefCell::default(),
+            handed_in: RefCell::default(),
             counts_before,
         });
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
+        inbox::open(Rc::as_ptr(&adapter).addr());
         let ddi = adapter.ddi();
         let (add, start) = (ddi.DxgkDdiAddDevice, ddi.DxgkDdiStartDevice);
         let (Some(add), Some(start)) = (add, start) else { return Err("the driver's table has no entry".into()) };
@@ -219,16 +247,35 @@ impl Adapter {
         result
     }
 
+    /// Takes the reports of the driver's own threads, and runs the DPC that one asks for. Waits for a report until `limit` has passed
+    /// if the driver has threads.
+    pub fn take_reports_of_threads(&self, limit: Duration) {
+        if self.driver.counts().Threads == 0 {
+            return;
+        }
+        let (notifications, dpc_is_queued) = inbox::take(std::ptr::from_ref(self).addr(), limit);
+        notifications.iter().for_each(|_| self.progress().note_thread());
+        self.notifications.borrow_mut().extend(notifications);
+        if dpc_is_queued {
+            self.dpc_is_queued.set(true);
+            self.run_dpc();
+        }
+    }
+
+    fn run_dpc(&self) {
+        if let (true, Some(dpc)) = (self.dpc_is_queued.take(), self.ddi().DxgkDdiDpcRoutine) {
+            // SAFETY: the context is what AddDevice returned.
+            self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });
+        }
+    }
+
     /// Lets the driver look at its interrupt, and runs the DPC that it asks for.
     pub fn interrupt(&self, message_number: u32) {
         let ddi = self.ddi();
         let Some(routine) = ddi.DxgkDdiInterruptRoutine else { return };
         // SAFETY: the context is what AddDevice returned.
         self.call(Entry::DxgkDdiInterruptRoutine, DEVICE_LEVEL, || unsafe { routine(self.handle(), message_number) });
-        if let (true, Some(dpc)) = (self.dpc_is_queued.take(), ddi.DxgkDdiDpcRoutine) {
-            // SAFETY: as above.
-            self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });
-        }
+        self.run_dpc();
     }
 }
 
@@ -254,7 +301,15 @@ impl Drop for Adapter {
                 (after.PoolBlocks - before.PoolBlocks, after.PoolBytes.wrapping_sub(before.PoolBytes));
             report("SHIM-POOL-LEAK", format!("{blocks} pool blocks of {bytes} bytes are left after RemoveDevice"));
         }
+        if after.OpenHandles > before.OpenHandles {
+            let handles = after.OpenHandles - before.OpenHandles;
+            report("SHIM-OPEN-HANDLE", format!("{handles} handles are left open after RemoveDevice"));
+        }
+        if after.Threads > 0 {
+            report("SHIM-THREAD", format!("{} threads of the driver run on after RemoveDevice", after.Threads));
+        }
         let address = std::ptr::from_mut(self).addr();
+        inbox::close(address);
         ADAPTERS.with_borrow_mut(|adapters| adapters.remove(&address));
         LAST.set(0);
     }

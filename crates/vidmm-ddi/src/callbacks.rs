@@ -8,8 +8,10 @@ use vidmm::GpuVirtualAddress;
 use vidmm::contract::{DmaPageFaulted, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, Notification, of_handle};
+use crate::adapter::{Adapter, Notification, is_of_this_thread, no_such_adapter, of_handle};
+use crate::inbox;
 use crate::library;
+use crate::memory::from_driver;
 use crate::reports::report;
 use crate::user_work;
 
@@ -22,6 +24,7 @@ pub(crate) static HOST: VIDMM_HOST = VIDMM_HOST {
     WriteMemory: write_memory,
     CopyPage: copy_page,
     FillPage: fill_page,
+    DecompressPage: decompress_page,
     MapDmaBuffer: map_dma_buffer,
     RunUserWork: run_user_work,
     RaiseInterrupt: raise_interrupt,
@@ -96,6 +99,15 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
                     data.Data.DmaCompleted;
                 Notification::Completed { node_ordinal, fence_id }
             }
+            DXGK_INTERRUPT_DMA_PREEMPTED => {
+                let DMA_PREEMPTED {
+                    PreemptionFenceId: fence_id,
+                    LastCompletedFenceId: last_completed,
+                    NodeOrdinal: node_ordinal,
+                    ..
+                } = data.Data.DmaPreempted;
+                Notification::Preempted { node_ordinal, fence_id, last_completed }
+            }
             DXGK_INTERRUPT_DMA_FAULTED => {
                 let DMA_FAULTED { FaultedFenceId, NodeOrdinal: node_ordinal, .. } = data.Data.DmaFaulted;
                 let interrupt = NotifyInterrupt::DmaFaulted { faulted_fence_id: FaultedFenceId.into(), node_ordinal };
@@ -114,7 +126,11 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
             }
         }
     };
-    with(handle, (), |adapter| adapter.notifications.borrow_mut().push(notification));
+    if is_of_this_thread(handle) {
+        with(handle, (), |adapter| adapter.notifications.borrow_mut().push(notification));
+    } else if !inbox::add(handle.addr(), notification) {
+        no_such_adapter();
+    }
 }
 
 fn page_fault(fault: &DMA_PAGE_FAULTED) -> DmaPageFaulted {
@@ -134,11 +150,20 @@ fn page_fault(fault: &DMA_PAGE_FAULTED) -> DmaPageFaulted {
 }
 
 unsafe extern "C" fn notify_dpc(handle: HANDLE) {
-    with(handle, (), |_| ());
+    if is_of_this_thread(handle) {
+        with(handle, (), |_| ());
+    }
 }
 
 unsafe extern "C" fn queue_dpc(handle: HANDLE) -> BOOLEAN {
-    with(handle, 0, |adapter| BOOLEAN::from(!adapter.dpc_is_queued.replace(true)))
+    if is_of_this_thread(handle) {
+        return with(handle, 0, |adapter| BOOLEAN::from(!adapter.dpc_is_queued.replace(true)));
+    }
+    let was_queued = inbox::queue_dpc(handle.addr());
+    if was_queued.is_none() {
+        no_such_adapter();
+    }
+    was_queued.unwrap_or_default().into()
 }
 
 /// The interrupt routine runs in the same thread, and never meanwhile: the routine is called at once.
@@ -209,6 +234,17 @@ unsafe extern "C" fn fill_page(handle: HANDLE, segment: u32, offset: u64, patter
     let fill = |adapter: &Adapter| adapter.memory().is_some_and(|m| m.fill_page((segment, offset), pattern));
     let is_there = with(handle, false, fill);
     in_memory(handle, "fills", segment, offset, is_there)
+}
+
+/// A page that is not marked is not touched, but must be there: the driver was told that all are.
+unsafe extern "C" fn decompress_page(handle: HANDLE, segment: u32, offset: u64, surface: u32, page: u64) -> BOOLEAN {
+    let decompress = |adapter: &Adapter| {
+        let (memory, place) = (adapter.memory()?, from_driver(segment, offset)?);
+        let key = adapter.compression.borrow_mut().clear(surface, page).unwrap_or_default();
+        Some(memory.xor_page(place, key))
+    };
+    let is_there = with(handle, None, decompress) == Some(true);
+    in_memory(handle, "decompresses a page at", segment, offset, is_there)
 }
 
 unsafe extern "C" fn map_dma_buffer(handle: HANDLE, address: u64, size: usize) -> *const u8 {

@@ -80,6 +80,10 @@ pub(crate) struct Engine {
     pub submitted: u64,
     /// The request to yield that is not answered yet.
     pub preemption: Option<u64>,
+    /// The driver's report that it has yielded: the request, and the last packet that has ended.
+    pub yielded: Option<(u32, u32)>,
+    /// The last packet that has ended since the last reset: what a driver says of it before that is its own affair.
+    pub ended: Option<u64>,
 }
 
 /// Every packet takes this long, and each of its bytes a nanosecond: what a driver's commands cost is not known. That is about the time
@@ -100,7 +104,7 @@ impl Engine {
 
     /// Takes all packets; the engine is as new.
     pub fn take_all(&mut self) -> Vec<(u64, vidmm::contract::DmaBuffer)> {
-        (self.begun_at, self.is_stopped, self.preemption) = (None, false, None);
+        (self.begun_at, self.is_stopped, self.preemption, self.yielded) = (None, false, None, None);
         self.queue.drain(..).map(|queued| (queued.packet.signal.fence_id, queued.packet.buffer)).collect()
     }
 }
@@ -173,6 +177,22 @@ fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, 
     let status =
         adapter.call(Entry::DxgkDdiSubmitCommand, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
     must_succeed(status, Entry::DxgkDdiSubmitCommand);
+}
+
+/// Asks the driver to yield an engine. Its report comes when the packet that runs has ended.
+pub(crate) fn preempt(adapter: &Adapter, node_ordinal: u32, fence_id: u64) {
+    let Some(function) = adapter.ddi().DxgkDdiPreemptCommand else { return };
+    let args = DXGKARG_PREEMPTCOMMAND {
+        PreemptionFenceId: fence_id as u32,
+        NodeOrdinal: node_ordinal,
+        ..DXGKARG_PREEMPTCOMMAND::zeroed()
+    };
+    // SAFETY: the struct lives for the call.
+    let status =
+        adapter.call(Entry::DxgkDdiPreemptCommand, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    if status < 0 {
+        report("DDI-PREEMPT", format!("DxgkDdiPreemptCommand failed with status {status:#x}: it must not fail"));
+    }
 }
 
 fn must_succeed(status: NTSTATUS, entry: Entry) {

@@ -1,20 +1,25 @@
 //! The model of the driver's GPU, behind the manager's trait. Time is ours; the packets run in the driver's library.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
-use vidmm::contract::{EngineFence, Packet, ResetEngineError, RestartError};
+use vidmm::contract::{EngineFence, KmdAllocationHandle, Packet, ResetEngineError, RestartError};
 use vidmm::{Nanoseconds, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::engine::{Engine, Queued, Submission, submit};
+use crate::engine::{Engine, Queued, Submission, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::user_work;
+
+/// A thread of the driver's reports what has happened in this time.
+const THREADS_REPORT_IN: Duration = Duration::from_secs(1);
 
 /// A GPU whose engines are the driver's.
 pub(crate) struct DdiGpu {
@@ -93,6 +98,9 @@ impl DdiGpu {
         }
         let kernels = std::mem::take(&mut *self.adapter.kernels.borrow_mut());
         events.extend(kernels.into_iter().map(|(kernel, inputs)| GpuEvent::KernelRead { kernel, inputs }));
+        // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
+        let is_told = self.adapter.notifications.borrow().len() > seen;
+        self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });
         let notifications = self.adapter.notifications.borrow().clone();
         let mut has_ended = false;
         for (index, notification) in notifications.iter().enumerate().skip(seen) {
@@ -111,6 +119,9 @@ impl DdiGpu {
                             ),
                         );
                     }
+                }
+                Notification::Preempted { node_ordinal, fence_id, last_completed } => {
+                    self.note_yield(node_ordinal, fence_id, last_completed);
                 }
                 Notification::Faulted { .. } => {
                     if is_paging && self.adapter.is_physical.get() {
@@ -133,11 +144,19 @@ impl DdiGpu {
         }
     }
 
+    /// The driver has reported that it has yielded an engine.
+    fn note_yield(&mut self, node_ordinal: u32, fence_id: u32, last_completed: u32) {
+        match self.engines.get_mut(node_ordinal as usize).filter(|engine| engine.preemption.is_some()) {
+            Some(engine) => engine.yielded = Some((fence_id, last_completed)),
+            None => report("DDI-PREEMPT", format!("engine {node_ordinal} has yielded, and was not asked to")),
+        }
+    }
+
     fn complete(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let engine = &mut self.engines[ordinal];
         let Some(Queued { packet: Packet { signal, buffer, .. }, .. }) = engine.queue.pop_front() else { return };
         let started_at = engine.begun_at.take().unwrap_or(ended_at);
-        (engine.free_since, engine.completed) = (ended_at, signal.fence_id);
+        (engine.free_since, engine.completed, engine.ended) = (ended_at, signal.fence_id, Some(signal.fence_id));
         events.push(GpuEvent::Completed { signal, started_at, ended_at, buffer });
         self.yield_engine(ordinal, ended_at);
         self.look_at_waits(ended_at);
@@ -151,6 +170,16 @@ impl DdiGpu {
         }
         if let Some(preemption_fence_id) = engine.preemption.take() {
             let last_completed_fence_id = engine.completed;
+            let reported = engine.yielded.take();
+            let is_right = reported.is_some_and(|(request, last)| {
+                request == preemption_fence_id as u32 && engine.ended.is_none_or(|ended| last == ended as u32)
+            });
+            if self.adapter.ddi().DxgkDdiPreemptCommand.is_some() && !is_right {
+                let told = reported.map_or("nothing".into(), |(fence, last)| format!("request {fence}, packet {last}"));
+                let message =
+                    format!("it has yielded to request {preemption_fence_id} behind packet {}", engine.completed);
+                report("DDI-PREEMPT", format!("engine {ordinal}: {message}, and the driver has reported {told}"));
+            }
             let returned = engine.take_all();
             let engine = ordinal as u32;
             let event = GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at };
@@ -205,13 +234,29 @@ impl Gpu for DdiGpu {
 
     fn lose_power(&mut self) {
         self.memory.lose_content();
+        self.adapter.compression.borrow_mut().lose();
     }
 
-    /// The driver has no more than the packet that runs, so there is nothing that it could take back.
+    /// The driver has no more than the packet that runs: it yields behind that.
     fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
         self.begin(now);
         if let Some(asked) = self.engines.get_mut(engine as usize) {
             asked.preemption = Some(preemption_fence_id);
+            let seen = self.adapter.notifications.borrow().len();
+            preempt(&self.adapter, engine, preemption_fence_id);
+            let is_idle = self.engines[engine as usize].begun_at.is_none();
+            let is_told = self.adapter.notifications.borrow().len() > seen;
+            let waits = is_idle && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
+            self.adapter.take_reports_of_threads(if waits { THREADS_REPORT_IN } else { Duration::ZERO });
+            let told = self.adapter.notifications.borrow().clone();
+            for notification in told.into_iter().skip(seen) {
+                match notification {
+                    Notification::Preempted { node_ordinal, fence_id, last_completed } => {
+                        self.note_yield(node_ordinal, fence_id, last_completed);
+                    }
+                    _ => report("DDI-INTERRUPT", "DxgkDdiPreemptCommand reports the end of a packet, and none has run"),
+                }
+            }
             self.yield_engine(engine as usize, now);
         }
     }
@@ -240,7 +285,7 @@ impl Gpu for DdiGpu {
                         format!("DxgkDdiResetEngine has set LastAbortedFenceId to {told} in place of {right}"),
                     );
                 }
-                own.free_since = now;
+                (own.free_since, own.ended) = (now, None);
                 (Ok(aborted), own.take_all())
             }
             false => (Err(ResetEngineError), Vec::new()),
@@ -263,9 +308,10 @@ impl Gpu for DdiGpu {
         for (ordinal, engine) in (0..).zip(&mut self.engines) {
             let fence = |fence_id| EngineFence { engine: ordinal, fence_id };
             returned.extend(engine.take_all().into_iter().map(|(fence_id, buffer)| (fence(fence_id), buffer)));
-            (engine.completed, engine.free_since) = (engine.submitted, now);
+            (engine.completed, engine.free_since, engine.ended) = (engine.submitted, now, None);
         }
         self.memory.lose_content();
+        self.adapter.compression.borrow_mut().lose();
         self.answers.push((now, GpuEvent::ResetFromTimeout { returned, at: now }));
     }
 
@@ -289,7 +335,19 @@ impl Probe for DdiGpu {
         sees.set(Sees::ENTRIES, reads);
         sees.set(Sees::APERTURES, reads_aperture);
         sees.set(Sees::PATCHES, self.adapter.is_physical.get());
+        sees.set(Sees::COMPRESSION, self.adapter.driver().gpu().is_some_and(|gpu| gpu.Compresses != 0));
         sees
+    }
+
+    fn first_compressed(&self, allocation: KmdAllocationHandle, pages: Range<u64>) -> Option<u64> {
+        self.adapter.compression.borrow().first(allocation, pages)
+    }
+
+    fn plain_digest(&self, allocation: KmdAllocationHandle, page: u64, address: PhysicalAddress) -> Option<u64> {
+        match self.adapter.compression.borrow().key_of(allocation, page) {
+            Some(key) => self.memory.plain_digest(address, key),
+            None => self.page_digest(address),
+        }
     }
 
     fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {

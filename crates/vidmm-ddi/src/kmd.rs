@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use vidmm::PAGE_SIZE;
 use vidmm::contract::{
     AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
@@ -12,14 +11,14 @@ use vidmm::contract::{
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::allocation_info::{allocation_info, preference_bits};
-use crate::bounce::Bounce;
+use crate::allocation_info::preference_bits;
+use crate::allocations::Allocations;
+use crate::building::Building;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
-use crate::opened::{Opened, PrivateData};
 use crate::patching::{ContextOfDevice, Patching};
-use crate::payload::{Payloads, handle, physical};
+use crate::payload::{handle, physical};
 use crate::progress::Entry;
 use crate::reports::report;
 
@@ -32,14 +31,10 @@ pub(crate) struct DdiKmd {
     devices: BTreeMap<KmdProcessHandle, HANDLE>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
-    /// The allocations, each with the driver's name of the resource that it is all of; null if it is part of none.
-    allocations: BTreeMap<KmdAllocationHandle, HANDLE>,
-    opened: Opened,
+    allocations: Allocations,
     last_handle: u64,
-    payloads: Payloads,
+    building: Building,
     patching: Patching,
-    dma: Bounce,
-    private: Bounce,
 }
 
 impl DdiKmd {
@@ -54,13 +49,10 @@ impl DdiKmd {
             devices: BTreeMap::new(),
             roots: BTreeMap::new(),
             contexts: BTreeMap::new(),
-            allocations: BTreeMap::new(),
-            opened: Opened::default(),
+            allocations: Allocations::default(),
             last_handle: 0,
-            payloads: Payloads::new(bases),
+            building: Building::new(bases),
             patching,
-            dma: Bounce::default(),
-            private: Bounce::default(),
         }
     }
 
@@ -148,7 +140,7 @@ impl Kmd for DdiKmd {
     fn destroy_process(&mut self, process: KmdProcessHandle) {
         let device = self.devices.remove(&process);
         if let Some(device) = device {
-            self.opened.close_device(&self.adapter, device);
+            self.allocations.opened.close_device(&self.adapter, device);
         }
         if let (Some(device), Some(function)) = (device, self.ddi().DxgkDdiDestroyDevice) {
             // SAFETY: the device is the driver's, and no context of it is left.
@@ -201,67 +193,11 @@ impl Kmd for DdiKmd {
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        let function = self.ddi().DxgkDdiCreateAllocation.ok_or(CreateAllocationError::InvalidParameter)?;
-        let mut data = private_driver_data.to_vec();
-        let mut info = DXGK_ALLOCATIONINFO {
-            pPrivateDriverData: data.as_mut_ptr().cast(),
-            PrivateDriverDataSize: data.len() as u32,
-            ..DXGK_ALLOCATIONINFO::zeroed()
-        };
-        let wanted = self.adapter.wanted.borrow().get(private_driver_data).cloned().unwrap_or_default();
-        let mut args = DXGKARG_CREATEALLOCATION {
-            NumAllocations: 1,
-            pAllocationInfo: &mut info,
-            ..DXGKARG_CREATEALLOCATION::zeroed()
-        };
-        if !wanted.resource.is_empty() {
-            args.pPrivateDriverData = wanted.resource.as_ptr().cast();
-            args.PrivateDriverDataSize = wanted.resource.len() as u32;
-            args.Flags = FLAG_RESOURCE;
-        }
-        // SAFETY: the structs and the data live for the call.
-        let status = self.adapter.call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        match status {
-            0.. => {
-                let info = allocation_info(&info);
-                self.allocations.insert(info.allocation, args.hResource);
-                let (wanted, resource, size) = (wanted.size, wanted.resource, info.size);
-                self.opened.add(info.allocation, PrivateData { allocation: data, resource });
-                if size < wanted {
-                    let message = format!("an allocation of {wanted} bytes was asked for, and its Size is {size}");
-                    report("DDI-SIZE", message);
-                }
-                Ok(info)
-            }
-            STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => Err(CreateAllocationError::NoMemory),
-            STATUS_INVALID_PARAMETER => Err(CreateAllocationError::InvalidParameter),
-            STATUS_GRAPHICS_DRIVER_MISMATCH | STATUS_REVISION_MISMATCH => Err(CreateAllocationError::DriverMismatch),
-            _ => {
-                report(
-                    "CRE-01",
-                    format!("DxgkDdiCreateAllocation failed with status {status:#x}, which is not documented"),
-                );
-                Err(CreateAllocationError::InvalidParameter)
-            }
-        }
+        self.allocations.create(&self.adapter, private_driver_data)
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
-        let resource = self.allocations.remove(&allocation).unwrap_or(std::ptr::null_mut());
-        self.opened.close_allocation(&self.adapter, allocation);
-        let Some(function) = self.ddi().DxgkDdiDestroyAllocation else { return };
-        let list = [handle(allocation.0)];
-        let args = DXGKARG_DESTROYALLOCATION {
-            NumAllocations: 1,
-            pAllocationList: list.as_ptr(),
-            hResource: resource,
-            Flags: if resource.is_null() { 0 } else { FLAG_RESOURCE },
-        };
-        // SAFETY: the structs live for the call; the allocation is the driver's.
-        self.adapter
-            .call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(self.adapter.handle(), &args) });
+        self.allocations.destroy(&self.adapter, allocation);
     }
 
     fn open_allocation(
@@ -270,14 +206,14 @@ impl Kmd for DdiKmd {
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
         let device = self.devices.get(&process).copied().ok_or(KmdError)?;
-        self.opened.open(&self.adapter, device, allocation).map_err(|status| {
+        self.allocations.opened.open(&self.adapter, device, allocation).map_err(|status| {
             _ = created(status, "DxgkDdiOpenAllocation");
             KmdError
         })
     }
 
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
-        self.opened.close(&self.adapter, allocation);
+        self.allocations.opened.close(&self.adapter, allocation);
     }
 
     fn validate_update_allocation_property(
@@ -308,53 +244,7 @@ impl Kmd for DdiKmd {
     }
 
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
-        let Some(function) = self.ddi().DxgkDdiBuildPagingBuffer else { return BuildStatus::Other(-1) };
-        let (operation, payload) = self.payloads.payload(build.operation);
-        let by_cpu = build.operation.is_by_cpu();
-        let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
-        let private_room = build.dma_buffer_private_data.len();
-        let dma = if by_cpu { std::ptr::null_mut() } else { self.dma.start(offset, room) };
-        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start(0, private_room) };
-        let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: dma,
-            DmaSize: room as u32,
-            pDmaBufferPrivateData: private,
-            DmaBufferPrivateDataSize: private_room as u32,
-            Operation: operation,
-            MultipassOffset: *build.multipass_offset,
-            Reserved: payload,
-            hSystemContext: handle(build.system_context.0),
-            DmaBufferGpuVirtualAddress: 0,
-            DmaBufferWriteOffset: build.dma_buffer_write_offset,
-        };
-        let allocation = build.operation.allocation().map_or(0, |allocation| allocation.0);
-        self.adapter.progress().build(operation, allocation);
-        // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = self.adapter.call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        *build.multipass_offset = args.MultipassOffset;
-        if !by_cpu {
-            // More than there was room for: the manager names the rule.
-            let written = self.dma.written(offset, args.pDmaBuffer);
-            build.dma_bytes_written = written.map_or(room + 1, <[u8]>::len);
-            if let Some(written) = written {
-                build.dma_buffer[..written.len()].copy_from_slice(written);
-            }
-        }
-        if private_room > 0 {
-            let written = self.private.written(0, args.pDmaBufferPrivateData);
-            build.private_bytes_written = written.map_or(private_room + 1, <[u8]>::len);
-            if let Some(written) = written {
-                build.dma_buffer_private_data[..written.len()].copy_from_slice(written);
-            }
-        }
-        match status {
-            STATUS_SUCCESS => BuildStatus::Success,
-            STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER => BuildStatus::InsufficientDmaBuffer,
-            STATUS_GRAPHICS_ALLOCATION_BUSY => BuildStatus::AllocationBusy,
-            other => BuildStatus::Other(other),
-        }
+        self.building.build(&self.adapter, build)
     }
 
     /// The driver is called when the packet begins: what it needs goes with the packet.
@@ -368,12 +258,12 @@ impl Kmd for DdiKmd {
 
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let context = self.contexts.get(&render.context).ok_or(RenderStatus::InvalidParameter)?;
-        self.patching.render(&self.adapter, &mut self.opened, context, render)
+        self.patching.render(&self.adapter, &mut self.allocations.opened, context, render)
     }
 
     fn patch(&mut self, patch: &mut Patch<'_>) {
         if let Some(context) = self.contexts.get(&patch.context) {
-            self.patching.patch(&self.adapter, &mut self.opened, context, patch);
+            self.patching.patch(&self.adapter, &mut self.allocations.opened, context, patch);
         }
     }
 
@@ -403,26 +293,7 @@ impl Kmd for DdiKmd {
 impl DdiKmd {
     /// Asks for an operation that no version has.
     pub fn ask_unknown_operation(&mut self) {
-        /// Far behind the last operation of WDDM 3.2.
-        const UNKNOWN_OPERATION: u32 = 0x7FFF;
-        const ROOM: usize = PAGE_SIZE as usize;
-        let Some(function) = self.ddi().DxgkDdiBuildPagingBuffer else { return };
-        let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: self.dma.start(0, ROOM),
-            DmaSize: ROOM as u32,
-            Operation: UNKNOWN_OPERATION,
-            ..DXGKARG_BUILDPAGINGBUFFER::zeroed()
-        };
-        self.adapter.progress().build(UNKNOWN_OPERATION, 0);
-        // SAFETY: the struct and its buffer live for the call.
-        let status = self.adapter.call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
-        if status >= 0 {
-            let message =
-                "an operation that the driver cannot know is answered with success, as if it were carried out";
-            report("DDI-UNKNOWN-OPERATION", message);
-        }
+        self.building.ask_unknown(&self.adapter);
     }
 
     fn destroy_process_of_driver(&self, process: HANDLE) {
@@ -439,10 +310,7 @@ impl Drop for DdiKmd {
     /// Destroys what is left: always the system process with its contexts, whose end the manager does not tell, and everything
     /// where a run was cut short.
     fn drop(&mut self) {
-        self.opened.close_all(&self.adapter);
-        while let Some(&allocation) = self.allocations.keys().next() {
-            self.destroy_allocation(allocation);
-        }
+        self.allocations.destroy_all(&self.adapter);
         std::mem::take(&mut self.contexts).into_keys().for_each(|context| self.destroy_context(context));
         let processes = Vec::from_iter(self.devices.keys().copied());
         processes.into_iter().for_each(|process| self.destroy_process(process));

@@ -8,7 +8,7 @@ use crate::abi;
 
 /// A payload without a name of its own is a member of the union of `DXGKARG_BUILDPAGINGBUFFER` or of
 /// `DXGKARGCB_NOTIFY_INTERRUPT_DATA`.
-const MEMBERS: [(&str, &str, &str); 11] = [
+const MEMBERS: [(&str, &str, &str); 12] = [
     ("TRANSFER", "DXGKARG_BUILDPAGINGBUFFER", "Transfer"),
     ("TRANSFER_SIDE", "DXGKARG_BUILDPAGINGBUFFER", "Transfer.Source"),
     ("FILL", "DXGKARG_BUILDPAGINGBUFFER", "Fill"),
@@ -18,6 +18,7 @@ const MEMBERS: [(&str, &str, &str); 11] = [
     ("MAP_APERTURE_SEGMENT2", "DXGKARG_BUILDPAGINGBUFFER", "MapApertureSegment2"),
     ("D3DGPU_PHYSICAL_ADDRESS", "DXGKARG_SETROOTPAGETABLE", "Address"),
     ("DMA_COMPLETED", "DXGKARGCB_NOTIFY_INTERRUPT_DATA", "DmaCompleted"),
+    ("DMA_PREEMPTED", "DXGKARGCB_NOTIFY_INTERRUPT_DATA", "DmaPreempted"),
     ("DMA_FAULTED", "DXGKARGCB_NOTIFY_INTERRUPT_DATA", "DmaFaulted"),
     ("DMA_PAGE_FAULTED", "DXGKARGCB_NOTIFY_INTERRUPT_DATA", "DmaPageFaulted"),
 ];

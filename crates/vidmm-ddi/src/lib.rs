@@ -5,7 +5,7 @@
 //! [`DriverMachines`] makes machines of it: the manager calls its functions, and a model of its GPU, if it brings one, executes
 //! what it encodes. `docs/guides/c-drivers.md` is the guide.
 //!
-//! The driver is called by one thread. What it does to its own process it does to ours: a supervisor belongs around it, which
+//! The driver is called by one thread; threads of its own may report interrupts. What it does to its own process it does to ours: a supervisor belongs around it, which
 //! reads [`Progress`] when the process has died.
 
 // A file imports only from those above it.
@@ -15,6 +15,8 @@ mod progress;
 mod library;
 mod memory;
 mod page_tables;
+mod compression;
+mod inbox;
 mod adapter;
 mod callbacks;
 mod segments;
@@ -22,8 +24,10 @@ mod description;
 mod user_work;
 mod payload;
 mod bounce;
+mod building;
 mod allocation_info;
 mod opened;
+mod allocations;
 mod patching;
 mod kmd;
 mod engine;

@@ -1,7 +1,7 @@
 //! A driver's shared library.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,18 +74,19 @@ pub(crate) unsafe extern "C" fn initialize(data: *const DRIVER_INITIALIZATION_DA
 }
 
 impl Driver {
-    /// Loads the library at `path` and calls its `DriverEntry`. `progress` tells where the driver is, from now on.
+    /// Loads the library at `path` and calls its `DriverEntry`. `progress` tells where the driver is, from now on. The registry has
+    /// these values, each with its name.
     ///
     /// # Errors
     ///
     /// If there is no such library, or it is no driver.
-    pub fn load(path: &Path, progress: &Progress) -> Result<Self, LoadError> {
+    pub fn load(path: &Path, progress: &Progress, registry: &[(CString, CString)]) -> Result<Self, LoadError> {
         // A name without a slash would be looked for in the system's folders.
         let path = if path.components().count() == 1 { Path::new(".").join(path) } else { path.to_owned() };
-        Self::load_name(path.as_os_str(), progress)
+        Self::load_name(path.as_os_str(), progress, registry)
     }
 
-    fn load_name(name: &OsStr, progress: &Progress) -> Result<Self, LoadError> {
+    fn load_name(name: &OsStr, progress: &Progress, registry: &[(CString, CString)]) -> Result<Self, LoadError> {
         type Connect = unsafe extern "C" fn(*const VIDMM_HOST) -> *const VIDMM_SHIM;
         type GetTestInterface = unsafe extern "C" fn() -> *const VIDMM_TEST_INTERFACE;
         type DriverEntry = unsafe extern "C" fn(HANDLE, HANDLE) -> NTSTATUS;
@@ -107,6 +108,10 @@ impl Driver {
         let is_other = unsafe { test.as_ref() }.is_some_and(|test| test.Version != VIDMM_TEST_INTERFACE_VERSION);
         if shim.is_null() || is_other {
             return Err(LoadError::Version);
+        }
+        for (name, value) in registry {
+            // SAFETY: the shim's table is static in the library, and the function copies two strings with an end.
+            unsafe { ((*shim).SetRegistryValue)(name.as_ptr(), value.as_ptr()) };
         }
         TABLE.set(None);
         let mut driver_object = [0u64; 64];

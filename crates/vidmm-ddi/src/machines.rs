@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags};
+use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
 use vidmm_runtime::{FaultSwitch, Machine};
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
@@ -127,8 +127,6 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
         | Features::MAP_APERTURE2
         | Features::PAGING_VA_SIZE
         | Features::BUSY_ANSWERS
-        | Features::NOTIFICATIONS
-        | Features::COMPRESSION
         | Features::PLACEMENT
         | Features::COSTS
         | Features::INNER_FAULTS
@@ -145,8 +143,14 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
     lacks |= Features::CPU_TABLES | Features::VIRTUAL_TABLES;
     lacks.set(Features::PAGING_ENGINE, info.engines.len() < 2);
     lacks.set(Features::COPY_ENGINE, !has_engine(EngineKind::Copy));
+    // Dxgkrnl knows of no private data that asks for notices, and allocations of older versions have no such flags (CRE-07).
+    let is_notified = is_told && !is_physical && info.wddm_version >= WddmVersion::WDDM3_2;
+    lacks.set(Features::NOTIFICATIONS, !is_notified);
+    lacks.set(Features::COMPRESSION, !is_notified || driver.0.gpu().is_none_or(|gpu| gpu.Compresses == 0));
     if !is_told {
-        lacks |= Features::NAMED_SEGMENTS | Features::CPU_ACCESS;
+        lacks |= Features::NAMED_SEGMENTS | Features::SYSTEM_COPIES;
+        // Recorded private data does not say whether the CPU sees the allocation.
+        lacks.set(Features::CPU_ACCESS, source.is_recorded());
     }
     if driver.0.gpu().is_none() {
         lacks |= Features::OWN_COMMANDS | Features::PROBE;

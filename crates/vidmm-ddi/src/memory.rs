@@ -155,6 +155,21 @@ impl Memory {
         self.with_page(address, |memory, page| memory.page_digest(page))
     }
 
+    /// The digest of a page as it is when its words are combined with `key`.
+    pub fn plain_digest(&self, address: PhysicalAddress, key: u64) -> Option<u64> {
+        self.with_page(address, |memory, page| {
+            let mut contents = PageContents::default();
+            memory.read_contents(page, 1, &mut contents);
+            contents.xor(0, key);
+            contents.digest(0)
+        })
+    }
+
+    /// Combines the words of a page with `key`. Returns whether there is memory.
+    pub fn xor_page(&self, address: PhysicalAddress, key: u64) -> bool {
+        self.with_page(address, |memory, page| memory.xor_pages(page, 1, |_| key)).is_some()
+    }
+
     /// Writes a page with the words of a kernel. Returns whether there is memory.
     pub fn write_page(&self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
         self.with_page(address, |memory, page| memory.write_pages(page, 1, content, |_| seed)).is_some()

@@ -135,7 +135,11 @@ impl Patching {
         let written = self.dma.written(0, args.pDmaBuffer);
         // More than there was room for: the manager names the rule.
         render.dma_bytes_written = written.map_or(room + 1, <[u8]>::len);
-        let Some(written) = written else { return Err(RenderStatus::InvalidParameter) };
+        let Some(written) = written else {
+            let message = "bytes behind its end were written, or pDmaBuffer is not within it";
+            report("BPB-02", format!("DxgkDdiRender was given a DMA buffer of {room} bytes: {message}"));
+            return Err(RenderStatus::InvalidParameter);
+        };
         render.dma_buffer[..written.len()].copy_from_slice(written);
         match status_of(status) {
             // The next call would be the same, and so on for ever.

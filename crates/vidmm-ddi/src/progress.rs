@@ -51,6 +51,7 @@ entries! {
     DxgkDdiPatch,
     DxgkDdiSubmitCommand,
     DxgkDdiSubmitCommandVirtual,
+    DxgkDdiPreemptCommand,
     DxgkDdiResetEngine,
     DxgkDdiResetFromTimeout,
     DxgkDdiRestartFromTimeout,
@@ -94,6 +95,7 @@ const OPERATION: usize = 2;
 const ALLOCATION: usize = 3;
 const BUILDS: usize = 4;
 const STEPS: usize = 5;
+const FROM_THREADS: usize = 6;
 const WORDS: usize = 8;
 
 /// The driver's present call, in a page of memory that another process can look at.
@@ -176,9 +178,19 @@ impl Progress {
         self.word(BUILDS).store(self.word(BUILDS).load(Relaxed) + 1, Relaxed);
     }
 
+    /// Says that a thread of the driver's own has reported something.
+    pub(crate) fn note_thread(&self) {
+        self.word(FROM_THREADS).fetch_add(1, Relaxed);
+    }
+
+    /// How often threads of the driver's own have reported something.
+    pub fn reports_from_threads(&self) -> u64 {
+        self.word(FROM_THREADS).load(Relaxed)
+    }
+
     /// Begins to count anew.
     pub fn begin(&self) {
-        [CALLS, BUILDS].into_iter().for_each(|at| self.word(at).store(0, Relaxed));
+        [CALLS, BUILDS, FROM_THREADS].into_iter().for_each(|at| self.word(at).store(0, Relaxed));
     }
 
     /// Forgets the process that had the driver.

@@ -30,6 +30,11 @@ enum Surface {
 
 impl Surface {
     const ALL: [Self; 3] = [Self::Texture, Self::Shadow, Self::Staging];
+
+    /// Whether the CPU draws to it or reads it.
+    fn is_for_cpu(self) -> bool {
+        !matches!(self, Self::Texture)
+    }
 }
 
 /// The surfaces that a driver describes, each kind in turn.
@@ -39,11 +44,14 @@ pub(crate) struct StandardAllocations {
 }
 
 impl StandardAllocations {
-    /// The private data of a surface of at least so many bytes; none if the driver describes no surface of any kind.
-    pub fn describe(&self, adapter: &Adapter, size: u64) -> Option<(Vec<u8>, Wanted)> {
+    /// The private data of a surface of at least so many bytes, of a kind that the CPU accesses if it is to; none if the driver describes
+    /// no such surface.
+    pub fn describe(&self, adapter: &Adapter, size: u64, for_cpu: bool) -> Option<(Vec<u8>, Wanted)> {
         let first = self.next.replace(self.next.get() + 1);
-        let mut kinds = Surface::ALL.into_iter().cycle().skip(first % Surface::ALL.len()).take(Surface::ALL.len());
-        kinds.find_map(|surface| describe(adapter, surface, size))
+        let kinds = Surface::ALL.into_iter().cycle().skip(first % Surface::ALL.len()).take(Surface::ALL.len());
+        let mut kinds = kinds.filter(|surface| !for_cpu || surface.is_for_cpu());
+        let (data, wanted) = kinds.find_map(|surface| describe(adapter, surface, size))?;
+        Some((data, Wanted { for_cpu, ..wanted }))
     }
 }
 
@@ -114,7 +122,7 @@ fn describe(adapter: &Adapter, surface: Surface, size: u64) -> Option<(Vec<u8>, 
         );
         return None;
     };
-    Some((data.to_vec(), Wanted { size, resource: resource.to_vec() }))
+    Some((data.to_vec(), Wanted { size, resource: resource.to_vec(), ..Wanted::default() }))
 }
 
 fn ask(adapter: &Adapter, args: &mut DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA) -> NTSTATUS {

@@ -57,6 +57,11 @@ impl DataSource {
         matches!(self, Self::TestFunction(_))
     }
 
+    /// Whether allocations are created from what was recorded.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Self::Recorded(_))
+    }
+
     /// The bytes of the largest allocation that can be asked for; none if there is no limit.
     pub fn largest_allocation(&self) -> Option<u64> {
         match self {
@@ -90,27 +95,39 @@ impl Recorded {
 
 impl Umd for DdiUmd {
     fn encode_kernel(&self, kernel: &KernelCommand) -> Vec<u8> {
-        user_work::encode(kernel)
+        let commands = user_work::encode(kernel);
+        user_work::expect(&self.adapter, &commands);
+        commands
     }
 
     fn encode_command_buffer(&self, steps: &[CommandStep]) -> UserCommands {
-        steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish()
+        let commands = steps.iter().fold(CommandBuffer::with_encoding(UserCommandsInC), CommandBuffer::step).finish();
+        user_work::expect(&self.adapter, &commands.commands);
+        commands
     }
 
     fn allocation_private_data(&self, desc: &AllocationDesc) -> Vec<u8> {
-        let alone = |data| (data, Wanted { size: desc.size, resource: Vec::new() });
+        let alone = |data| (data, Wanted { size: desc.size, ..Wanted::default() });
         let described = match &self.source {
             DataSource::Recorded(recorded) => {
                 let large_enough = recorded.iter().filter(|recorded| recorded.size >= desc.size);
                 large_enough.min_by_key(|recorded| recorded.size).map(|recorded| alone(recorded.data.clone()))
             }
-            DataSource::TestFunction(function) => Some(alone(self.asked_of_test_function(*function, desc))),
-            DataSource::Standard => self.standard.describe(&self.adapter, desc.size),
+            DataSource::TestFunction(function) => {
+                let (data, wanted) = alone(self.asked_of_test_function(*function, desc));
+                Some((data, Wanted { surface: surface(desc), for_cpu: desc.cpu != CpuAccess::None, ..wanted }))
+            }
+            DataSource::Standard => self.standard.describe(&self.adapter, desc.size, desc.cpu != CpuAccess::None),
         };
         let Some((data, wanted)) = described else { return Vec::new() };
         self.adapter.wanted.borrow_mut().insert(data.clone(), wanted);
         data
     }
+}
+
+/// The surface of an allocation as the driver numbers it: from 1, since 0 is none.
+fn surface(desc: &AllocationDesc) -> u32 {
+    desc.surface.map_or(0, |number| number + 1)
 }
 
 impl DdiUmd {
@@ -133,7 +150,9 @@ impl DdiUmd {
             CpuVisible: is_visible.into(),
             PermanentSysMem: is_permanent.into(),
             ExistingSysMem: is_existing.into(),
+            NotifyEviction: desc.notify_eviction.into(),
             Priority: desc.priority,
+            Surface: surface(desc),
         };
         let mut data = vec![0; PRIVATE_DATA_BYTES as usize];
         // SAFETY: the struct and the buffer live for the call.

@@ -5,14 +5,14 @@ use vidmm_runtime::{Content, KernelCommand};
 use vidmm_soft::{KernelState, UserCommandEncoding};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::adapter::{Adapter, PASSIVE_LEVEL, Shape};
 use crate::memory::from_driver;
 use crate::progress::Entry;
 use crate::reports::report;
 
 /// Bytes of a kernel's command before its ranges, and of each range: `VIDMM_USER_KERNEL`, `VIDMM_USER_RANGE`.
 const KERNEL_BYTES: usize = 40;
-const RANGE_BYTES: usize = 16;
+const RANGE_BYTES: usize = 32;
 
 /// `VIDMM_USER_OPCODE`.
 const STATE: u32 = 1;
@@ -33,7 +33,8 @@ impl UserCommandEncoding for UserCommandsInC {
         let is_ramp = u64::from(kernel.content == Content::Ramp);
         append_words(&[head(KERNEL, bytes), kernel.kernel, kernel.nanoseconds, is_ramp, counts], commands);
         for range in kernel.inputs.iter().chain(&kernel.outputs) {
-            append_words(&[range.virtual_address.0, range.num_pages], commands);
+            let surface = range.surface.map_or([0, 0], |surface| [u64::from(surface.number) + 1, surface.first_page]);
+            append_words(&[range.virtual_address.0, range.num_pages, surface[0], surface[1]], commands);
         }
     }
 
@@ -60,7 +61,27 @@ pub(crate) fn encode(kernel: &KernelCommand) -> Vec<u8> {
 /// A command of a user.
 enum Command {
     State,
-    Kernel { kernel: u64, nanoseconds: u64, content: Content, inputs: Vec<(u64, u64)>, outputs: Vec<(u64, u64)> },
+    Kernel { kernel: u64, nanoseconds: u64, content: Content, inputs: Vec<Range>, outputs: Vec<Range> },
+}
+
+/// A range of a kernel, in pages.
+#[derive(Clone, Copy)]
+struct Range {
+    address: u64,
+    count: u64,
+    /// Its compression surface; 0 if it has none.
+    surface: u32,
+    /// The page of its allocation that the first one is.
+    first_page: u64,
+}
+
+impl Range {
+    /// Each page: its number in the allocation, and its address.
+    fn pages(self) -> impl Iterator<Item = (u64, u64)> {
+        let page =
+            move |at: u64| (self.first_page.wrapping_add(at), self.address.wrapping_add(at.wrapping_mul(PAGE_SIZE)));
+        (0..self.count).map(page)
+    }
 }
 
 /// The commands in some bytes, which a driver has written; none in the place of one that is none.
@@ -88,10 +109,13 @@ fn command(bytes: &[u8]) -> Option<(Command, &[u8])> {
         (STATE, [_, _]) => Command::State,
         (KERNEL, &[_, kernel, nanoseconds, is_ramp, counts, ref ranges @ ..]) => {
             let (num_inputs, num_outputs) = (counts as u32 as usize, (counts >> 32) as usize);
-            if ranges.len() != 2 * (num_inputs.checked_add(num_outputs)?) {
+            if ranges.len() != num_inputs.checked_add(num_outputs)?.checked_mul(4)? {
                 return None;
             }
-            let mut ranges = ranges.chunks_exact(2).map(|range| (range[0], range[1]));
+            let mut ranges = ranges.as_chunks().0.iter().map(|&[address, count, surface, first_page]| {
+                let surface = u32::try_from(surface).unwrap_or_default();
+                Range { address, count, surface, first_page }
+            });
             let inputs = ranges.by_ref().take(num_inputs).collect();
             let content = if is_ramp == 1 { Content::Ramp } else { Content::Uniform };
             Command::Kernel { kernel, nanoseconds, content, inputs, outputs: ranges.collect() }
@@ -99,6 +123,21 @@ fn command(bytes: &[u8]) -> Option<(Command, &[u8])> {
         _ => return None,
     };
     Some((command, after))
+}
+
+fn shape(inputs: &[Range], outputs: &[Range]) -> Shape {
+    let pages = |ranges: &[Range]| ranges.iter().map(|range| range.count).collect();
+    (pages(inputs), pages(outputs))
+}
+
+/// Notes the kernels that a program hands in: no other ever runs.
+pub(crate) fn expect(adapter: &Adapter, bytes: &[u8]) {
+    let mut expected = adapter.handed_in.borrow_mut();
+    for command in commands(bytes).flatten() {
+        if let Command::Kernel { kernel, inputs, outputs, .. } = command {
+            expected.insert(kernel, shape(&inputs, &outputs));
+        }
+    }
 }
 
 /// How long the kernels in `bytes` take, in nanoseconds.
@@ -142,6 +181,12 @@ pub(crate) fn run(adapter: &Adapter, node_ordinal: u32, address: u64, size: usiz
                 report("SPL-06", message);
                 return Err(nowhere());
             }
+            Some(Command::Kernel { kernel, inputs, outputs, .. })
+                if adapter.handed_in.borrow().get(&kernel) != Some(&shape(&inputs, &outputs)) =>
+            {
+                report("DDI-RENDER", "a DMA buffer has a kernel that no program has handed in");
+                return Err(nowhere());
+            }
             Some(Command::Kernel { kernel, content, inputs, outputs, .. }) => {
                 let ran = run_kernel(adapter, node_ordinal, kernel, content, &inputs, &outputs);
                 ran.inspect_err(|fault| note_fault(adapter, fault))?;
@@ -165,16 +210,16 @@ fn run_kernel(
     node_ordinal: u32,
     kernel: u64,
     content: Content,
-    inputs: &[(u64, u64)],
-    outputs: &[(u64, u64)],
+    inputs: &[Range],
+    outputs: &[Range],
 ) -> Result<(), Fault> {
     let mut state = KernelState::new(kernel);
     let mut read = Vec::new();
     for &range in inputs {
         let mut digests = Vec::new();
-        for address in pages(range) {
+        for (page, address) in range.pages() {
             let digest = match translate(adapter, node_ordinal, address, false)? {
-                Some((segment, offset)) => digest(adapter, segment, offset),
+                Some((segment, offset)) => digest(adapter, segment, offset, range.surface, page),
                 None => 0,
             };
             state.absorb(digest);
@@ -184,18 +229,16 @@ fn run_kernel(
     }
     let mut writes = Vec::new();
     for (output, &range) in (0..).zip(outputs) {
-        for (page, address) in (0..).zip(pages(range)) {
+        for (at, (page, address)) in (0..).zip(range.pages()) {
             let place = translate(adapter, node_ordinal, address, true)?;
-            writes.extend(place.map(|place| (place, state.seed(output, page))));
+            writes.extend(place.map(|place| (place, state.seed(output, at), range.surface, page)));
         }
     }
-    writes.into_iter().for_each(|(place, seed)| write(adapter, place, content, seed));
+    for (place, seed, surface, page) in writes {
+        write(adapter, place, content, seed, surface, page);
+    }
     adapter.kernels.borrow_mut().push((kernel, read));
     Ok(())
-}
-
-fn pages((address, count): (u64, u64)) -> impl Iterator<Item = u64> {
-    (0..count).map(move |page| address.wrapping_add(page.wrapping_mul(PAGE_SIZE)))
 }
 
 /// The place that the address at `offset` in some commands stands for; none if it is none of any memory.
@@ -248,17 +291,29 @@ fn place(
     }
 }
 
-/// The digest of a page that the model has named; zeros where no memory is.
-fn digest(adapter: &Adapter, segment: u32, offset: u64) -> u64 {
-    let digest = from_driver(segment, offset).and_then(|place| adapter.memory()?.page_digest(place));
+/// The digest of a page that the model has named, plain if it is compressed; zeros where no memory is.
+fn digest(adapter: &Adapter, segment: u32, offset: u64, surface: u32, page: u64) -> u64 {
+    let key = adapter.compression.borrow().key(surface, page);
+    let digest = from_driver(segment, offset).and_then(|place| match key {
+        Some(key) => adapter.memory()?.plain_digest(place, key),
+        None => adapter.memory()?.page_digest(place),
+    });
     digest.unwrap_or_else(|| {
         no_memory(segment, offset);
         0
     })
 }
 
-fn write(adapter: &Adapter, (segment, offset): (u32, u64), content: Content, seed: u64) {
-    let written = from_driver(segment, offset).and_then(|at| Some(adapter.memory()?.write_page(at, content, seed)));
+/// Writes a page: compressed and marked, if it has a surface.
+fn write(adapter: &Adapter, (segment, offset): (u32, u64), content: Content, seed: u64, surface: u32, page: u64) {
+    let written = from_driver(segment, offset).and_then(|at| {
+        let memory = adapter.memory()?;
+        let is_there = memory.write_page(at, content, seed);
+        if is_there && surface > 0 {
+            memory.xor_page(at, adapter.compression.borrow_mut().mark(surface, page));
+        }
+        Some(is_there)
+    });
     if written != Some(true) {
         no_memory(segment, offset);
     }

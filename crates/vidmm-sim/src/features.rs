@@ -87,11 +87,13 @@ bitflags! {
         const VIRTUAL_TABLES = 1 << 34;
         /// Allocations in the segments that a program names. Without it the driver chooses, and no scenario expects its answers.
         const NAMED_SEGMENTS = 1 << 35;
+        /// Allocations that have a copy in system memory for as long as they live, or are the program's own memory.
+        const SYSTEM_COPIES = 1 << 36;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 36] = [
+const NAMES: [(Features, &str); 37] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -128,6 +130,7 @@ const NAMES: [(Features, &str); 36] = [
     (Features::CPU_TABLES, "page tables that the CPU writes"),
     (Features::VIRTUAL_TABLES, "page tables that are written at virtual addresses"),
     (Features::NAMED_SEGMENTS, "segments that programs name"),
+    (Features::SYSTEM_COPIES, "copies in system memory that stay"),
 ];
 
 impl Features {

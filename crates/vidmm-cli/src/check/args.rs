@@ -1,6 +1,6 @@
 //! The arguments of `vidmm check`.
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{ffi::CString, ops::RangeInclusive, path::PathBuf};
 
 use clap::{ValueEnum, ValueHint};
 
@@ -47,6 +47,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub allocation: Vec<PathBuf>,
 
+    /// A value of the registry: a REG_DWORD if it is a number, and a REG_SZ otherwise
+    #[arg(long, value_name = "NAME=VALUE", value_parser = registry_value)]
+    pub registry: Vec<(CString, CString)>,
+
     /// Findings that are known do not fail: a file with a rule and an operation on each line, as the report has them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub known: Option<PathBuf>,
@@ -78,6 +82,13 @@ pub struct CheckArgs {
     /// Be the process that has the driver
     #[arg(long, value_name = "FILE", hide = true)]
     pub worker: Option<PathBuf>,
+}
+
+/// Reads a value of the registry.
+fn registry_value(text: &str) -> Result<(CString, CString), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let c_string = |text| CString::new(text).map_err(|error| error.to_string());
+    Ok((c_string(name)?, c_string(value)?))
 }
 
 /// The form of a report.

@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 58] = [
+pub const RULES: [(&str, &str); 64] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -36,6 +36,7 @@ pub const RULES: [(&str, &str); 58] = [
     ("BPB-42", "VIRTUAL_FILL: each page has the pattern"),
     ("GVA-30", "UPDATE_PAGE_TABLE: each entry, and those beside them"),
     ("GVA-34", "FLUSH_TLB: success without a command, or the range"),
+    ("NTF-02", "NOTIFY_ALLOC: content is plain before it is evicted from system memory"),
     ("PAT-10", "DxgkDdiPatch: each address of the part that is submitted"),
     ("PAT-12", "DxgkDdiRender: the status of a refusal, and progress where a DMA buffer is full"),
     ("PAT-14", "DxgkDdiRender writes the addresses that are known, and lists every reference"),
@@ -47,7 +48,12 @@ pub const RULES: [(&str, &str); 58] = [
     ("SPL-12", "what is bound is bound again or unbound at a split point"),
     ("CRE-01", "the status with which an object is not created"),
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
+    ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
+    (
+        "DDI-PREEMPT",
+        "DxgkDdiPreemptCommand, and the report of the preemption: its request, and the last packet that has ended",
+    ),
     ("DDI-PRIVATE-DATA", "the private data of an allocation is within its buffer"),
     (
         "DDI-RENDER",
@@ -79,10 +85,13 @@ pub const RULES: [(&str, &str); 58] = [
     ("SHIM-IRQL", "kernel functions at too high a level of interrupts"),
     ("SHIM-LIST", "lists are whole"),
     ("SHIM-LOCK", "locks are released, and not acquired twice"),
+    ("SHIM-OPEN-HANDLE", "handles are closed before RemoveDevice"),
     ("SHIM-POOL-FREE", "pool is freed once"),
     ("SHIM-POOL-LEAK", "no pool is left after RemoveDevice"),
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
+    ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
+    ("SHIM-WAIT", "a wait has something that ends it"),
 ];
 
 /// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.
@@ -141,12 +150,23 @@ pub struct Outcome {
     pub calls: u64,
     /// How often it was asked for a paging operation.
     pub builds: u64,
+    /// How often threads of the driver's own have reported something.
+    pub reports_from_threads: u64,
 }
 
 impl Outcome {
     /// Nothing yet.
     pub fn new(job: Job) -> Self {
-        Self { check: job.to_string(), found: Vec::new(), is_skipped: false, steps: 0, kernels: 0, calls: 0, builds: 0 }
+        Self {
+            check: job.to_string(),
+            found: Vec::new(),
+            is_skipped: false,
+            steps: 0,
+            kernels: 0,
+            calls: 0,
+            builds: 0,
+            reports_from_threads: 0,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::args::CheckArgs;
 use super::findings::{Group, Report};
+use super::supervisor::registry_argument;
 use crate::{
     args::{program, quoted},
     style::{BAD, BOLD, GOOD, counted, number},
@@ -14,6 +15,9 @@ use crate::{
 /// The command that runs a check again.
 fn replay(args: &CheckArgs, check: &str) -> String {
     let mut command = format!("{} check {}", quoted(&program()), quoted(&driver(args)));
+    for value in &args.registry {
+        command += &format!(" {}", quoted(&registry_argument(value)));
+    }
     for file in &args.allocation {
         command += &format!(" --allocation {}", quoted(&file.to_string_lossy()));
     }
@@ -39,6 +43,12 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         writeln!(out, "skipped     {scenarios}, for want of what the driver's machine lacks")?;
     }
     writeln!(out, "driver      {} calls, {} of them for a paging operation", number(calls), number(builds))?;
+    let from_threads = report.sum(|outcome| outcome.reports_from_threads);
+    if from_threads > 0 {
+        let reports = counted(from_threads, "report", "reports");
+        let cost = "vidmm waits for them, but how the threads interleave is not replayed";
+        writeln!(out, "threads     {reports} from threads of the driver: {cost}")?;
+    }
     for subject in &report.not_judged {
         writeln!(out, "not judged  {subject}")?;
     }

@@ -3,7 +3,7 @@
 
 use std::{
     error::Error,
-    ffi::OsStr,
+    ffi::{CString, OsStr},
     io::{BufRead, BufReader, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
@@ -23,10 +23,14 @@ use super::worker::{MARK, Message};
 /// How often a worker is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A worker, and what it says.
+/// vidmm may take so many times longer between two calls of the driver than the driver in one.
+const OWN_WORK: u32 = 12;
+
+/// A worker, and what it says. It ends with the value.
 struct Worker {
     child: Child,
-    jobs: ChildStdin,
+    /// None once it is to end.
+    jobs: Option<ChildStdin>,
     messages: Receiver<Message>,
 }
 
@@ -38,24 +42,27 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>
     let mut ran = Ran::default();
     let (mut worker, mut deaths) = (None, 0);
     for (at, &job) in jobs.iter().enumerate().take_while(|_| time.is_none_or(|time| begun.elapsed() < time)) {
-        if deaths == args.max_deaths {
-            ran.not_run = (jobs.len() - at) as u64;
-            break;
-        }
-        if worker.is_none() {
+        while worker.is_none() && deaths < args.max_deaths {
             worker = match Worker::start(args, driver, file.path(), &progress)? {
                 Ok((started, machine, not_judged)) => {
                     (ran.machine, ran.not_judged) = (machine, not_judged);
                     Some(started)
                 }
-                // A driver that does not start is one finding, not one for each check.
+                // A driver that does not start is one finding, not one for each check. One that has started before may do so again.
                 Err(outcome) => {
                     ran.outcomes.push(outcome);
-                    break;
+                    if ran.machine.is_empty() {
+                        break;
+                    }
+                    deaths += 1;
+                    None
                 }
             };
         }
-        let Some(running) = &mut worker else { break };
+        let Some(running) = &mut worker else {
+            ran.not_run = if deaths == args.max_deaths { (jobs.len() - at) as u64 } else { 0 };
+            break;
+        };
         match running.run(job, args, &progress)? {
             Ok(outcome) => ran.outcomes.push(outcome),
             Err(found) => {
@@ -84,6 +91,7 @@ impl Worker {
             .arg("--worker")
             .arg(shared)
             .args(["--steps", &args.steps.to_string()])
+            .args(args.registry.iter().map(registry_argument))
             .args(args.allocation.iter().flat_map(|file| [OsStr::new("--allocation"), file.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -107,7 +115,7 @@ impl Worker {
                 }
             }
         });
-        let mut worker = Self { child, jobs, messages };
+        let mut worker = Self { child, jobs: Some(jobs), messages };
         match worker.wait(args, progress)? {
             Ok(Message::Started { machine, not_judged }) => Ok(Ok((worker, machine, not_judged))),
             Ok(Message::NotStarted(outcome) | Message::Ended(outcome)) => Ok(Err(outcome)),
@@ -123,7 +131,7 @@ impl Worker {
         progress: &Progress,
     ) -> Result<Result<Outcome, Found>, Box<dyn Error>> {
         // A worker that has died already is found below.
-        let _ = writeln!(self.jobs, "{job}");
+        let _ = self.jobs.as_mut().map(|jobs| writeln!(jobs, "{job}"));
         Ok(match self.wait(args, progress)? {
             Ok(Message::Ended(outcome) | Message::NotStarted(outcome)) => Ok(outcome),
             Ok(Message::Started { .. }) => return Err("a worker has started twice".into()),
@@ -138,38 +146,53 @@ impl Worker {
         loop {
             match self.messages.recv_timeout(LOOK) {
                 Ok(message) => return Ok(Ok(message)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.child.wait()?;
-                    return Ok(Err(died(status, progress)));
-                }
+                // The driver may have closed the pipe and gone on, and a child of it may have the pipe open.
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(status) = self.child.try_wait()? {
+                let last = self.messages.recv_timeout(LOOK);
+                return Ok(last.map_err(|_| died(status, progress)));
             }
             if progress.steps() != seen {
                 (seen, since) = (progress.steps(), Instant::now());
             }
-            if since.elapsed() >= limit && progress.running().is_some() {
-                self.child.kill()?;
-                self.child.wait()?;
-                let message = format!("no answer in {} s, in {}", args.hang, place(progress));
-                return Ok(Err(Found::new("HANG", message)));
+            let is_called = progress.running().is_some();
+            let limit = if is_called { limit } else { limit * OWN_WORK };
+            if since.elapsed() >= limit {
+                let seconds = limit.as_secs();
+                return Ok(Err(match is_called {
+                    true => Found::new("HANG", format!("no answer in {seconds} s, in {}", place(progress))),
+                    false => Found::new("PANIC", format!("vidmm has not called the driver for {seconds} s")),
+                }));
             }
         }
     }
 
     /// Lets the worker unload the driver and end.
-    fn end(self) {
-        let Self { mut child, jobs, .. } = self;
-        drop(jobs);
+    fn end(mut self) {
+        self.jobs = None;
         // The results are there: a driver that does not let its process end is not waited for.
         for _ in 0..100 {
-            if !matches!(child.try_wait(), Ok(None)) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
             thread::sleep(LOOK);
         }
-        let _ = child.kill();
-        let _ = child.wait();
     }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended already is only waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The argument that gives a value of the registry.
+pub fn registry_argument((name, value): &(CString, CString)) -> String {
+    format!("--registry={}={}", name.to_string_lossy(), value.to_string_lossy())
 }
 
 /// Where the driver is.

@@ -31,11 +31,11 @@ pub enum Message {
 }
 
 /// Loads the driver, and makes machines of it.
-fn load(driver: &Path, recorded: &[PathBuf], progress: &Progress) -> Result<DriverMachines, String> {
+fn load(args: &CheckArgs, driver: &Path, progress: &Progress) -> Result<DriverMachines, String> {
     let read = |file: &PathBuf| fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()));
-    let recorded = recorded.iter().map(read).collect::<Result<_, _>>()?;
+    let recorded = args.allocation.iter().map(read).collect::<Result<_, _>>()?;
     let name = driver.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let loaded = Driver::load(driver, progress).map_err(|error| error.to_string())?;
+    let loaded = Driver::load(driver, progress, &args.registry).map_err(|error| error.to_string())?;
     DriverMachines::new(loaded, name, recorded)
 }
 
@@ -49,6 +49,7 @@ fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> 
     progress.begin();
     let mut outcome = job.run(machines, steps);
     (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
+    outcome.reports_from_threads = progress.reports_from_threads();
     outcome
 }
 
@@ -61,7 +62,7 @@ pub fn serve(args: &CheckArgs, progress: &Path) -> Result<(), Box<dyn Error>> {
     let file = OpenOptions::new().read(true).write(true).open(progress)?;
     let progress = Progress::shared(&file)?;
     let driver = args.driver.as_deref().ok_or("a worker needs a driver")?;
-    let machines = match load(driver, &args.allocation, &progress) {
+    let machines = match load(args, driver, &progress) {
         Ok(machines) => machines,
         Err(error) => return send(&Message::NotStarted(not_started(error))),
     };
@@ -85,7 +86,7 @@ fn send(message: &Message) -> Result<(), Box<dyn Error>> {
 /// Runs the checks in this process, where a debugger sees the driver.
 pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>) -> Result<Ran, Box<dyn Error>> {
     let (progress, begun) = (Progress::anonymous()?, Instant::now());
-    let machines = match load(driver, &args.allocation, &progress) {
+    let machines = match load(args, driver, &progress) {
         Ok(machines) => machines,
         Err(error) => {
             let outcomes = vec![not_started(error)];

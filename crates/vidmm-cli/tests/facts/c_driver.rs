@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::common::c_driver::{built, built_of, can_build, check};
+use crate::common::workspace;
 
 #[test]
 fn the_right_drivers_have_no_findings() {
@@ -35,8 +36,8 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
 
 /// The private data of `gpummu`: a size, a set of segments, and a number that says that it is private data.
 fn private_data(size: u64, segments: u32) -> Vec<u8> {
-    let [priority, flags, magic] = [0, 0, u32::from_le_bytes(*b"MGPU")];
-    let words = [segments, priority, flags, magic].into_iter().flat_map(u32::to_le_bytes);
+    let [priority, flags, magic, flags2, surface] = [0, 0, u32::from_le_bytes(*b"MGPU"), 0, 0];
+    let words = [segments, priority, flags, magic, flags2, surface].into_iter().flat_map(u32::to_le_bytes);
     size.to_le_bytes().into_iter().chain(words).collect()
 }
 
@@ -61,6 +62,30 @@ fn a_driver_is_tried_with_private_data_that_was_recorded() {
     assert!(planted.stdout.contains(&format!("--allocation {large} --replay world-")), "{planted}");
     let refused = check(&driver, &["--allocation", &file("other", b"not the driver's")]).expect(1);
     assert!(refused.stdout.contains("the driver creates nothing from recorded private data"), "{refused}");
+}
+
+#[test]
+fn reports_from_threads_of_the_driver_are_waited_for_and_counted() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("gpummu", "BUG_NONE", "WITH_THREAD"), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("from threads of the driver"), "{run}");
+}
+
+#[test]
+fn a_driver_reads_the_registry() {
+    if !can_build() {
+        return;
+    }
+    // The driver flushes the whole TLB then. With the mistake it flushes that of another process, which shows either way.
+    let driver = built("BUG_FLUSH_WRONG_PROCESS");
+    let run = check(&driver, &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(1);
+    assert!(run.stdout.contains("--registry=FlushesAll=1 --replay"), "{run}");
+    check(&built("BUG_NONE"), &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(0);
+    let wrong = check(&driver, &["--registry", "FlushesAll"]).expect(2);
+    assert!(wrong.stderr.contains("NAME=VALUE"), "{wrong}");
 }
 
 #[test]
@@ -106,6 +131,28 @@ fn reports_for_programs_can_be_read() {
     let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "junit"]).expect(1);
     assert!(run.stdout.contains("<failure type=\"CRASH VIRTUAL_TRANSFER\""), "{run}");
     assert!(run.stdout.trim_end().ends_with("</testsuite>"), "{run}");
+}
+
+#[test]
+fn every_rule_that_is_reported_is_listed() {
+    let ddi = workspace().join("crates/vidmm-ddi");
+    let folder = std::fs::read_dir(ddi.join("src")).expect("there are sources");
+    let sources = folder.map(|file| file.expect("the folder can be read").path()).filter(|path| path.is_file());
+    let listed = check("--list".as_ref(), &[]).expect(0).stdout;
+    let mut rules = 0;
+    for source in sources.chain([ddi.join("shim/shim.c")]) {
+        let text = std::fs::read_to_string(&source).expect("a source is text");
+        let calls = text.split("report(").chain(text.split("Report(")).skip(1);
+        for call in calls {
+            let Some((rule, _)) = call.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) else {
+                continue;
+            };
+            let is_listed = listed.lines().any(|line| line.split(' ').next() == Some(rule));
+            assert!(is_listed, "{rule} of {} is not listed", source.display());
+            rules += 1;
+        }
+    }
+    assert!(rules > 30, "{rules}");
 }
 
 #[test]

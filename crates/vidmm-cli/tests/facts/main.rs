@@ -4,6 +4,7 @@ mod common;
 
 mod c_driver;
 mod c_driver_bugs;
+mod c_driver_misbehaves;
 mod clients;
 mod dependencies;
 mod determinism;

@@ -6,6 +6,7 @@ use super::*;
 pub const SUBMIT_PAGING: u32 = 1 << 0;
 
 pub const DXGK_INTERRUPT_DMA_COMPLETED: u32 = 1;
+pub const DXGK_INTERRUPT_DMA_PREEMPTED: u32 = 2;
 pub const DXGK_INTERRUPT_DMA_FAULTED: u32 = 4;
 pub const DXGK_INTERRUPT_DMA_PAGE_FAULTED: u32 = 9;
 
@@ -100,6 +101,12 @@ twin! {
         EngineOrdinal: u32,
         NodeOrdinal: u32,
     }
+    DXGKARG_PREEMPTCOMMAND {
+        PreemptionFenceId: u32,
+        NodeOrdinal: u32,
+        EngineOrdinal: u32,
+        Flags: u32,
+    }
     DXGKARG_RESETENGINE {
         NodeOrdinal: u32,
         EngineOrdinal: u32,
@@ -112,6 +119,12 @@ twin! {
     }
     DMA_COMPLETED {
         SubmissionFenceId: u32,
+        NodeOrdinal: u32,
+        EngineOrdinal: u32,
+    }
+    DMA_PREEMPTED {
+        PreemptionFenceId: u32,
+        LastCompletedFenceId: u32,
         NodeOrdinal: u32,
         EngineOrdinal: u32,
     }
@@ -145,6 +158,7 @@ twin! {
 #[derive(Clone, Copy)]
 pub union INTERRUPT_DATA {
     pub DmaCompleted: DMA_COMPLETED,
+    pub DmaPreempted: DMA_PREEMPTED,
     pub DmaFaulted: DMA_FAULTED,
     pub DmaPageFaulted: DMA_PAGE_FAULTED,
     pub Space: [u64; 14],

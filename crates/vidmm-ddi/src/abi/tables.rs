@@ -34,7 +34,7 @@ twin! {
         DxgkDdiReleaseSwizzlingRange: Unused,
         DxgkDdiPatch: Option<unsafe extern "C" fn(HANDLE, *const DXGKARG_PATCH) -> NTSTATUS>,
         DxgkDdiSubmitCommand: Option<unsafe extern "C" fn(HANDLE, *const DXGKARG_SUBMITCOMMAND) -> NTSTATUS>,
-        DxgkDdiPreemptCommand: Unused,
+        DxgkDdiPreemptCommand: Option<unsafe extern "C" fn(HANDLE, *const DXGKARG_PREEMPTCOMMAND) -> NTSTATUS>,
         DxgkDdiBuildPagingBuffer: Option<unsafe extern "C" fn(HANDLE, *mut DXGKARG_BUILDPAGINGBUFFER) -> NTSTATUS>,
         DxgkDdiSetPalette: Unused,
         DxgkDdiSetPointerPosition: Unused,

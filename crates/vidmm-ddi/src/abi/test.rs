@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 1;
-pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 2;
+pub const VIDMM_HOST_VERSION: u32 = 2;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 3;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
 pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
@@ -16,7 +16,9 @@ pub struct VIDMM_ALLOCATION {
     pub CpuVisible: BOOLEAN,
     pub PermanentSysMem: BOOLEAN,
     pub ExistingSysMem: BOOLEAN,
+    pub NotifyEviction: BOOLEAN,
     pub Priority: u32,
+    pub Surface: u32,
 }
 
 pub type GetAllocationPrivateData = unsafe extern "C" fn(*const VIDMM_ALLOCATION, *mut u8, u32) -> u32;
@@ -28,6 +30,7 @@ pub struct VIDMM_GPU {
     pub ReadPageTableEntry:
         Option<unsafe extern "C" fn(HANDLE, u32, u64, u32, BOOLEAN, u32, *mut DXGK_PTE, *mut DXGK_PTE) -> BOOLEAN>,
     pub ReadAperturePage: Option<unsafe extern "C" fn(HANDLE, u32, u64, *mut u64) -> BOOLEAN>,
+    pub Compresses: BOOLEAN,
 }
 
 #[repr(C)]
@@ -46,6 +49,7 @@ pub struct VIDMM_HOST {
     pub WriteMemory: unsafe extern "C" fn(HANDLE, u32, u64, *const u8, usize) -> BOOLEAN,
     pub CopyPage: unsafe extern "C" fn(HANDLE, u32, u64, u32, u64) -> BOOLEAN,
     pub FillPage: unsafe extern "C" fn(HANDLE, u32, u64, u32) -> BOOLEAN,
+    pub DecompressPage: unsafe extern "C" fn(HANDLE, u32, u64, u32, u64) -> BOOLEAN,
     pub MapDmaBuffer: unsafe extern "C" fn(HANDLE, u64, usize) -> *const u8,
     pub RunUserWork: unsafe extern "C" fn(HANDLE, u32, u64, usize, *mut u64, *mut BOOLEAN) -> BOOLEAN,
     pub RaiseInterrupt: unsafe extern "C" fn(HANDLE, u32),
@@ -58,6 +62,8 @@ pub struct VIDMM_SHIM_COUNTS {
     pub PoolBlocks: u64,
     pub PoolBytes: u64,
     pub LocksHeld: u64,
+    pub OpenHandles: u64,
+    pub Threads: u64,
 }
 
 #[repr(C)]
@@ -67,4 +73,5 @@ pub struct VIDMM_SHIM {
     pub CheckPool: unsafe extern "C" fn(),
     pub FailPoolAt: unsafe extern "C" fn(u64),
     pub SetIrql: unsafe extern "C" fn(u8),
+    pub SetRegistryValue: unsafe extern "C" fn(*const std::ffi::c_char, *const std::ffi::c_char),
 }

@@ -32,6 +32,6 @@ pub fn built(driver: &str, variables: &[&str]) -> PathBuf {
 /// Machines of a reference driver.
 pub fn machines(driver: &str, variables: &[&str]) -> DriverMachines {
     let progress = Progress::anonymous().expect("there is memory");
-    let driver = Driver::load(&built(driver, variables), &progress).expect("the driver loads");
+    let driver = Driver::load(&built(driver, variables), &progress, &[]).expect("the driver loads");
     DriverMachines::new(driver, "reference", Vec::new()).expect("the driver starts")
 }

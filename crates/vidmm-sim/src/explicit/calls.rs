@@ -143,7 +143,7 @@ impl Session<'_> {
             CreateError::Allocation(error) => *error != CreateAllocationError::NoMemory,
             error => matches!(error, CreateError::Violation(_)),
         };
-        if is_driver && self.rules.as_ref().is_some_and(|rules| !rules.may_fail()) {
+        if is_driver && self.rules.as_ref().is_some_and(|rules| !rules.may_misdescribe()) {
             self.broke("CRE-03", error.to_string());
         }
     }

@@ -349,7 +349,10 @@ impl<'a> Session<'a> {
 
     fn happened(&mut self, happening: Happening) {
         match happening {
-            Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize - 1, &inputs),
+            Happening::KernelRead { kernel, inputs } => match (kernel as usize).checked_sub(1) {
+                Some(number) if number < self.objects.kernels.len() => self.judge(number, &inputs),
+                _ => self.broke("I02", format!("the GPU has run kernel number {kernel}, which no program has")),
+            },
             Happening::LateAccess { kernel, virtual_address, write } => {
                 let kernel = &self.objects.kernels[kernel as usize - 1];
                 // Its program said that it was not in use (RES-91): no flush before the unmap would have been enough.

@@ -11,7 +11,7 @@ use super::file::ScenarioFile;
 use super::judged_by::JudgedBy;
 use super::page_size::PageSize;
 use super::paging_va::PagingVa;
-use super::steps::{Action, Answer, Call, CreateAllocation, KernelEngine, Look, Step};
+use super::steps::{Action, Answer, Call, CpuAccess, CreateAllocation, KernelEngine, Look, Step};
 use crate::features::Features;
 
 impl ScenarioFile {
@@ -121,6 +121,7 @@ fn of_step(step: &Step) -> Features {
 fn of_allocation(create: &CreateAllocation) -> Features {
     let is_local = create.segments.is_none_or(|segments| segments == AllocationSegments::Local);
     let is_told = create.explicit_residency_notification || !create.notify.is_empty();
+    let keeps_copy = matches!(create.cpu, Some(CpuAccess::PermanentSysMem | CpuAccess::ExistingSysMem));
     let is_placed = create.accessed_physically
         || create.alignment.is_some()
         || create.direction.is_some()
@@ -131,5 +132,6 @@ fn of_allocation(create: &CreateAllocation) -> Features {
         | if_so(Features::NOTIFICATIONS, is_told)
         | if_so(Features::COMPRESSION, create.compression)
         | if_so(Features::CPU_ACCESS, create.cpu.is_some())
+        | if_so(Features::SYSTEM_COPIES, keeps_copy)
         | if_so(Features::PLACEMENT, is_placed)
 }

@@ -105,6 +105,7 @@ impl Player<'_, '_> {
         let cpu = match self.dice.below(10) {
             _ if compression || !self.has(Features::CPU_ACCESS) => None,
             0 | 1 => Some(CpuAccess::Visible),
+            2 | 3 if !self.has(Features::SYSTEM_COPIES) => None,
             2 if segments != AllocationSegments::System => Some(CpuAccess::PermanentSysMem),
             3 => Some(CpuAccess::ExistingSysMem),
             _ => None,

@@ -38,6 +38,8 @@ bugs! {
     a_root_table_of_another_context: BUG_FIRST_ROOT by "I04";
     a_root_table_without_entries: BUG_ROOT_ENTRIES by "I04";
     a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
+    a_preemption_that_is_not_answered: BUG_PREEMPTION_IGNORED by "DDI-PREEMPT";
+    a_preemption_after_another_packet: BUG_WRONG_LAST_COMPLETED by "DDI-PREEMPT" in "1..60";
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     an_end_that_is_not_reported: BUG_NO_INTERRUPT by "SYN-13";
@@ -46,10 +48,19 @@ bugs! {
     a_priority_of_zero: BUG_PRIORITY_ZERO by "CRE-03";
     an_allocation_without_a_segment: BUG_NO_SEGMENT by "CRE-03";
     a_table_without_surfaces: BUG_NO_SURFACES with WITHOUT_TEST_INTERFACE by "START";
+    a_surface_that_the_cpu_does_not_see: BUG_SURFACE_NOT_VISIBLE with WITHOUT_TEST_INTERFACE by "DDI-CPU-VISIBLE";
     a_surface_without_its_last_row: BUG_SURFACE_ROW_LOST with WITHOUT_TEST_INTERFACE by "DDI-SIZE";
     private_data_behind_its_end: BUG_SURFACE_DATA_TOO_SMALL with WITHOUT_TEST_INTERFACE by "DDI-PRIVATE-DATA";
+    a_notification_that_is_ignored: BUG_NOTIFICATION_IGNORED by "NTF-02 NOTIFY_ALLOC" in "1..100";
+    a_notification_of_which_half_is_done: BUG_HALF_NOTIFICATION by "NTF-02 NOTIFY_ALLOC" in "1..100";
+    content_that_leaves_compressed: BUG_STAYS_COMPRESSED by "BPB-40 VIRTUAL_TRANSFER" in "1..100";
+    marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..100";
+    a_key_that_is_left_open: BUG_KEY_LEFT_OPEN by "SHIM-OPEN-HANDLE" in "1..1";
+    a_thread_that_runs_on: BUG_THREAD_LEFT with WITH_THREAD by "SHIM-THREAD" in "1..1";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
     an_exit: BUG_EXIT by "EXIT VIRTUAL_TRANSFER";
     a_hang: BUG_HANG by "HANG VIRTUAL_TRANSFER";
+    a_hang_of_a_process_that_is_not_heard: BUG_HANG_UNHEARD by "HANG VIRTUAL_TRANSFER";
+    an_exit_that_leaves_a_child: BUG_EXIT_OF_PARENT by "EXIT VIRTUAL_TRANSFER";
     a_smashed_stack: BUG_SMASHED_STACK by "CRASH VIRTUAL_TRANSFER";
 }

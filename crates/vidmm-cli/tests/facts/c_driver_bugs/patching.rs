@@ -25,6 +25,7 @@ bugs! {
     a_split_point_behind_the_state: BUG_SPLIT_BEHIND_STATE by "SPL-06";
     a_list_that_is_believed: BUG_LIST_NOT_CHECKED by "SPL-04";
     a_list_that_ends_in_an_entry: BUG_LIST_NOT_ADVANCED by "DDI-RENDER";
+    a_kernel_that_no_program_has: BUG_COMMAND_GARBLED by "DDI-RENDER";
     a_dma_buffer_that_ends_behind_its_end: BUG_RENDER_TOO_FAR by "BPB-02";
     a_status_that_is_not_allowed: BUG_RENDER_STATUS by "PAT-12";
     a_patch_that_fails: BUG_PATCH_FAILS by "PAT-15";

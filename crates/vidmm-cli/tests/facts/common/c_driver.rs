@@ -21,11 +21,17 @@ pub fn built(planted: &str) -> PathBuf {
 
 /// Builds a reference driver, with a mistake of its `bugs.h` or without (`BUG_NONE`); the variant is a variable of its Makefile, or empty.
 pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{driver}{variant}-{planted}.so"));
+    let variables = (!variant.is_empty()).then(|| format!("{variant}=1"));
+    let variables: Vec<_> = variables.into_iter().chain([format!("PLANTED={planted}")]).collect();
+    made(driver, &format!("{driver}{variant}-{planted}.so"), &variables)
+}
+
+/// Makes a driver in C with these variables of its Makefile.
+pub fn made(driver: &str, name: &str, variables: &[String]) -> PathBuf {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let folder = workspace().join("crates/vidmm-ddi/examples/drivers").join(driver);
     let mut make = Command::new("make");
-    make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).arg(format!("PLANTED={planted}"));
-    make.args((!variant.is_empty()).then(|| format!("{variant}=1")));
+    make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).args(variables);
     let make = make.output().expect("make and a C compiler are there");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
     out

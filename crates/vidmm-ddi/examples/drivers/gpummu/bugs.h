@@ -43,6 +43,8 @@ enum {
     BUG_FIRST_ROOT,               /* every context has the root table of the first one */
     BUG_ROOT_ENTRIES,             /* the hardware is not told how many entries the root table has */
     BUG_WRONG_ABORTED_FENCE,      /* ResetEngine names the packet before the one that was aborted */
+    BUG_PREEMPTION_IGNORED,       /* PreemptCommand does nothing, and no preemption is reported */
+    BUG_WRONG_LAST_COMPLETED,     /* the report of a preemption names the packet before the last one that has ended */
     BUG_RESTART_FAILS,            /* RestartFromTimeout fails */
     BUG_RESET_TRANSFER_REFUSED,   /* the transfer of no bytes after a reset of the adapter is refused */
     BUG_NO_INTERRUPT,             /* the interrupt routine does not report that a packet has ended */
@@ -51,11 +53,20 @@ enum {
     BUG_PRIORITY_ZERO,            /* CreateAllocation leaves the priority 0 */
     BUG_NO_SEGMENT,               /* CreateAllocation leaves SupportedWriteSegmentSet 0 */
     BUG_NO_SURFACES,              /* the table lacks the function that describes standard allocations */
+    BUG_SURFACE_NOT_VISIBLE,      /* a shadow surface, to which programs draw with the CPU, is not CpuVisible */
     BUG_SURFACE_ROW_LOST,         /* a standard allocation is a row smaller than its surface */
     BUG_SURFACE_DATA_TOO_SMALL,   /* the private data of one is written behind the size that was told */
+    BUG_NOTIFICATION_IGNORED,     /* NOTIFY_ALLOC is answered with success, and nothing is encoded */
+    BUG_HALF_NOTIFICATION,        /* the first half of a chunk is made plain */
+    BUG_STAYS_COMPRESSED,         /* content leaves the memory of the GPU compressed */
+    BUG_FILL_KEEPS_MARKS,         /* pages that are filled go on to be marked as compressed */
+    BUG_KEY_LEFT_OPEN,            /* StartDevice leaves a key of the registry open */
+    BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */
     BUG_HANG,                     /* a transfer does not return */
+    BUG_HANG_UNHEARD,             /* a transfer closes standard output, and does not return */
+    BUG_EXIT_OF_PARENT,           /* a transfer ends the process, and a child of it goes on */
     BUG_SMASHED_STACK             /* a transfer writes behind an array on the stack */
 };
 

@@ -7,12 +7,19 @@
 #include "gpu.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define TAG 0x4D4D5547 /* 'GUMM' */
 
 typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
+    UINT PreemptionFenceId;
+    ULONG FlushesAll; /* the registry says that TLBs are flushed whole */
+#ifdef WITH_THREAD
+    PVOID Thread;
+    BOOLEAN IsStopping;
+#endif
     KSPIN_LOCK Lock;
     UINT64 LastAddressSpace;
     UINT64 LastTransferSource;
@@ -37,6 +44,7 @@ typedef struct CONTEXT {
 
 typedef struct ALLOCATION {
     UINT64 Size;
+    UINT Surface; /* 0: it is never compressed */
 } ALLOCATION;
 
 /* The private data that the user-mode driver passes. */
@@ -46,6 +54,8 @@ typedef struct PRIVATE_DATA {
     UINT Priority;
     UINT Flags;
     UINT Magic;
+    UINT Flags2;
+    UINT Surface;
 } PRIVATE_DATA;
 
 #define PRIVATE_DATA_MAGIC 0x5550474Du
@@ -63,18 +73,91 @@ static NTSTATUS AddDevice(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *Mini
     return STATUS_SUCCESS;
 }
 
+/* A number of the registry, or 0. */
+static ULONG ReadSetting(PCWSTR Name) {
+    union {
+        KEY_VALUE_PARTIAL_INFORMATION Partial;
+        UCHAR Bytes[sizeof(KEY_VALUE_PARTIAL_INFORMATION) + sizeof(ULONG)];
+    } Information;
+    UNICODE_STRING Path, ValueName;
+    OBJECT_ATTRIBUTES Attributes;
+    HANDLE Key;
+    ULONG Size, Value = 0;
+    RtlInitUnicodeString(&Path, u"\\Registry\\Machine\\System\\CurrentControlSet\\Services\\gpummu");
+    RtlInitUnicodeString(&ValueName, Name);
+    InitializeObjectAttributes(&Attributes, &Path, OBJ_CASE_INSENSITIVE | OBJ_KERNEL_HANDLE, NULL, NULL);
+    if (!NT_SUCCESS(ZwOpenKey(&Key, KEY_READ, &Attributes))) {
+        return 0;
+    }
+    if (NT_SUCCESS(ZwQueryValueKey(Key, &ValueName, KeyValuePartialInformation, &Information, sizeof(Information), &Size)) &&
+        Information.Partial.Type == REG_DWORD && Information.Partial.DataLength == sizeof(Value)) {
+        RtlCopyMemory(&Value, Information.Partial.Data, sizeof(Value));
+    }
+    if (!BUG(KEY_LEFT_OPEN)) {
+        ZwClose(Key);
+    }
+    return Value;
+}
+
+#ifdef WITH_THREAD
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber);
+
+/* Hardware without an interrupt of its own: a thread looks after it. */
+static VOID InterruptThread(PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    for (;;) {
+        KeWaitForSingleObject(&Adapter->Gpu.Interrupt, Executive, KernelMode, FALSE, NULL);
+        if (Adapter->IsStopping) {
+            PsTerminateSystemThread(STATUS_SUCCESS);
+        }
+        InterruptRoutine(Adapter, 0);
+        KeSetEvent(&Adapter->Gpu.IsTaken, 0, FALSE);
+    }
+}
+
+static NTSTATUS StartThread(ADAPTER *Adapter) {
+    HANDLE Handle;
+    NTSTATUS Status = PsCreateSystemThread(&Handle, THREAD_ALL_ACCESS, NULL, NULL, NULL, InterruptThread, Adapter);
+    if (NT_SUCCESS(Status)) {
+        Status = ObReferenceObjectByHandle(Handle, THREAD_ALL_ACCESS, NULL, KernelMode, &Adapter->Thread, NULL);
+        ZwClose(Handle);
+    }
+    return Status;
+}
+
+static VOID StopThread(ADAPTER *Adapter) {
+    if (BUG(THREAD_LEFT)) {
+        return;
+    }
+    Adapter->IsStopping = TRUE;
+    KeSetEvent(&Adapter->Gpu.Interrupt, 0, FALSE);
+    KeWaitForSingleObject(Adapter->Thread, Executive, KernelMode, FALSE, NULL);
+    ObDereferenceObject(Adapter->Thread);
+}
+
+#endif
+
 static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
                             PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
     UNREFERENCED_PARAMETER(StartInfo);
     Adapter->Dxgkrnl = *Dxgkrnl;
     GpuStart(&Adapter->Gpu, Dxgkrnl->DeviceHandle);
+    Adapter->FlushesAll = ReadSetting(u"FlushesAll");
     *NumberOfVideoPresentSources = 0;
     *NumberOfChildren = 0;
+#ifdef WITH_THREAD
+    return StartThread(Adapter);
+#else
     return STATUS_SUCCESS;
+#endif
 }
 
 static NTSTATUS StopDevice(const PVOID MiniportDeviceContext) {
+#ifdef WITH_THREAD
+    StopThread((ADAPTER *)MiniportDeviceContext);
+#endif
     UNREFERENCED_PARAMETER(MiniportDeviceContext);
     return STATUS_SUCCESS;
 }
@@ -259,8 +342,9 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
         return STATUS_NO_MEMORY;
     }
     Allocation->Size = Data->Size;
+    Allocation->Surface = Data->Surface;
     if (BUG(POOL_OVERRUN)) {
-        ((volatile UINT64 *)Allocation)[1] = Data->Size;
+        ((volatile UINT64 *)Allocation)[2] = Data->Size;
     }
     Info->hAllocation = Allocation;
     Info->Size = BUG(SIZE_IN_PAGES) ? Data->Size >> PAGE_SHIFT : Data->Size;
@@ -278,6 +362,7 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
         Info->AllocationPriority = 0;
     }
     Info->FlagsWddm2.Value = Data->Flags;
+    Info->Flags2.Value = Data->Flags2;
     return STATUS_SUCCESS;
 }
 
@@ -313,7 +398,7 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
 
 /* The private data of surfaces that Dxgkrnl creates by itself. It asks for the size first, and then with room. */
 static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
-    PRIVATE_DATA Private = {0, 3, 0, 0, PRIVATE_DATA_MAGIC};
+    PRIVATE_DATA Private = {0, 3, 0, 0, PRIVATE_DATA_MAGIC, 0, 0};
     DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
     UINT Width, Height;
     UNREFERENCED_PARAMETER(hAdapter);
@@ -326,7 +411,7 @@ static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_G
         Width = Get->pCreateShadowSurfaceData->Width;
         Height = Get->pCreateShadowSurfaceData->Height;
         Get->pCreateShadowSurfaceData->Pitch = Width * 4;
-        Flags.CpuVisible = 1;
+        Flags.CpuVisible = !BUG(SURFACE_NOT_VISIBLE);
         break;
     case D3DKMDT_STANDARDALLOCATION_STAGINGSURFACE:
         Width = Get->pCreateStagingSurfaceData->Width;
@@ -391,7 +476,15 @@ static void Misbehave(void) {
         *(volatile int *)0 = 1;
     } else if (BUG(EXIT)) {
         exit(0);
-    } else if (BUG(HANG)) {
+    } else if (BUG(EXIT_OF_PARENT)) {
+        if (fork() == 0) {
+            sleep(3);
+        }
+        _exit(0);
+    } else if (BUG(HANG) || BUG(HANG_UNHEARD)) {
+        if (BUG(HANG_UNHEARD)) {
+            close(STDOUT_FILENO);
+        }
         for (volatile int Forever = 1; Forever;) {
         }
     } else if (BUG(SMASHED_STACK)) {
@@ -402,6 +495,15 @@ static void Misbehave(void) {
     }
 }
 
+/* Makes a range of an allocation plain, which is at Address. There is nothing to do for one that is never compressed. */
+static BOOLEAN Decompress(DXGKARG_BUILDPAGINGBUFFER *Build, HANDLE hAllocation, UINT64 Address, UINT64 Size,
+                          UINT64 OffsetInBytes) {
+    const ALLOCATION *Allocation = (const ALLOCATION *)hAllocation;
+    return Allocation->Surface == 0 ||
+           Append(Build, GPU_DECOMPRESS, Address, Size, Allocation->Surface, OffsetInBytes / PAGE_SIZE, 0);
+}
+
+/* Content becomes plain before it leaves the memory of the GPU. MultipassOffset is 1 once that is encoded. */
 static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     const DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL *Transfer = &Build->TransferVirtual;
     UINT64 From = Transfer->SourceVirtualAddress, To = Transfer->DestinationVirtualAddress;
@@ -425,6 +527,13 @@ static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build
     if (BUG(ALWAYS_FULL)) {
         return Full();
     }
+    if (Transfer->TransferDirection == DXGK_MEMORY_TRANSFER_LOCAL_TO_SYSTEM && Build->MultipassOffset == 0 &&
+        !BUG(STAYS_COMPRESSED)) {
+        if (!Decompress(Build, Transfer->hAllocation, From, Size, Transfer->AllocationOffsetInBytes)) {
+            return Full();
+        }
+        Build->MultipassOffset = 1;
+    }
     if (!Append(Build, GPU_COPY, From, To, Size, 0, 0)) {
         return BUG(TRANSFER_REPORTS_SUCCESS) ? STATUS_SUCCESS : Full();
     }
@@ -437,6 +546,13 @@ static NTSTATUS BuildFill(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
                                                                               : Fill->DestinationVirtualAddress;
     UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes;
     UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Fill->FillPattern;
+    /* Marks would outlive what was compressed. */
+    if (Build->MultipassOffset == 0 && !BUG(FILL_KEEPS_MARKS)) {
+        if (!Decompress(Build, Fill->hAllocation, To, Size, Fill->AllocationOffsetInBytes)) {
+            return Full();
+        }
+        Build->MultipassOffset = 1;
+    }
     return Append(Build, GPU_FILL, To, Size, Pattern, 0, 0) ? STATUS_SUCCESS : Full();
 }
 
@@ -482,13 +598,27 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
     return STATUS_SUCCESS;
 }
 
-static NTSTATUS BuildFlush(DXGKARG_BUILDPAGINGBUFFER *Build) {
+static NTSTATUS BuildFlush(const ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     const DXGK_BUILDPAGINGBUFFER_FLUSHTLB *Flush = &Build->FlushTlb;
     UINT64 AddressSpace = ((const PROCESS *)Flush->hProcess)->AddressSpace + (BUG(FLUSH_WRONG_PROCESS) ? 1 : 0);
     if (BUG(SKIP_FLUSH)) {
         return STATUS_SUCCESS;
     }
-    return Append(Build, GPU_FLUSH, AddressSpace, Flush->StartVirtualAddress, Flush->EndVirtualAddress, 0, 0)
+    return Append(Build, GPU_FLUSH, AddressSpace, Adapter->FlushesAll ? 0 : Flush->StartVirtualAddress,
+                  Adapter->FlushesAll ? 0 : Flush->EndVirtualAddress, 0, 0)
+               ? STATUS_SUCCESS
+               : Full();
+}
+
+/* System memory that the CPU is about to see: Windows shows it to the GPU once more, a chunk at a time. */
+static NTSTATUS BuildNotification(DXGKARG_BUILDPAGINGBUFFER *Build) {
+    const DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC *Notify = &Build->NotifyAllocation;
+    if (BUG(NOTIFICATION_IGNORED) || !Notify->Flags.Eviction) {
+        return STATUS_SUCCESS;
+    }
+    return Decompress(Build, Notify->hAllocation, Notify->GpuVirtualAddressAtOffset,
+                      BUG(HALF_NOTIFICATION) ? Notify->SizeInBytes / 2 : Notify->SizeInBytes,
+                      Notify->OffsetInBytes)
                ? STATUS_SUCCESS
                : Full();
 }
@@ -503,7 +633,9 @@ static NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFF
     case DXGK_OPERATION_UPDATE_PAGE_TABLE:
         return BuildUpdatePageTable(Build);
     case DXGK_OPERATION_FLUSH_TLB:
-        return BuildFlush(Build);
+        return BuildFlush(Adapter, Build);
+    case DXGK_OPERATION_NOTIFY_ALLOC:
+        return BuildNotification(Build);
     case DXGK_OPERATION_TRANSFER:
         /* After a reset of the adapter: the content of the memory segment is gone, and there is nothing to do. */
         return Build->Transfer.TransferSize == 0 && !BUG(RESET_TRANSFER_REFUSED) ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
@@ -559,6 +691,11 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
         Data.DmaPageFaulted.PageFaultFlags = Gpu->FaultIsWrite ? DXGK_PAGE_FAULT_WRITE : (DXGK_PAGE_FAULT_FLAGS)0;
         Data.DmaPageFaulted.FaultedVirtualAddress = Gpu->FaultAddress;
         break;
+    case GPU_YIELDED:
+        Data.InterruptType = DXGK_INTERRUPT_DMA_PREEMPTED;
+        Data.DmaPreempted.PreemptionFenceId = Adapter->PreemptionFenceId;
+        Data.DmaPreempted.LastCompletedFenceId = Gpu->LastCompletedFenceId - (BUG(WRONG_LAST_COMPLETED) ? 1 : 0);
+        break;
     }
     Gpu->Status = GPU_IDLE;
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
@@ -572,8 +709,11 @@ static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
 }
 
 static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
-    UNREFERENCED_PARAMETER(hAdapter);
-    UNREFERENCED_PARAMETER(Preempt);
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    Adapter->PreemptionFenceId = Preempt->PreemptionFenceId;
+    if (!BUG(PREEMPTION_IGNORED)) {
+        GpuYield(&Adapter->Gpu);
+    }
     return STATUS_SUCCESS;
 }
 
@@ -599,7 +739,7 @@ static NTSTATUS RestartFromTimeout(const HANDLE hAdapter) {
 NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) {
     DRIVER_INITIALIZATION_DATA Data;
     RtlZeroMemory(&Data, sizeof(Data));
-    Data.Version = DXGKDDI_INTERFACE_VERSION_WDDM2_0;
+    Data.Version = DXGKDDI_INTERFACE_VERSION_WDDM3_2;
     Data.DxgkDdiAddDevice = AddDevice;
     Data.DxgkDdiStartDevice = StartDevice;
     Data.DxgkDdiStopDevice = StopDevice;
@@ -635,7 +775,8 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 #ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
-    PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+    PRIVATE_DATA Private = {Wanted->Size, 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC, 0, Wanted->Surface};
+    DXGK_ALLOCATIONINFOFLAGS2 Flags2 = {{{0}}};
     DXGK_ALLOCATIONINFOFLAGS_WDDM2_0 Flags = {{{0}}};
     if (Size < sizeof(Private)) {
         return 0;
@@ -643,7 +784,9 @@ static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data,
     Flags.CpuVisible = Wanted->CpuVisible;
     Flags.PermanentSysMem = Wanted->PermanentSysMem;
     Flags.ExistingSysMem = Wanted->ExistingSysMem;
+    Flags2.NotifyEviction = Wanted->NotifyEviction;
     Private.Flags = Flags.Value;
+    Private.Flags2 = Flags2.Value;
     Private.Segments = (Wanted->MayBeLocal ? 1u : 0) | (Wanted->MayBeSystem ? 2u : 0);
     RtlCopyMemory(Data, &Private, sizeof(Private));
     return sizeof(Private);
@@ -679,7 +822,7 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL};
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

@@ -3,6 +3,20 @@
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
     memset(Gpu, 0, sizeof(*Gpu));
     Gpu->DeviceHandle = DeviceHandle;
+#ifdef WITH_THREAD
+    KeInitializeEvent(&Gpu->Interrupt, SynchronizationEvent, FALSE);
+    KeInitializeEvent(&Gpu->IsTaken, SynchronizationEvent, FALSE);
+#endif
+}
+
+/* The registers stay as they are until the driver has read them. */
+void GpuInterrupt(GPU *Gpu) {
+#ifdef WITH_THREAD
+    KeSetEvent(&Gpu->Interrupt, 0, FALSE);
+    KeWaitForSingleObject(&Gpu->IsTaken, Executive, KernelMode, FALSE, NULL);
+#else
+    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+#endif
 }
 
 void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
@@ -11,9 +25,13 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
 }
 
 void GpuReset(GPU *Gpu) {
-    GPU_PACKET Packet = Gpu->Packet;
-    GpuStart(Gpu, Gpu->DeviceHandle);
-    Gpu->Packet.FenceId = Packet.FenceId;
+    UINT FenceId = Gpu->Packet.FenceId;
+    memset(&Gpu->Packet, 0, sizeof(Gpu->Packet));
+    memset(Gpu->Tlb, 0, sizeof(Gpu->Tlb));
+    Gpu->Packet.FenceId = FenceId;
+    Gpu->IsSubmitted = FALSE;
+    Gpu->IsToYield = FALSE;
+    Gpu->Status = GPU_IDLE;
 }
 
 /* ---- Translation ---- */
@@ -111,6 +129,19 @@ static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT64 To, const UINT64 *From, UINT P
     return GPU_COMPLETED;
 }
 
+static GPU_STATUS DecompressPage(GPU *Gpu, UINT64 Address, UINT Surface, UINT64 Page) {
+    UINT Segment;
+    UINT64 Offset;
+    VIDMM_TRANSLATION Place = GpuTranslate(Gpu, Address, TRUE, &Segment, &Offset);
+    if (Place == VIDMM_TRANSLATION_FAULT) {
+        return Fault(Gpu, Address, TRUE);
+    }
+    if (Place == VIDMM_TRANSLATION_MAPPED) {
+        VidmmDecompressPage(Gpu->DeviceHandle, Segment, Offset, Surface, Page);
+    }
+    return GPU_COMPLETED;
+}
+
 static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
     GPU_STATUS Status = GPU_COMPLETED;
     UINT64 At, From;
@@ -124,6 +155,11 @@ static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
     case GPU_FILL:
         for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
             Status = CopyOrFillPage(Gpu, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
+        }
+        return Status;
+    case GPU_DECOMPRESS:
+        for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
+            Status = DecompressPage(Gpu, Command->Words[0] + At, (UINT)Command->Words[2], Command->Words[3] + At / PAGE_SIZE);
         }
         return Status;
     case GPU_WRITE_ENTRIES:
@@ -179,5 +215,19 @@ void GpuRun(GPU *Gpu) {
     Gpu->IsSubmitted = FALSE;
     Gpu->FenceId = Gpu->Packet.FenceId;
     Gpu->Status = RunPacket(Gpu);
-    VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+    if (Gpu->Status == GPU_COMPLETED) {
+        Gpu->LastCompletedFenceId = Gpu->FenceId;
+    }
+    GpuInterrupt(Gpu);
+    if (Gpu->IsToYield) {
+        GpuYield(Gpu);
+    }
+}
+
+void GpuYield(GPU *Gpu) {
+    Gpu->IsToYield = Gpu->IsSubmitted;
+    if (!Gpu->IsToYield) {
+        Gpu->Status = GPU_YIELDED;
+        GpuInterrupt(Gpu);
+    }
 }

@@ -4,6 +4,7 @@
 #ifndef GPU_H
 #define GPU_H
 
+#include "ntddk.h"
 #include "vidmm_test.h"
 
 #define GPU_MEMORY_SEGMENT 1
@@ -31,7 +32,8 @@ typedef enum GPU_OPCODE {
     GPU_COPY = 1,          /* from, to, bytes */
     GPU_FILL = 2,          /* to, bytes, pattern */
     GPU_WRITE_ENTRIES = 3, /* segment of the table, its offset, the first index, how many */
-    GPU_FLUSH = 4          /* address space, first address, address behind the last; 0 and 0 is everything */
+    GPU_FLUSH = 4,         /* address space, first address, address behind the last; 0 and 0 is everything */
+    GPU_DECOMPRESS = 5     /* address, bytes, surface, the page of the surface at the address */
 } GPU_OPCODE;
 
 typedef struct GPU_COMMAND {
@@ -39,7 +41,7 @@ typedef struct GPU_COMMAND {
     UINT64 Words[4];
 } GPU_COMMAND;
 
-/* What the engine runs: commands in an address space. */
+/* The packet that the engine runs: commands in an address space. */
 typedef struct GPU_PACKET {
     UINT64 Address;
     UINT Bytes;
@@ -50,12 +52,22 @@ typedef struct GPU_PACKET {
     UINT RootEntries;
 } GPU_PACKET;
 
-typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3 } GPU_STATUS;
+typedef enum GPU_STATUS {
+    GPU_IDLE = 0,
+    GPU_COMPLETED = 1,
+    GPU_BAD_COMMAND = 2,
+    GPU_PAGE_FAULT = 3,
+    GPU_YIELDED = 4
+} GPU_STATUS;
 
 #define GPU_TLB_SLOTS 256
 
 typedef struct GPU {
     HANDLE DeviceHandle;
+#ifdef WITH_THREAD
+    KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
+    KEVENT IsTaken;
+#endif
     GPU_PACKET Packet;
     BOOLEAN IsSubmitted;
     /* The registers that the interrupt routine reads. */
@@ -63,6 +75,9 @@ typedef struct GPU {
     UINT FenceId;
     UINT64 FaultAddress;
     BOOLEAN FaultIsWrite;
+    UINT LastCompletedFenceId;
+    /* The engine is to yield, and has not reported that it has. */
+    BOOLEAN IsToYield;
     struct {
         UINT64 AddressSpace;
         UINT64 Page;
@@ -74,6 +89,10 @@ void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
 void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 /* Runs the packet that was submitted, and raises the interrupt. */
 void GpuRun(GPU *Gpu);
+/* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
+void GpuYield(GPU *Gpu);
+/* Raises the interrupt. */
+void GpuInterrupt(GPU *Gpu);
 /* Forgets the packet and all cached translations. */
 void GpuReset(GPU *Gpu);
 VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset);

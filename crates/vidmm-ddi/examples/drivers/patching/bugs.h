@@ -46,6 +46,7 @@ enum {
     BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
     BUG_RESOURCE_LEAK,             /* DestroyAllocation leaves the resource that it is to destroy */
+    BUG_COMMAND_GARBLED,           /* a byte of the user's commands is lost on the way: the number of its first kernel */
     BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
 };
 

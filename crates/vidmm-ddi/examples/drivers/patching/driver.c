@@ -354,6 +354,11 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
         Data.DmaFaulted.FaultedFenceId = Gpu->FenceId;
         Data.DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
         break;
+    case GPU_YIELDED:
+        Data.InterruptType = DXGK_INTERRUPT_DMA_PREEMPTED;
+        Data.DmaPreempted.PreemptionFenceId = Adapter->PreemptionFenceId;
+        Data.DmaPreempted.LastCompletedFenceId = Gpu->LastCompletedFenceId;
+        break;
     }
     Gpu->Status = GPU_IDLE;
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
@@ -367,8 +372,9 @@ static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
 }
 
 static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
-    UNREFERENCED_PARAMETER(hAdapter);
-    UNREFERENCED_PARAMETER(Preempt);
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    Adapter->PreemptionFenceId = Preempt->PreemptionFenceId;
+    GpuYield(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
 
@@ -462,7 +468,7 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UI
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage};
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE};
     static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;

@@ -14,6 +14,7 @@
 typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
+    UINT PreemptionFenceId;
 } ADAPTER;
 
 typedef struct DEVICE {

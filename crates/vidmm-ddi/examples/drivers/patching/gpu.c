@@ -12,6 +12,7 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
 
 void GpuResetEngine(GPU *Gpu) {
     Gpu->IsSubmitted = FALSE;
+    Gpu->IsToYield = FALSE;
     Gpu->Status = GPU_IDLE;
 }
 
@@ -162,5 +163,19 @@ void GpuRun(GPU *Gpu) {
     Gpu->IsSubmitted = FALSE;
     Gpu->FenceId = Gpu->Packet.FenceId;
     Gpu->Status = RunPacket(Gpu);
+    if (Gpu->Status == GPU_COMPLETED) {
+        Gpu->LastCompletedFenceId = Gpu->FenceId;
+    }
     VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+    if (Gpu->IsToYield) {
+        GpuYield(Gpu);
+    }
+}
+
+void GpuYield(GPU *Gpu) {
+    Gpu->IsToYield = Gpu->IsSubmitted;
+    if (!Gpu->IsToYield) {
+        Gpu->Status = GPU_YIELDED;
+        VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
+    }
 }

@@ -30,7 +30,7 @@ typedef struct GPU_COMMAND {
     UINT64 Words[4];
 } GPU_COMMAND;
 
-/* What the engine runs: the commands from Start to End of a DMA buffer. */
+/* The packet that the engine runs: the commands from Start to End of a DMA buffer. */
 typedef struct GPU_PACKET {
     UINT64 Address;
     UINT Start;
@@ -39,7 +39,13 @@ typedef struct GPU_PACKET {
     BOOLEAN IsUserWork;
 } GPU_PACKET;
 
-typedef enum GPU_STATUS { GPU_IDLE = 0, GPU_COMPLETED = 1, GPU_BAD_COMMAND = 2, GPU_PAGE_FAULT = 3 } GPU_STATUS;
+typedef enum GPU_STATUS {
+    GPU_IDLE = 0,
+    GPU_COMPLETED = 1,
+    GPU_BAD_COMMAND = 2,
+    GPU_PAGE_FAULT = 3,
+    GPU_YIELDED = 4
+} GPU_STATUS;
 
 typedef struct GPU {
     HANDLE DeviceHandle;
@@ -50,6 +56,9 @@ typedef struct GPU {
     UINT FenceId;
     UINT64 FaultAddress;
     BOOLEAN FaultIsWrite;
+    UINT LastCompletedFenceId;
+    /* The engine is to yield, and has not reported that it has. */
+    BOOLEAN IsToYield;
 #ifdef WITH_APERTURE
     UINT64 Shown[GPU_APERTURE_PAGES]; /* the page of system memory, plus 1; 0 is none */
 #endif
@@ -59,6 +68,8 @@ void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
 void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 /* Runs the packet that was submitted, and raises the interrupt. */
 void GpuRun(GPU *Gpu);
+/* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
+void GpuYield(GPU *Gpu);
 /* Forgets the packet. */
 void GpuResetEngine(GPU *Gpu);
 /* Forgets everything. */

@@ -247,6 +247,9 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
+    if (BUG(COMMAND_GARBLED) && End - Start >= 32) {
+        DmaBuffer[sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64) + offsetof(VIDMM_USER_KERNEL_COMMAND, Number) + 1] ^= 0xFF;
+    }
     Render->pDmaBuffer = DmaBuffer + (BUG(RENDER_TOO_FAR) ? Render->DmaSize + 8 : End - Start);
     for (At = 0; At < Render->PatchLocationListInSize; At++) {
         const D3DDDI_PATCHLOCATIONLIST *Location = &Render->pPatchLocationListIn[At];

@@ -36,6 +36,8 @@ pub(crate) struct Rules {
     pub(super) misreports_again: bool,
     /// Anything is made on purpose that may put the adapter in error.
     pub(super) has_faults: bool,
+    /// The driver is made to answer wrongly.
+    pub(super) has_driver_faults: bool,
     /// Steps of the machine when all books were looked at last.
     pub(super) audited_at: u64,
     /// Something went wrong, so that all books are looked at after the step.
@@ -55,7 +57,15 @@ impl Rules {
         let (forges_faults, has_faults) = (faults.iter().any(forges), !faults.is_empty());
         let is_report = |fault: &Fault| matches!(fault.kind, FaultKind::Interrupt(_));
         let misreports_again = faults.iter().any(|fault| is_report(fault) && !matches!(fault.when, When::Nth(_)));
-        let mut rules = Self { has_device_cache, forges_faults, has_faults, misreports_again, ..Self::default() };
+        let has_driver_faults = faults.iter().any(|fault| matches!(fault.kind, FaultKind::Driver(_)));
+        let mut rules = Self {
+            has_device_cache,
+            forges_faults,
+            has_faults,
+            has_driver_faults,
+            misreports_again,
+            ..Self::default()
+        };
         if adapter.policy == PolicyChoice::Lru {
             rules.audit.expect_order_of_use();
         }
@@ -97,5 +107,10 @@ impl Rules {
     /// Whether something is done on purpose that may put the adapter in error.
     pub fn may_fail(&self) -> bool {
         self.has_faults
+    }
+
+    /// Whether the driver may describe an allocation wrongly on purpose.
+    pub fn may_misdescribe(&self) -> bool {
+        self.has_driver_faults
     }
 }

@@ -1,0 +1,153 @@
+//! A driver that lies, hangs and ends its process at random: `vidmm check` survives it, and names what it did.
+//!
+//! `examples/drivers/liar` logs each thing before it does it, so the report is compared with what has happened.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::c_driver::{can_build, made};
+use crate::common::{Scratch, workspace};
+
+/// The figures of some runs.
+#[derive(Debug, Default)]
+struct Survived {
+    /// Paging operations that were asked for.
+    operations: u64,
+    checks: u64,
+    /// Processes that the driver has ended, or that had to be.
+    ends: u64,
+    /// Checks in which the driver has broken the contract, and those of them without a finding.
+    with_lies: u64,
+    unnamed: Vec<String>,
+}
+
+/// A process that has loaded the driver, as the driver's log tells of it.
+#[derive(Debug, Default)]
+struct Process {
+    /// For each adapter the functions that have lied. The first is that of loading.
+    adapters: Vec<Vec<String>>,
+    /// The rule and the function with which it has ended, if that was the driver's will.
+    end: Option<(String, String)>,
+}
+
+fn processes(log: &str) -> Vec<Process> {
+    let mut processes: Vec<Process> = Vec::new();
+    for line in log.lines() {
+        let mut words = line.split(' ');
+        let (kind, function) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if kind == "entry" {
+            processes.push(Process::default());
+            continue;
+        }
+        let process = processes.last_mut().expect("the first line is that of an entry");
+        match kind {
+            "adapter" => process.adapters.push(Vec::new()),
+            "lie" => process.adapters.last_mut().expect("an adapter has started").push(line.to_owned()),
+            "odd" => {}
+            end => process.end = Some((end.to_owned(), function.to_owned())),
+        }
+    }
+    processes
+}
+
+/// Whether an outcome is that of a process which has ended, or has not started.
+fn is_end(at: usize, outcome: &Value) -> bool {
+    let mut rules = found(outcome).map(|found| found["rule"].as_str().unwrap_or_default());
+    (at > 0 && outcome["check"] == "start") || rules.any(|rule| ["CRASH", "EXIT", "HANG"].contains(&rule))
+}
+
+fn found(outcome: &Value) -> impl Iterator<Item = &Value> {
+    outcome["found"].as_array().into_iter().flatten()
+}
+
+/// Runs `vidmm check` on a driver that misbehaves, and compares its report with what has happened.
+fn run(driver: &Path, seed: u64, worlds: u64, every: u64, survived: &mut Survived) {
+    let scratch = Scratch::new();
+    let log = scratch.path("log");
+    let run = Command::new(env!("CARGO_BIN_EXE_vidmm"))
+        .arg("check")
+        .arg(driver)
+        .args(["--seeds", &format!("1..{worlds}"), "--hang", "1", "--max-deaths", "1000000", "--format", "json"])
+        .envs([("LIAR_SEED", &*seed.to_string()), ("LIAR_EVERY", &*every.to_string()), ("LIAR_LOG", &*log)])
+        .current_dir(workspace())
+        .output()
+        .expect("it starts");
+    assert_eq!(run.status.code(), Some(1), "seed {seed}: {}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&run.stdout).expect("the report is JSON");
+    let outcomes = report["checks"].as_array().expect("there are checks");
+    let processes = processes(&std::fs::read_to_string(log).expect("the driver has a log"));
+    assert_eq!(report["not_run"], 0, "seed {seed}");
+    survived.checks += outcomes.len() as u64;
+    survived.operations += outcomes.iter().filter_map(|outcome| outcome["builds"].as_u64()).sum::<u64>();
+    let panics = outcomes.iter().flat_map(found).filter(|found| found["rule"] == "PANIC");
+    assert_eq!(panics.collect::<Vec<_>>(), Vec::<&Value>::new(), "seed {seed}");
+
+    let mut outcomes = outcomes.iter().enumerate();
+    for (number, process) in processes.iter().enumerate() {
+        let mut adapters = process.adapters.iter().skip(1);
+        let mut end = None;
+        for (at, outcome) in outcomes.by_ref() {
+            let is_end = is_end(at, outcome);
+            let is_played = outcome["is_skipped"] == false && !(is_end && at > 0 && outcome["check"] == "start");
+            let lies = if is_played { adapters.next() } else { None };
+            let check = outcome["check"].as_str().expect("a check has a name");
+            // A program that is refused for want of memory says nothing of the driver.
+            if let Some(lies) = lies.filter(|lies| !lies.is_empty() && !check.starts_with("pool")) {
+                survived.with_lies += 1;
+                if found(outcome).next().is_none() {
+                    survived.unnamed.push(format!("seed {seed}, process {number}, {check}: {}", lies.join(", ")));
+                }
+            }
+            if is_end {
+                end = Some(outcome);
+                break;
+            }
+        }
+        let Some((rule, function)) = &process.end else { continue };
+        let named = end.into_iter().flat_map(found).any(|found| {
+            let message = found["message"].as_str().unwrap_or_default();
+            found["rule"] == **rule && message.contains(&format!(" in {function}"))
+        });
+        assert!(named, "seed {seed}, process {number}: {rule} in {function}, reported as {end:?}");
+        survived.ends += 1;
+    }
+    assert!(outcomes.next().is_none(), "seed {seed}: a check has run in no process");
+}
+
+/// Runs seed after seed until so many operations were asked for.
+fn survives(wrapped: &str, operations: u64, worlds: u64, every: u64) -> Survived {
+    let mut survived = Survived::default();
+    let driver: PathBuf = made("liar", &format!("liar-{wrapped}.so"), &[format!("OF={wrapped}")]);
+    for seed in 1.. {
+        run(&driver, seed, worlds, every, &mut survived);
+        if survived.operations >= operations {
+            break;
+        }
+    }
+    survived
+}
+
+#[test]
+fn a_driver_that_lies_hangs_and_crashes_at_random_is_survived_and_named() {
+    if !can_build() {
+        return;
+    }
+    for wrapped in ["gpummu", "patching"] {
+        let survived = survives(wrapped, 4_000, 40, 200);
+        assert!(survived.ends > 0 && survived.with_lies > 0, "{survived:?}");
+        assert_eq!(survived.unnamed, Vec::<String>::new(), "{survived:?}");
+    }
+}
+
+/// `.ci/long` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn a_million_operations_of_drivers_that_misbehave_are_survived_and_named() {
+    for wrapped in ["gpummu", "patching"] {
+        let survived = survives(wrapped, 500_000, 300, 1_000);
+        println!("{wrapped}: {survived:#?}");
+        assert_eq!(survived.unnamed, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,110 @@
+//! Allocations: the driver creates and destroys them, and what it decides about each is judged here.
+
+use std::collections::BTreeMap;
+
+use vidmm::contract::{AllocationFlags, AllocationInfo, CreateAllocationError, KmdAllocationHandle};
+
+use crate::abi::*;
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::allocation_info::allocation_info;
+use crate::opened::{Opened, PrivateData};
+use crate::payload::handle;
+use crate::progress::Entry;
+use crate::reports::report;
+
+/// The allocations of an adapter.
+#[derive(Default)]
+pub(crate) struct Allocations {
+    /// Each with the driver's name of the resource that it is all of; null if it is part of none.
+    resources: BTreeMap<KmdAllocationHandle, HANDLE>,
+    pub opened: Opened,
+}
+
+impl Allocations {
+    /// Lets the driver create an allocation.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not create it (CRE-01).
+    pub fn create(
+        &mut self,
+        adapter: &Adapter,
+        private_driver_data: &[u8],
+    ) -> Result<AllocationInfo, CreateAllocationError> {
+        let function = adapter.ddi().DxgkDdiCreateAllocation.ok_or(CreateAllocationError::InvalidParameter)?;
+        let mut data = private_driver_data.to_vec();
+        let mut info = DXGK_ALLOCATIONINFO {
+            pPrivateDriverData: data.as_mut_ptr().cast(),
+            PrivateDriverDataSize: data.len() as u32,
+            ..DXGK_ALLOCATIONINFO::zeroed()
+        };
+        let wanted = adapter.wanted.borrow().get(private_driver_data).cloned().unwrap_or_default();
+        let mut args = DXGKARG_CREATEALLOCATION {
+            NumAllocations: 1,
+            pAllocationInfo: &mut info,
+            ..DXGKARG_CREATEALLOCATION::zeroed()
+        };
+        if !wanted.resource.is_empty() {
+            args.pPrivateDriverData = wanted.resource.as_ptr().cast();
+            args.PrivateDriverDataSize = wanted.resource.len() as u32;
+            args.Flags = FLAG_RESOURCE;
+        }
+        // SAFETY: the structs and the data live for the call.
+        let status = adapter
+            .call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
+        match status {
+            0.. => {
+                let info = allocation_info(&info);
+                self.resources.insert(info.allocation, args.hResource);
+                if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
+                    report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
+                }
+                if wanted.surface > 0 {
+                    adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
+                }
+                let (wanted, resource, size) = (wanted.size, wanted.resource, info.size);
+                self.opened.add(info.allocation, PrivateData { allocation: data, resource });
+                if size < wanted {
+                    let message = format!("an allocation of {wanted} bytes was asked for, and its Size is {size}");
+                    report("DDI-SIZE", message);
+                }
+                Ok(info)
+            }
+            STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES => Err(CreateAllocationError::NoMemory),
+            STATUS_INVALID_PARAMETER => Err(CreateAllocationError::InvalidParameter),
+            STATUS_GRAPHICS_DRIVER_MISMATCH | STATUS_REVISION_MISMATCH => Err(CreateAllocationError::DriverMismatch),
+            _ => {
+                report(
+                    "CRE-01",
+                    format!("DxgkDdiCreateAllocation failed with status {status:#x}, which is not documented"),
+                );
+                Err(CreateAllocationError::InvalidParameter)
+            }
+        }
+    }
+
+    /// Lets the driver destroy an allocation.
+    pub fn destroy(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
+        let resource = self.resources.remove(&allocation).unwrap_or(std::ptr::null_mut());
+        self.opened.close_allocation(adapter, allocation);
+        adapter.compression.borrow_mut().remove(allocation);
+        let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
+        let list = [handle(allocation.0)];
+        let args = DXGKARG_DESTROYALLOCATION {
+            NumAllocations: 1,
+            pAllocationList: list.as_ptr(),
+            hResource: resource,
+            Flags: if resource.is_null() { 0 } else { FLAG_RESOURCE },
+        };
+        // SAFETY: the structs live for the call; the allocation is the driver's.
+        adapter.call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    }
+
+    /// Destroys all that are left: a run was cut short.
+    pub fn destroy_all(&mut self, adapter: &Adapter) {
+        self.opened.close_all(adapter);
+        while let Some(&allocation) = self.resources.keys().next() {
+            self.destroy(adapter, allocation);
+        }
+    }
+}
