@@ -142,6 +142,16 @@ fn an_engine_that_was_not_reset_keeps_what_it_runs() {
 }
 
 #[test]
+fn a_reset_is_said_to_abort_what_has_ended() {
+    let mut machine = machine_with(GpuFault::AbortEndedPacket, Hits::Nth(1));
+    submit_kernels(&mut machine, 3);
+    machine.gpu.advance(25, &mut Vec::new());
+    machine.gpu.reset_engine(25, RENDER_ENGINE);
+    let events = drain(&mut machine);
+    assert!(matches!(events[..], [GpuEvent::EngineReset { result: Ok(1), .. }]), "2 has ended: {events:?}");
+}
+
+#[test]
 fn an_adapter_that_was_not_restarted_runs_nothing() {
     let mut machine = machine_with(GpuFault::FailRestart, Hits::Nth(1));
     machine.gpu.reset_from_timeout(0);

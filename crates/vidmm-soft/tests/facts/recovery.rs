@@ -346,7 +346,8 @@ fn two_things_that_go_wrong_in_one_run_leave_nobody_waiting() {
                 let world = World::new(&config, hit(engine, nth, hangs), misbehave);
                 let world = world.play(&[RENDER_ENGINE, COPY_ENGINE, RENDER_ENGINE]);
                 let context = format!("{fault:?} {occasion}, packet {nth} of engine {engine}");
-                let stops = matches!(fault, GpuFault::FailRestart | GpuFault::IgnoreEngineReset);
+                let stops =
+                    matches!(fault, GpuFault::FailRestart | GpuFault::IgnoreEngineReset | GpuFault::AbortEndedPacket);
                 assert!(world.stopped.is_none() || stops, "{context}: {:?}", world.stopped);
                 let outcome = world.outcome();
                 let are_settled = outcome.iter().all(|&program| program == WELL || program.0);
