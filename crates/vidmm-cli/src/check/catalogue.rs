@@ -1,6 +1,7 @@
 //! The scenarios that drivers are tried with: some of their own, and those of the repository that a driver in C can be asked for.
 
 use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
+use vidmm_trace::ByteSize;
 
 /// Their names and texts.
 const CATALOGUE: &[(&str, &str)] = &[
@@ -51,19 +52,33 @@ pub fn name(number: usize) -> &'static str {
     CATALOGUE[number].0
 }
 
-/// A scenario; none if it is a workload, or `machine` lacks what it needs.
-pub fn load(number: usize, machine: &Needed) -> Option<ExplicitScenario> {
+/// A scenario.
+///
+/// # Errors
+///
+/// If it is a workload, or `machine` lacks what it needs: that, by name.
+pub fn load(number: usize, machine: &Needed) -> Result<ExplicitScenario, String> {
     let (name, text) = CATALOGUE[number];
     match ScenarioFile::parse(text, name.as_ref()).expect("the catalogue's scenarios are read by the tests") {
         ScenarioFile::Explicit(scenario) => {
-            let fits =
-                scenario.local_memory_bytes <= machine.local_memory && scenario.aperture_bytes <= machine.aperture;
+            let lacks = scenario.needs() & machine.lacks;
+            let of_memory = |what, bytes: u64| format!("{} of {what}", ByteSize(bytes));
+            if !lacks.is_empty() {
+                return Err(lacks.to_string());
+            }
+            if scenario.local_memory_bytes > machine.local_memory {
+                return Err(of_memory("local memory", scenario.local_memory_bytes));
+            }
+            if scenario.aperture_bytes > machine.aperture {
+                return Err(of_memory("aperture", scenario.aperture_bytes));
+            }
             // A machine may ignore this; the answers that such a scenario expects do not.
-            let is_seen = machine.is_cpu_visible || !scenario.adapter.local_memory_cpu_visible;
-            let has_all = (scenario.needs() & machine.lacks).is_empty();
-            (fits && is_seen && has_all).then_some(*scenario)
+            if scenario.adapter.local_memory_cpu_visible && !machine.is_cpu_visible {
+                return Err("local memory that the CPU sees".to_owned());
+            }
+            Ok(*scenario)
         }
-        ScenarioFile::Workload(_) => None,
+        ScenarioFile::Workload(_) => Err("programs that are generated".to_owned()),
     }
 }
 
@@ -87,7 +102,7 @@ mod tests {
         let everything =
             Needed { lacks: Features::empty(), local_memory: u64::MAX, aperture: u64::MAX, is_cpu_visible: true };
         for number in 0..COUNT {
-            load(number, &everything);
+            _ = load(number, &everything);
             assert_eq!(find(name(number)), Some(number));
         }
     }

@@ -140,8 +140,8 @@ pub struct Outcome {
     pub check: String,
     /// Its findings.
     pub found: Vec<Found>,
-    /// Whether the driver's machine lacks what it needs.
-    pub is_skipped: bool,
+    /// What it needs and the driver's machine lacks; none if it was played.
+    pub skipped_for_want_of: Option<String>,
     /// Steps of the machine, each judged.
     pub steps: u64,
     /// Kernels whose pages were judged.
@@ -160,7 +160,7 @@ impl Outcome {
         Self {
             check: job.to_string(),
             found: Vec::new(),
-            is_skipped: false,
+            skipped_for_want_of: None,
             steps: 0,
             kernels: 0,
             calls: 0,

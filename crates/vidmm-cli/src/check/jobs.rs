@@ -96,9 +96,12 @@ fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> 
     let (local_memory, aperture) = machines.memory();
     let (lacks, is_cpu_visible) = (machines.lacks(), machines.is_memory_cpu_visible());
     let needed = Needed { lacks, local_memory, aperture, is_cpu_visible };
-    let Some(scenario) = catalogue::load(number, &needed) else {
-        outcome.is_skipped = true;
-        return Ok(());
+    let scenario = match catalogue::load(number, &needed) {
+        Ok(scenario) => scenario,
+        Err(lack) => {
+            outcome.skipped_for_want_of = Some(lack);
+            return Ok(());
+        }
     };
     let mut result = Ok(());
     let panic = caught(|| {

@@ -1,6 +1,6 @@
 //! The report as text, as JSON, and as the XML of JUnit.
 
-use std::{borrow::Cow, error::Error, fmt::Write};
+use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt::Write};
 
 use serde_json::json;
 
@@ -33,14 +33,16 @@ fn driver(args: &CheckArgs) -> Cow<'_, str> {
 pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
     writeln!(out, "{BOLD}check{BOLD:#}       {}: {}", driver(args), report.machine)?;
-    let skipped = report.outcomes.iter().filter(|outcome| outcome.is_skipped).count();
-    let checks = counted((report.outcomes.len() - skipped) as u64, "check", "checks");
+    let mut skipped: BTreeMap<&str, u64> = BTreeMap::new();
+    for lack in report.outcomes.iter().filter_map(|outcome| outcome.skipped_for_want_of.as_deref()) {
+        *skipped.entry(lack).or_default() += 1;
+    }
+    let checks = counted(report.outcomes.len() as u64 - skipped.values().sum::<u64>(), "check", "checks");
     let (steps, kernels) = (report.sum(|outcome| outcome.steps), report.sum(|outcome| outcome.kernels));
     let (calls, builds) = (report.sum(|outcome| outcome.calls), report.sum(|outcome| outcome.builds));
     writeln!(out, "judged      {checks}: {} steps, {} kernels", number(steps), number(kernels))?;
-    if skipped > 0 {
-        let scenarios = counted(skipped as u64, "scenario", "scenarios");
-        writeln!(out, "skipped     {scenarios}, for want of what the driver's machine lacks")?;
+    for (lack, count) in skipped {
+        writeln!(out, "skipped     {}, for want of {lack}", counted(count, "scenario", "scenarios"))?;
     }
     writeln!(out, "driver      {} calls, {} of them for a paging operation", number(calls), number(builds))?;
     let from_threads = report.sum(|outcome| outcome.reports_from_threads);
@@ -108,8 +110,11 @@ pub fn junit(report: &Report, args: &CheckArgs) -> String {
         };
         let found: Vec<_> = outcome.found.iter().filter(|found| keys(found)).collect();
         let name = escaped(&outcome.check);
-        if outcome.is_skipped {
-            cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\"><skipped/></testcase>\n");
+        if let Some(lack) = &outcome.skipped_for_want_of {
+            let lack = escaped(lack);
+            cases += &format!(
+                "  <testcase classname=\"vidmm\" name=\"{name}\"><skipped message=\"for want of {lack}\"/></testcase>\n"
+            );
             continue;
         }
         if found.is_empty() {

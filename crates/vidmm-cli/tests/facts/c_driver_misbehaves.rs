@@ -90,7 +90,8 @@ fn run(driver: &Path, seed: u64, worlds: u64, every: u64, survived: &mut Survive
         let mut end = None;
         for (at, outcome) in outcomes.by_ref() {
             let is_end = is_end(at, outcome);
-            let is_played = outcome["is_skipped"] == false && !(is_end && at > 0 && outcome["check"] == "start");
+            let is_played =
+                outcome["skipped_for_want_of"].is_null() && !(is_end && at > 0 && outcome["check"] == "start");
             let lies = if is_played { adapters.next() } else { None };
             let check = outcome["check"].as_str().expect("a check has a name");
             // A program that is refused for want of memory says nothing of the driver.

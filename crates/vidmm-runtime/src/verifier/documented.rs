@@ -7,7 +7,7 @@ use vidmm::contract::{
     AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc,
     PagingOperation, Pte, RootPageTable, Transfer, UnmapApertureSegment, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
 use super::effect::{Content, Effect, Entries, Moved, Page};
 use crate::probe::{TableEntry, leads_somewhere};
@@ -29,6 +29,7 @@ const PAGES_IN_64K: u64 = PAGE_SIZE_64K / PAGE_SIZE;
 pub(super) struct Documented {
     /// The index bits of each level but the root's, leaf first.
     index_bits: Vec<u32>,
+    va_bits: u32,
     has_dual_entries: bool,
     uses_io_mmu: bool,
     roots: HashMap<KmdContextHandle, RootPageTable>,
@@ -45,6 +46,7 @@ impl Documented {
         let below_root = info.page_table_levels.len().saturating_sub(1);
         self.index_bits =
             info.page_table_levels[..below_root].iter().map(|level| level.page_table_index_bit_count).collect();
+        self.va_bits = info.gpu_mmu.virtual_address_bit_count;
         self.has_dual_entries = info.gpu_mmu.flags.contains(GpuMmuFlags::DUAL_PTE_SUPPORTED);
         self.uses_io_mmu =
             matches!(info.addressing_model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal);
@@ -178,10 +180,20 @@ impl Documented {
             table: op.page_table_address,
             level: op.page_table_level,
             page_size,
+            num_entries: self.entries_of(op.page_table_level, page_size),
             start_index: op.start_index,
             entries,
             beside: Vec::new(),
         }
+    }
+
+    /// How many entries a table of a level has. The root takes the bits that the others leave (GVA-12).
+    fn entries_of(&self, level: u32, page_size: PageSize) -> u64 {
+        let below_root: u32 = self.index_bits.iter().sum();
+        let of_root = self.va_bits.saturating_sub(PAGE_SIZE.trailing_zeros() + below_root);
+        let bits = self.index_bits.get(level as usize).copied().unwrap_or(of_root);
+        let pages_per_entry = if level == 0 { page_size.bytes() / PAGE_SIZE } else { 1 };
+        (1 << bits.min(63)) / pages_per_entry
     }
 
     /// The places of `pages` pages from an address of a context on, each none if it is mapped nowhere.
@@ -266,4 +278,17 @@ fn moved(
 /// The range of a process's addresses, in pages.
 pub(super) fn in_pages(addresses: &Range<GpuVirtualAddress>) -> Range<u64> {
     addresses.start.0 / PAGE_SIZE..addresses.end.0.div_ceil(PAGE_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GVA-12, GVA-44: the verifier asks for no entry behind a table, where another table may lie.
+    #[test]
+    fn a_table_ends_with_its_last_entry() {
+        let documented = Documented { index_bits: vec![9, 8], va_bits: 40, ..Documented::default() };
+        let sizes = [(0, PageSize::Kib4), (0, PageSize::Kib64), (1, PageSize::Kib4), (2, PageSize::Kib4)];
+        assert_eq!(sizes.map(|(level, page_size)| documented.entries_of(level, page_size)), [512, 32, 256, 2048]);
+    }
 }

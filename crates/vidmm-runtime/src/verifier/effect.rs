@@ -74,6 +74,8 @@ pub(super) struct Entries {
     pub table: PhysicalAddress,
     pub level: u32,
     pub page_size: PageSize,
+    /// The entries of the whole table: what lies behind is another's.
+    pub num_entries: u64,
     pub start_index: u32,
     pub entries: Vec<TableEntry>,
     /// The entries beside them that the GPU had before, and their indices.
@@ -296,7 +298,8 @@ impl Entries {
         let end = self.start_index + self.entries.len() as u32;
         if let Some(probe) = probe.filter(|probe| probe.sees().contains(Sees::ENTRIES)) {
             let before = |index| under_way.entry(self.table, index).or_else(|| self.found(probe, index));
-            let beside = self.start_index.checked_sub(1).into_iter().chain([end]);
+            let after = Some(end).filter(|&end| u64::from(end) < self.num_entries);
+            let beside = self.start_index.checked_sub(1).into_iter().chain(after);
             self.beside = beside.filter_map(|index| Some((index, before(index)?))).collect();
         }
         let entries = Values::Entries(self.entries.clone());
