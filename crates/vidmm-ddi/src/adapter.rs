@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vidmm::contract::NotifyInterrupt;
+use vidmm_runtime::GpuEvent;
 
 use crate::abi::*;
 use crate::callbacks;
@@ -32,9 +33,6 @@ pub(crate) enum Notification {
 
 /// The pages of each range that a kernel reads, and of each that it writes.
 pub(crate) type Shape = (Vec<u64>, Vec<u64>);
-
-/// A kernel that has run: its number, and the digests of the pages of each input.
-pub(crate) type KernelRead = (u64, Vec<Vec<u64>>);
 
 /// The DMA buffer that an engine runs, at an address of ours.
 #[derive(Default)]
@@ -100,7 +98,8 @@ pub(crate) struct Adapter {
     memory: RefCell<Option<Rc<Memory>>>,
     pub dma: RefCell<DmaWindow>,
     pub notifications: RefCell<Vec<Notification>>,
-    pub kernels: RefCell<Vec<KernelRead>>,
+    /// What kernels have read and written since that was told last.
+    pub kernel_events: RefCell<Vec<GpuEvent>>,
     pub dpc_is_queued: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
@@ -165,7 +164,7 @@ impl Adapter {
             memory: RefCell::new(None),
             dma: RefCell::default(),
             notifications: RefCell::default(),
-            kernels: RefCell::default(),
+            kernel_events: RefCell::default(),
             dpc_is_queued: Cell::new(false),
             is_physical: Cell::new(false),
             handle_data: RefCell::default(),

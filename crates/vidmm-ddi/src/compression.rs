@@ -26,6 +26,11 @@ impl Compression {
         }
     }
 
+    /// The allocation of a surface.
+    pub fn allocation_of(&self, surface: u32) -> Option<KmdAllocationHandle> {
+        self.surfaces.iter().find(|&(_, &of)| of == surface).map(|(&allocation, _)| allocation)
+    }
+
     /// A page was written compressed. Returns the key that its words are combined with.
     pub fn mark(&mut self, surface: u32, page: u64) -> u64 {
         self.marks.insert((surface, page));

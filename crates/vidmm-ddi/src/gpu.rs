@@ -96,8 +96,7 @@ impl DdiGpu {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
         }
-        let kernels = std::mem::take(&mut *self.adapter.kernels.borrow_mut());
-        events.extend(kernels.into_iter().map(|(kernel, inputs)| GpuEvent::KernelRead { kernel, inputs }));
+        events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
         let is_told = self.adapter.notifications.borrow().len() > seen;
         self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });

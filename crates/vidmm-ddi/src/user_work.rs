@@ -1,7 +1,7 @@
 //! Work of users: kernels, whose results are specified. The GPU's model hands them back, and translates for them.
 
 use vidmm::{PAGE_SIZE, PhysicalAddress};
-use vidmm_runtime::{Content, KernelCommand};
+use vidmm_runtime::{Content, GpuEvent, KernelCommand};
 use vidmm_soft::{KernelState, UserCommandEncoding};
 
 use crate::abi::*;
@@ -236,9 +236,17 @@ fn run_kernel(
     }
     for (place, seed, surface, page) in writes {
         write(adapter, place, content, seed, surface, page);
+        adapter.kernel_events.borrow_mut().extend(written(adapter, place, surface, page));
     }
-    adapter.kernels.borrow_mut().push((kernel, read));
+    adapter.kernel_events.borrow_mut().push(GpuEvent::KernelRead { kernel, inputs: read });
     Ok(())
+}
+
+/// Tells the verifier of a page that a kernel has written: a paging operation on another engine may be about to move it (RES-20).
+fn written(adapter: &Adapter, (segment, offset): (u32, u64), surface: u32, page: u64) -> Option<GpuEvent> {
+    let address = from_driver(segment, offset)?;
+    let compressed = adapter.compression.borrow().allocation_of(surface).map(|allocation| (allocation, page));
+    Some(GpuEvent::KernelWrote { address, num_pages: 1, compressed })
 }
 
 /// The place that the address at `offset` in some commands stands for; none if it is none of any memory.
