@@ -98,7 +98,7 @@ pub(crate) struct Adapter {
     memory: RefCell<Option<Rc<Memory>>>,
     pub dma: RefCell<DmaWindow>,
     pub notifications: RefCell<Vec<Notification>>,
-    /// What kernels have read and written since that was told last.
+    /// Reads and writes of kernels that were not told yet.
     pub kernel_events: RefCell<Vec<GpuEvent>>,
     pub dpc_is_queued: Cell<bool>,
     /// Whether engines use physical addresses.

@@ -140,7 +140,7 @@ pub struct Outcome {
     pub check: String,
     /// Its findings.
     pub found: Vec<Found>,
-    /// What it needs and the driver's machine lacks; none if it was played.
+    /// The needs of a scenario that the driver's machine lacks; none if it was played.
     pub skipped_for_want_of: Option<String>,
     /// Steps of the machine, each judged.
     pub steps: u64,
