@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Run, workspace};
 
@@ -26,15 +27,20 @@ pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
     made(driver, &format!("{driver}{variant}-{planted}.so"), &variables)
 }
 
-/// Makes a driver in C with these variables of its Makefile.
+/// Makes a driver in C with these variables of its Makefile. Several tests make the same one, each to the end before it has its name:
+/// none opens what another is still writing.
 pub fn made(driver: &str, name: &str, variables: &[String]) -> PathBuf {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let made = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let unfinished = format!("{}-{}-{name}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    let (named, out) = (made.join(name), made.join(unfinished));
     let folder = workspace().join("crates/vidmm-ddi/examples/drivers").join(driver);
     let mut make = Command::new("make");
     make.args(["-s", "-B", "-C"]).arg(folder).arg(format!("OUT={}", out.display())).args(variables);
     let make = make.output().expect("make and a C compiler are there");
     assert!(make.status.success(), "{}", String::from_utf8_lossy(&make.stderr));
-    out
+    std::fs::rename(&out, &named).expect("it was made beside its place");
+    named
 }
 
 /// Runs `vidmm check` on a driver with these arguments.
