@@ -245,7 +245,8 @@ fn run_kernel(
 /// Tells the verifier of a page that a kernel has written: a paging operation on another engine may be about to move it (RES-20).
 fn written(adapter: &Adapter, (segment, offset): (u32, u64), surface: u32, page: u64) -> Option<GpuEvent> {
     let address = from_driver(segment, offset)?;
-    let compressed = adapter.compression.borrow().allocation_of(surface).map(|allocation| (allocation, page));
+    let allocation = if surface > 0 { adapter.compression.borrow().allocation_of(surface) } else { None };
+    let compressed = allocation.map(|allocation| (allocation, page));
     Some(GpuEvent::KernelWrote { address, num_pages: 1, compressed })
 }
 

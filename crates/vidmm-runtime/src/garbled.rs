@@ -335,7 +335,9 @@ pub(crate) fn reverse_split_offsets(list: &mut [PatchLocation]) {
 
 /// Lets the last patch location name a slot.
 pub(crate) fn name_slot(list: &mut [PatchLocation], slot_id: u32) {
-    list.iter_mut().next_back().into_iter().for_each(|location| location.slot_id = slot_id);
+    if let Some(last) = list.last_mut() {
+        last.slot_id = slot_id;
+    }
 }
 
 /// Lets `driver` patch otherwise than it was asked, or not at all.

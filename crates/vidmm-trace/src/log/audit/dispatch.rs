@@ -77,7 +77,6 @@ impl Audit {
         if returned.is_empty() {
             return;
         }
-        let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
         let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
         let own = work.map(|work| work.context);
         let mut packets =
@@ -87,12 +86,18 @@ impl Audit {
             let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
             waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
         };
-        let is_overtaken =
-            |packet: &Work| own.is_some_and(|own| priority(packet.context) < priority(own)) || waits(packet);
+        let is_overtaken = |packet: &Work| {
+            own.is_some_and(|own| self.priority_of(packet.context) < self.priority_of(own)) || waits(packet)
+        };
         let is_own = packets.clone().any(|packet| Some(packet.context) == own);
         self.findings.check(!is_own && packets.any(is_overtaken), Invariant::I30, || {
             format!("submission {submission} of {id} is dispatched before what engine {engine} gave back")
         });
+    }
+
+    /// How urgent the work of a context is.
+    fn priority_of(&self, context: ContextId) -> i32 {
+        self.contexts.get(&context).map_or(0, |context| context.priority)
     }
 
     /// Work that waits for nothing, also not for packets of its context, is handed out behind less urgent packets, which its engine has not
@@ -101,10 +106,10 @@ impl Audit {
     fn check_urgent(&mut self, id: DeviceId, submission: u64, engine: u32) {
         let work = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission));
         let Some((work, books)) = work.zip(self.fences.engine(engine)) else { return };
-        let priority = |context: ContextId| self.contexts.get(&context).map_or(0, |context| context.priority);
         let packet = |fence_id| self.fences.work.get(&EngineFence { engine, fence_id });
         let is_less_urgent = |&&fence_id: &&u64| {
-            packet(fence_id).is_some_and(|packet| priority(packet.context) < priority(work.context))
+            let priority = self.priority_of(work.context);
+            packet(fence_id).is_some_and(|packet| self.priority_of(packet.context) < priority)
         };
         let mut before = books.in_flight.iter().filter_map(|&fence_id| packet(fence_id));
         let is_next = before.all(|packet| packet.context != work.context);
