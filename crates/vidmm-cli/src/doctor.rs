@@ -6,7 +6,7 @@ use std::{
 };
 
 use vidmm_trace::ByteSize;
-use vidmm_vulkan::{DeviceReport, MemoryType, Mode, QueueFamily, VulkanError};
+use vidmm_vulkan::{Change, DeviceReport, Measurements, MemoryType, Mode, QueueFamily, Through, VulkanError};
 
 use crate::{
     args::DoctorArgs,
@@ -14,19 +14,25 @@ use crate::{
     style::{BAD, BOLD, GOOD, counted, printable},
 };
 
-/// Prints what Vulkan has on this machine. Returns whether any device can be used.
+/// Prints what Vulkan has on this machine, and what it costs. Returns whether any device can be used.
 pub fn run(args: &DoctorArgs) -> Result<bool, Box<dyn Error>> {
     let found = vidmm_vulkan::probe();
     let verdict = verdict(&found);
+    let is_measured = args.measure && verdict.is_ok();
+    let measured = if is_measured { Some(vidmm_vulkan::measure()?) } else { None };
     let mut out = anstream::stdout().lock();
     if args.json {
         let devices = found.as_deref().unwrap_or_default();
         let usable = verdict.as_ref().ok();
         let reason = verdict.as_ref().err().map(ToString::to_string);
-        let findings = serde_json::json!({ "devices": devices, "usable": usable, "reason": reason });
+        let findings =
+            serde_json::json!({ "devices": devices, "usable": usable, "reason": reason, "measured": measured });
         unless_closed(writeln!(out, "{findings:#}"))?;
     } else {
         unless_closed(write(&mut out, found.as_deref().unwrap_or_default(), &verdict))?;
+        if let Some(measured) = &measured {
+            unless_closed(write_measured(&mut out, measured))?;
+        }
     }
     Ok(verdict.is_ok())
 }
@@ -67,8 +73,12 @@ fn write_device(out: &mut impl Write, index: usize, device: &DeviceReport) -> io
         writeln!(out, "{BAD}lacks{BAD:#}         {lacking}")?;
     }
     for (index, family) in device.queue_families.iter().enumerate() {
-        let is_ours = device.queue_family == Some(index as u32);
-        let of = if is_ours { ", the one in use" } else { "" };
+        let in_use = |of: Option<u32>| of == Some(index as u32);
+        let of = match (in_use(device.queue_family), in_use(device.bind_family)) {
+            (true, _) => ", the one in use",
+            (false, true) => ", in use for binding",
+            (false, false) => "",
+        };
         let queues = counted(family.queues.into(), "queue", "queues");
         writeln!(out, "queues        family {index}: {queues}, {}{of}", abilities(family))?;
     }
@@ -110,6 +120,41 @@ fn write_device(out: &mut impl Write, index: usize, device: &DeviceReport) -> io
         counted(limits.max_memory_allocations.into(), "allocation", "allocations")
     )?;
     writeln!(out, "a run takes   at most {} of memory", size(device.usable_bytes()))
+}
+
+fn write_measured(out: &mut impl Write, measured: &Measurements) -> io::Result<()> {
+    writeln!(out)?;
+    for copy in &measured.copies {
+        let (to_local, to_system) = (speed(copy.bytes_per_second_in), speed(copy.bytes_per_second_out));
+        let pieces = size(copy.piece_bytes);
+        writeln!(out, "copies        in pieces of {pieces}: {to_local} to local memory, {to_system} to system memory")?;
+    }
+    for binding in &measured.bindings {
+        let change = match binding.change {
+            Change::Bind => "bound",
+            Change::BindOver => "bound over others",
+            Change::Unbind => "unbound",
+        };
+        let (ranges, bytes) = (counted(binding.ranges, "range", "ranges"), size(binding.range_bytes));
+        let (all, call) = (binding.nanoseconds / 1e3, binding.nanoseconds_of_call / 1e3);
+        let each = all / binding.ranges as f64;
+        let cost = format!("{all:.0} us, {call:.0} of them in the call; {each:.1} us each");
+        writeln!(out, "bindings      {ranges} of {bytes} {change}: {cost}")?;
+    }
+    for stores in &measured.stores {
+        let through = match stores.through {
+            Through::Buffer => "a buffer with memory of its own",
+            Through::OneRange => "a sparse buffer bound as one range",
+            Through::ScatteredPages => "a sparse buffer bound to scattered pages of 64 KiB",
+        };
+        let (later, first) = (speed(stores.bytes_per_second), speed(stores.bytes_per_second_at_first));
+        writeln!(out, "stores        into {through}: {later}, {first} at first")?;
+    }
+    Ok(())
+}
+
+fn speed(bytes_per_second: f64) -> String {
+    format!("{:.1} GB/s", bytes_per_second / 1e9)
 }
 
 fn abilities(family: &QueueFamily) -> String {

@@ -103,7 +103,7 @@ impl Mmu {
                     each(page, place, count);
                     count
                 }
-                _ => walker.pages_without_table(page).unwrap_or(cached.pages_left),
+                _ => walker.pages_unmapped(page, cached),
             };
             page += count;
         }
@@ -195,11 +195,19 @@ impl<'a> Walker<'a> {
         u32::from(!leaf.small.is_valid() && !leaf.large.is_valid())
     }
 
-    /// How many pages from `page` on have no leaf table, if it has none.
-    fn pages_without_table(&self, page: u64) -> Option<u64> {
-        let level = self.last_level(page * PAGE_SIZE);
-        let covered = self.layout.coverage(level, PageSize::Kib4) / PAGE_SIZE;
-        (level > 0).then(|| covered - page % covered)
+    /// How many pages from `page` on are certainly not mapped: `cached` is what was just found there.
+    fn pages_unmapped(&self, page: u64, cached: Cached) -> u64 {
+        let of_leaf = self.leaf.map(|leaf| (leaf.small.is_valid(), leaf.large.is_valid()));
+        let covered = match of_leaf {
+            // An entry of 4 KiB says nothing of the next page.
+            Some((true, _)) | None => return cached.pages_left,
+            Some((false, true)) => PageSize::Kib64.bytes() / PAGE_SIZE,
+            Some((false, false)) => {
+                let level = self.last_level(page * PAGE_SIZE);
+                self.layout.coverage(level.max(1), PageSize::Kib4) / PAGE_SIZE
+            }
+        };
+        covered - page % covered
     }
 
     fn find_leaf(&self, number: u64, address: u64) -> LeafTables {

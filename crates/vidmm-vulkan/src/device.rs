@@ -16,7 +16,8 @@ const PATIENCE_SECONDS: u64 = 120;
 /// A Vulkan device that the manager can use.
 ///
 /// It has one queue and one timeline semaphore, which lives as long as the device. Whatever is submitted waits for all that
-/// was submitted before: the queue's own order does not hold between bindings and commands.
+/// was submitted before: the queue's own order does not hold between bindings and commands. Where the device has another family
+/// that binds memory, bindings have a queue of their own, so that copies go on beside them.
 pub struct VulkanDevice {
     pub(crate) raw: ash::Device,
     pub(crate) instance: ash::Instance,
@@ -30,6 +31,7 @@ pub struct VulkanDevice {
     /// Further semaphores, which live as long as the device.
     semaphores: Mutex<Vec<vk::Semaphore>>,
     queue: Mutex<Queue>,
+    bind_queue: Option<Mutex<BindQueue>>,
     names: Option<ext::debug_utils::Device>,
     /// Destroyed after all of the device; none if an application owns both.
     owned: Option<Instance>,
@@ -78,6 +80,22 @@ struct Queue {
     waits: Vec<Point>,
 }
 
+/// A queue for bindings alone, and the timeline that orders them.
+struct BindQueue {
+    raw: vk::Queue,
+    timeline: vk::Semaphore,
+    submitted: u64,
+}
+
+/// The place of bindings among what was submitted before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BindOrder {
+    /// After all of it.
+    Last,
+    /// After other bindings: nothing that was submitted before and has not ended uses the addresses.
+    Beside,
+}
+
 impl std::fmt::Debug for VulkanDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VulkanDevice").field("name", &self.report.name).finish_non_exhaustive()
@@ -109,7 +127,8 @@ impl VulkanDevice {
     fn new(instance: Instance, physical: vk::PhysicalDevice, report: DeviceReport) -> Result<Arc<Self>, VulkanError> {
         let family = report.queue_family.unwrap_or(0);
         let priorities = [1.0];
-        let queues = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+        let of_family = |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities);
+        let queues: Vec<_> = [Some(family), report.bind_family].into_iter().flatten().map(of_family).collect();
         let Enabled { core, mut vulkan12 } = Enabled::needed();
         let info = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
@@ -119,7 +138,10 @@ impl VulkanDevice {
         let raw = unsafe { instance.raw.create_device(physical, &info, None) };
         let raw = raw.map_err(VulkanError::of("vkCreateDevice"))?;
         let names = instance.is_validated().then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
-        let (kernels, timeline) = match Kernels::new(&raw).and_then(|kernels| Ok((kernels, timeline(&raw)?))) {
+        let parts = |family| bind_queue(&raw, family).map(Mutex::new);
+        let bind_queue = report.bind_family.map(parts).transpose();
+        let made = bind_queue.and_then(|bind_queue| Ok((Kernels::new(&raw)?, timeline(&raw)?, bind_queue)));
+        let (kernels, timeline, bind_queue) = match made {
             Ok(made) => made,
             Err(error) => {
                 // SAFETY: nothing of the device is in use. What the failed call has made goes with the process.
@@ -140,6 +162,7 @@ impl VulkanDevice {
             timeline,
             semaphores: Mutex::default(),
             queue,
+            bind_queue,
             names,
             owned: Some(instance),
         }))
@@ -159,7 +182,7 @@ impl VulkanDevice {
         if !family.is_some_and(|family| family.sparse_binding && family.transfer) {
             return Err(VulkanError::Lacks { device: report.name, feature: Feature::SparseTransferQueue });
         }
-        let report = DeviceReport { queue_family: Some(queue_family), ..report };
+        let report = DeviceReport { queue_family: Some(queue_family), bind_family: None, ..report };
         families.push(queue_family);
         families.sort_unstable();
         families.dedup();
@@ -174,6 +197,7 @@ impl VulkanDevice {
             timeline,
             semaphores: Mutex::default(),
             queue: Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() }),
+            bind_queue: None,
             names: None,
             owned: None,
         }))
@@ -201,7 +225,10 @@ impl VulkanDevice {
     /// Submits `batch`, which waits for all that was submitted before. Returns the value that the timeline has when it has
     /// ended. Its commands and semaphores are kept until then.
     pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
-        let mut queue = self.queue();
+        self.submit_to(&mut self.queue(), batch)
+    }
+
+    fn submit_to(&self, queue: &mut Queue, batch: Batch<'_>) -> Result<u64, VulkanError> {
         let own = |value| Point { semaphore: self.timeline, value };
         let waits = [batch.waits, &queue.waits, &[own(queue.submitted)]].concat();
         let signals = [batch.signals, &[own(queue.submitted + 1)]].concat();
@@ -279,23 +306,55 @@ impl VulkanDevice {
         }
     }
 
-    /// Binds memory to sparse buffers, after all that was submitted before. Returns the value that the timeline has then.
-    pub(crate) fn bind_sparse(&self, binds: &[vk::SparseBufferMemoryBindInfo<'_>]) -> Result<u64, VulkanError> {
+    /// Binds memory to sparse buffers. Whatever is submitted later waits for that. Returns the value that the timeline has then.
+    pub(crate) fn bind_sparse(
+        &self,
+        binds: &[vk::SparseBufferMemoryBindInfo<'_>],
+        order: BindOrder,
+    ) -> Result<u64, VulkanError> {
         let mut queue = self.queue();
-        let (waits, signals) = ([queue.submitted], [queue.submitted + 1]);
-        let mut values =
-            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&waits).signal_semaphore_values(&signals);
-        let semaphores = [self.timeline];
+        let Some(bind_queue) = &self.bind_queue else {
+            let (before, after) = (self.point(queue.submitted), self.point(queue.submitted + 1));
+            self.bind_on(queue.raw, binds, &[before], after)?;
+            queue.submitted += 1;
+            return Ok(queue.submitted);
+        };
+        let mut own = bind_queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let point = |value| Point { semaphore: own.timeline, value };
+        let (before, after) = (point(own.submitted), point(own.submitted + 1));
+        let all = [before, self.point(queue.submitted)];
+        let waits = match order {
+            BindOrder::Last => &all[..],
+            BindOrder::Beside => &all[..1],
+        };
+        self.bind_on(own.raw, binds, waits, after)?;
+        own.submitted += 1;
+        queue.waits.push(after);
+        // Nothing has to be done but to wait: the timeline's next value is reached when both are through.
+        self.submit_to(&mut queue, Batch::default())
+    }
+
+    fn bind_on(
+        &self,
+        queue: vk::Queue,
+        binds: &[vk::SparseBufferMemoryBindInfo<'_>],
+        waits: &[Point],
+        signal: Point,
+    ) -> Result<(), VulkanError> {
+        let wait_values: Vec<_> = waits.iter().map(|point| point.value).collect();
+        let waits: Vec<_> = waits.iter().map(|point| point.semaphore).collect();
+        let (signal_values, signals) = ([signal.value], [signal.semaphore]);
+        let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(&wait_values)
+            .signal_semaphore_values(&signal_values);
         let info = vk::BindSparseInfo::default()
-            .wait_semaphores(&semaphores)
+            .wait_semaphores(&waits)
             .buffer_binds(binds)
-            .signal_semaphores(&semaphores)
+            .signal_semaphores(&signals)
             .push_next(&mut values);
-        // SAFETY: the guard is the one access to the queue; buffers and memory live until the value is reached.
-        let bound = unsafe { self.raw.queue_bind_sparse(queue.raw, &[info], vk::Fence::null()) };
-        bound.map_err(VulkanError::of("vkQueueBindSparse"))?;
-        queue.submitted += 1;
-        Ok(queue.submitted)
+        // SAFETY: the caller's guard is the one access to the queue; buffers and memory live until the point is reached.
+        let bound = unsafe { self.raw.queue_bind_sparse(queue, &[info], vk::Fence::null()) };
+        bound.map_err(VulkanError::of("vkQueueBindSparse"))
     }
 
     /// Whether the timeline has reached `value`.
@@ -328,6 +387,12 @@ impl VulkanDevice {
     }
 }
 
+fn bind_queue(device: &ash::Device, family: u32) -> Result<BindQueue, VulkanError> {
+    // SAFETY: the device was made with one queue of the family.
+    let raw = unsafe { device.get_device_queue(family, 0) };
+    Ok(BindQueue { raw, timeline: timeline(device)?, submitted: 0 })
+}
+
 fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {
     let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
@@ -343,10 +408,12 @@ impl Drop for VulkanDevice {
             // SAFETY: the queue is this device's, and the guard the one access to it.
             let _ = unsafe { self.raw.queue_wait_idle(queue) };
         });
+        // The queue has waited for all bindings.
+        let bind_timeline = self.bind_queue.take().map(|queue| queue.into_inner().unwrap_or_else(PoisonError::into_inner).timeline);
         // SAFETY: the last of those who share the device drops it, so all their objects are gone. Semaphores are destroyed only
         // once the queue is idle: lavapipe still touches them after a wait has returned.
         unsafe {
-            for semaphore in semaphores.into_iter().chain([self.timeline]) {
+            for semaphore in semaphores.into_iter().chain([self.timeline]).chain(bind_timeline) {
                 self.raw.destroy_semaphore(semaphore, None);
             }
             if let Some(kernels) = kernels {

@@ -1,7 +1,7 @@
 //! The Vulkan instance: the loader, the validation layers, and the messages that they write.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ash::{Entry, ext, vk};
 
@@ -11,6 +11,10 @@ const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Messages of the validation layers, of all instances of this process.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// An instance that is never destroyed, so that the drivers stay loaded: NVIDIA's takes a part of the process's static TLS each time
+/// that it is loaded, and does not give it back. After some 25 times there is none left, and no device.
+static KEPT: OnceLock<Option<(Entry, ash::Instance)>> = OnceLock::new();
 
 /// Whether validation watches what this process does with Vulkan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,6 +48,7 @@ impl Instance {
         if validates && !has_layer(&entry)? {
             return Err(VulkanError::NoLayer("VK_LAYER_KHRONOS_validation"));
         }
+        KEPT.get_or_init(keep_drivers);
         let layers = [VALIDATION_LAYER.as_ptr()];
         let extensions = [ext::debug_utils::NAME.as_ptr()];
         let application = vk::ApplicationInfo::default().application_name(c"vidmm").api_version(vk::API_VERSION_1_2);
@@ -94,6 +99,15 @@ impl Drop for Instance {
         // SAFETY: whoever made an object of this instance keeps it alive.
         unsafe { self.raw.destroy_instance(None) };
     }
+}
+
+/// An instance without anything. None where no driver is installed, as the next one will say.
+fn keep_drivers() -> Option<(Entry, ash::Instance)> {
+    // SAFETY: as in `Instance::new`.
+    let entry = unsafe { Entry::load() }.ok()?;
+    // SAFETY: the structure is complete.
+    let instance = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default(), None) }.ok()?;
+    Some((entry, instance))
 }
 
 fn has_layer(entry: &Entry) -> Result<bool, VulkanError> {

@@ -72,6 +72,7 @@ mod memory;
 mod executor;
 mod host;
 mod machine;
+mod measure;
 mod live;
 
 pub use device::{Handles, Point, VulkanDevice};
@@ -80,8 +81,9 @@ pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
 pub use live::{Adapter, Buffer, Device, Download, Error, Options, Process, Submission, Trim, Use};
 pub use machine::machine;
+pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};
 pub use probe::probe;
-pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules};
+pub use report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily, Rules, Unbinding};
 
 #[cfg(test)]
 mod tests;

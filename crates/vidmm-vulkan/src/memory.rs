@@ -9,7 +9,7 @@ use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_soft::{Memories, PhysicalRun, Place as MemoryPlace, SoftAdapterConfig, Translation, View, uniform_digest};
 
 use crate::block::{Block, Purpose};
-use crate::device::VulkanDevice;
+use crate::device::{BindOrder, VulkanDevice};
 use crate::error::VulkanError;
 use crate::kernels::{Arguments, FLAG_KEY, Kernel};
 use crate::mapped::Run;
@@ -189,7 +189,9 @@ impl VulkanMemory {
             let (buffer, offset) = self.spaces.get(process)?.buffer(pages.start)?;
             Some(Binding { buffer, offset, bytes: (pages.end - pages.start) * PAGE_SIZE, memory })
         });
-        sparse::bind(&self.device, &bindings.collect::<Vec<_>>())
+        // In real time whatever is mapped anew is in no use, and an evicted buffer's uses have ended before its paging is submitted.
+        let order = if self.chunks == Chunks::AsMapped { BindOrder::Last } else { BindOrder::Beside };
+        sparse::bind(&self.device, &bindings.collect::<Vec<_>>(), order)
     }
 
     fn make_chunks(&mut self, process: KmdProcessHandle, pages: &Range<u64>) -> Result<(), VulkanError> {

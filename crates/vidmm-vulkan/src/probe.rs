@@ -84,6 +84,10 @@ pub(crate) fn report(instance: &ash::Instance, device: vk::PhysicalDevice) -> De
     let families: Vec<_> = families.iter().map(queue_family).collect();
     let both = |family: &QueueFamily| family.sparse_binding && family.compute && family.queues > 0;
     let family = families.iter().position(both).map(|index| index as u32);
+    let binds_beside = |&(index, of): &(u32, &QueueFamily)| Some(index) != family && of.sparse_binding && of.queues > 0;
+    // The one that can do least else: the application has better uses for the others.
+    let least = |&(_, of): &(u32, &QueueFamily)| (of.graphics, of.compute);
+    let bind_family = (0..).zip(&families).filter(binds_beside).min_by_key(least).map(|(index, _)| index);
     let has = [
         (core.sparse_binding == vk::TRUE, Feature::SparseBinding),
         (core.sparse_residency_buffer == vk::TRUE, Feature::SparseResidencyBuffer),
@@ -115,6 +119,7 @@ pub(crate) fn report(instance: &ash::Instance, device: vk::PhysicalDevice) -> De
         lacks: missing.iter().map(ToString::to_string).collect(),
         queue_families: families,
         queue_family: family,
+        bind_family,
         granule_bytes: sparse.map_or(0, |sparse| sparse.alignment),
         is_non_resident_strict: properties.sparse_properties.residency_non_resident_strict == vk::TRUE,
         memory_types: types,

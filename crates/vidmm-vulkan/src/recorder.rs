@@ -1,11 +1,12 @@
 //! Records commands, and submits them in the order in which they came.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ash::vk;
 
 use crate::block::Block;
-use crate::device::{Batch, Point, VulkanDevice};
+use crate::device::{Batch, VulkanDevice};
 use crate::error::VulkanError;
 use crate::kernels::{Arguments, Kernel};
 
@@ -15,14 +16,82 @@ const MAX_GROUPS: u64 = 65_535;
 /// The most commands of a command buffer: the GPU begins while the host still records.
 const MAX_COMMANDS: u32 = 256;
 
+/// The bytes after which a command buffer is submitted, for the same reason.
+const MAX_BYTES: u64 = 4 << 20;
+
 /// Command buffers, used again once the GPU is through with them.
 pub(crate) struct Recorder {
     device: Arc<VulkanDevice>,
     pool: vk::CommandPool,
     /// The command buffers that were submitted, oldest first, with the value that the timeline has when they have ended.
     submitted: std::collections::VecDeque<(vk::CommandBuffer, u64)>,
-    /// The one that is being recorded, and how many commands it has.
-    open: Option<(vk::CommandBuffer, u32)>,
+    /// The one that is being recorded.
+    open: Option<Open>,
+    /// What its commands access since its last barrier.
+    accesses: Accesses,
+}
+
+/// A command buffer that is being recorded.
+struct Open {
+    commands: vk::CommandBuffer,
+    count: u32,
+    /// The bytes that are copied and filled.
+    bytes: u64,
+}
+
+/// The memory that commands access of which no barrier has been recorded yet, as ranges of the blocks' addresses.
+#[derive(Default)]
+struct Accesses {
+    reads: Vec<Range<u64>>,
+    writes: Vec<Range<u64>>,
+    /// A kernel reaches memory through addresses that its blocks do not tell.
+    anything: bool,
+}
+
+/// The memory that a command accesses.
+enum Access {
+    /// It reads the first range, if any, and writes the second.
+    Ranges(Option<Range<u64>>, Range<u64>),
+    /// It may access anything.
+    Anything,
+}
+
+impl Access {
+    /// The bytes that are written, as far as that is known.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Ranges(_, written) => written.end - written.start,
+            Self::Anything => 0,
+        }
+    }
+}
+
+impl Accesses {
+    /// Whether a command must see what is written here, or must not write before it is read.
+    fn conflict(&self, with: &Access) -> bool {
+        let meets = |ranges: &[Range<u64>], of: &Range<u64>| {
+            ranges.iter().any(|range| range.start < of.end && of.start < range.end)
+        };
+        match with {
+            Access::Anything => self.anything || !self.reads.is_empty() || !self.writes.is_empty(),
+            Access::Ranges(reads, writes) => {
+                self.anything
+                    || meets(&self.reads, writes)
+                    || meets(&self.writes, writes)
+                    || reads.as_ref().is_some_and(|reads| meets(&self.writes, reads))
+            }
+        }
+    }
+
+    fn add(&mut self, access: Access) {
+        match access {
+            Access::Anything => self.anything = true,
+            Access::Ranges(reads, writes) => {
+                self.reads.extend(reads);
+                self.writes.push(writes);
+            }
+        }
+    }
 }
 
 /// A part of a block, in bytes.
@@ -30,6 +99,14 @@ pub(crate) struct Recorder {
 pub(crate) struct Place<'a> {
     pub(crate) block: &'a Block,
     pub(crate) offset: u64,
+}
+
+impl Place<'_> {
+    /// The addresses of the `bytes` bytes from here on.
+    fn addresses(self, bytes: u64) -> Range<u64> {
+        let first = self.block.address + self.offset;
+        first..first + bytes
+    }
 }
 
 impl Recorder {
@@ -40,21 +117,43 @@ impl Recorder {
         // SAFETY: the device was made with a queue of the family.
         let pool = unsafe { device.raw.create_command_pool(&info, None) };
         let pool = pool.map_err(VulkanError::of("vkCreateCommandPool"))?;
-        Ok(Self { device: device.clone(), pool, submitted: std::collections::VecDeque::new(), open: None })
+        let (submitted, accesses) = (std::collections::VecDeque::new(), Accesses::default());
+        Ok(Self { device: device.clone(), pool, submitted, open: None, accesses })
     }
 
     /// Copies `bytes` bytes. The two ranges do not overlap.
     pub(crate) fn copy(&mut self, from: Place<'_>, to: Place<'_>, bytes: u64) -> Result<(), VulkanError> {
         let region = vk::BufferCopy::default().src_offset(from.offset).dst_offset(to.offset).size(bytes);
-        self.record(|device, commands| {
+        let access = Access::Ranges(Some(from.addresses(bytes)), to.addresses(bytes));
+        self.copy_regions(from.block, to.block, &[region], access)
+    }
+
+    fn copy_regions(
+        &mut self,
+        from: &Block,
+        to: &Block,
+        regions: &[vk::BufferCopy],
+        access: Access,
+    ) -> Result<(), VulkanError> {
+        self.record(access, |device, commands| {
             // SAFETY: the caller keeps both blocks until the commands have ended, and the ranges are inside of them.
-            unsafe { device.cmd_copy_buffer(commands, from.block.buffer(), to.block.buffer(), &[region]) }
+            unsafe { device.cmd_copy_buffer(commands, from.buffer(), to.buffer(), regions) }
         })
+    }
+
+    /// Copies the pieces that `regions` say, which do not overlap, from one block to another.
+    pub(crate) fn copy_pieces(
+        &mut self,
+        from: &Block,
+        to: &Block,
+        regions: &[vk::BufferCopy],
+    ) -> Result<(), VulkanError> {
+        self.copy_regions(from, to, regions, Access::Anything)
     }
 
     /// Fills `bytes` bytes, a multiple of 4, with `pattern`.
     pub(crate) fn fill(&mut self, to: Place<'_>, bytes: u64, pattern: u32) -> Result<(), VulkanError> {
-        self.record(|device, commands| {
+        self.record(Access::Ranges(None, to.addresses(bytes)), |device, commands| {
             // SAFETY: as for a copy.
             unsafe { device.cmd_fill_buffer(commands, to.block.buffer(), to.offset, bytes, pattern) }
         })
@@ -62,7 +161,7 @@ impl Recorder {
 
     /// Writes a word.
     pub(crate) fn write_word(&mut self, to: Place<'_>, word: u64) -> Result<(), VulkanError> {
-        self.record(|device, commands| {
+        self.record(Access::Ranges(None, to.addresses(8)), |device, commands| {
             // SAFETY: as for a copy.
             unsafe { device.cmd_update_buffer(commands, to.block.buffer(), to.offset, &word.to_ne_bytes()) }
         })
@@ -83,7 +182,7 @@ impl Recorder {
             let kernels = kernels.expect("kernels run only on a device that was opened for them");
             let (pipeline, layout) = (kernels.pipeline(kernel), kernels.layout);
             let bytes = arguments.to_bytes();
-            self.record(|device, commands| {
+            self.record(Access::Anything, |device, commands| {
                 // SAFETY: the pipeline is the device's, and the arguments are those of its layout.
                 unsafe {
                     device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
@@ -97,32 +196,36 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records a command, and a barrier after it: the next one sees what it wrote, whatever alias it looks through, and so
-    /// does the host.
-    fn record(&mut self, command: impl FnOnce(&ash::Device, vk::CommandBuffer)) -> Result<(), VulkanError> {
-        let (commands, count) = match self.open.take() {
+    /// Records a command, behind a barrier if it must see what was recorded before, through whatever alias.
+    fn record(
+        &mut self,
+        access: Access,
+        command: impl FnOnce(&ash::Device, vk::CommandBuffer),
+    ) -> Result<(), VulkanError> {
+        let Open { commands, count, bytes } = match self.open.take() {
             Some(open) => open,
-            None => (self.begin()?, 0),
+            None => Open { commands: self.begin()?, count: 0, bytes: 0 },
         };
+        if self.accesses.conflict(&access) {
+            self.barrier(commands);
+        }
+        let (count, bytes) = (count + 1, bytes + access.bytes());
+        self.accesses.add(access);
         command(&self.device.raw, commands);
+        self.open = Some(Open { commands, count, bytes });
+        if count == MAX_COMMANDS || bytes >= MAX_BYTES { self.submit() } else { Ok(()) }
+    }
+
+    /// Records a barrier: what comes later sees all that was written before, and so does the host.
+    fn barrier(&mut self, commands: vk::CommandBuffer) {
+        self.accesses = Accesses::default();
         let barrier = vk::MemoryBarrier::default()
             .src_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ)
             .dst_access_mask(vk::AccessFlags::MEMORY_WRITE | vk::AccessFlags::MEMORY_READ | vk::AccessFlags::HOST_READ);
         let all = vk::PipelineStageFlags::ALL_COMMANDS;
+        let (to, flags) = (all | vk::PipelineStageFlags::HOST, vk::DependencyFlags::empty());
         // SAFETY: the command buffer is being recorded.
-        unsafe {
-            self.device.raw.cmd_pipeline_barrier(
-                commands,
-                all,
-                all | vk::PipelineStageFlags::HOST,
-                vk::DependencyFlags::empty(),
-                &[barrier],
-                &[],
-                &[],
-            );
-        }
-        self.open = Some((commands, count + 1));
-        if count + 1 == MAX_COMMANDS { self.submit().map(drop) } else { Ok(()) }
+        unsafe { self.device.raw.cmd_pipeline_barrier(commands, all, to, flags, &[barrier], &[], &[]) };
     }
 
     fn begin(&mut self) -> Result<vk::CommandBuffer, VulkanError> {
@@ -147,15 +250,11 @@ impl Recorder {
 
     /// Submits what was recorded.
     pub(crate) fn submit(&mut self) -> Result<(), VulkanError> {
-        self.submit_and_signal(&[])
-    }
-
-    /// Submits what was recorded; its end reaches `signals`, which are none if nothing was recorded.
-    pub(crate) fn submit_and_signal(&mut self, signals: &[Point]) -> Result<(), VulkanError> {
-        let Some((commands, _)) = self.open.take() else { return Ok(()) };
+        let Some(Open { commands, .. }) = self.open.take() else { return Ok(()) };
+        self.barrier(commands);
         // SAFETY: the command buffer is being recorded.
         unsafe { self.device.raw.end_command_buffer(commands) }.map_err(VulkanError::of("vkEndCommandBuffer"))?;
-        let value = self.device.submit(Batch { commands: &[commands], signals, ..Batch::default() })?;
+        let value = self.device.submit(Batch { commands: &[commands], ..Batch::default() })?;
         self.submitted.push_back((commands, value));
         Ok(())
     }

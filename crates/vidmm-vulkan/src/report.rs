@@ -24,6 +24,8 @@ pub struct DeviceReport {
     pub queue_families: Vec<QueueFamily>,
     /// The family that the manager uses; none if none binds memory and computes.
     pub queue_family: Option<u32>,
+    /// Another family, whose queue binds memory while the first copies; none if there is none.
+    pub bind_family: Option<u32>,
     /// The unit in which memory is bound to a sparse buffer, in bytes. 0 if sparse buffers cannot be made.
     pub granule_bytes: u64,
     /// Whether accesses to addresses that are not bound read zero and write nothing, by `residencyNonResidentStrict`.
@@ -61,6 +63,20 @@ pub struct Rules {
     pub mode: Mode,
     /// The unit in which memory is bound, a power of two; at least 4 KiB.
     pub granule_bytes: u64,
+    /// The moment at which what is unmapped is unbound.
+    pub unbinding: Unbinding,
+}
+
+/// The moment at which addresses that are unmapped lose their memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unbinding {
+    /// At once, as WDDM has it: what a stray access finds is the device's answer for addresses without memory.
+    #[default]
+    Strict,
+    /// When other memory is bound there, or the addresses are given back. A change of residency then costs one binding in place of
+    /// two, or none where memory comes back to its place. A stray access finds what is in that memory now: only for programs
+    /// whose processes trust each other.
+    Lazy,
 }
 
 impl Rules {
@@ -149,9 +165,13 @@ impl DeviceReport {
         }
     }
 
-    /// The mappings that it can bind.
+    /// The mappings that it can bind; what is unmapped is unbound at once.
     pub fn rules(&self) -> Rules {
-        Rules { mode: self.mode, granule_bytes: self.granule_bytes.max(PAGE_SIZE) }
+        Rules {
+            mode: self.mode,
+            granule_bytes: self.granule_bytes.max(PAGE_SIZE),
+            unbinding: Unbinding::Strict,
+        }
     }
 
     /// The bytes of memory that a run may take on this device: four fifths of what the smallest heap in use has for this process.
@@ -204,6 +224,7 @@ mod tests {
             lacks: Vec::new(),
             queue_families: Vec::new(),
             queue_family: Some(0),
+            bind_family: None,
             granule_bytes: 65_536,
             is_non_resident_strict: true,
             memory_types: vec![memory(0, true, true), memory(1, false, false)],

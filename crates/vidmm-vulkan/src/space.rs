@@ -12,7 +12,7 @@ use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_soft::{PhysicalMemory, Place, Translation};
 
 use crate::mapped::{Mapped, Run, Target};
-use crate::report::Rules;
+use crate::report::{Rules, Unbinding};
 use crate::segment::PAGES_PER_BLOCK;
 use crate::sparse::SparseBuffer;
 
@@ -33,7 +33,10 @@ struct Chunk {
 pub(crate) struct Space {
     /// By their first page.
     chunks: BTreeMap<u64, Chunk>,
+    /// What the page tables say.
     mapped: Mapped,
+    /// What is bound, where that may be more: under [`Unbinding::Lazy`].
+    bound: Mapped,
     /// Pages of address whose entries were written since the last look.
     changed: Vec<Range<u64>>,
     /// Pages whose entries lead to pages of an aperture that show nothing yet.
@@ -72,9 +75,9 @@ impl Space {
         self.changed.append(&mut self.unshown);
     }
 
-    /// How many runs are mapped.
+    /// How many runs are bound.
     pub(crate) fn num_runs(&self) -> usize {
-        self.mapped.num_runs()
+        self.mapped.num_runs().max(self.bound.num_runs())
     }
 
     /// Looks at the entries that were written, and returns what is to be bound: the last entry of an address wins, since
@@ -94,7 +97,14 @@ impl Space {
             });
             let Targets { found, unshown, .. } = targets;
             self.unshown.extend(unshown);
-            changes.extend(self.mapped.replace(pages, &found));
+            let mapped = self.mapped.replace(pages, &found);
+            match rules.unbinding {
+                Unbinding::Strict => changes.extend(mapped),
+                Unbinding::Lazy => {
+                    let bind = |run: (Range<u64>, Target)| self.bound.replace(run.0.clone(), &[run]);
+                    changes.extend(found.into_iter().flat_map(bind));
+                }
+            }
         }
         changes
     }
@@ -125,6 +135,7 @@ impl Space {
     pub(crate) fn take_chunk(&mut self, first: u64) -> Option<SparseBuffer> {
         let Chunk { pages, buffer } = self.chunks.remove(&first)?;
         self.mapped.replace(first..first + pages, &[]);
+        self.bound.replace(first..first + pages, &[]);
         Some(buffer)
     }
 
@@ -135,8 +146,15 @@ impl Space {
 
     /// Gives back the addresses of chunks in which nothing is mapped.
     pub(crate) fn drop_empty_chunks(&mut self) {
-        let mapped = &self.mapped;
-        self.chunks.retain(|&first, chunk| mapped.has_any(first..first + chunk.pages));
+        let Self { chunks, mapped, bound, .. } = self;
+        chunks.retain(|&first, chunk| {
+            let pages = first..first + chunk.pages;
+            let is_used = mapped.has_any(pages.clone());
+            if !is_used {
+                bound.replace(pages, &[]);
+            }
+            is_used
+        });
     }
 
     /// The chunk that `page` is in: its first page, and what it is.

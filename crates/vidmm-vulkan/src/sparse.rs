@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::block::Block;
-use crate::device::VulkanDevice;
+use crate::device::{BindOrder, VulkanDevice};
 use crate::error::VulkanError;
 
 /// A sparse buffer for addresses of `bytes` bytes. The memory behind it is bound elsewhere too (SPARSE_ALIASED).
@@ -96,12 +96,12 @@ impl Drop for SparseBuffer {
     }
 }
 
-/// Carries out `bindings`, in which no address is twice and those of a buffer follow each other, after all that was submitted before.
-pub(crate) fn bind(device: &VulkanDevice, bindings: &[Binding<'_>]) -> Result<(), VulkanError> {
+/// Carries out `bindings`, in which no address is twice and those of a buffer follow each other.
+pub(crate) fn bind(device: &VulkanDevice, bindings: &[Binding<'_>], order: BindOrder) -> Result<(), VulkanError> {
     let of_buffers: Vec<_> = bindings.chunk_by(|one, next| one.buffer.raw == next.buffer.raw).collect();
     let binds: Vec<Vec<_>> = of_buffers.iter().map(|of_one| of_one.iter().map(memory_bind).collect()).collect();
     let infos: Vec<_> = of_buffers.iter().zip(&binds).map(|(of_one, binds)| buffer_bind(of_one, binds)).collect();
-    if infos.is_empty() { Ok(()) } else { device.bind_sparse(&infos).map(drop) }
+    if infos.is_empty() { Ok(()) } else { device.bind_sparse(&infos, order).map(drop) }
 }
 
 fn buffer_bind<'a>(bindings: &[Binding<'_>], binds: &'a [vk::SparseMemoryBind]) -> vk::SparseBufferMemoryBindInfo<'a> {

@@ -10,7 +10,7 @@ use vidmm::PAGE_SIZE;
 use vidmm_soft::{mix, uniform_digest};
 
 use crate::block::{Block, Purpose};
-use crate::device::VulkanDevice;
+use crate::device::{BindOrder, VulkanDevice};
 use crate::error::VulkanError;
 use crate::instance::{Validation, take_validation_messages};
 use crate::kernels::{Arguments, FLAG_SEED, FLAG_SURFACE, Kernel};
@@ -81,7 +81,7 @@ impl Bench {
             memory: target.map(|(name, at)| (if name == "one" { &self.one } else { &self.other }, at * unit)),
         };
         let bindings: Vec<_> = (0..).zip(units).map(binding).collect();
-        bind(&self.device, &bindings).expect("it is bound");
+        bind(&self.device, &bindings, BindOrder::Last).expect("it is bound");
     }
 
     /// Writes the first page of a unit of the addresses, all words `seed`.

@@ -14,7 +14,7 @@ use vidmm_sim::{
     ExplicitScenario, Features, MachineDesc, MachineFactory, Observer, Profile, ScenarioFile, SimDesc, run_explicit,
     simulate,
 };
-use vidmm_vulkan::{Mode, Rules, Validation, VulkanError, caught, take_validation_messages};
+use vidmm_vulkan::{Mode, Rules, Unbinding, Validation, VulkanError, caught, take_validation_messages};
 
 use crate::common::workspace;
 
@@ -118,6 +118,13 @@ fn worlds_are_the_same_where_only_local_memory_is_bound() {
 fn worlds_are_the_same_where_memory_is_bound_in_units_of_64_kib() {
     let Some(device) = device() else { return };
     let rules = Rules { granule_bytes: 64 << 10, ..device.device().report().rules() };
+    assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
+}
+
+#[test]
+fn worlds_are_the_same_where_what_is_unmapped_stays_bound() {
+    let Some(device) = device() else { return };
+    let rules = Rules { unbinding: Unbinding::Lazy, ..device.device().report().rules() };
     assert_worlds_are_alike(&device.with_rules(rules), 1..=WORLDS_WITH_RULES);
 }
 

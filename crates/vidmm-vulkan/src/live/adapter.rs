@@ -63,13 +63,13 @@ impl Adapter {
     }
 
     fn start(device: Arc<VulkanDevice>, options: Options) -> Result<Self, Error> {
-        let sizes = options.sizes(device.report())?;
+        let options = options.check(device.report())?;
         let status = Arc::new(Status::default());
         let (to, commands) = channel::<Command>();
         let (says, started) = channel();
         let worker = {
             let (device, status, to) = (device.clone(), status.clone(), to.clone());
-            let work = move || worker::run(device, sizes, commands, to, &status, &says);
+            let work = move || worker::run(device, options, commands, to, &status, &says);
             thread::Builder::new().name("vidmm worker".to_owned()).spawn(work)
         };
         let worker = worker.map_err(|error| Error::Lost(format!("no thread: {error}")))?;

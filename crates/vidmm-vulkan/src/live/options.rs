@@ -3,11 +3,11 @@
 use vidmm::{AdapterOptions, PAGE_SIZE_64K, PageSize, TdrOptions};
 use vidmm_soft::SoftAdapterConfig;
 
-use crate::report::DeviceReport;
+use crate::report::{DeviceReport, Rules, Unbinding};
 
 use super::error::Error;
 
-/// The sizes of an adapter's memory.
+/// The sizes of an adapter's memory, and how its mappings change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Bytes of local memory that the manager may use, a multiple of 64 KiB; `None` is four fifths of what the device has for
@@ -16,18 +16,21 @@ pub struct Options {
     /// Bytes of system memory that buffers may have as backing store, a multiple of 64 KiB; `None` is four fifths of what there is.
     /// Each buffer takes its size of it for its life (U-9).
     pub system_bytes: Option<u64>,
+    /// The moment at which buffers that are evicted lose their memory.
+    pub unbinding: Unbinding,
 }
 
-/// The sizes, when they have been checked.
+/// The options, when they have been checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sizes {
+pub(super) struct Checked {
     local: u64,
     system: u64,
+    rules: Rules,
 }
 
 impl Options {
-    /// The sizes on a device.
-    pub(super) fn sizes(self, report: &DeviceReport) -> Result<Sizes, Error> {
+    /// The options on a device.
+    pub(super) fn check(self, report: &DeviceReport) -> Result<Checked, Error> {
         let granule = report.granule_bytes;
         if granule > PAGE_SIZE_64K {
             return Err(Error::Granule { granule });
@@ -42,7 +45,7 @@ impl Options {
         }
         let local = checked("local memory", self.local_bytes.unwrap_or(of_local), of_local)?;
         let system = checked("system memory", self.system_bytes.unwrap_or(of_system), of_system)?;
-        Ok(Sizes { local, system })
+        Ok(Checked { local, system, rules: Rules { unbinding: self.unbinding, ..report.rules() } })
     }
 }
 
@@ -52,14 +55,20 @@ pub(super) fn checked(what: &'static str, asked: u64, most: u64) -> Result<u64, 
     if possible { Ok(asked) } else { Err(Error::Size { what, asked, most }) }
 }
 
-impl Sizes {
+impl Checked {
+    /// The mappings that are bound.
+    pub(super) fn rules(self) -> Rules {
+        self.rules
+    }
+
     /// The bytes of backing store.
     pub(super) fn system(self) -> u64 {
         self.system
     }
 
     /// The adapter that the driver reports: one engine pages, and on the other the model GPU learns of root tables. Applications run
-    /// their work by themselves. Vulkan keeps page tables of its own, so those of the manager take no local memory.
+    /// their work by themselves. Vulkan keeps page tables of its own, so those of the manager take no local memory. They are of 4 KiB, and
+    /// the entries of buffers are for pages of 64 KiB.
     pub(super) fn config(self) -> SoftAdapterConfig {
         SoftAdapterConfig {
             engines: 2,
@@ -67,6 +76,9 @@ impl Sizes {
             page_size: PageSize::Kib64,
             aperture_bytes: 0,
             page_tables_in_system_memory: true,
+            virtual_address_bit_count: 47,
+            page_table_index_bits: vec![9, 8, 9],
+            dual_pte: true,
             ..SoftAdapterConfig::with_4kib_pages()
         }
     }

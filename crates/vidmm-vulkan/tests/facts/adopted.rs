@@ -65,7 +65,7 @@ fn a_device_of_the_application_is_used_and_left() {
         return;
     }
     let own = Own::new().expect("a device that can be opened can be made by hand");
-    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(64 * MIB) };
+    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(64 * MIB), ..Options::default() };
     // SAFETY: the handles belong to each other and outlive the adapter; the features are enabled; nobody else uses the queue.
     let adapter = unsafe { Adapter::adopt(own.handles(), options) }.expect("it can be used");
     assert_eq!((adapter.physical_device(), adapter.queue_family()), (own.physical, own.family));

@@ -22,7 +22,7 @@ use ash::vk;
 use kernel::{Kernel, Step};
 use vidmm::{EvictFlags, MakeResidentFlags};
 use vidmm_vulkan::{
-    Adapter, Buffer, Device, Error, Options, Point, Process, Submission, Validation, VulkanError,
+    Adapter, Buffer, Device, Error, Options, Point, Process, Submission, Unbinding, Validation, VulkanError,
     take_validation_messages,
 };
 
@@ -62,8 +62,15 @@ pub struct World {
 
 /// An adapter with `local` bytes of local memory, by `open`; none where there is no Vulkan and none is required.
 pub fn adapter(local: u64, validation: Validation) -> Option<(Adapter, bool)> {
+    open(options(local), validation)
+}
+
+fn options(local: u64) -> Options {
+    Options { local_bytes: Some(local), system_bytes: Some(256 * MIB), ..Options::default() }
+}
+
+fn open(options: Options, validation: Validation) -> Option<(Adapter, bool)> {
     let is_required = std::env::var_os("VIDMM_REQUIRE_VULKAN").is_some_and(|value| value != "0");
-    let options = Options { local_bytes: Some(local), system_bytes: Some(256 * MIB) };
     let mut is_validated = validation == Validation::On;
     let opened = match Adapter::open(options, validation) {
         Err(Error::Vulkan(VulkanError::NoLayer(_))) if !is_required => {
@@ -91,6 +98,13 @@ impl World {
     /// A world whose local memory has `local` bytes, watched by validation.
     pub fn new(local: u64) -> Option<Self> {
         Self::with(local, Validation::On)
+    }
+
+    /// The same, where what is unmapped stays bound as long as nothing else is.
+    pub fn with_lazy_unbinding(local: u64) -> Option<Self> {
+        let alone = alone();
+        let (adapter, is_validated) = open(Options { unbinding: Unbinding::Lazy, ..options(local) }, Validation::On)?;
+        Some(Self::over(adapter, is_validated, alone))
     }
 
     pub fn with(local: u64, validation: Validation) -> Option<Self> {

@@ -8,7 +8,16 @@ use crate::{MIB, World, words};
 
 #[test]
 fn buffers_of_four_times_local_memory_keep_every_word() {
-    let Some(mut world) = World::new(8 * MIB) else { return };
+    keep_every_word(World::new(8 * MIB));
+}
+
+#[test]
+fn stale_bindings_change_no_word() {
+    keep_every_word(World::with_lazy_unbinding(8 * MIB));
+}
+
+fn keep_every_word(world: Option<World>) {
+    let Some(mut world) = world else { return };
     let buffers: Vec<_> = (0..16).map(|_| world.buffer(2 * MIB)).collect();
     let addresses: Vec<_> = buffers.iter().map(|buffer| buffer.address()).collect();
     // Buffers come in another order each round, so they come to other places.

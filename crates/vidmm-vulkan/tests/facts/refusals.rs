@@ -84,7 +84,7 @@ fn impossible_sizes_and_ranges_are_refused() {
 #[test]
 fn addresses_run_out_and_come_back() {
     let Some(world) = World::new(4 * MIB) else { return };
-    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(4096 * MIB) };
+    let options = Options { local_bytes: Some(4 * MIB), system_bytes: Some(4096 * MIB), ..Options::default() };
     let adapter = Adapter::open(options, Validation::Off).expect("there was one before");
     let device = adapter.create_process().and_then(|process| process.create_device()).expect("they are created");
     let limit = adapter.report().limits.sparse_address_space_bytes;
@@ -114,7 +114,7 @@ fn an_adapter_is_as_large_as_the_device_at_most() {
         return;
     }
     for local in [0, 1000, 1 << 60] {
-        let options = Options { local_bytes: Some(local), system_bytes: Some(MIB) };
+        let options = Options { local_bytes: Some(local), system_bytes: Some(MIB), ..Options::default() };
         let refused = Adapter::open(options, Validation::Off).map(drop);
         assert!(
             matches!(refused, Err(Error::Size { what: "local memory", asked, .. }) if asked == local),

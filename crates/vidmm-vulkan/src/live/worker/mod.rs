@@ -25,7 +25,7 @@ use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
 use super::objects::{BufferRecord, Objects};
-use super::options::{Sizes, manager_options};
+use super::options::{Checked, manager_options};
 use super::paging::Paging;
 use super::staging::Staging;
 use super::turns::{After, Begun, End, Turns};
@@ -66,13 +66,13 @@ pub(super) struct Worker {
 /// The body of the worker's thread: says whether the adapter has started, and works until nobody uses it.
 pub(super) fn run(
     device: Arc<VulkanDevice>,
-    sizes: Sizes,
+    options: Checked,
     commands: Receiver<Command>,
     to_self: Sender<Command>,
     status: &Status,
     started: &Sender<Result<(), Error>>,
 ) {
-    let mut worker = match Worker::new(device, sizes, commands, to_self) {
+    let mut worker = match Worker::new(device, options, commands, to_self) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = started.send(Err(error));
@@ -95,14 +95,14 @@ pub(super) fn run(
 impl Worker {
     fn new(
         device: Arc<VulkanDevice>,
-        sizes: Sizes,
+        options: Checked,
         commands: Receiver<Command>,
         to_self: Sender<Command>,
     ) -> Result<Self, Error> {
-        let config = sizes.config();
-        let memory = VulkanMemory::new(device.clone(), &config, device.report().rules(), Chunks::Reserved)?;
+        let config = options.config();
+        let memory = VulkanMemory::new(device.clone(), &config, options.rules(), Chunks::Reserved)?;
         let Parts { mut kmd, gpu, mut host, memory } =
-            Parts::new(memory, &config, CostModel::default(), Some(sizes.system()));
+            Parts::new(memory, &config, CostModel::default(), Some(options.system()));
         let vidmm = VidMm::start_adapter(manager_options(), &mut kmd, &mut host)?;
         let now = Instant::now();
         Ok(Self {
@@ -319,7 +319,8 @@ impl Worker {
         if copied < bytes {
             return Err(not_there());
         }
-        Ok(memory.recorder.submit_and_signal(&[done])?)
+        memory.recorder.submit()?;
+        Ok(self.device.signal(done)?)
     }
 
     /// Tells the manager of uses that have ended: of each device in the order of their turns.
