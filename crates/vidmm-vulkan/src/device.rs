@@ -127,7 +127,8 @@ impl VulkanDevice {
     fn new(instance: Instance, physical: vk::PhysicalDevice, report: DeviceReport) -> Result<Arc<Self>, VulkanError> {
         let family = report.queue_family.unwrap_or(0);
         let priorities = [1.0];
-        let of_family = |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities);
+        let of_family =
+            |family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities);
         let queues: Vec<_> = [Some(family), report.bind_family].into_iter().flatten().map(of_family).collect();
         let Enabled { core, mut vulkan12 } = Enabled::needed();
         let info = vk::DeviceCreateInfo::default()
@@ -409,7 +410,8 @@ impl Drop for VulkanDevice {
             let _ = unsafe { self.raw.queue_wait_idle(queue) };
         });
         // The queue has waited for all bindings.
-        let bind_timeline = self.bind_queue.take().map(|queue| queue.into_inner().unwrap_or_else(PoisonError::into_inner).timeline);
+        let bind_timeline =
+            self.bind_queue.take().map(|queue| queue.into_inner().unwrap_or_else(PoisonError::into_inner).timeline);
         // SAFETY: the last of those who share the device drops it, so all their objects are gone. Semaphores are destroyed only
         // once the queue is idle: lavapipe still touches them after a wait has returned.
         unsafe {

@@ -103,20 +103,22 @@ pub enum Through {
 ///
 /// If no device can be used, or a call fails.
 pub fn measure() -> Result<Measurements, VulkanError> {
-    let device = VulkanDevice::open(Validation::Off)?;
-    let report = device.report();
-    let bytes = BYTES.min(1 << (report.usable_bytes() / 8).max(PAGE).ilog2());
-    let bench = Bench {
-        recorder: Recorder::new(&device)?,
-        local: Block::new(&device, Purpose::Local, bytes)?,
-        system: Block::new(&device, Purpose::System, bytes)?,
-        bytes,
-        device: device.clone(),
-    };
-    bench.run()
+    let mut bench = Bench::new()?;
+    let pieces = [PAGE, 4 * PAGE, 16 * PAGE, 256 * PAGE, bench.bytes];
+    let pieces = pieces.into_iter().filter(|&piece| bench.bytes.is_multiple_of(piece)).collect::<Vec<_>>();
+    let copies = pieces.into_iter().map(|piece| bench.copy(piece)).collect::<Result<_, _>>()?;
+    let (name, whole) = (bench.device.report().name.clone(), bench.bytes);
+    drop(bench);
+    let bindings = [PAGE, whole].map(|range| Bench::new()?.bind(range));
+    let bindings: Vec<_> = bindings.into_iter().collect::<Result<_, VulkanError>>()?;
+    let ways = [(Through::Buffer, None), (Through::OneRange, Some(whole)), (Through::ScatteredPages, Some(PAGE))];
+    let stores = ways.map(|(through, range)| Bench::new()?.store(through, range));
+    let stores = stores.into_iter().collect::<Result<_, VulkanError>>()?;
+    Ok(Measurements { device: name, copies, bindings: bindings.into_iter().flatten().collect(), stores })
 }
 
-/// The memory of the measurements.
+/// The memory of a measurement, on a device of its own: with NVIDIA's driver 580 a machine went down each time that one device was
+/// bound in all these ways one after the other, and never where each had a device to itself.
 struct Bench {
     recorder: Recorder,
     local: Block,
@@ -126,21 +128,16 @@ struct Bench {
 }
 
 impl Bench {
-    fn run(mut self) -> Result<Measurements, VulkanError> {
-        let pieces = [PAGE, 4 * PAGE, 16 * PAGE, 256 * PAGE, self.bytes];
-        let bytes = self.bytes;
-        let pieces = pieces.into_iter().filter(|&piece| bytes.is_multiple_of(piece));
-        let copies = pieces.map(|piece| self.copy(piece)).collect::<Result<_, _>>()?;
-        let space = SparseBuffer::new(&self.device, self.bytes)?;
-        let scattered = self.bind(&space, PAGE)?;
-        let whole = self.bind(&space, self.bytes)?;
-        let stores = vec![
-            self.store(Through::Buffer, None)?,
-            self.store(Through::OneRange, Some((&space, self.bytes)))?,
-            self.store(Through::ScatteredPages, Some((&space, PAGE)))?,
-        ];
-        let bindings = scattered.into_iter().chain(whole).collect();
-        Ok(Measurements { device: self.device.report().name.clone(), copies, bindings, stores })
+    fn new() -> Result<Self, VulkanError> {
+        let device = VulkanDevice::open(Validation::Off)?;
+        let bytes = BYTES.min(1 << (device.report().usable_bytes() / 8).max(PAGE).ilog2());
+        Ok(Self {
+            recorder: Recorder::new(&device)?,
+            local: Block::new(&device, Purpose::Local, bytes)?,
+            system: Block::new(&device, Purpose::System, bytes)?,
+            bytes,
+            device,
+        })
     }
 
     fn copy(&mut self, piece: u64) -> Result<CopySpeed, VulkanError> {
@@ -165,12 +162,13 @@ impl Bench {
         Ok(CopySpeed { piece_bytes: piece, bytes_per_second_in: speed(true)?, bytes_per_second_out: speed(false)? })
     }
 
-    /// Binds all of `space` to local memory in ranges of `range` bytes, over it again, and to none.
-    fn bind(&self, space: &SparseBuffer, range: u64) -> Result<[BindingCost; 3], VulkanError> {
+    /// Binds addresses to local memory in ranges of `range` bytes, over it again, and to none.
+    fn bind(&self, range: u64) -> Result<[BindingCost; 3], VulkanError> {
+        let space = SparseBuffer::new(&self.device, self.bytes)?;
         let mut taken: [(Vec<f64>, Vec<f64>); 3] = Default::default();
         for _ in 0..ROUNDS {
             for (turn, (calls, all)) in taken.iter_mut().enumerate() {
-                let (of_call, of_all) = self.timed_bind(&self.bindings(space, range, turn))?;
+                let (of_call, of_all) = self.timed_bind(&self.bindings(&space, range, turn))?;
                 calls.push(of_call);
                 all.push(of_all);
             }
@@ -208,14 +206,16 @@ impl Bench {
         Ok((called, begun.elapsed().as_secs_f64()))
     }
 
-    fn store(&mut self, through: Through, space: Option<(&SparseBuffer, u64)>) -> Result<StoreSpeed, VulkanError> {
+    /// Lets a kernel write all of it, through a buffer with memory of its own or addresses bound in ranges of `range` bytes.
+    fn store(&mut self, through: Through, range: Option<u64>) -> Result<StoreSpeed, VulkanError> {
+        let space = range.map(|range| Ok((SparseBuffer::new(&self.device, self.bytes)?, range))).transpose()?;
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            if let Some((space, range)) = space {
-                self.timed_bind(&self.bindings(space, range, 2))?;
-                self.timed_bind(&self.bindings(space, range, 0))?;
+            if let Some((space, range)) = &space {
+                self.timed_bind(&self.bindings(space, *range, 2))?;
+                self.timed_bind(&self.bindings(space, *range, 0))?;
             }
-            let pages = space.map_or(self.local.address, |(space, _)| space.address);
+            let pages = space.as_ref().map_or(self.local.address, |(space, _)| space.address);
             for of in [&mut first, &mut later] {
                 let arguments = Arguments { pages, ..Arguments::default() };
                 self.recorder.dispatch(Kernel::Write, arguments, self.bytes / vidmm::PAGE_SIZE)?;

@@ -290,3 +290,24 @@ impl Drop for Recorder {
         unsafe { self.device.raw.destroy_command_pool(self.pool, None) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Accesses};
+
+    #[test]
+    fn a_barrier_comes_before_what_meets_an_earlier_write_or_overwrites_an_earlier_read() {
+        let mut accesses = Accesses::default();
+        assert!(!accesses.conflict(&Access::Anything), "nothing was accessed");
+        accesses.add(Access::Ranges(Some(0..10), 100..110));
+        let conflicts = |read, written| accesses.conflict(&Access::Ranges(read, written));
+        assert!(!conflicts(Some(0..10), 110..120), "it reads the same, and writes beside");
+        assert!(conflicts(Some(109..112), 200..203), "it reads what was written");
+        assert!(conflicts(Some(20..30), 90..101), "it writes what was written");
+        assert!(conflicts(None, 9..10), "it writes what was read");
+        assert!(accesses.conflict(&Access::Anything));
+        accesses = Accesses::default();
+        accesses.add(Access::Anything);
+        assert!(accesses.conflict(&Access::Ranges(None, 0..1)));
+    }
+}

@@ -167,11 +167,7 @@ impl DeviceReport {
 
     /// The mappings that it can bind; what is unmapped is unbound at once.
     pub fn rules(&self) -> Rules {
-        Rules {
-            mode: self.mode,
-            granule_bytes: self.granule_bytes.max(PAGE_SIZE),
-            unbinding: Unbinding::Strict,
-        }
+        Rules { mode: self.mode, granule_bytes: self.granule_bytes.max(PAGE_SIZE), unbinding: Unbinding::Strict }
     }
 
     /// The bytes of memory that a run may take on this device: four fifths of what the smallest heap in use has for this process.

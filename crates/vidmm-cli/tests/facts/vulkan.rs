@@ -259,6 +259,25 @@ fn a_device_is_described() {
 }
 
 #[test]
+fn a_device_is_measured_on_request() {
+    if device().is_none() {
+        return;
+    }
+    let (status, printed, errors) = vidmm(&["doctor", "--measure", "--json"], false);
+    assert_eq!(status, Some(0), "{errors}");
+    let findings: serde_json::Value = serde_json::from_str(&printed).expect("it is JSON");
+    let figures = |list: &str, figure: &str| -> Vec<f64> {
+        let list = findings["measured"][list].as_array().expect("it is measured");
+        list.iter().map(|of| of[figure].as_f64().expect("it is a number")).collect()
+    };
+    let copies = [figures("copies", "bytes_per_second_in"), figures("copies", "bytes_per_second_out")].concat();
+    let bindings = [figures("bindings", "nanoseconds"), figures("bindings", "ranges")].concat();
+    let stores = figures("stores", "bytes_per_second");
+    assert_eq!((copies.len(), bindings.len(), stores.len()), (10, 12, 3));
+    assert!([copies, bindings, stores].concat().into_iter().all(|figure| figure > 0.0), "{printed}");
+}
+
+#[test]
 fn missing_features_are_skipped_by_name() {
     if device().is_none() {
         return;
