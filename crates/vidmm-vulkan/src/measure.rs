@@ -70,7 +70,7 @@ pub enum Change {
     Bind,
     /// Other memory is bound over what is bound.
     BindOver,
-    /// What is bound is bound to no memory.
+    /// Addresses with memory are bound to none.
     Unbind,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Recorder {
     submitted: std::collections::VecDeque<(vk::CommandBuffer, u64)>,
     /// The one that is being recorded.
     open: Option<Open>,
-    /// What its commands access since its last barrier.
+    /// The accesses of its commands since its last barrier.
     accesses: Accesses,
 }
 

@@ -33,9 +33,9 @@ struct Chunk {
 pub(crate) struct Space {
     /// By their first page.
     chunks: BTreeMap<u64, Chunk>,
-    /// What the page tables say.
+    /// The mappings by the page tables.
     mapped: Mapped,
-    /// What is bound, where that may be more: under [`Unbinding::Lazy`].
+    /// The bindings, where they may be more: under [`Unbinding::Lazy`].
     bound: Mapped,
     /// Pages of address whose entries were written since the last look.
     changed: Vec<Range<u64>>,
