@@ -9,9 +9,17 @@ use vidmm::{
 
 use super::Audit;
 use super::aspects::{PerPool, Pool};
-use super::demands::Standing;
+use super::demands::{ROUNDING, Standing};
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
+
+/// The budget that a process was told last, and its part in the sharing then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    budget: u64,
+    weight: u64,
+    reservation: u64,
+}
 
 /// How much too much a list would be, in bytes.
 #[derive(Clone, Debug)]
@@ -43,8 +51,13 @@ impl Audit {
                     (process.weight.band, process.weight.visibility) = (band, visibility);
                 }
                 self.demands.relieved += 1;
+                self.share_changed(process, MemorySegmentGroup::Local);
+                self.share_changed(process, MemorySegmentGroup::NonLocal);
             }
-            Event::ReservationChanged { process, group, reservation } => self.reserved(process, group, reservation),
+            Event::ReservationChanged { process, group, reservation } => {
+                self.reserved(process, group, reservation);
+                self.share_changed(process, group);
+            }
             Event::BudgetChanged { process, group, budget, requested } => {
                 self.published(process, group, budget, requested);
             }
@@ -77,6 +90,10 @@ impl Audit {
     }
 
     fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
+        let told = self.part_of(process, group).map(|(weight, reservation)| Told { budget, weight, reservation });
+        if let Some(of) = self.processes.get_mut(&process) {
+            of.told.extend(told.map(|told| (group, told)));
+        }
         let pools = self.pools_of_group(group);
         if pools.is_empty() {
             let empty = budget == 0 && requested == 0;
@@ -94,6 +111,46 @@ impl Audit {
         let Some(budgets) = self.budgets_of(process, group) else { return };
         self.findings.check(budgets.contains(&budget), Invariant::I16, || {
             format!("{process} is told a budget of {budget} bytes of {group:?}, but it follows to be {budgets:?}")
+        });
+    }
+
+    /// The weight of a process and its reservation of a group that is one pool.
+    fn part_of(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<(u64, u64)> {
+        let [only] = self.pools_of_group(group)[..] else { return None };
+        let of = self.processes.get(&process)?;
+        Some((of.weight.value(), of.reservations.get(&only).copied().unwrap_or(0)))
+    }
+
+    /// The budget that a process has of a group that is one pool, as it follows from the lists.
+    fn present_budget(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<Standing> {
+        let [only] = self.pools_of_group(group)[..] else { return None };
+        self.demands_are_clear().then(|| self.standing(only, process, 0))
+    }
+
+    /// A process whose budget is the same for its new weight or reservation need not be told it again.
+    fn share_changed(&mut self, process: ProcessId, group: MemorySegmentGroup) {
+        let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
+            return;
+        };
+        let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
+        if let Some(told) = told.filter(|told| told.budget.abs_diff(standing.budget) <= ROUNDING) {
+            (told.weight, told.reservation) = part;
+        }
+    }
+
+    /// A process that is asked to trim has been told the budget that it is above: anew, if its weight or reservation has changed
+    /// since (RES-53, U-32).
+    pub(super) fn check_told_budget(&mut self, process: ProcessId, group: MemorySegmentGroup) {
+        let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
+            return;
+        };
+        let told = self.processes.get(&process).and_then(|of| of.told.get(&group)).copied();
+        let stands = told.is_some_and(|told| {
+            let is_same = told.budget.abs_diff(standing.budget) <= ROUNDING;
+            is_same || (told.weight, told.reservation) == part && standing.budgets().contains(&told.budget)
+        });
+        self.findings.check(stands, Invariant::I16, || {
+            format!("{process} is above its budget of {} bytes of {group:?}, but was told {told:?}", standing.budget)
         });
     }
 

@@ -211,6 +211,8 @@ struct Process {
     reservations: BTreeMap<Pool, u64>,
     /// Of groups with several segments: how much of each the log does not say.
     group_reservations: BTreeMap<MemorySegmentGroup, u64>,
+    /// The budgets that it was told last.
+    told: BTreeMap<MemorySegmentGroup, budgets::Told>,
     /// Whether a call has suspended it; and whether a submission ends that.
     suspended: Option<bool>,
     /// When it hung an engine.
@@ -229,6 +231,7 @@ impl Process {
             weight: Weight::default(),
             reservations: BTreeMap::new(),
             group_reservations: BTreeMap::new(),
+            told: BTreeMap::new(),
             suspended: None,
             timeouts: VecDeque::new(),
             cut_by: 0,

@@ -180,6 +180,7 @@ impl Audit {
     ) {
         let Some(process) = self.process_of(device) else { return };
         self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
+        group.into_iter().for_each(|group| self.check_told_budget(process, group));
         let (at, event) = (self.at, self.findings.event);
         let asked =
             AskedToTrim { at, event, bytes, relieved: self.demands.relieved, was_within: false, budget_moved: false };
