@@ -1,5 +1,7 @@
 //! The schedule gate: work is handed to its engine when all that it requires is in, or once it waits for it (I06).
 
+use std::collections::BTreeMap;
+
 use vidmm::contract::EngineFence;
 use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, PlanNo};
 
@@ -8,6 +10,9 @@ use super::device::{Device, Submission};
 use super::fences::Work;
 use super::finding::Invariant;
 use super::monitored::FenceValue;
+
+/// Packets of a context that an engine holds at most (D7).
+const IN_FLIGHT_MAX: usize = 4;
 
 /// Work that is let go.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +41,9 @@ impl Audit {
             format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
         });
         self.check_overtakes(id, submission, signal.engine);
-        if waits.is_empty() {
-            self.check_urgent(id, submission, signal.engine);
+        match waits {
+            [] => self.check_urgent(id, submission, signal.engine),
+            _ => self.check_not_in_the_way(id, submission, signal.engine),
         }
         self.fences.submit(signal, &mut self.findings);
         let Some(device) = self.devices.get_mut(&id) else { return };
@@ -60,6 +66,7 @@ impl Audit {
         let awaited = waits.iter().filter(|&&wait| self.fences.is_paging(wait)).map(|wait| wait.fence_id).max();
         let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
         self.fences.awaited = self.fences.awaited.max(covered);
+        self.is_work_free = self.is_work_free || !self.plans.are_over_by(covered);
         let dispatch = Dispatch { device: id, submission, covered };
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();
@@ -119,6 +126,55 @@ impl Audit {
         self.findings.check(passed.is_none() || was_asked, Invariant::I30, || {
             format!("submission {submission} of {id} waits behind packet {passed:?} of engine {engine}, which is less urgent")
         });
+    }
+
+    /// Work that waits is handed out only where no other context has ready work that its engine takes later (D23): an engine holds a few
+    /// packets of each context at most, so ready work may have to wait until one of its own ends.
+    fn check_not_in_the_way(&mut self, id: DeviceId, submission: u64, engine: u32) {
+        let own = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission)).map(|work| work.context);
+        let Some(books) = self.fences.engine(engine).filter(|_| !self.adapter.is_physical()) else { return };
+        if !books.returned.is_empty() || books.in_flight.len() < IN_FLIGHT_MAX {
+            return;
+        }
+        let mut given: BTreeMap<ContextId, usize> = BTreeMap::new();
+        for &fence_id in &books.in_flight {
+            let context = self.fences.work.get(&EngineFence { engine, fence_id }).map(|packet| packet.context);
+            context.into_iter().for_each(|context| *given.entry(context).or_default() += 1);
+        }
+        let full = given.into_iter().filter(|&(context, count)| count >= IN_FLIGHT_MAX && Some(context) != own);
+        let held_up = full.map(|(context, _)| context).find(|&context| self.has_ready_work(context));
+        self.findings.check(held_up.is_none(), Invariant::I30, || {
+            format!("submission {submission} of {id}, which waits, goes before ready work of {held_up:?} on engine {engine}")
+        });
+    }
+
+    /// Whether the next work of a context certainly waits for nothing but its engine.
+    fn has_ready_work(&self, context: ContextId) -> bool {
+        let Some(books) = self.contexts.get(&context) else { return false };
+        let Some(device) = self.devices.get(&books.device) else { return false };
+        let Some((&submission, work)) = device.undispatched.iter().find(|(_, work)| work.context == context) else {
+            return false;
+        };
+        let is_in = |plan: PlanNo| self.plans.is_retired(plan);
+        let process = self.processes.get(&device.process);
+        let is_free = self.is_work_free || self.plans.are_over();
+        let runs = is_free && device.is_active() && !device.is_over() && !device.is_blocked() && !self.powered_down;
+        let has_root = !self.adapter.has_page_tables()
+            || self.root_of(books.device).is_some_and(|root| Some(root.address) == books.root && is_in(root.plan));
+        let is_whole = process.is_some_and(|process| process.suspended.is_none() && is_in(process.cut_by));
+        let is_back = device.resumed_by.iter().all(|&plan| is_in(plan));
+        let asked = device.requests.iter().filter(|request| request.after_submission < submission);
+        let is_granted = asked.into_iter().all(|request| {
+            request.granted.as_ref().is_some_and(|plans| plans.iter().all(|&plan| is_in(plan)))
+        });
+        let is_listed = self.allocations.values().filter(|of| of.lists.contains_key(&books.device)).all(|of| {
+            of.decided.as_ref().is_some_and(|place| is_in(place.plan)) && is_in(of.last_plan) && is_in(of.refreshed_by)
+        });
+        let has_waited = work.waits.iter().all(|&wait| self.fences.monitored.has_reached(wait));
+        let mut own = self.fences.work.values().filter(|packet| packet.context == context);
+        let is_over = |wait: &EngineFence| self.fences.completed(wait.engine) >= wait.fence_id;
+        let is_next = own.all(|packet| packet.waits.iter().all(is_over));
+        runs && has_root && is_whole && is_back && is_granted && is_listed && has_waited && is_next
     }
 
     /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.

@@ -129,6 +129,9 @@ pub struct Audit {
     fences: Fences,
     plans: Plans,
     portions: Portions,
+    /// Work was handed out before all that was decided was carried out: it is not held until then, as ForceSynchronousEvict would
+    /// (RES-25).
+    is_work_free: bool,
     /// The adapter is in error: nothing more is done.
     has_failed: bool,
     /// Operations of a plan were built, so that those of adapter start are over.

@@ -116,6 +116,16 @@ impl Arrival {
 }
 
 impl Plans {
+    /// Whether nothing is under way.
+    pub fn are_over(&self) -> bool {
+        self.plans.is_empty()
+    }
+
+    /// Whether all that was decided is carried out once the packets of the paging engine up to this one are.
+    pub fn are_over_by(&self, fence_id: u64) -> bool {
+        self.plans.values().all(|plan| plan.stage == Stage::Draft || plan.built.is_some_and(|built| built <= fence_id))
+    }
+
     /// The plan that is being decided.
     pub fn draft(&mut self, number: PlanNo) -> &mut Plan {
         self.plans.entry(number).or_default()

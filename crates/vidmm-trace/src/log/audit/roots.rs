@@ -63,7 +63,7 @@ impl Audit {
         self.contexts.values_mut().for_each(|context| context.root = None);
     }
 
-    fn root_of(&self, device: DeviceId) -> Option<Root> {
+    pub(super) fn root_of(&self, device: DeviceId) -> Option<Root> {
         self.processes.get(&self.process_of(device)?)?.root
     }
 }
