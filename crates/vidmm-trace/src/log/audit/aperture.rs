@@ -3,11 +3,23 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{KmdAllocationHandle, MapApertureFlags, MapApertureSegment, UnmapApertureSegment};
-use vidmm::{AllocationId, Extent, PAGE_SIZE, PhysicalAddress, SegmentId};
+use vidmm::event::EvictReason;
+use vidmm::{AllocationId, DeviceId, Extent, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, PlanNo, SegmentId};
 
 use super::Audit;
-use super::allocation::Place;
+use super::allocation::{Allocation, Place};
 use super::finding::Invariant;
+use super::list_entry::{ListEntry, Span};
+use super::plans::Stage;
+
+/// A range of an aperture that an allocation leaves because it is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Emptied {
+    plan: PlanNo,
+    allocation: AllocationId,
+    segment: SegmentId,
+    extent: Extent,
+}
 
 /// The mapped ranges, by segment and first byte. All else shows the dummy page.
 #[derive(Debug, Default)]
@@ -40,6 +52,75 @@ fn bytes(offset_in_pages: u64, number_of_pages: u64) -> Extent {
 }
 
 impl Audit {
+    /// An allocation leaves its range of an aperture, which is wanted.
+    pub(super) fn range_is_emptied(&mut self, allocation: AllocationId, place: &Place, reason: EvictReason) {
+        if reason == EvictReason::RangeWanted
+            && let [extent] = place.extents[..]
+        {
+            self.emptied.push(Emptied { plan: place.plan, allocation, segment: place.segment, extent });
+        }
+    }
+
+    /// A request is granted by `plans`: no range is emptied for an allocation that could have one where nothing is mapped, for which
+    /// nobody must go (docs of `ApertureRanges`). Ranges that are assigned and show nothing the log does not tell.
+    pub(super) fn check_emptied(&mut self, device: DeviceId, plans: &[PlanNo]) {
+        let emptied = std::mem::take(&mut self.emptied);
+        for Emptied { plan, allocation, segment, extent } in emptied {
+            if self.adapter.is_physical() || !plans.contains(&plan) || self.may_have_hidden_range(segment) {
+                continue;
+            }
+            let is_for = |of: &Allocation| {
+                let place = of.decided.as_ref().filter(|place| (place.plan, place.segment) == (plan, segment));
+                let covers = |there: &Extent| there.offset < extent.end() && extent.offset < there.end();
+                let holds = |span: &&Span| span.to.is_none() || self.holds_span(device, span);
+                let of_others = of.lists.iter().filter(|&(&other, _)| other != device);
+                place.is_some_and(|place| place.extents.iter().any(covers))
+                    && of.lists.get(&device).is_some_and(|entry| entry.spans().filter(holds).count() == 1)
+                    && of_others.map(|(_, entry)| entry).flat_map(ListEntry::spans).next().is_none()
+            };
+            let Some(size) = self.allocations.values().find(|of| is_for(of)).map(|of| of.size) else { continue };
+            let vacant = self.vacant_range(segment, size);
+            self.findings.check(vacant.is_none(), Invariant::I24, || {
+                format!("{allocation} leaves {extent:?} of the aperture for {device}, but {vacant:?} shows nothing")
+            });
+        }
+    }
+
+    fn holds_span(&self, device: DeviceId, span: &Span) -> bool {
+        self.devices.get(&device).is_some_and(|device| device.still_holds(span))
+    }
+
+    /// Whether an allocation may have a range of an aperture that does not show it.
+    fn may_have_hidden_range(&self, segment: SegmentId) -> bool {
+        self.allocations.values().any(|of| {
+            let is_there = of.decided.as_ref().is_some_and(|place| place.segment == segment);
+            let is_pinned = of.lists.iter().any(|(&device, entry)| {
+                entry.spans().any(|span| span.to.is_none() || self.holds_span(device, span))
+            });
+            of.accessed_physically && !is_there && is_pinned
+        })
+    }
+
+    /// A range of `size` bytes of an aperture that shows nothing, and that no plan is about to empty.
+    fn vacant_range(&self, segment: SegmentId, size: u64) -> Option<Extent> {
+        let aperture = self.places.apertures.iter().find(|aperture| aperture.id == segment)?;
+        let shown = self.allocations.values().filter_map(|of| of.decided.as_ref());
+        let leaving = self.plans.all().filter(|plan| plan.stage != Stage::Entered).flat_map(|plan| &plan.steps.victims);
+        let places = shown.chain(leaving.map(|victim| &victim.place)).filter(|place| place.segment == segment);
+        let mut taken: Vec<Extent> = places.flat_map(|place| place.extents.iter().copied()).collect();
+        taken.push(Extent { offset: aperture.size, size: 0 });
+        taken.sort_unstable_by_key(|extent| extent.offset);
+        let mut free_from = 0;
+        for extent in taken {
+            let offset = u64::next_multiple_of(free_from, PAGE_SIZE_64K);
+            if offset.saturating_add(size) <= extent.offset {
+                return Some(Extent { offset, size });
+            }
+            free_from = free_from.max(extent.end());
+        }
+        None
+    }
+
     /// Pages begin to show an allocation: all of it, at the place that the plan gives it, when nothing else is mapped there.
     pub(super) fn map_aperture(&mut self, op: &MapApertureSegment) {
         let Some(&id) = self.by_handle.get(&op.allocation) else {

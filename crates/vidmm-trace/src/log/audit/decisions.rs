@@ -20,6 +20,7 @@ impl Audit {
                 self.check_wanted(allocation, reason, wanted_by);
                 self.check_victim_order(allocation, segment, reason, wanted_by.map(|wanted| wanted.device));
                 let left = Place { plan, segment, extents: extents.clone() };
+                self.range_is_emptied(allocation, &left, reason);
                 self.evicted(allocation, left, copied, reason, discarded);
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {

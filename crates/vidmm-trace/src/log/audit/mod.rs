@@ -122,6 +122,8 @@ pub struct Audit {
     /// The allocations that leave their places and come back by the same decision, and have not yet.
     coming_back: Vec<(AllocationId, EvictReason)>,
     apertures: Apertures,
+    /// The ranges that were emptied since the last grant.
+    emptied: Vec<aperture::Emptied>,
     io_mmu: IoMmu,
     tables: Tables,
     shadow: Shadow,

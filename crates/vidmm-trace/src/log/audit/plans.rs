@@ -116,6 +116,11 @@ impl Arrival {
 }
 
 impl Plans {
+    /// Those that have not retired.
+    pub fn all(&self) -> impl Iterator<Item = &Plan> {
+        self.plans.values()
+    }
+
     /// Whether nothing is under way.
     pub fn are_over(&self) -> bool {
         self.plans.is_empty()
