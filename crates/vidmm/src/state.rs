@@ -1,8 +1,8 @@
 //! The state: the parts that say what is true now, in the order in which they stand on one another.
 
 use crate::{
-    adapter::Adapter, addresses::Addresses, engines::Engines, memory::Memory, moment::Moment, objects::Objects,
-    residency::Residents, shares::Shares,
+    adapter::Adapter, addresses::Addresses, engines::Engines, event::Event, id::AllocationIx, memory::Memory,
+    moment::Moment, objects::Objects, residency::Residents, shares::Shares,
 };
 
 /// The parts that say what is true now. The parts above them, which say what is under way, take it as an argument.
@@ -15,4 +15,16 @@ pub(crate) struct State {
     pub shares: Shares,
     pub residency: Residents,
     pub addresses: Addresses,
+}
+
+impl State {
+    /// Records where lists count an allocation, if it may be in several memories.
+    pub fn record_counted(&mut self, index: AllocationIx, anew: bool) {
+        let Self { adapter, moment, objects, residency, .. } = self;
+        let account = residency.counted_in(objects, index);
+        if objects[index].choices.accounts().any(|other| other != account) {
+            let (allocation, segment) = (objects.allocations.id(index), adapter.memory_account(account).segment);
+            moment.record(|| Event::AllocationCounted { allocation, segment, anew });
+        }
+    }
 }

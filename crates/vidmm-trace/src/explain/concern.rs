@@ -151,6 +151,7 @@ fn named(event: &Event) -> Option<AllocationId> {
         Event::AllocationDestroyed { allocation, .. }
         | Event::AllocationReclaimed { allocation }
         | Event::AllocationPriorityChanged { allocation, .. }
+        | Event::AllocationCounted { allocation, .. }
         | Event::AllocationPropertyUpdated { allocation, .. }
         | Event::AllocationOpened { allocation, .. }
         | Event::AllocationClosed { allocation, .. }

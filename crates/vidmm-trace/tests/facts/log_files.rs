@@ -336,6 +336,7 @@ fn sharing_events() -> Vec<Event> {
         Event::AllocationClosed { allocation, device },
         Event::AllocationOwnershipTransferred { allocation, device, process },
         Event::AllocationPriorityChanged { allocation, priority: u32::MAX },
+        Event::AllocationCounted { allocation, segment: SegmentId(2), anew: true },
         Event::AllocationPropertyUpdated {
             allocation,
             supported_segment_set: u32::MAX,

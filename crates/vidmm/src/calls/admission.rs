@@ -246,6 +246,8 @@ pub(crate) fn accept_admission(state: &mut State, schedule: &mut Schedule, work:
         schedule.turns.demoted.insert(admission.device);
     }
     turns::change_list(state, work, admission.device, &admission.added, &admission.removed);
+    let counted = admission.moved.iter().map(|&(index, _)| index).chain(admission.rehomed.iter().copied());
+    counted.for_each(|index| state.record_counted(index, false));
 }
 
 /// Makes room for an allocation by moving the homes of others on the list, those of the lowest priority first, then the largest, each at

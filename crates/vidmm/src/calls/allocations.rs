@@ -142,6 +142,7 @@ impl VidMm {
             permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
             explicit_residency_notification: allocation_state.contains(AllocationState::NOTIFY_RESIDENCY),
         });
+        self.state.record_counted(allocation.ix(), false);
         Ok(allocation)
     }
 

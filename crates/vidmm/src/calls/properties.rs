@@ -104,6 +104,7 @@ impl VidMm {
             queue: paging_queue,
             paging_fence_value,
         });
+        self.state.record_counted(index, false);
         if !numbers.is_empty() {
             self.requests.request(&mut self.state.objects, queue, RequestKind::Decided(numbers));
         }

@@ -295,6 +295,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
     for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
         let place = state.objects[index].place.expect("it has been given a place");
         state.objects[index].set_home(place::home(&state.memory, place));
+        state.record_counted(index, false);
         let (account, size) = (place.account(), state.objects[index].size);
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;

@@ -510,6 +510,15 @@ pub enum Event {
         /// Its priority now.
         priority: u32,
     },
+    /// The memory in which a list counts an allocation that may be in several, from now on (D19).
+    AllocationCounted {
+        /// The allocation.
+        allocation: AllocationId,
+        /// The memory segment, or [`SegmentId::SYSTEM`] for system memory.
+        segment: SegmentId,
+        /// Whether the lists there and where it was counted before weigh what they name now, whatever they named earlier.
+        anew: bool,
+    },
     /// The segments where an allocation may be resident changed (CRE-50).
     AllocationPropertyUpdated {
         /// The allocation.

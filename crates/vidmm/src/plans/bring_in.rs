@@ -128,6 +128,7 @@ impl Plans {
             let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
             self.plan_out(state, draft, index, reason);
         }
+        let counted = state.objects[index].account();
         match range {
             None | Some(Target::Pages) => {}
             Some(Target::Memory(account, range)) => {
@@ -138,6 +139,9 @@ impl Plans {
                 let range = state.memory.aperture.assigned(index).expect("a placement assigns what it names");
                 state.objects[index].set_home(state.memory.aperture.home_at(range.offset));
             }
+        }
+        if state.objects[index].account() != counted {
+            state.record_counted(index, false);
         }
     }
 }

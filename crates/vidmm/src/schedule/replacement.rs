@@ -90,6 +90,7 @@ impl Schedule {
                 // Work that is queued finds it in its new place too, so no earlier weight counts.
                 state.shares.recount_list(&mut state.objects, device, account);
             }
+            state.record_counted(index, true);
             // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
             state.moment.request_poll();
         }

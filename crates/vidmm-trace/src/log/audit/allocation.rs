@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
-use super::aspects::{Charge, CpuView, Offer};
+use super::aspects::{Charge, CpuView, Offer, Pool};
 use super::list_entry::ListEntry;
 use super::residency_notices::Residency;
 use super::segment::{Run, runs_of};
@@ -68,6 +68,8 @@ pub(super) struct Allocation {
     /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
     /// The bytes that its owner's process demands for it.
+    /// Where lists count it, if it may be in several memories.
+    pub counted_in: Option<Pool>,
     pub charge: Option<Charge>,
     /// Where processes see it.
     pub mappings: BTreeSet<(ProcessId, u64)>,

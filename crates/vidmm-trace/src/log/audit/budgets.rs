@@ -284,7 +284,7 @@ impl Audit {
     fn fragmented(&self, named: &[AllocationId], pool: Pool) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let needing = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|of| of.accessed_physically);
-        let there = needing.filter(|allocation| self.pool_of(allocation) == Some(pool));
+        let there = needing.filter(|allocation| self.only_pool_of(allocation) == Some(pool));
         there.map(|_| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
     }
 
@@ -296,7 +296,7 @@ impl Audit {
             let allocation = self.allocations.get(id)?;
             if !allocation.lists.get(&device).is_some_and(ListEntry::demands) {
                 let own = allocation.owner == device;
-                let added: &mut u64 = added.entry(self.pool_of(allocation).filter(|_| own)?).or_default();
+                let added: &mut u64 = added.entry(self.only_pool_of(allocation).filter(|_| own)?).or_default();
                 *added = added.saturating_add(allocation.size);
             }
         }

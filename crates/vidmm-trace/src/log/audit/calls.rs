@@ -119,6 +119,7 @@ impl Audit {
             offer: None,
             cpu_view: None,
             charge: None,
+            counted_in: None,
             mappings: Default::default(),
         };
         if created.accessed_physically {

@@ -207,8 +207,21 @@ impl Audit {
         Some(Charge { process, device: allocation.owner, pool, size: allocation.size })
     }
 
-    /// The one pool that an allocation may be in.
+    /// Whatever the list of a device named earlier in a pool counts no longer.
+    pub(super) fn recount(&mut self, pool: Pool, id: DeviceId) {
+        let Some(process) = self.process_of(id) else { return };
+        if let Some(list) = self.demands.lists.get_mut(&(pool, process, id)) {
+            self.demands.relieved += u64::from(list.forget(None));
+        }
+    }
+
+    /// The pool in which lists count an allocation.
     pub(super) fn pool_of(&self, allocation: &Allocation) -> Option<Pool> {
+        allocation.counted_in.or_else(|| self.only_pool_of(allocation))
+    }
+
+    /// The one pool that an allocation may be in.
+    pub(super) fn only_pool_of(&self, allocation: &Allocation) -> Option<Pool> {
         match self.places.pools_of(SegmentSet(allocation.supported_segment_set))[..] {
             [only] => Some(only),
             _ => None,

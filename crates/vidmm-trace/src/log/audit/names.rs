@@ -171,6 +171,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         Event::AllocationPropertyUpdated { allocation, queue, .. } => look!(allocation, queue),
         Event::AllocationDestroyed { allocation, .. }
         | Event::AllocationPriorityChanged { allocation, .. }
+        | Event::AllocationCounted { allocation, .. }
         | Event::ContentDiscarded { allocation, .. }
         | Event::Decommitted { allocation }
         | Event::Rotated { allocation, .. }

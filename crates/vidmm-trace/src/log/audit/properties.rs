@@ -4,6 +4,7 @@ use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, Event, PagingQueueId, SegmentId};
 
 use super::Audit;
+use super::aspects::Pool;
 use super::device::RequestKind;
 use super::finding::Invariant;
 
@@ -15,6 +16,7 @@ impl Audit {
                     allocation.priority = priority;
                 }
             }
+            Event::AllocationCounted { allocation, segment, anew } => self.counted(allocation, Pool(segment), anew),
             Event::AllocationPropertyUpdated { allocation, supported_segment_set, queue, paging_fence_value } => {
                 self.property_updated(allocation, supported_segment_set, queue, paging_fence_value);
             }
@@ -27,10 +29,24 @@ impl Audit {
         }
     }
 
+    /// Lists count an allocation in another memory, which is one of those where it may be.
+    fn counted(&mut self, id: AllocationId, pool: Pool, anew: bool) {
+        let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        let may_be = self.places.pools_of(SegmentSet(allocation.supported_segment_set)).contains(&pool);
+        self.findings.check(may_be, Invariant::I16, || format!("{id} is counted in {pool:?}, where it may not be"));
+        let (before, owner) = (allocation.counted_in.replace(pool), allocation.owner);
+        self.charge(id);
+        if anew {
+            [before, Some(pool)].into_iter().flatten().for_each(|pool| self.recount(pool, owner));
+        }
+    }
+
     /// Where it may be is another set of segments; if it must move for that, it is a request of the queue's device.
     fn property_updated(&mut self, id: AllocationId, set: u32, queue: PagingQueueId, paging_fence_value: u64) {
+        let pools = self.places.pools_of(SegmentSet(set));
         if let Some(allocation) = self.allocations.get_mut(&id) {
             (allocation.supported_segment_set, allocation.preferred_segment) = (set, None);
+            allocation.counted_in = allocation.counted_in.filter(|pool| pools.contains(pool));
             let size = allocation.size;
             self.may_be_in(set, size);
         }
