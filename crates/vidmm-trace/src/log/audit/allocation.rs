@@ -67,10 +67,10 @@ pub(super) struct Allocation {
     pub offer: Option<Offer>,
     /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
-    /// The bytes that its owner's process demands for it.
     /// Where lists count it, if it may be in several memories.
     pub counted_in: Option<Pool>,
-    pub charge: Option<Charge>,
+    /// The bytes that lists demand for it.
+    pub charges: Vec<Charge>,
     /// Where processes see it.
     pub mappings: BTreeSet<(ProcessId, u64)>,
 }

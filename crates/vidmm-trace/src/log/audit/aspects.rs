@@ -31,13 +31,13 @@ pub(super) struct Chunk {
     pub size: u64,
 }
 
-/// The way in which an allocation is counted.
+/// The way in which a list counts an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charge {
     pub process: ProcessId,
     /// The device whose list names it.
     pub device: DeviceId,
-    /// None if the log does not say in which it is counted: it may be in both, or others than its owner list it.
+    /// None if the log does not say in which it is counted.
     pub pool: Option<Pool>,
     pub size: u64,
 }

@@ -51,12 +51,12 @@ impl Audit {
                     (process.weight.band, process.weight.visibility) = (band, visibility);
                 }
                 self.demands.relieved += 1;
-                self.share_changed(process, MemorySegmentGroup::Local);
-                self.share_changed(process, MemorySegmentGroup::NonLocal);
+                self.shares_changed(MemorySegmentGroup::Local);
+                self.shares_changed(MemorySegmentGroup::NonLocal);
             }
             Event::ReservationChanged { process, group, reservation } => {
                 self.reserved(process, group, reservation);
-                self.share_changed(process, group);
+                self.shares_changed(group);
             }
             Event::BudgetChanged { process, group, budget, requested } => {
                 self.published(process, group, budget, requested);
@@ -127,14 +127,17 @@ impl Audit {
         self.demands_are_clear().then(|| self.standing(only, process, 0))
     }
 
-    /// A process whose budget is the same for its new weight or reservation need not be told it again.
-    fn share_changed(&mut self, process: ProcessId, group: MemorySegmentGroup) {
-        let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
-            return;
-        };
-        let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
-        if let Some(told) = told.filter(|told| told.budget.abs_diff(standing.budget) <= ROUNDING) {
-            (told.weight, told.reservation) = part;
+    /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again.
+    fn shares_changed(&mut self, group: MemorySegmentGroup) {
+        for process in Vec::from_iter(self.processes.keys().copied()) {
+            let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group))
+            else {
+                continue;
+            };
+            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
+            if let Some(told) = told.filter(|told| told.budget.abs_diff(standing.budget) <= ROUNDING) {
+                (told.weight, told.reservation) = part;
+            }
         }
     }
 
@@ -288,15 +291,14 @@ impl Audit {
         there.map(|_| self.places.range_bytes(pool)).fold(0, u64::saturating_add)
     }
 
-    /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where, as for what others own.
+    /// Bytes that a MakeResident adds to what its process demands; none if the log does not say where.
     fn added(&self, device: DeviceId, named: &[AllocationId]) -> Option<BTreeMap<Pool, u64>> {
         let mut added = BTreeMap::new();
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         for id in named {
             let allocation = self.allocations.get(id)?;
             if !allocation.lists.get(&device).is_some_and(ListEntry::demands) {
-                let own = allocation.owner == device;
-                let added: &mut u64 = added.entry(self.only_pool_of(allocation).filter(|_| own)?).or_default();
+                let added: &mut u64 = added.entry(self.only_pool_of(allocation)?).or_default();
                 *added = added.saturating_add(allocation.size);
             }
         }

@@ -118,7 +118,7 @@ impl Audit {
             lists: BTreeMap::from([(device, ListEntry::default())]),
             offer: None,
             cpu_view: None,
-            charge: None,
+            charges: Vec::new(),
             counted_in: None,
             mappings: Default::default(),
         };

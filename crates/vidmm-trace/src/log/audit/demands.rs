@@ -166,19 +166,17 @@ impl Standing {
 }
 
 impl Audit {
-    /// The way in which an allocation is counted may have changed.
+    /// The way in which lists count an allocation may have changed.
     pub(super) fn charge(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let now = self.charge_of(allocation);
+        let now = self.charges_of(allocation);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut allocation.charge, now);
-        if let Some(before) = before {
-            self.demands.remove(before, self.findings.event);
-            self.settle(before.device);
+        let before = std::mem::replace(&mut allocation.charges, now.clone());
+        for &gone in before.iter().filter(|charge| !now.contains(charge)) {
+            self.demands.remove(gone, self.findings.event);
+            self.settle(gone.device);
         }
-        if let Some(now) = now {
-            self.demands.add(now);
-        }
+        now.into_iter().filter(|charge| !before.contains(charge)).for_each(|charge| self.demands.add(charge));
     }
 
     /// Forgets what the list of a device named for work and requests that are no longer outstanding.
@@ -197,14 +195,12 @@ impl Audit {
         self.demands.lists.retain(|&(_, _, device), _| device != id);
     }
 
-    /// An allocation that a list demands is charged to the process that it belongs to (U-34).
-    fn charge_of(&self, allocation: &Allocation) -> Option<Charge> {
-        let mut listing = allocation.lists.iter().filter(|(_, entry)| entry.demands()).map(|(&device, _)| device);
-        let first = listing.next()?;
-        let by_owner = first == allocation.owner && listing.next().is_none();
-        let process = self.process_of(allocation.owner)?;
-        let pool = self.pool_of(allocation).filter(|_| by_owner);
-        Some(Charge { process, device: allocation.owner, pool, size: allocation.size })
+    /// Each list that demands an allocation counts it.
+    fn charges_of(&self, allocation: &Allocation) -> Vec<Charge> {
+        let listing = allocation.lists.iter().filter(|(_, entry)| entry.demands()).map(|(&device, _)| device);
+        let (pool, size) = (self.pool_of(allocation), allocation.size);
+        let charge = |device| Some(Charge { process: self.process_of(device)?, device, pool, size });
+        listing.filter_map(charge).collect()
     }
 
     /// Whatever the list of a device named earlier in a pool counts no longer.
