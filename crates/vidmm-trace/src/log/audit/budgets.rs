@@ -92,7 +92,7 @@ impl Audit {
     fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
         let told = self.part_of(process, group).map(|(weight, reservation)| Told { budget, weight, reservation });
         if let Some(of) = self.processes.get_mut(&process) {
-            of.told.extend(told.map(|told| (group, told)));
+            of.told.insert(group, told);
         }
         let pools = self.pools_of_group(group);
         if pools.is_empty() {
@@ -130,14 +130,18 @@ impl Audit {
     /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again.
     fn shares_changed(&mut self, group: MemorySegmentGroup) {
         for process in Vec::from_iter(self.processes.keys().copied()) {
-            let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group))
-            else {
+            let Some(part) = self.part_of(process, group) else { continue };
+            let budget = self.present_budget(process, group).map(|standing| standing.budget);
+            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
+            let Some(last) = told.filter(|told| told.is_some_and(|told| (told.weight, told.reservation) != part)) else {
                 continue;
             };
-            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
-            if let Some(told) = told.filter(|told| told.budget.abs_diff(standing.budget) <= ROUNDING) {
-                (told.weight, told.reservation) = part;
-            }
+            *last = match (*last, budget) {
+                (Some(told), Some(budget)) if told.budget.abs_diff(budget) > ROUNDING => Some(told),
+                (Some(told), Some(_)) => Some(Told { weight: part.0, reservation: part.1, ..told }),
+                // The log does not say whether it is the same.
+                _ => None,
+            };
         }
     }
 
@@ -147,7 +151,10 @@ impl Audit {
         let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
             return;
         };
-        let told = self.processes.get(&process).and_then(|of| of.told.get(&group)).copied();
+        let told = match self.processes.get(&process).map(|of| of.told.get(&group)) {
+            Some(Some(None)) | None => return,
+            Some(told) => told.copied().flatten(),
+        };
         let stands = told.is_some_and(|told| {
             let is_same = told.budget.abs_diff(standing.budget) <= ROUNDING;
             is_same || (told.weight, told.reservation) == part && standing.budgets().contains(&told.budget)

@@ -216,8 +216,8 @@ struct Process {
     reservations: BTreeMap<Pool, u64>,
     /// Of groups with several segments: how much of each the log does not say.
     group_reservations: BTreeMap<MemorySegmentGroup, u64>,
-    /// The budgets that it was told last.
-    told: BTreeMap<MemorySegmentGroup, budgets::Told>,
+    /// The budgets that it was told last; none where the log does not say what for.
+    told: BTreeMap<MemorySegmentGroup, Option<budgets::Told>>,
     /// Whether a call has suspended it; and whether a submission ends that.
     suspended: Option<bool>,
     /// When it hung an engine.
