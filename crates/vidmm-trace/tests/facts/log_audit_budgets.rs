@@ -181,7 +181,14 @@ impl Run {
 
 /// Process 0 asks for 60 pages and process 1 for 50, of 100: the budget of each is 50.
 fn pressed() -> Run {
-    run().lists(0, 60).lists(1, 50)
+    run().lists(0, 60).lists(1, 50).and(published(0, 50, 60)).and(published(1, 50, 50))
+}
+
+/// A process is told its budget, in pages.
+fn published(process: u64, budget: u64, requested: u64) -> Event {
+    let (process, group) = (id(process), MemorySegmentGroup::Local);
+    let [budget, requested] = [budget, requested].map(|pages| pages * PAGE_SIZE);
+    Event::BudgetChanged { process, group, budget, requested }
 }
 
 #[test]
@@ -231,10 +238,14 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
         after_submission,
         paging_fence_value,
     });
-    let (device, num_bytes_to_trim, reason) = (device_of(1), 20 * PAGE_SIZE, NoMemoryReason::OverBudget);
-    let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
-    shared.push(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages });
-    shared.breaks_nothing();
+    let refused = |pages| {
+        let (device, num_bytes_to_trim, reason) = (device_of(1), pages * PAGE_SIZE, NoMemoryReason::OverBudget);
+        let (shortages, allocations) = (short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason), allocations.clone());
+        Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages }
+    };
+    let events = shared.events.clone();
+    shared.and(refused(10)).breaks_nothing();
+    Run { events, ..run() }.and(refused(20)).breaks_only(I08);
 }
 
 /// Reclaim finds out whether an offered allocation fits again.
@@ -366,7 +377,8 @@ fn a_process_above_its_budget_is_asked_to_trim() {
 fn i08_a_process_is_asked_to_trim_more_than_its_excess() {
     pressed().listens(1).told(1, TrimFlags::TRIM_TO_BUDGET, 10).breaks_only(I08);
     pressed().listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 20).breaks_only(I08);
-    run().lists(0, 90).listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
+    let alone = run().lists(0, 90).and(published(0, 100, 90)).listens(0);
+    alone.told(0, TrimFlags::TRIM_TO_BUDGET, 40).breaks_only(I08);
 }
 
 #[test]
@@ -448,17 +460,27 @@ fn i28_a_device_that_has_unregistered_is_asked_to_trim() {
 
 #[test]
 fn i16_a_budget_is_published_that_does_not_follow() {
-    let published = |budget, requested| Event::BudgetChanged {
-        process: id(0),
-        group: MemorySegmentGroup::Local,
-        budget: budget * PAGE_SIZE,
-        requested: requested * PAGE_SIZE,
-    };
-    pressed().and(published(50, 60)).breaks_nothing();
+    pressed().and(published(0, 50, 60)).breaks_nothing();
     // A budget stands until it has moved by 5 %.
-    pressed().and(published(52, 60)).breaks_nothing();
-    pressed().and(published(54, 60)).breaks_only(I16);
-    pressed().and(published(50, 59)).breaks_only(I16);
+    pressed().and(published(0, 52, 60)).breaks_nothing();
+    pressed().and(published(0, 54, 60)).breaks_only(I16);
+    pressed().and(published(0, 50, 59)).breaks_only(I16);
+}
+
+/// U-32: a budget that was told stands no longer for another weight, though it has moved by less than 5 %.
+#[test]
+fn i16_a_process_is_asked_to_trim_to_a_budget_that_it_was_not_told() {
+    let asked = |run: Run| run.listens(0).told(0, TrimFlags::TRIM_TO_BUDGET, 10);
+    asked(run().lists(0, 60).lists(1, 50)).breaks_only(I16);
+    asked(run().lists(0, 60).lists(1, 50).and(published(0, 52, 60))).breaks_nothing();
+    let changed = |process, visibility| {
+        let (process, band) = (id(process), PriorityBand::Normal);
+        Event::ProcessPriorityChanged { process, band, visibility }
+    };
+    let before = || run().lists(0, 60).lists(1, 50).and(published(0, 52, 60));
+    let weighs_less = || before().and(changed(0, Visibility::Occluded)).and(changed(1, Visibility::Occluded));
+    asked(weighs_less()).breaks_only(I16);
+    asked(weighs_less().and(published(0, 50, 60))).breaks_nothing();
 }
 
 #[test]

@@ -94,9 +94,10 @@ impl Audit {
     fn may_have_hidden_range(&self, segment: SegmentId) -> bool {
         self.allocations.values().any(|of| {
             let is_there = of.decided.as_ref().is_some_and(|place| place.segment == segment);
-            let is_pinned = of.lists.iter().any(|(&device, entry)| {
-                entry.spans().any(|span| span.to.is_none() || self.holds_span(device, span))
-            });
+            let is_pinned = of
+                .lists
+                .iter()
+                .any(|(&device, entry)| entry.spans().any(|span| span.to.is_none() || self.holds_span(device, span)));
             of.accessed_physically && !is_there && is_pinned
         })
     }

@@ -133,7 +133,8 @@ impl Audit {
             let Some(part) = self.part_of(process, group) else { continue };
             let budget = self.present_budget(process, group).map(|standing| standing.budget);
             let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
-            let Some(last) = told.filter(|told| told.is_some_and(|told| (told.weight, told.reservation) != part)) else {
+            let Some(last) = told.filter(|told| told.is_some_and(|told| (told.weight, told.reservation) != part))
+            else {
                 continue;
             };
             *last = match (*last, budget) {

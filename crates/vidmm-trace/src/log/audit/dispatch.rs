@@ -131,7 +131,8 @@ impl Audit {
     /// Work that waits is handed out only where no other context has ready work that its engine takes later (D23): an engine holds a few
     /// packets of each context at most, so ready work may have to wait until one of its own ends.
     fn check_not_in_the_way(&mut self, id: DeviceId, submission: u64, engine: u32) {
-        let own = self.devices.get(&id).and_then(|device| device.undispatched.get(&submission)).map(|work| work.context);
+        let own =
+            self.devices.get(&id).and_then(|device| device.undispatched.get(&submission)).map(|work| work.context);
         let Some(books) = self.fences.engine(engine).filter(|_| !self.adapter.is_physical()) else { return };
         if !books.returned.is_empty() || books.in_flight.len() < IN_FLIGHT_MAX {
             return;
@@ -144,7 +145,9 @@ impl Audit {
         let full = given.into_iter().filter(|&(context, count)| count >= IN_FLIGHT_MAX && Some(context) != own);
         let held_up = full.map(|(context, _)| context).find(|&context| self.has_ready_work(context));
         self.findings.check(held_up.is_none(), Invariant::I30, || {
-            format!("submission {submission} of {id}, which waits, goes before ready work of {held_up:?} on engine {engine}")
+            format!(
+                "submission {submission} of {id}, which waits, goes before ready work of {held_up:?} on engine {engine}"
+            )
         });
     }
 
@@ -164,9 +167,9 @@ impl Audit {
         let is_whole = process.is_some_and(|process| process.suspended.is_none() && is_in(process.cut_by));
         let is_back = device.resumed_by.iter().all(|&plan| is_in(plan));
         let asked = device.requests.iter().filter(|request| request.after_submission < submission);
-        let is_granted = asked.into_iter().all(|request| {
-            request.granted.as_ref().is_some_and(|plans| plans.iter().all(|&plan| is_in(plan)))
-        });
+        let is_granted = asked
+            .into_iter()
+            .all(|request| request.granted.as_ref().is_some_and(|plans| plans.iter().all(|&plan| is_in(plan))));
         let is_listed = self.allocations.values().filter(|of| of.lists.contains_key(&books.device)).all(|of| {
             of.decided.as_ref().is_some_and(|place| is_in(place.plan)) && is_in(of.last_plan) && is_in(of.refreshed_by)
         });
