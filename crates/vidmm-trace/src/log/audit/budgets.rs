@@ -315,7 +315,7 @@ impl Audit {
 
     /// Bytes that the list of one device names, without what is offered: whether that fits again Reclaim finds out.
     fn listed_bytes(&self, device: DeviceId, pool: Pool) -> u64 {
-        let named = self.allocations.values().filter(|allocation| {
+        let named = self.allocations.values().filter(|allocation| allocation.committed).filter(|allocation| {
             allocation.lists.get(&device).is_some_and(ListEntry::demands) && self.pool_of(allocation) == Some(pool)
         });
         named.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))

@@ -195,8 +195,11 @@ impl Audit {
         self.demands.lists.retain(|&(_, _, device), _| device != id);
     }
 
-    /// Each list that demands an allocation counts it.
+    /// Each list that demands an allocation counts it, unless Reclaim found no backing store for it (RES-66).
     fn charges_of(&self, allocation: &Allocation) -> Vec<Charge> {
+        if !allocation.committed {
+            return Vec::new();
+        }
         let listing = allocation.lists.iter().filter(|(_, entry)| entry.demands()).map(|(&device, _)| device);
         let (pool, size) = (self.pool_of(allocation), allocation.size);
         let charge = |device| Some(Charge { process: self.process_of(device)?, device, pool, size });
