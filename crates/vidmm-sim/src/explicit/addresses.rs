@@ -139,10 +139,15 @@ impl Make<Session<'_>> for FreeVa {
         session.settle();
         let known = session.objects.mappings.get(&self.mapping).ok_or_else(|| Undone::Absent(self.mapping.clone()))?;
         let Mapping { process, virtual_address, size, .. } = *known;
-        let whole = session.narrator.names.mapped.get(&(process, virtual_address)).copied().unwrap_or(size);
+        let said = session.narrator.names.mapped.get(&(process, virtual_address)).copied();
+        let whole = if size == 0 { said.unwrap_or(size) } else { size };
         let mapping = Mapping { size: whole, ..known.clone() };
         let offset = self.offset.bytes();
         let size = if self.size.bytes() == 0 { whole.saturating_sub(offset) } else { self.size.bytes() };
+        // A part that was freed by other names is of no mapping any more.
+        if session.rules.is_some() && offset.saturating_add(size) > whole {
+            return Err(Undone::Races);
+        }
         let base = GpuVirtualAddress(virtual_address.0.saturating_add(offset));
         let (vidmm, _, host) = session.runtime.borrow();
         vidmm.free_gpu_virtual_address(host, process, base, size)?;
