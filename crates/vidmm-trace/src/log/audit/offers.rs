@@ -144,8 +144,11 @@ impl Audit {
             let may_go = |offer: &Offer| {
                 offer.flags.contains(OfferFlags::ALLOW_DECOMMIT) && Some(offer.class) < class && !offer.decommitted
             };
+            // Addresses that were freed are unmapped by a plan that the log does not name.
+            let is_freed = |key| self.mappings.get(key).is_some_and(|mapping| mapping.freed.is_some());
             of.offer.as_ref().is_some_and(may_go)
                 && of.decided.is_none()
+                && !of.mappings.iter().any(is_freed)
                 && self.plans.is_retired(of.last_plan)
                 && self.is_unused(**other, of)
         };
