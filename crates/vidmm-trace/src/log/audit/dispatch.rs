@@ -164,7 +164,9 @@ impl Audit {
         let runs = is_free && device.is_active() && !device.is_over() && !device.is_blocked() && !self.powered_down;
         let has_root = !self.adapter.has_page_tables()
             || self.root_of(books.device).is_some_and(|root| Some(root.address) == books.root && is_in(root.plan));
-        let is_whole = process.is_some_and(|process| process.suspended.is_none() && is_in(process.cut_by));
+        // Nothing more of a process is handed out before a page of it is cut (GVA-42).
+        let is_cut = self.rests.iter().any(|&(of, _)| of == device.process);
+        let is_whole = process.is_some_and(|of| of.suspended.is_none() && is_in(of.cut_by)) && !is_cut;
         let is_back = device.resumed_by.iter().all(|&plan| is_in(plan));
         let asked = device.requests.iter().filter(|request| request.after_submission < submission);
         let is_granted = asked
