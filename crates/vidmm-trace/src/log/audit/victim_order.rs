@@ -79,7 +79,8 @@ impl Audit {
         // The first that another process loses is no larger than the largest that it has.
         let mut largest: BTreeMap<ProcessId, u64> = BTreeMap::new();
         let mut can_go = BTreeSet::new();
-        for (other_id, of) in self.allocations.iter().filter(|(_, of)| self.is_in(of, segment)) {
+        let is_there = |of: &Allocation| of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == pool);
+        for (other_id, of) in self.allocations.iter().filter(|(_, of)| is_there(of)) {
             let Some(process) = self.process_of(of.owner).filter(|&process| process != own) else { continue };
             let size = largest.entry(process).or_default();
             *size = of.size.max(*size);
