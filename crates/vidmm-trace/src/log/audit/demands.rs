@@ -206,7 +206,7 @@ impl Audit {
         listing.filter_map(charge).collect()
     }
 
-    /// Whatever the list of a device named earlier in a pool counts no longer.
+    /// The list of a device weighs in a pool what it names now, whatever it named earlier.
     pub(super) fn recount(&mut self, pool: Pool, id: DeviceId) {
         let Some(process) = self.process_of(id) else { return };
         if let Some(list) = self.demands.lists.get_mut(&(pool, process, id)) {
