@@ -248,6 +248,18 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
     Run { events, ..run() }.and(refused(20)).breaks_only(I08);
 }
 
+/// D19: an allocation counts in a memory where it may be.
+#[test]
+fn i01_an_allocation_is_counted_where_it_may_not_be() {
+    let counted = |segment| {
+        let mut run = run();
+        let allocation = run.created(0, 60);
+        run.and(Event::AllocationCounted { allocation, segment, anew: false })
+    };
+    counted(SegmentId::SYSTEM).breaks_nothing();
+    counted(SegmentId(1)).breaks_only(I01);
+}
+
 /// Reclaim finds out whether an offered allocation fits again.
 #[test]
 fn offered_allocations_take_no_room_from_a_list() {

@@ -156,6 +156,36 @@ fn i30_urgent_work_waits_behind_what_has_not_begun() {
     with_priority(5).breaks_only(I30);
 }
 
+/// D23: an engine takes four packets of a context at a time. Work that waits stays behind ready work that is held up by that.
+#[test]
+fn i30_work_that_waits_is_handed_out_before_ready_work() {
+    let (device, [full, other]) = (innocent(), [2, 3].map(ContextId::from_bits));
+    let created = |context| {
+        let address = local(ROOT);
+        vec![Event::ContextCreated { context, device, engine: RENDER }, Event::RootPageTableSet { context, address }]
+    };
+    let submitted = |context, submission| {
+        let (waits, signals) = (vec![], vec![]);
+        Event::Submitted { device, context, submission, waits, signals }
+    };
+    let handed_out = |submission, fence_id, waits| {
+        let signal = fence(RENDER, fence_id);
+        Event::Dispatched { device, submission, signal, waits }
+    };
+    let with_packets = |count: u64| {
+        let mut events = [with_work_behind(), created(full), created(other)].concat();
+        for packet in 0..count {
+            events.extend([submitted(full, 3 + packet), handed_out(3 + packet, 4 + packet, vec![])]);
+        }
+        let (ready, waiting) = (3 + count, 4 + count);
+        events.extend([submitted(full, ready), submitted(other, waiting)]);
+        events.push(handed_out(waiting, 4 + count, vec![fence(RENDER, 3 + count)]));
+        Broken(events)
+    };
+    with_packets(3).breaks_nothing();
+    with_packets(4).breaks_only(I30);
+}
+
 #[test]
 fn flt23_the_paging_engine_is_not_reset_alone() {
     let reason = DeviceErrorReason::EngineTimeout;

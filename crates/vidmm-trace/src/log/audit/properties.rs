@@ -33,7 +33,7 @@ impl Audit {
     fn counted(&mut self, id: AllocationId, pool: Pool, anew: bool) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let may_be = self.places.pools_of(SegmentSet(allocation.supported_segment_set)).contains(&pool);
-        self.findings.check(may_be, Invariant::I16, || format!("{id} is counted in {pool:?}, where it may not be"));
+        self.findings.check(may_be, Invariant::I01, || format!("{id} is counted in {pool:?}, where it may not be"));
         let (before, owner) = (allocation.counted_in.replace(pool), allocation.owner);
         self.charge(id);
         if anew {
