@@ -1,7 +1,5 @@
 //! The order of victims: what nobody misses goes first, then lower priorities (CRE-31a, U-37).
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use vidmm::event::EvictReason;
 use vidmm::{AllocationId, DeviceId, OfferFlags, ProcessId, SegmentId};
 
@@ -76,21 +74,14 @@ impl Audit {
         if left >= entitled.saturating_sub(ROUNDING) {
             return;
         }
-        // The first that another process loses is no larger than the largest that it has.
-        let mut largest: BTreeMap<ProcessId, u64> = BTreeMap::new();
-        let mut can_go = BTreeSet::new();
-        let is_there = |of: &Allocation| of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == pool);
-        for (other_id, of) in self.allocations.iter().filter(|(_, of)| is_there(of)) {
-            let Some(process) = self.process_of(of.owner).filter(|&process| process != own) else { continue };
-            let size = largest.entry(process).or_default();
-            *size = of.size.max(*size);
-            if is_pages(of) && self.is_missed_by_nobody(*other_id, of, segment) {
-                can_go.insert(process);
-            }
-        }
-        let instead = can_go.into_iter().find(|&process| {
-            let (has, entitled) = self.entitlement(process, pool, other);
-            process == other || has.saturating_sub(largest[&process]) >= entitled.saturating_add(ROUNDING)
+        // Whatever else it has, another process can go without an allocation that leaves it what it is entitled to.
+        let instead = self.allocations.iter().find_map(|(&other_id, of)| {
+            let place = of.decided.as_ref().filter(|place| self.places.pool(place.segment) == pool)?;
+            let process = self.process_of(of.owner).filter(|&process| process != own)?;
+            let can_go = is_pages(of) && self.is_missed_by_nobody(other_id, of, place.segment);
+            let (has, entitled) = can_go.then(|| self.entitlement(process, pool, other))?;
+            let is_enough = has.saturating_sub(of.size) >= entitled.saturating_add(ROUNDING);
+            (process == other || is_enough).then_some(process)
         });
         self.findings.check(instead.is_none(), Invariant::P08, || {
             format!(
