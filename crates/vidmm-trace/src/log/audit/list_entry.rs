@@ -26,6 +26,8 @@ pub(super) struct Span {
     pub to: Option<u64>,
     pub granted: bool,
     pub not_written_to: bool,
+    /// Its Evict asks that the allocation goes, whether its room is wanted or not (RES-21).
+    pub is_to_go: bool,
 }
 
 impl Span {
@@ -57,6 +59,7 @@ impl ListEntry {
         self.count = count;
         if let Some(span) = self.spans.back_mut() {
             span.not_written_to |= flags.contains(EvictFlags::NOT_WRITTEN_TO);
+            span.is_to_go |= !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
         }
         if count == 0 {
             self.end(to);
@@ -97,7 +100,8 @@ impl ListEntry {
 
     fn begin(&mut self, from: u64) {
         self.last_number += 1;
-        let span = Span { number: self.last_number, from, to: None, granted: false, not_written_to: false };
+        let span =
+            Span { number: self.last_number, from, to: None, granted: false, not_written_to: false, is_to_go: false };
         self.spans.push_back(span);
     }
 

@@ -78,7 +78,9 @@ impl Audit {
         let instead = self.allocations.iter().find_map(|(&other_id, of)| {
             let place = of.decided.as_ref().filter(|place| self.places.pool(place.segment) == pool)?;
             let process = self.process_of(of.owner).filter(|&process| process != own)?;
-            let can_go = is_pages(of) && self.is_missed_by_nobody(other_id, of, place.segment);
+            // What is to go anyway goes for nobody.
+            let is_to_go = of.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go);
+            let can_go = is_pages(of) && !is_to_go && self.is_missed_by_nobody(other_id, of, place.segment);
             let (has, entitled) = can_go.then(|| self.entitlement(process, pool, other))?;
             let is_enough = has.saturating_sub(of.size) >= entitled.saturating_add(ROUNDING);
             (process == other || is_enough).then_some(process)
