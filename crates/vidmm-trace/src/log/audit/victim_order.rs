@@ -74,11 +74,11 @@ impl Audit {
         if left >= entitled.saturating_sub(ROUNDING) {
             return;
         }
-        // Whatever else it has, another process can go without an allocation that leaves it what it is entitled to.
+        // Another process can do, whatever else it has, without an allocation that leaves it what it is entitled to.
         let instead = self.allocations.iter().find_map(|(&other_id, of)| {
             let place = of.decided.as_ref().filter(|place| self.places.pool(place.segment) == pool)?;
             let process = self.process_of(of.owner).filter(|&process| process != own)?;
-            // What is to go anyway goes for nobody.
+            // An allocation that goes anyway makes room for nobody.
             let is_to_go = of.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go);
             let can_go = is_pages(of) && !is_to_go && self.is_missed_by_nobody(other_id, of, place.segment);
             let (has, entitled) = can_go.then(|| self.entitlement(process, pool, other))?;
