@@ -130,19 +130,20 @@ impl Audit {
     /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again.
     fn shares_changed(&mut self, group: MemorySegmentGroup) {
         for process in Vec::from_iter(self.processes.keys().copied()) {
-            let Some(part) = self.part_of(process, group) else { continue };
-            let budget = self.present_budget(process, group).map(|standing| standing.budget);
-            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
-            let Some(last) = told.filter(|told| told.is_some_and(|told| (told.weight, told.reservation) != part))
-            else {
+            let told = self.processes.get(&process).and_then(|of| *of.told.get(&group)?);
+            let Some((told, part)) = told.zip(self.part_of(process, group)) else { continue };
+            if (told.weight, told.reservation) == part {
                 continue;
-            };
-            *last = match (*last, budget) {
-                (Some(told), Some(budget)) if told.budget.abs_diff(budget) > ROUNDING => Some(told),
-                (Some(told), Some(_)) => Some(Told { weight: part.0, reservation: part.1, ..told }),
-                // The log does not say whether it is the same.
-                _ => None,
-            };
+            }
+            let budget = self.present_budget(process, group).map(|standing| standing.budget);
+            // Where the log does not say the budget, it may be the same.
+            let stands = budget.map(|budget| match told.budget.abs_diff(budget) > ROUNDING {
+                true => told,
+                false => Told { weight: part.0, reservation: part.1, ..told },
+            });
+            if let Some(of) = self.processes.get_mut(&process) {
+                of.told.insert(group, stands);
+            }
         }
     }
 
