@@ -86,7 +86,8 @@ impl Audit {
         }
     }
 
-    fn holds_span(&self, device: DeviceId, span: &Span) -> bool {
+    /// Whether work of a device that is not dispatched still holds a span.
+    pub(super) fn holds_span(&self, device: DeviceId, span: &Span) -> bool {
         self.devices.get(&device).is_some_and(|device| device.still_holds(span))
     }
 

@@ -26,8 +26,8 @@ impl Audit {
         // An allocation that its own device wants elsewhere, where its list counts it, is no victim.
         let entry = |device| self.allocations.get(&id).and_then(|allocation| allocation.lists.get(&device));
         let is_own = wanted_by.is_some_and(|device| {
-            let still_holds = |span: &Span| self.devices.get(&device).is_some_and(|books| books.still_holds(span));
-            entry(device).is_some_and(|entry| entry.demands() || entry.spans().any(still_holds))
+            entry(device)
+                .is_some_and(|entry| entry.demands() || entry.spans().any(|span| self.holds_span(device, span)))
         });
         let makes_room = match reason {
             EvictReason::RoomWanted => !is_own,
