@@ -181,8 +181,11 @@ impl Session<'_> {
         let device = &self.objects.devices[&device_name];
         waits.extend(self.waits_for_users(&parts, device.engines[kernel.engine as usize].fence));
         let writes_read_only = kernel.writes.iter().any(|name| self.objects.mappings[name].read_only);
-        let is_covered = !writes_read_only && self.is_covered(device.device, &parts);
-        let addresses = kernel.writes.iter().map(|name| self.objects.mappings[name].addresses()).collect();
+        let addresses = |names: &[String]| names.iter().map(|name| self.objects.mappings[name].addresses()).collect();
+        let addresses: [Vec<_>; 2] = [addresses(&kernel.reads), addresses(&kernel.writes)];
+        let is_covered = !writes_read_only
+            && self.is_covered(device.device, &parts)
+            && !addresses.iter().flatten().any(|used| self.may_be_stale(used));
         let command = KernelCommand {
             kernel: number,
             nanoseconds: if kernel.hangs { u64::MAX } else { kernel.nanoseconds },
@@ -204,11 +207,13 @@ impl Session<'_> {
             let used = work.reads.iter().chain(&work.writes).map(|part| self.objects.allocations[&part.allocation].id);
             rights.declare(device, submission, used);
         }
+        let [read, written] = addresses;
         let index = self.objects.add_kernel(KernelState {
             name: kernel.name.clone(),
             submission: kernel.name.clone(),
             work,
-            outputs: addresses,
+            inputs: read,
+            outputs: written,
             device,
             fence,
             value,

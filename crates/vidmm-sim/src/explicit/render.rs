@@ -62,6 +62,7 @@ impl Session<'_> {
                 name,
                 submission,
                 work,
+                inputs: Vec::new(),
                 outputs: Vec::new(),
                 device,
                 fence,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use vidmm::AllocationId;
 use vidmm::contract::EngineFence;
+use vidmm::{AllocationId, ProcessId};
 
 use crate::explicit::Session;
 use crate::explicit::ledger::Part;
@@ -15,14 +15,25 @@ impl Session<'_> {
     pub(in crate::explicit) fn forget_addresses_of(&mut self, kernel: usize) {
         let written = &self.objects.kernels[kernel].outputs;
         for mapping in self.objects.mappings.values() {
-            let (process, addresses) = mapping.addresses();
-            let is_hit = |(of, range): &(_, Range<u64>)| {
-                *of == process && range.start < addresses.end && addresses.start < range.end
-            };
-            if written.iter().any(is_hit) {
+            let addresses = mapping.addresses();
+            if written.iter().any(|written| overlap(written, &addresses)) {
                 self.ledger.forget(&mapping.part.allocation);
             }
         }
+    }
+
+    /// A kernel uses what its device has not made resident while plans are under way: the device may cache what is mapped at its
+    /// addresses after the driver has flushed them, and before the host unmaps them (NTF-04).
+    pub(in crate::explicit) fn note_stale_addresses_of(&mut self, kernel: usize) {
+        let is_idle = self.runtime.vidmm().is_idle();
+        let Some(rules) = self.rules.as_mut().filter(|rules| rules.has_device_cache && !is_idle) else { return };
+        let kernel = &self.objects.kernels[kernel];
+        rules.stale.extend(kernel.inputs.iter().chain(&kernel.outputs).cloned());
+    }
+
+    /// Whether a device may find at these addresses what was mapped there before.
+    pub(in crate::explicit) fn may_be_stale(&self, used: &(ProcessId, Range<u64>)) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.stale.iter().any(|stale| overlap(stale, used)))
     }
 
     /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there. Nor is what was
@@ -177,4 +188,9 @@ impl Session<'_> {
         let lock = self.objects.allocations.get(name).and_then(|known| known.lock);
         lock.is_some_and(|(address, _)| self.runtime.cpu_page_digest(address).is_some())
     }
+}
+
+/// Whether two ranges of addresses have one in common.
+fn overlap(one: &(ProcessId, Range<u64>), other: &(ProcessId, Range<u64>)) -> bool {
+    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
 }

@@ -1,10 +1,11 @@
 //! The knowledge of the rules, from the log and from what was answered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{AllocationId, DeviceId, Event, NumberedEvent, ReclaimResult};
+use vidmm::{AllocationId, DeviceId, Event, NumberedEvent, ProcessId, ReclaimResult};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
@@ -28,6 +29,8 @@ pub(crate) struct Rules {
     pub(super) offered: BTreeSet<AllocationId>,
     /// Engines find memory through an IOMMU.
     pub(super) has_device_cache: bool,
+    /// Addresses of which the device may have cached what was mapped there, and is not told again to forget it (NTF-04).
+    pub(super) stale: Vec<(ProcessId, Range<u64>)>,
     /// Page faults are made on purpose, or reported wrongly.
     pub(super) forges_faults: bool,
     /// A fault was reported that nobody understood, and the adapter was not reset since.
