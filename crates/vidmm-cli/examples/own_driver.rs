@@ -59,6 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         content: Content::Uniform,
         clients: Vec::new(),
         script: Script::default(),
+        strict: false,
         options: AdapterOptions::default(),
     };
     let report = vidmm_sim::run(&workload, &desc, &machine, &mut Unobserved)?;

@@ -1,6 +1,11 @@
 //! The arguments.
 
-use std::{collections::BTreeMap, ffi::OsString, ops::RangeInclusive, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
@@ -300,7 +305,7 @@ pub struct RunArgs {
     pub known: Option<PathBuf>,
 
     /// Write all findings to this file, in SARIF 2.1.0
-    #[arg(long, value_name = "FILE.sarif", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE.sarif", value_hint = ValueHint::FilePath, requires = "scenario")]
     pub sarif: Option<PathBuf>,
 
     /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
@@ -364,6 +369,11 @@ impl RunArgs {
     /// The files that the arguments say to read.
     pub fn inputs(&self) -> Vec<PathBuf> {
         self.scenario.iter().chain(&self.trace).cloned().collect()
+    }
+
+    /// The files that the arguments say to write.
+    pub fn outputs(&self) -> Vec<&Path> {
+        [&self.events, &self.summary, &self.sarif].into_iter().flatten().map(PathBuf::as_path).collect()
     }
 }
 
@@ -609,7 +619,7 @@ pub fn settings(faults: &[Fault], seed: u64, buggify: Option<u64>) -> BTreeMap<S
 /// The name of this program: that of its file, without the extension.
 pub fn program() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
-    let stem = path.as_deref().and_then(std::path::Path::file_stem);
+    let stem = path.as_deref().and_then(Path::file_stem);
     stem.map_or_else(|| "vidmm".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 

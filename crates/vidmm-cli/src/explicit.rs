@@ -2,9 +2,7 @@
 
 use std::{
     error::Error,
-    fs,
     io::{self, Write},
-    path::PathBuf,
 };
 
 use vidmm::NumberedEvent;
@@ -14,10 +12,10 @@ use vidmm_trace::{ByteSize, LogHeader};
 use crate::{
     args::{RunArgs, replay_command, settings},
     known::Known,
-    output::{Files, cannot_write, check_apart},
+    output::{Files, check_apart},
     portions,
     report::{unless_closed, write_not_judged},
-    sarif,
+    sarif, strict,
     style::{BAD, BOLD, GOOD, VERB, counted, number},
 };
 
@@ -26,9 +24,7 @@ const VERB_WIDTH: usize = 12;
 
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
-    let outputs =
-        Vec::from_iter([&args.events, &args.summary, &args.sarif].into_iter().flatten().map(PathBuf::as_path));
-    check_apart(&outputs, &Vec::from_iter(args.inputs().into_iter().chain(args.known.clone())))?;
+    check_apart(&args.outputs(), &Vec::from_iter(args.inputs().into_iter().chain(args.known.clone())))?;
     let known = Known::read(args.known.as_deref())?;
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();
@@ -43,7 +39,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
     // A log that cannot be written must not hide what was found.
     let log = files.finish_log();
     let run = run?;
-    let all_held = run.all_held() && run.illegal_uses.iter().all(|found| known.has(&found.key()));
+    let all_held = run.all_held() && strict::all_known(&run.illegal_uses, &known);
     let replay = (!all_held).then(|| replay_command(scenario.seed, &scenario.faults));
     let mut out = anstream::stdout().lock();
     unless_closed(write(&mut out, &scenario.name, &lines, &run, &known, replay.as_deref()))?;
@@ -55,8 +51,7 @@ pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFac
     unless_closed(files.write_statistics(&mut out))?;
     files.write_summary(&run)?;
     if let (Some(sarif), Some(path)) = (&args.sarif, &args.scenario) {
-        let log = serde_json::to_string_pretty(&sarif::log(path, &entries(&run, &known)))? + "\n";
-        fs::write(sarif, log).map_err(|error| cannot_write(sarif, &error))?;
+        sarif::write(sarif, path, &entries(&run, &known))?;
     }
     log?;
     Ok(all_held)
@@ -69,14 +64,7 @@ fn entries(run: &ExplicitReport, known: &Known) -> Vec<sarif::Entry> {
         let key = format!("{rule} line {}", finding.line);
         sarif::Entry { rule, message: finding.problem.clone(), line: finding.line, key, is_known: false }
     });
-    let uses = run.illegal_uses.iter().map(|found| sarif::Entry {
-        rule: found.ended.fact().to_owned(),
-        message: found.to_string(),
-        line: found.line,
-        key: found.key(),
-        is_known: known.has(&found.key()),
-    });
-    uses.chain(of_steps).collect()
+    strict::entries(&run.illegal_uses, known).into_iter().chain(of_steps).collect()
 }
 
 /// Keeps the lines, and writes the event log.
@@ -134,11 +122,7 @@ fn write(
         format!("; {}: {} wrong", seen.join(", "), number(run.pages_wrong))
     };
     writeln!(out, "\n{style}checked{style:#}     {} of {} steps{pages}", number(run.steps_done), number(run.steps))?;
-    for found in &run.illegal_uses {
-        let (style, name) = if known.has(&found.key()) { (BOLD, "known") } else { (BAD, "finding") };
-        writeln!(out, "{style}{name:<11}{style:#} {found}")?;
-        writeln!(out, "            event {}", found.event)?;
-    }
+    strict::write(out, &run.illegal_uses, known, "")?;
     for finding in &run.findings {
         writeln!(out, "{BAD}finding{BAD:#}     {finding}")?;
         writeln!(out, "            event {}", finding.event)?;

@@ -26,6 +26,7 @@ mod run;
 mod planted;
 mod sim;
 mod statistics;
+mod strict;
 mod explain;
 mod page;
 mod export;

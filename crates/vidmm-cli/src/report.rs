@@ -6,7 +6,8 @@ use vidmm_sim::{Fault, Features, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
-    processes,
+    known::Known,
+    processes, strict,
     style::{BAD, BOLD, GOOD, counted, number},
     table,
 };
@@ -18,17 +19,18 @@ const MOST_LOST: usize = 6;
 const MOST_FAULTS: usize = 6;
 
 /// Prints the figures and the findings of a run with `faults` in it, on a machine that lacks `lacks`. `other` is a run to
-/// compare with, `replay` the command that shows a finding again.
+/// compare with, `known` the findings that do not fail it, `replay` the command that shows a finding again.
 pub fn print(
     name: &str,
     workload: &Workload,
     report: &Report,
     other: Option<&Report>,
     (faults, lacks): (&[Fault], Features),
+    known: &Known,
     replay: Option<&str>,
 ) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    let written = write(&mut out, name, workload, report, other, replay).and_then(|()| match faults {
+    let written = write(&mut out, name, workload, report, other, (known, replay)).and_then(|()| match faults {
         [] => Ok(()),
         _ if !report.all_held() || report.figures.engine_resets + report.figures.adapter_resets > 0 => Ok(()),
         _ => writeln!(out, "  note        nothing that was read shows the mistakes made on purpose: they changed nothing, or nothing that mattered"),
@@ -55,7 +57,7 @@ fn write(
     workload: &Workload,
     report: &Report,
     other: Option<&Report>,
-    replay: Option<&str>,
+    (known, replay): (&Known, Option<&str>),
 ) -> io::Result<()> {
     let size = |bytes: u64| ByteSize(bytes).to_string();
     let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
@@ -149,6 +151,7 @@ fn write(
         writeln!(out, "  {style}{word:<12}{style:#}{}", check.text)?;
     }
     write_faults(out, r)?;
+    strict::write(out, &r.illegal_uses, known, "  ")?;
     for finding in &r.findings {
         write_finding(out, finding)?;
     }
@@ -237,8 +240,9 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
 /// The first finding, in a line. A run that shows how a mistake is found must have findings, and all of them must
 /// contain `shows`.
 pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
+    let uses = report.illegal_uses.iter().map(ToString::to_string);
     let unheld = report.checks.iter().filter(|check| !check.held).map(|check| check.text.clone());
-    let mut problems = report.findings.iter().map(ToString::to_string).chain(unheld);
+    let mut problems = uses.chain(report.findings.iter().map(ToString::to_string)).chain(unheld);
     let problem = match shows {
         None => problems.next(),
         Some(words) if report.all_held() => Some(format!("nothing was found, but `{words}` must be")),

@@ -56,12 +56,7 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
 fn change_workload(scenario: &mut Scenario, args: &RunArgs) -> Result<(), String> {
     scenario.adapter.local_memory = args.local_memory.or(scenario.adapter.local_memory);
     scenario.adapter.policy = args.policy.unwrap_or(scenario.adapter.policy);
-    let of_steps = [("--strict", args.strict), ("--known", args.known.is_some()), ("--sarif", args.sarif.is_some())];
-    if let Some((name, _)) = of_steps.iter().find(|(_, given)| *given) {
-        return Err(format!(
-            "{name} is for scenarios of steps: the programs of a workload use only what they have made resident"
-        ));
-    }
+    scenario.strict |= args.strict;
     if let Some(seed) = args.seed {
         scenario.set_seed(seed);
     }

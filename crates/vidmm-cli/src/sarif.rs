@@ -1,8 +1,10 @@
 //! Findings in SARIF, the format in which build servers and editors take the findings of any tool.
 
-use std::path::Path;
+use std::{error::Error, fs, path::Path};
 
 use serde_json::{Value, json};
+
+use crate::output::cannot_write;
 
 /// A finding at a line of a scenario.
 pub struct Entry {
@@ -17,8 +19,14 @@ pub struct Entry {
     pub is_known: bool,
 }
 
+/// Writes the findings of a run of `scenario` to the file `to`.
+pub fn write(to: &Path, scenario: &Path, entries: &[Entry]) -> Result<(), Box<dyn Error>> {
+    let text = serde_json::to_string_pretty(&log(scenario, entries))? + "\n";
+    Ok(fs::write(to, text).map_err(|error| cannot_write(to, &error))?)
+}
+
 /// The findings of a run of `scenario`, as one log of SARIF 2.1.0.
-pub fn log(scenario: &Path, entries: &[Entry]) -> Value {
+fn log(scenario: &Path, entries: &[Entry]) -> Value {
     let mut rules: Vec<&str> = entries.iter().map(|entry| entry.rule.as_str()).collect();
     rules.sort_unstable();
     rules.dedup();

@@ -167,7 +167,8 @@ fn judge(
         ScenarioFile::Explicit(mut scenario) => {
             scenario.set_seed(seed);
             let run = run_explicit(&scenario, factory, &mut Unobserved).map_err(|error| error.to_string())?;
-            Ok(run.findings.first().map(ToString::to_string))
+            let uses = run.illegal_uses.iter().map(ToString::to_string);
+            Ok(uses.chain(run.findings.iter().map(ToString::to_string)).next())
         }
         ScenarioFile::Workload(mut scenario) => {
             scenario.set_seed(seed);

@@ -5,15 +5,17 @@ use std::{error::Error, path::Path, time::Duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::{AdapterOptions, NumberedEvent, TdrOptions};
 use vidmm_sim::{
-    CompareSettings, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
+    CompareSettings, Finding, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
     Scenario, ScenarioError, TdrSettings, Unobserved,
 };
 use vidmm_trace::{ByteSize, LogHeader, Workload};
 
 use crate::{
     args::{RunArgs, replay_command, settings},
-    output::Files,
+    known::Known,
+    output::{Files, check_apart},
     report::{self, unless_closed},
+    sarif, strict,
 };
 
 /// Runs a scenario's workload, prints the figures, and writes the files that were asked for. Returns whether all checks
@@ -32,7 +34,9 @@ pub fn run(
         eprintln!("note: the longest kernel takes {longest:.1} s, so TdrDelay is {delay:.1} s");
     }
     let traces = scenario.traces().map(|trace| base.join(trace));
+    let known = Known::read(args.known.as_deref())?;
     let inputs = Vec::from_iter(args.inputs().into_iter().chain(traces));
+    check_apart(&args.outputs(), &Vec::from_iter(inputs.iter().cloned().chain(args.known.clone())))?;
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();
     header.settings = settings(&scenario.faults, scenario.seed, scenario.adapter.buggify);
@@ -52,19 +56,33 @@ pub fn run(
     // A log that cannot be written must not hide what was found.
     let log = files.finish_log();
     let (run, other) = outcome?;
-    let replay = (!run.all_held()).then(|| replay_command(scenario.seed, &scenario.faults));
+    let all_held = run.all_held() && strict::all_known(&run.illegal_uses, &known);
+    let replay = (!all_held).then(|| replay_command(scenario.seed, &scenario.faults));
     report::print(
         &scenario.name,
         &prepared.workload,
         &run,
         other.as_ref(),
         (&scenario.faults, factory.lacks()),
+        &known,
         replay.as_deref(),
     )?;
     unless_closed(files.write_statistics(&mut anstream::stdout().lock()))?;
     files.write_summary(&run)?;
+    if let (Some(sarif), Some(path)) = (&args.sarif, &args.scenario) {
+        sarif::write(sarif, path, &entries(&run, &known))?;
+    }
     log?;
-    Ok(run.all_held())
+    Ok(all_held)
+}
+
+/// The findings of a run, for other tools.
+fn entries(run: &Report, known: &Known) -> Vec<sarif::Entry> {
+    let entry = |finding: &Finding| {
+        let (rule, message) = (finding.rule().to_owned(), finding.to_string());
+        sarif::Entry { key: rule.clone(), rule, message, line: 0, is_known: false }
+    };
+    strict::entries(&run.illegal_uses, known).into_iter().chain(run.findings.iter().map(entry)).collect()
 }
 
 /// A workload, and the settings of its run.
@@ -90,6 +108,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
         content: client.content,
         clients,
         script: scenario.script.clone(),
+        strict: scenario.strict,
         options: AdapterOptions {
             notification_revision: adapter.notification_revision,
             paging_va_without_local_memory: adapter.paging_va_without_local_memory,
@@ -152,7 +171,7 @@ fn otherwise(
         desc.machine.faults.clear();
     }
     desc.script.checks.clear();
-    desc.options.events = false;
+    (desc.options.events, desc.strict) = (false, false);
     vidmm_sim::run(workload, &desc, factory, &mut Unobserved)
 }
 

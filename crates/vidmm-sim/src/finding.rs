@@ -100,6 +100,20 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// The rule that is broken, as far as it has a name.
+    pub fn rule(&self) -> &str {
+        match self {
+            Self::WrongPage { .. } | Self::WrongSystemPage { .. } => "I02",
+            Self::PageFault { .. } => "I04",
+            Self::Violation { rule, .. } => rule.split(':').next().unwrap_or(rule),
+            Self::Stuck { .. } => "I32",
+            Self::Panic { .. } => "PANIC",
+            Self::Audit { .. } => "BOOKS",
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     /// One line, and lines of details below it; the last names the event.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

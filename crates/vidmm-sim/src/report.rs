@@ -6,6 +6,7 @@ use crate::{
     accounts::ProcessFigures,
     figures::Figures,
     finding::Finding,
+    illegal_uses::UseFinding,
     play::{CheckReport, Row},
     scenario::{Check, Script},
     timeline::Shares,
@@ -56,12 +57,15 @@ pub struct Report {
     pub faults: Vec<String>,
     /// The number of further reports.
     pub more_faults: u64,
+    /// The findings of strict mode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub illegal_uses: Vec<UseFinding>,
     /// The findings.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether all checks held.
+    /// Whether all checks held, beside the findings of strict mode.
     pub fn all_held(&self) -> bool {
         self.findings.is_empty() && self.checks.iter().all(|check| check.held)
     }

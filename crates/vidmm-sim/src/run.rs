@@ -16,6 +16,7 @@ use crate::{
     features::Features,
     figures::Figures,
     finding::Finding,
+    illegal_uses::StrictWorkload,
     machine::{MachineDesc, MachineFactory, build, limits_without},
     oracle::{Oracle, Verdict, WrongPage},
     play::{CheckReport, Play},
@@ -42,6 +43,8 @@ pub struct RunDesc {
     pub clients: Vec<ClientDesc>,
     /// The timetable: changes, the table and the checks.
     pub script: Script,
+    /// Whether work is found that uses what its process has evicted or offered, which changes no decision.
+    pub strict: bool,
     /// The options of the manager. A run of several processes takes their figures from its events, and therefore
     /// records them; the observer is shown them only if this asks for them.
     pub options: AdapterOptions,
@@ -141,7 +144,7 @@ pub fn run(
     let has_accounts = is_modelled || is_harmed || workload.processes().len() > 1 || desc.script != Script::default();
     let tells = has_accounts || !desc.machine.faults.is_empty();
     let tdr = limits_without(factory.lacks(), desc.options.tdr);
-    let options = AdapterOptions { events: desc.options.events || tells, tdr, ..desc.options };
+    let options = AdapterOptions { events: desc.options.events || tells || desc.strict, tdr, ..desc.options };
     let runtime = start_adapter(factory, options, machine)?;
     let mut run = Run {
         runtime,
@@ -153,6 +156,7 @@ pub fn run(
         patience: PATIENCE.saturating_add(workload.longest_kernel()),
         faults: FaultTales::default(),
         names: Vec::new(),
+        strict: desc.strict.then(StrictWorkload::default),
         oracle: Oracle::new(workload, desc.content),
         workload,
         timeline: Timeline::default(),
@@ -173,7 +177,8 @@ pub fn run(
         let (running, event) = (run.runtime.running().map(|running| running.to_string()), run.last_event());
         run.findings.push(Finding::Panic { running, message, event });
     }
-    let Run { mut runtime, ended, timeline, accounts, play, checks, verdict, copies, faults, findings, .. } = run;
+    let Run { mut runtime, ended, timeline, accounts, play, checks, verdict, copies, faults, strict, findings, .. } =
+        run;
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -196,6 +201,7 @@ pub fn run(
         checks,
         faults: faults.told,
         more_faults: faults.more,
+        illegal_uses: strict.map(StrictWorkload::into_findings).unwrap_or_default(),
         findings,
     })
 }
@@ -272,6 +278,7 @@ struct Run<'a> {
     faults: FaultTales,
     /// The name of each process in reports.
     names: Vec<String>,
+    strict: Option<StrictWorkload>,
     oracle: Oracle,
     workload: &'a Workload,
     timeline: Timeline,
@@ -292,6 +299,7 @@ impl Run<'_> {
         let options = ClientOptions {
             content: desc.content.of_kernels(),
             upload_bytes_per_second: desc.machine.bus_bytes_per_second,
+            strict: desc.strict,
         };
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {
@@ -306,6 +314,9 @@ impl Run<'_> {
                 self.play.act(&mut self.runtime, &mut client, accounts)?;
             }
             let next_arrival = self.with_copies(desc, |runtime, copies| client.submit(runtime, copies))?;
+            if let Some(strict) = &mut self.strict {
+                strict.declare(client.take_declared());
+            }
             let next_arrival = next_arrival.into_iter().chain(self.play.next()).min();
             let goes_on = self.runtime.advance(next_arrival);
             let now = self.runtime.now();
@@ -530,6 +541,9 @@ impl Run<'_> {
         for event in self.runtime.drain_events() {
             if let Some(accounts) = &mut self.accounts {
                 lost.extend(accounts.take_note(&event.event));
+            }
+            if let Some(strict) = &mut self.strict {
+                strict.observe(&event, &self.names);
             }
             if self.is_observed {
                 self.observer.event(&event);

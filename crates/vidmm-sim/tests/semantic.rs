@@ -80,6 +80,7 @@ fn run(factory: &dyn MachineFactory) -> Result<Report, vidmm_sim::RunError> {
         content: Content::Uniform,
         clients: Vec::new(),
         script: Script::default(),
+        strict: false,
         options: AdapterOptions::default(),
     };
     vidmm_sim::run(&workload, &desc, factory, &mut Unobserved)

@@ -69,6 +69,7 @@ fn mistakes_of_protocol_are_still_named() {
             content: Content::Uniform,
             clients: Vec::new(),
             script: Script::default(),
+            strict: false,
             options: AdapterOptions::default(),
         };
         let factory = Benched { factory: &NoGpuModel, bench };

@@ -146,6 +146,7 @@ fn of_workload(panics: Panics) -> Vec<Finding> {
         content: Content::Uniform,
         clients: Vec::new(),
         script: Script::default(),
+        strict: false,
         options: vidmm::AdapterOptions::default(),
     };
     run(&workload, &desc, &PanickingMachines(panics), &mut Unobserved).expect("it starts").findings

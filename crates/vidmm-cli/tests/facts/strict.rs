@@ -141,7 +141,34 @@ fn findings_are_not_written_over_what_the_run_reads() {
 }
 
 #[test]
-fn a_workload_has_no_strict_mode() {
-    let refused = vidmm_run(&["--strict"]).expect(2).stderr;
-    assert!(refused.contains("--strict is for scenarios of steps"), "{refused}");
+fn the_programs_of_a_workload_are_held_to_their_rights() {
+    let scenario = "scenarios/clients-mixed-bug.toml";
+    let found = vidmm_run(&[scenario, "--strict"]).expect(1).stdout;
+    let line = found
+        .lines()
+        .find(|line| line.contains("RES-20: submission "))
+        .expect("the buggy layer uses what it has evicted");
+    assert!(
+        line.contains(" of mixed-fixed uses buffer ") && line.contains(", but the device evicted it in event "),
+        "{line}"
+    );
+    assert!(
+        !found.contains(" of mixed uses buffer "),
+        "the layer without the mistake has a right to all that it uses: {found}"
+    );
+}
+
+#[test]
+fn a_workload_asks_for_strict_mode_by_a_key() {
+    let scratch = Scratch::new();
+    let text = "strict = true\n[workload]\ngenerator = \"frames\"\n";
+    let right = scratch.file("right.toml", text);
+    vidmm_run(&[&right, "--scale", "8"]).expect(0);
+}
+
+#[test]
+fn many_seeds_of_a_strict_scenario_find_illegal_uses_too() {
+    let text = format!("strict = true\n{}", used_after("evict = \"A\"\nflags = [\"only-if-necessary\"]"));
+    let found = run(&text, &["--seeds", "1..2"]).0.expect(1).stdout;
+    assert!(found.contains("RES-20: submission 2 of D uses A"), "{found}");
 }

@@ -21,7 +21,7 @@ use vidmm_runtime::{Content, Runtime};
 use vidmm_trace::Workload;
 
 use self::{buffers::BufferState, error::refused, process::Process, submission::Attempt};
-use crate::system_copies::SystemCopies;
+use crate::{illegal_uses::Declared, system_copies::SystemCopies};
 
 pub use desc::{BufferDesc, ClientDesc, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 pub use error::ClientError;
@@ -34,6 +34,8 @@ pub(crate) struct ClientOptions {
     pub content: Content,
     /// Bytes a second at which an upload runs.
     pub upload_bytes_per_second: u64,
+    /// Whether submissions declare what they use.
+    pub strict: bool,
 }
 
 /// All processes of a workload.
@@ -48,6 +50,8 @@ pub(crate) struct Client<'a> {
     more_kernels: Vec<MoreKernel>,
     /// Kernels of devices in error, whose results do not count.
     void: BTreeSet<usize>,
+    /// The uses of what was submitted since they were taken last, in strict mode.
+    declared: Vec<Declared>,
 }
 
 /// A kernel that the workload does not have: one that runs again, loads content again, or is a mistake.
@@ -85,8 +89,16 @@ impl<'a> Client<'a> {
             processes[process].kernels.push(kernel as u32);
             work.reads.iter().chain(&work.writes).for_each(|&buffer| owners[buffer as usize] = process as u32);
         }
-        let mut client =
-            Self { workload, options, processes, buffers, owners, more_kernels: Vec::new(), void: BTreeSet::new() };
+        let mut client = Self {
+            workload,
+            options,
+            processes,
+            buffers,
+            owners,
+            more_kernels: Vec::new(),
+            void: BTreeSet::new(),
+            declared: Vec::new(),
+        };
         for process in 0..client.processes.len() {
             client.start_at(runtime, process, 0)?;
         }
@@ -119,6 +131,11 @@ impl<'a> Client<'a> {
             (name, _) => format!("{name} ({})", process.id),
         };
         self.processes.iter().map(name).collect()
+    }
+
+    /// The uses of what was submitted since this was asked last, in strict mode.
+    pub fn take_declared(&mut self) -> Vec<Declared> {
+        std::mem::take(&mut self.declared)
     }
 
     /// The time that each process waited for memory, in nanoseconds.

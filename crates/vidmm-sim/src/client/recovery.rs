@@ -111,7 +111,7 @@ impl Client<'_> {
                 inputs: Vec::new(),
                 outputs: vec![self.buffers[buffer as usize].mapping.expect("it was provided")],
             };
-            self.submit_beside(runtime, process, slot(work.engine), &command)?;
+            self.submit_beside(runtime, process, slot(work.engine), &command, &[buffer])?;
         }
         // A buffer that the kernel only writes is written whole.
         work.writes.iter().for_each(|&buffer| self.buffers[buffer as usize].is_lost = false);
@@ -143,22 +143,24 @@ impl Client<'_> {
         };
         let content = self.options.content;
         let command = KernelCommand { kernel: number as u64, nanoseconds, content, inputs, outputs: Vec::new() };
-        self.submit_beside(runtime, index, 0, &command)?;
+        self.submit_beside(runtime, index, 0, &command, &[])?;
         Ok(None)
     }
 
-    /// Submits a kernel that the workload does not have. It signals nothing when it ends.
+    /// Submits a kernel that the workload does not have, which writes these buffers. It signals nothing when it ends.
     fn submit_beside(
         &mut self,
         runtime: &mut Runtime,
         process: usize,
         engine: usize,
         command: &KernelCommand,
+        written: &[u32],
     ) -> Result<(), ClientError> {
         let dma_buffer = runtime.umd().encode_kernel(command);
         let context = self.processes[process].engines[engine].context;
         let submitted = runtime.vidmm().submit(context, SubmitDesc { dma_buffer, ..SubmitDesc::default() });
-        submitted.map_err(|error| refused(self.processes[process].submitted, "submit", error))?;
+        let submission = submitted.map_err(|error| refused(self.processes[process].submitted, "submit", error))?;
+        self.declare(process, submission, command.kernel as usize, written);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::{
     list::{Listed, Named},
     process::slot,
 };
-use crate::system_copies::SystemCopies;
+use crate::{illegal_uses::Declared, system_copies::SystemCopies};
 
 /// The result of an attempt to submit.
 pub(super) enum Attempt {
@@ -128,19 +128,34 @@ impl Client<'_> {
         let submitted = runtime.vidmm().submit(own_queue.context, desc);
         let submission = submitted.map_err(|error| refused(kernel, "submit", error))?;
         own_queue.submitted += 1;
+        let value = own_queue.submitted;
+        self.declare(process, submission, number, named);
         for &buffer in named {
             let state = &mut self.buffers[buffer as usize];
-            state.last_access[own] = own_queue.submitted;
+            state.last_access[own] = value;
             state.was_used = true;
             state.copy_is_judged = false;
         }
-        let signal = (own, own_queue.submitted);
+        let signal = (own, value);
         let process = &mut self.processes[process];
         process.under_way.push_back(signal);
         process.running.insert(submission, process.submitted);
         process.numbers.insert(process.submitted, number);
         process.submitted += 1;
         Ok(())
+    }
+
+    /// Declares, in strict mode, the buffers that a submission uses.
+    pub(super) fn declare(&mut self, process: usize, submission: u64, kernel: usize, buffers: &[u32]) {
+        if !self.options.strict {
+            return;
+        }
+        let used = |&buffer: &u32| {
+            let allocation = self.buffers[buffer as usize].allocation.expect("a kernel's buffers are provided first");
+            (allocation, self.workload.buffers[buffer as usize].name)
+        };
+        let (device, uses) = (self.processes[process].device, buffers.iter().map(used).collect());
+        self.declared.push(Declared { process, device, submission, kernel, uses });
     }
 
     fn nanoseconds(&self, kernel: usize) -> u64 {

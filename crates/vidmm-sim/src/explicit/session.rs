@@ -293,7 +293,7 @@ impl<'a> Session<'a> {
                 names.kernels.get(&(device, submission)).map_or_else(String::new, |name| format!("kernel {name}"));
             let device_name = names.devices.get(&device).cloned().unwrap_or_else(|| device.to_string());
             let allocation = names.allocations.get(&allocation).cloned().unwrap_or_else(|| allocation.to_string());
-            let line = self.step.0;
+            let line = Some(self.step.0);
             let found = UseFinding { line, work, device: device_name, submission, allocation, ended, event, times: 1 };
             self.illegal_uses.add(found);
         }

@@ -43,6 +43,8 @@ pub struct Scenario {
     pub name: String,
     /// The seed of all that is random: the generated workload, and the transfer that a fault hits.
     pub seed: u64,
+    /// Whether work is found that uses what its process has evicted or offered, which changes no decision.
+    pub strict: bool,
     /// The machine.
     pub adapter: AdapterSettings,
     /// How fast the machine is.
@@ -69,6 +71,7 @@ impl Default for Scenario {
         Self {
             name: DEFAULT_NAME.to_owned(),
             seed: 1,
+            strict: false,
             adapter: AdapterSettings::default(),
             cost: CostSettings::default(),
             client: ClientSettings::default(),

@@ -129,19 +129,15 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
         let of_steps = "a workload is judged by what its kernels read; leave `judge` out, or write steps".to_owned();
         return Err(Problem::At(judge.span().start, of_steps));
     }
-    if let Some(strict) = table.get_ref().get("strict") {
-        let of_steps = "the programs of a workload use only what they have made resident; write `strict` with steps";
-        return Err(Problem::At(strict.span().start, of_steps.to_owned()));
-    }
     if let Some(fault) = table.get_ref().get("fault-at-seed") {
         let of_steps = "a seed changes the occasions of a workload; write `faults`, or steps".to_owned();
         return Err(Problem::At(fault.span().start, of_steps));
     }
-    let Keys { name, seed, adapter, cost, client, faults, shows, change, end, table, check, compare, .. } =
+    let Keys { name, seed, strict, adapter, cost, client, faults, shows, change, end, table, check, compare, .. } =
         Keys::deserialize(toml::Deserializer::from(table))?;
     let script = Script { changes: change, end, table, checks: check };
     let name = name.unwrap_or_else(|| stem(path));
-    Ok(Scenario { name, seed, adapter, cost, client, source, processes, script, compare, faults, shows })
+    Ok(Scenario { name, seed, strict, adapter, cost, client, source, processes, script, compare, faults, shows })
 }
 
 /// Reads a scenario of steps. No value in it is a share, because there is no workload to take a share of.
@@ -232,13 +228,13 @@ struct Keys {
 
 impl Default for Keys {
     fn default() -> Self {
-        let Scenario { seed, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
+        let Scenario { seed, strict, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
         let Script { changes, end, table, checks } = script;
         Self {
             name: None,
             seed,
             judge: JudgedBy::default(),
-            strict: false,
+            strict,
             adapter,
             cost,
             client,

@@ -91,6 +91,15 @@ pub(crate) struct Freed {
     pub rests: [Option<Mapping>; 2],
 }
 
+impl Freed {
+    /// Whether a mapping has any of these addresses.
+    pub fn meets(&self, mapping: &Mapping) -> bool {
+        mapping.process == self.process
+            && mapping.virtual_address < self.virtual_address + self.size
+            && self.virtual_address < mapping.end()
+    }
+}
+
 impl DeferredAction {
     /// The allocation that it is about.
     pub fn allocation(self) -> AllocationIx {

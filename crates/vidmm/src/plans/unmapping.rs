@@ -25,35 +25,34 @@ use crate::{
 };
 
 /// Gets ready to carry out something that is due, and says whether that is done. Where a page is cut, there must be room for the
-/// tables of its rest; then work of the process is held back until none is in flight, out of order or not.
+/// tables of its rest; then work of the process is held back until none is in flight, out of order or not. Of a page that another
+/// call has cut meanwhile a part goes as any mapping does.
 pub(crate) fn get_ready_for(state: &mut State, action: &DeferredAction) -> bool {
-    let DeferredAction::Unmap { freed: Freed { process, rests, .. }, .. } = action else { return true };
+    let DeferredAction::Unmap { allocation, freed } = action else { return true };
+    let Freed { process, rests, .. } = freed;
     if rests == &[None, None] {
         return true;
     }
+    let is_cut = cuts_of(&state.objects, *allocation, freed).iter().any(|cut| cut.rests != [None, None]);
     let has_room = rests.iter().flatten().all(|rest| satisfy::has_room_for_tables(state, rest));
     let process = &mut state.objects.processes[*process];
     let is_in_flight = |&device: &DeviceIx| state.objects.devices[device].is_in_flight();
-    process.is_paused = has_room && process.devices.iter().any(is_in_flight);
-    has_room && !process.is_paused
+    process.is_paused = is_cut && has_room && process.devices.iter().any(is_in_flight);
+    !is_cut || has_room && !process.is_paused
 }
 
 impl Plans {
     /// Writes into `draft` that what was freed of an allocation's mappings shows it no longer, and what is left of them does.
     pub(crate) fn plan_unmap(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx, freed: Freed) {
-        let Freed { process, virtual_address: start, size, rests } = freed;
-        let end = start + size;
-        let is_touched =
-            |mapping: &Mapping| mapping.process == process && mapping.virtual_address < end && start < mapping.end();
-        let touched = state.objects[index].mappings().filter(is_touched);
-        let cuts: Vec<Cut> = touched.map(|mapping| Cut::new(&mapping, start, end)).collect();
+        let Freed { process, rests, .. } = freed;
+        let cuts = cuts_of(&state.objects, index, &freed);
         debug_assert!(!cuts.is_empty(), "a mapping is freed once, and before its allocation is purged");
         let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
         // The allocation itself may have to leave for them, as it is mapped up to now.
         for rest in &rests_now {
             self.plan_tables(state, draft, rest);
         }
-        let touched = state.objects[index].take_mappings(is_touched);
+        let touched = state.objects[index].take_mappings(|mapping| freed.meets(mapping));
         for (cut, whole) in cuts.iter().zip(&touched) {
             for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
                 addresses::hold_tables(&state.adapter, &mut state.objects, &kept);
@@ -113,6 +112,13 @@ impl Plans {
         awaited.retain(|&plan| !stream.is_retired(plan));
         awaited.push(plan);
     }
+}
+
+/// The mappings of an allocation of which a part is freed, cut there.
+fn cuts_of(objects: &Objects, index: AllocationIx, freed: &Freed) -> Vec<Cut> {
+    let (start, end) = (freed.virtual_address, freed.virtual_address + freed.size);
+    let touched = objects[index].mappings().filter(|mapping| freed.meets(mapping));
+    touched.map(|mapping| Cut::new(&mapping, start, end)).collect()
 }
 
 /// The parts of a mapping of which a part is freed.

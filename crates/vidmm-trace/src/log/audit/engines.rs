@@ -256,7 +256,7 @@ impl Audit {
         self.fences.monitored.owe(work.signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
     }
 
-    /// No packet of an engine waits for a fence that will never be signalled.
+    /// No packet of an engine waits for a fence that will never be signalled. In an adapter in error engines are left as they are.
     fn check_nobody_waits(&mut self, signal: EngineFence) {
         let waits = |(&packet, work): (&EngineFence, &super::fences::Work)| {
             // A fault counts as a signal for who waits (FLT-11), who may have begun, and stopped as well.
@@ -264,7 +264,7 @@ impl Audit {
             (work.waits.contains(&signal) && self.fences.has(packet) && !has_stopped).then_some(packet)
         };
         let waiting = self.fences.work.iter().find_map(waits);
-        self.findings.check(waiting.is_none(), Invariant::I30, || {
+        self.findings.check(waiting.is_none() || self.has_failed, Invariant::I30, || {
             format!("{signal:?} is aborted, but {waiting:?} is under way and waits for it")
         });
     }

@@ -57,7 +57,7 @@ impl Audit {
         }
     }
 
-    /// So many bytes more may be in the segments of a set, now or later.
+    /// So many bytes more may be counted in the segments of a set, now or later.
     pub(super) fn may_be_in(&mut self, set: u32, size: u64) {
         for pool in self.places.pools_of(SegmentSet(set)) {
             let bytes = self.possible_bytes.entry(pool).or_default();

@@ -25,6 +25,9 @@ impl Audit {
             format!("{device} opens {id}, which is not shared, or which it has open")
         });
         allocation.open.push(device);
+        // Lists of several devices count it, each for itself.
+        let (set, size) = (allocation.supported_segment_set, allocation.size);
+        self.may_be_in(set, size);
     }
 
     /// It leaves the device's list after what was submitted so far, and its mappings end with that work.

@@ -46,7 +46,9 @@ impl Audit {
             Event::TrimIntervalsSet { min, max, idle } => self.trim_intervals = TrimIntervals { min, max, idle },
             Event::BudgetChanged { process, group, .. } => self.budget_moved(process, Some(group)),
             Event::PoweredDown | Event::AdapterResetBegun { .. } => self.forget_periods(),
-            Event::Submitted { device, .. } | Event::Rendered { device, .. } => self.period_begins(device),
+            // Where addresses are patched, portions are submitted later than the work.
+            Event::Submitted { device, .. } if !self.adapter.is_physical() => self.period_begins(device),
+            Event::Rendered { device, .. } => self.period_begins(device),
             _ => {}
         }
     }
