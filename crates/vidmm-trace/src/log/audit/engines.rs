@@ -221,10 +221,11 @@ impl Audit {
         }
     }
 
-    /// The manager does what it must.
+    /// The manager does what it must. An adapter is put in error once.
     pub(super) fn check_consequence(&mut self, event: &Event) {
         let Some(Consequence { is_reset, invariant, why }) = self.consequence.take() else { return };
         let follows = match event {
+            _ if self.has_failed => true,
             Event::AdapterInError { .. } => true,
             Event::AdapterResetBegun { .. } => is_reset,
             _ => false,
