@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Run, Scratch, vidmm_run};
+use crate::common::{Run, Scratch, vidmm_run, workspace};
 
 /// A kernel uses A after this step took the right to it away.
 fn used_after(step: &str) -> String {
@@ -142,28 +142,20 @@ fn findings_are_not_written_over_what_the_run_reads() {
 
 #[test]
 fn the_programs_of_a_workload_are_held_to_their_rights() {
-    let scenario = "scenarios/clients-mixed-bug.toml";
-    let found = vidmm_run(&[scenario, "--strict"]).expect(1).stdout;
-    let line = found
-        .lines()
-        .find(|line| line.contains("RES-20: submission "))
-        .expect("the buggy layer uses what it has evicted");
-    assert!(
-        line.contains(" of mixed-fixed uses buffer ") && line.contains(", but the device evicted it in event "),
-        "{line}"
-    );
-    assert!(
-        !found.contains(" of mixed uses buffer "),
-        "the layer without the mistake has a right to all that it uses: {found}"
-    );
+    let found = vidmm_run(&["scenarios/clients-mixed-bug.toml", "--strict"]).expect(1).stdout;
+    let mut uses = found.lines().filter(|line| line.contains(" uses buffer ")).peekable();
+    assert!(uses.peek().is_some_and(|line| line.contains(": RES-20: submission ")), "{found}");
+    let is_mistake =
+        |line: &str| line.contains(" of mixed uses buffer ") && line.contains(", but the device evicted it");
+    assert!(uses.all(is_mistake), "the layer without the mistake has a right to all that it uses: {found}");
 }
 
 #[test]
 fn a_workload_asks_for_strict_mode_by_a_key() {
     let scratch = Scratch::new();
-    let text = "strict = true\n[workload]\ngenerator = \"frames\"\n";
-    let right = scratch.file("right.toml", text);
-    vidmm_run(&[&right, "--scale", "8"]).expect(0);
+    let bug = fs::read_to_string(workspace().join("scenarios/clients-mixed-bug.toml")).expect("it is there");
+    let strict = scratch.file("strict.toml", format!("strict = true\n{bug}"));
+    assert!(vidmm_run(&[&strict]).expect(1).stdout.contains(": RES-20: submission "));
 }
 
 #[test]
