@@ -63,7 +63,7 @@ pub(crate) fn satisfy_request(
     let may_move = left.iter().all(|&(index, _)| moving::may_move(&state.objects, index));
     let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
     match placement {
-        Ok(_) => state.residency.end_rehoming(device, request),
+        Ok(_) => state.end_rehomings(|rehoming| (rehoming.device, rehoming.request) == (device, request)),
         Err(_) => rehoming::undo_rehoming(&mut state.objects, &mut state.shares, device, &left),
     }
     placement

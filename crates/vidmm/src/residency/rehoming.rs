@@ -60,14 +60,19 @@ impl Residents {
         left
     }
 
-    /// The request was granted: the next homes of its allocations are theirs.
-    pub(crate) fn end_rehoming(&mut self, device: DeviceIx, request: u64) {
-        self.rehomings.retain(|_, rehoming| (rehoming.device, rehoming.request) != (device, request));
-    }
-
-    /// Nothing is brought in for the device any more: its allocations keep their homes.
-    pub(crate) fn cancel_rehomings(&mut self, device: DeviceIx) {
-        self.rehomings.retain(|_, rehoming| rehoming.device != device);
+    /// These re-homings are over. Returns the allocations that keep their homes, as lists count them from now on.
+    pub(crate) fn end_rehomings(
+        &mut self,
+        objects: &Objects,
+        is_over: impl Fn(&Rehoming) -> bool,
+    ) -> Vec<AllocationIx> {
+        let mut unmoved = Vec::new();
+        self.rehomings.retain(|&index, rehoming| {
+            let is_over = is_over(rehoming);
+            unmoved.extend(Some(index).filter(|_| is_over && objects[index].home() != rehoming.to));
+            !is_over
+        });
+        unmoved
     }
 }
 
