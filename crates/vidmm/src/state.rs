@@ -1,16 +1,8 @@
 //! The state: the parts that say what is true now, in the order in which they stand on one another.
 
 use crate::{
-    adapter::Adapter,
-    addresses::Addresses,
-    engines::Engines,
-    event::Event,
-    id::AllocationIx,
-    memory::Memory,
-    moment::Moment,
-    objects::Objects,
-    residency::{Residents, rehoming::Rehoming},
-    shares::Shares,
+    adapter::Adapter, addresses::Addresses, engines::Engines, event::Event, id::AllocationIx, memory::Memory,
+    moment::Moment, objects::Objects, residency::Residents, shares::Shares,
 };
 
 /// The parts that say what is true now. The parts above them, which say what is under way, take it as an argument.
@@ -26,13 +18,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Ends re-homings: those of a request that was granted, or of a device for which nothing is brought in any more.
-    pub fn end_rehomings(&mut self, is_over: impl Fn(&Rehoming) -> bool) {
-        for index in self.residency.end_rehomings(&self.objects, is_over) {
-            self.record_counted(index, false);
-        }
-    }
-
     /// Records where lists count an allocation, if it may be in several memories.
     pub fn record_counted(&mut self, index: AllocationIx, anew: bool) {
         let Self { adapter, moment, objects, residency, .. } = self;

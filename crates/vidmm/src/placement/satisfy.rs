@@ -63,7 +63,10 @@ pub(crate) fn satisfy_request(
     let may_move = left.iter().all(|&(index, _)| moving::may_move(&state.objects, index));
     let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
     match placement {
-        Ok(_) => state.end_rehomings(|rehoming| (rehoming.device, rehoming.request) == (device, request)),
+        Ok(_) => {
+            let unmoved = state.residency.end_rehoming(&state.objects, device, request);
+            unmoved.into_iter().for_each(|index| state.record_counted(index, false));
+        }
         Err(_) => rehoming::undo_rehoming(&mut state.objects, &mut state.shares, device, &left),
     }
     placement

@@ -94,7 +94,8 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         let effect = state.residency.leave(&mut state.objects, index, device, last, flags);
         state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
     }
-    state.end_rehomings(|rehoming| rehoming.device == device);
+    // Nothing is brought in for it any more: its allocations keep their homes.
+    state.residency.rehomings.retain(|_, rehoming| rehoming.device != device);
     state.shares.renew_promise(&state.objects, device);
     for account in state.memory.accounts().iter().filter(|&account| left[account] > 0) {
         let bytes = state.objects[device].list[account].now() - left[account];

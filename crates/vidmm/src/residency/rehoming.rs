@@ -60,15 +60,12 @@ impl Residents {
         left
     }
 
-    /// These re-homings are over. Returns the allocations that keep their homes, as lists count them from now on.
-    pub(crate) fn end_rehomings(
-        &mut self,
-        objects: &Objects,
-        is_over: impl Fn(&Rehoming) -> bool,
-    ) -> Vec<AllocationIx> {
+    /// The request was granted: the next homes of its allocations are theirs. Returns those that keep their own, as they were not
+    /// required any more.
+    pub(crate) fn end_rehoming(&mut self, objects: &Objects, device: DeviceIx, request: u64) -> Vec<AllocationIx> {
         let mut unmoved = Vec::new();
         self.rehomings.retain(|&index, rehoming| {
-            let is_over = is_over(rehoming);
+            let is_over = (rehoming.device, rehoming.request) == (device, request);
             unmoved.extend(Some(index).filter(|_| is_over && objects[index].home() != rehoming.to));
             !is_over
         });

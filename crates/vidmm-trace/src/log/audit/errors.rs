@@ -80,14 +80,18 @@ impl Audit {
         named.is_some_and(|named| named.iter().any(|handle| owner(handle) == Some(id)))
     }
 
-    /// All that it made resident is given back, as if it had been evicted as often as it is on the list.
+    /// All that it made resident is given back, as if it had been evicted as often as it is on the list. What was to have another home
+    /// for one of its requests keeps its own, and the log does not say of which allocations that is so.
     fn empty_list(&mut self, id: DeviceId) {
         let Some(submitted) = self.devices.get(&id).map(|device| device.submitted) else { return };
         let mut left = Vec::new();
         for (&allocation, books) in &mut self.allocations {
-            let Some(entry) = books.lists.get_mut(&id).filter(|entry| entry.count > 0) else { continue };
-            entry.count = 1;
-            entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+            let Some(entry) = books.lists.get_mut(&id) else { continue };
+            if entry.count > 0 {
+                entry.count = 1;
+                entry.leave(submitted, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+            }
+            books.counted_in = None;
             left.push(allocation);
         }
         left.into_iter().for_each(|allocation| self.charge(allocation));
