@@ -1,8 +1,8 @@
 //! The state: the parts that say what is true now, in the order in which they stand on one another.
 
 use crate::{
-    adapter::Adapter, addresses::Addresses, engines::Engines, event::Event, id::AllocationIx, memory::Memory,
-    moment::Moment, objects::Objects, residency::Residents, shares::Shares,
+    adapter::Adapter, addresses::Addresses, budget::account::Home, engines::Engines, event::Event, id::AllocationIx,
+    memory::Memory, moment::Moment, objects::Objects, residency::Residents, shares::Shares,
 };
 
 /// The parts that say what is true now. The parts above them, which say what is under way, take it as an argument.
@@ -18,6 +18,15 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Lists count an allocation in `home` from now on.
+    pub fn set_home(&mut self, index: AllocationIx, home: Home) {
+        let counted = self.residency.counted_in(&self.objects, index);
+        self.objects[index].set_home(home);
+        if self.residency.counted_in(&self.objects, index) != counted {
+            self.record_counted(index, false);
+        }
+    }
+
     /// Records where lists count an allocation, if it may be in several memories.
     pub fn record_counted(&mut self, index: AllocationIx, anew: bool) {
         let Self { adapter, moment, objects, residency, .. } = self;

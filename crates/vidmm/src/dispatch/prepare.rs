@@ -294,8 +294,7 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
     let fixed = &references.progress.fixed;
     for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
         let place = state.objects[index].place.expect("it has been given a place");
-        state.objects[index].set_home(place::home(&state.memory, place));
-        state.record_counted(index, false);
+        state.set_home(index, place::home(&state.memory, place));
         let (account, size) = (place.account(), state.objects[index].size);
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;

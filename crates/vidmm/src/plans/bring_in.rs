@@ -128,20 +128,16 @@ impl Plans {
             let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };
             self.plan_out(state, draft, index, reason);
         }
-        let counted = state.objects[index].account();
         match range {
             None | Some(Target::Pages) => {}
             Some(Target::Memory(account, range)) => {
-                state.objects[index].set_home(account.into());
+                state.set_home(index, account.into());
                 state.objects.patched.entry(index).or_default().assigned = Some(range);
             }
             Some(Target::Aperture) => {
                 let range = state.memory.aperture.assigned(index).expect("a placement assigns what it names");
-                state.objects[index].set_home(state.memory.aperture.home_at(range.offset));
+                state.set_home(index, state.memory.aperture.home_at(range.offset));
             }
-        }
-        if state.objects[index].account() != counted {
-            state.record_counted(index, false);
         }
     }
 }
