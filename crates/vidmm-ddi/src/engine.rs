@@ -123,10 +123,7 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
     if let Some(root) = submission.root {
         set_root(adapter, submission.context, root);
     }
-    let private = match &packet.buffer {
-        vidmm::contract::DmaBuffer::Paging(buffer) => buffer.private_data(),
-        vidmm::contract::DmaBuffer::User(_) => &[],
-    };
+    let private = packet.buffer.private_data();
     match adapter.is_physical.get() {
         true => submit_physical(adapter, packet, &submission, private),
         false => submit_virtual(adapter, packet, &submission, private),

@@ -172,13 +172,11 @@ impl Kmd for DdiKmd {
         created(status, "DxgkDdiCreateContext")?;
         let context = KmdContextHandle(args.hContext.addr() as u64);
         let DXGK_CONTEXTINFO {
-            PatchLocationListSize: patch_location_list_size, DmaBufferPrivateDataSize: private, ..
+            PatchLocationListSize: patch_location_list_size,
+            DmaBufferPrivateDataSize: private_data_size,
+            ..
         } = args.ContextInfo;
-        if self.adapter.is_physical.get() && !system_context && private > 0 {
-            let message = "asks for private data of the DMA buffers of users, which are not tried in C yet";
-            report("START", format!("DXGK_CONTEXTINFO.DmaBufferPrivateDataSize is {private}: it {message}"));
-        }
-        self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size });
+        self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size, private_data_size });
         Ok(context)
     }
 

@@ -20,6 +20,8 @@ pub(crate) struct ContextOfDevice {
     pub device: HANDLE,
     /// `DXGK_CONTEXTINFO.PatchLocationListSize`.
     pub patch_location_list_size: u32,
+    /// `DXGK_CONTEXTINFO.DmaBufferPrivateDataSize`.
+    pub private_data_size: u32,
 }
 
 /// The lists and buffers of the calls; they live until the next one.
@@ -31,6 +33,7 @@ pub(crate) struct Patching {
     elements: Vec<DXGK_ALLOCATIONLIST>,
     locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
     dma: Bounce,
+    private: Bounce,
     locations_out: Bounce,
     whole: Vec<u64>,
 }
@@ -52,6 +55,7 @@ impl Patching {
             elements: Vec::new(),
             locations: Vec::new(),
             dma: Bounce::default(),
+            private: Bounce::default(),
             locations_out: Bounce::default(),
             whole: Vec::new(),
         }
@@ -111,12 +115,16 @@ impl Patching {
             self.commands[at / 8] |= u64::from(byte) << (at % 8 * 8);
         }
         let room = render.dma_buffer.len();
+        let private_room = (context.private_data_size as usize).saturating_sub(render.dma_buffer_private_data.len());
+        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start_anew(private_room) };
         let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
         let mut args = DXGKARG_RENDER {
             pCommand: self.commands.as_ptr().cast(),
             CommandLength: render.command.len() as u32,
             pDmaBuffer: self.dma.start(0, room),
             DmaSize: room as u32,
+            pDmaBufferPrivateData: private,
+            DmaBufferPrivateDataSize: private_room as u32,
             pAllocationList: self.elements.as_mut_ptr(),
             AllocationListSize: self.elements.len() as u32,
             pPatchLocationListIn: self.locations.as_mut_ptr(),
@@ -141,6 +149,17 @@ impl Patching {
             return Err(RenderStatus::InvalidParameter);
         };
         render.dma_buffer[..written.len()].copy_from_slice(written);
+        if private_room > 0 {
+            // A driver that leaves the pointer where it was fills what it likes of it.
+            let is_left = args.pDmaBufferPrivateData == private;
+            let end = if is_left { private.wrapping_add(private_room) } else { args.pDmaBufferPrivateData };
+            let Some(written) = self.private.written(0, end) else {
+                let message = "bytes behind its end were written, or pDmaBufferPrivateData is not within it";
+                report("BPB-02", format!("DxgkDdiRender was given {private_room} bytes of private data: {message}"));
+                return Err(RenderStatus::InvalidParameter);
+            };
+            render.dma_buffer_private_data.extend_from_slice(written);
+        }
         match status_of(status) {
             // The next call would be the same, and so on for ever.
             Err(RenderStatus::InsufficientDmaBuffer) if is_where_it_was && render.dma_bytes_written > 0 => {
@@ -201,6 +220,9 @@ impl Patching {
             DmaBufferSize: patch.dma_buffer_size,
             DmaBufferSubmissionStartOffset: start,
             DmaBufferSubmissionEndOffset: end,
+            pDmaBufferPrivateData: patch.dma_buffer_private_data.as_mut_ptr(),
+            DmaBufferPrivateDataSize: patch.dma_buffer_private_data.len() as u32,
+            DmaBufferPrivateDataSubmissionEndOffset: patch.dma_buffer_private_data.len() as u32,
             pAllocationList: self.elements.as_ptr(),
             AllocationListSize: self.elements.len() as u32,
             pPatchLocationList: self.locations.as_ptr(),

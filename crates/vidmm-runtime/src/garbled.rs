@@ -356,6 +356,7 @@ pub(crate) fn patch(fault: DriverFault, driver: &mut dyn Kmd, patch: &mut Patch<
         context: patch.context,
         dma_buffer: patch.dma_buffer,
         dma_buffer_size: patch.dma_buffer_size,
+        dma_buffer_private_data: patch.dma_buffer_private_data,
         dma_buffer_submission_start_offset: patch.dma_buffer_submission_start_offset,
         dma_buffer_submission_end_offset: patch.dma_buffer_submission_end_offset,
         allocation_list: &list,

@@ -196,7 +196,7 @@ impl FaultyGpu {
         let PagingBufferDesc { size, private_data_size } = self.paging_buffer.get();
         match buffer {
             DmaBuffer::Paging(_) => DmaBuffer::Paging(PagingBuffer::new(size as usize, private_data_size as usize)),
-            DmaBuffer::User(_) => DmaBuffer::User(vec![]),
+            DmaBuffer::User(_) | DmaBuffer::Rendered(_) => DmaBuffer::User(vec![]),
         }
     }
 }

@@ -72,6 +72,7 @@ fn the_driver_announces_what_the_gpu_is_told_of() {
         context,
         dma_buffer: &mut [],
         dma_buffer_size: 0,
+        dma_buffer_private_data: &mut [],
         dma_buffer_submission_start_offset: 0,
         dma_buffer_submission_end_offset: 0,
         allocation_list: &list.map(|(allocation, address)| element(allocation, false, Some(address))),

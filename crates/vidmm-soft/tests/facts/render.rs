@@ -103,6 +103,7 @@ fn a_full_dma_buffer_ends_with_a_whole_command_and_the_rest_follows() {
             patch_location_list_in: &user.patch_locations,
             patch_location_list_out: &mut told,
             dma_bytes_written: 0,
+            dma_buffer_private_data: &mut Vec::new(),
             multipass_offset: &mut multipass_offset,
         };
         let status = rig.rig.kmd.render(&mut render);
@@ -132,6 +133,7 @@ fn offsets_count_from_the_start_of_the_dma_buffer() {
         patch_location_list_in: &user.patch_locations,
         patch_location_list_out: &mut told,
         dma_bytes_written: 0,
+        dma_buffer_private_data: &mut Vec::new(),
         multipass_offset: &mut multipass_offset,
     };
     assert_eq!(rig.rig.kmd.render(&mut render), Ok(()));

@@ -221,7 +221,9 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
         if reason == NoMemoryReason::DoesNotFit || here == NoMemoryReason::Fragmented {
             reason = here;
         }
-        // An allocation that leaves weighs no less than its size.
+        // An allocation that leaves weighs no less than its size, and no more can leave than the list has.
+        let listed = i128::from(state.memory.list_capacity(account)) - admission.alone[account];
+        let misplaced = misplaced.min(listed.max(i128::from(size)));
         admission.shortages.add(account, missing.max(misplaced), here);
     }
     admission.refused.get_or_insert(reason);

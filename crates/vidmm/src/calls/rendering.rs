@@ -94,7 +94,7 @@ impl VidMm {
             check_on_list(&mut self.state, &mut self.requests, &mut self.work, device_index, &desc.allocations)?;
         }
         let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
-        let Rendered { dma_buffer, patch_locations } =
+        let Rendered { dma_buffer, private_data, patch_locations } =
             translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
         if let Err((position, rule)) = patch_list::check(&self.state.adapter, &patch_locations, &list, dma_buffer.len())
         {
@@ -114,6 +114,7 @@ impl VidMm {
             list,
             patch_locations,
             pre_patched: elements.iter().map(|element| element.address).collect(),
+            private_data,
             number,
             progress: Progress::default(),
         };
@@ -214,7 +215,7 @@ fn translate(
     elements: &[AllocationListElement],
 ) -> Result<Rendered, RenderError> {
     let mut dma_buffer = vec![0; desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize)];
-    let (mut used, mut multipass_offset, mut patch_locations) = (0, 0, Vec::new());
+    let (mut used, mut multipass_offset, mut patch_locations, mut private_data) = (0, 0, Vec::new(), Vec::new());
     loop {
         let mut render = Render {
             context: objects.kmd_context(context),
@@ -225,12 +226,14 @@ fn translate(
             patch_location_list_in: &desc.patch_locations,
             patch_location_list_out: &mut patch_locations,
             dma_bytes_written: 0,
+            dma_buffer_private_data: &mut private_data,
             multipass_offset: &mut multipass_offset,
         };
         let status = kmd.render(&mut render);
         let written = render.dma_bytes_written;
-        if written > dma_buffer.len() - used {
-            let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes: 0 };
+        if written > dma_buffer.len() - used || private_data.len() > DMA_BUFFER_MAX {
+            let private_bytes = private_data.len();
+            let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes };
             moment.fail(violation);
             return Err(RenderError::Driver(RenderStatus::InvalidParameter));
         }
@@ -238,7 +241,7 @@ fn translate(
         match status {
             Ok(()) => {
                 dma_buffer.truncate(used);
-                return Ok(Rendered { dma_buffer, patch_locations });
+                return Ok(Rendered { dma_buffer, private_data, patch_locations });
             }
             // A driver that goes on in small steps has room for the next one.
             Err(RenderStatus::InsufficientDmaBuffer) if (1..=dma_buffer.len() - used).contains(&written) => {}
@@ -253,5 +256,6 @@ fn translate(
 /// The driver's translation of commands.
 struct Rendered {
     dma_buffer: Vec<u8>,
+    private_data: Vec<u8>,
     patch_locations: Vec<PatchLocation>,
 }

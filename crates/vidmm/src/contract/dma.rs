@@ -36,6 +36,18 @@ pub enum DmaBuffer {
     Paging(PagingBuffer),
     /// The user-mode driver encoded it.
     User(Vec<u8>),
+    /// The kernel-mode driver translated it (PAT-10).
+    Rendered(Box<RenderedBuffer>),
+}
+
+/// A portion of a DMA buffer that a driver translated, or the whole. Behind a pointer, as paging buffers are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RenderedBuffer {
+    /// The commands.
+    pub commands: Vec<u8>,
+    /// The private data of the whole DMA buffer (PAT-02).
+    #[doc(alias = "pDmaBufferPrivateData")]
+    pub private_data: Vec<u8>,
 }
 
 impl DmaBuffer {
@@ -44,6 +56,17 @@ impl DmaBuffer {
         match self {
             DmaBuffer::Paging(buffer) => buffer.commands(),
             DmaBuffer::User(commands) => commands,
+            DmaBuffer::Rendered(buffer) => &buffer.commands,
+        }
+    }
+
+    /// The private data that the driver keeps with them.
+    #[doc(alias = "pDmaBufferPrivateData")]
+    pub fn private_data(&self) -> &[u8] {
+        match self {
+            DmaBuffer::Paging(buffer) => buffer.private_data(),
+            DmaBuffer::User(_) => &[],
+            DmaBuffer::Rendered(buffer) => &buffer.private_data,
         }
     }
 }

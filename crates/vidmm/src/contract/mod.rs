@@ -35,7 +35,7 @@ pub use allocation::{
     AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction, SegmentBankPreference,
     SegmentPreference, SegmentSet,
 };
-pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer};
+pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer, RenderedBuffer};
 pub use host::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 pub use interrupt::{
     DmaPageFaulted, FaultErrorCode, NotifyInterrupt, PageFaultFlags, ResetEngineError, RestartError, ReturnedBuffers,

@@ -61,6 +61,9 @@ pub struct Render<'a> {
     pub patch_location_list_out: &'a mut Vec<PatchLocation>,
     /// Set by the driver: the number of bytes of `dma_buffer` that it wrote.
     pub dma_bytes_written: usize,
+    /// Appended to by the driver: the private data that it keeps with the DMA buffer, at most 64 MiB (PAT-02). Patch and the packet have it.
+    #[doc(alias = "pDmaBufferPrivateData")]
+    pub dma_buffer_private_data: &'a mut Vec<u8>,
     /// The driver's progress in earlier calls for these commands. 0 at first; the core never writes it (PAT-12).
     pub multipass_offset: &'a mut u32,
 }
@@ -101,6 +104,9 @@ pub struct Patch<'a> {
     pub dma_buffer: &'a mut [u8],
     /// Bytes in the whole DMA buffer.
     pub dma_buffer_size: u32,
+    /// The private data of the whole DMA buffer; a change is for this submission.
+    #[doc(alias = "pDmaBufferPrivateData")]
+    pub dma_buffer_private_data: &'a mut [u8],
     /// The first byte that is submitted.
     pub dma_buffer_submission_start_offset: u32,
     /// The first byte behind the portion.

@@ -36,7 +36,7 @@ const IN_FLIGHT_MAX: usize = 4;
 /// The work that is handed to an engine at once: a submission, or a portion of one.
 pub(super) struct Job {
     pub number: SubmissionNo,
-    pub commands: Vec<u8>,
+    pub buffer: DmaBuffer,
     pub waits: Vec<FenceValueDesc>,
     pub signals: Vec<FenceValueDesc>,
     /// Of a portion, its first byte in the DMA buffer and the first that is not in it.
@@ -233,9 +233,8 @@ fn hand_out(
     context.in_flight += 1;
     let (engine, device_index, handle) = (context.engine, context.device, context.handle);
     let signal = EngineFence { engine, fence_id: state.engines.engines[engine as usize].submitted + 1 };
-    let Job { number, commands, waits: waited, signals, offsets } =
+    let Job { number, buffer, waits: waited, signals, offsets } =
         next_job(state, requests, work, kmd, index, signal.fence_id);
-    let buffer = DmaBuffer::User(commands);
     let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
     if paging_fence > state.engines.paging_engine(&state.adapter).retired {
         state.engines.recovery.awaited = state.engines.recovery.awaited.max(paging_fence);
@@ -301,5 +300,5 @@ fn next_job(
     }
     let Submission { number, desc, .. } = submission;
     let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;
-    Job { number, commands, waits, signals, offsets: None }
+    Job { number, buffer: DmaBuffer::User(commands), waits, signals, offsets: None }
 }

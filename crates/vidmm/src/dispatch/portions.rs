@@ -1,10 +1,10 @@
 //! Portions on their way: patched, handed out, and given up.
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 use crate::{
     adapter::Adapter,
-    contract::{AllocationListElement, Kmd, Patch},
+    contract::{AllocationListElement, DmaBuffer, Kmd, Patch, RenderedBuffer},
     dispatch::Job,
     event::{Event, PortionBinding, PortionEnd},
     id::{AllocationIx, ContextIx, DeviceIx, SubmissionNo},
@@ -41,10 +41,11 @@ pub(crate) fn next_portion(
     state.objects[device].dispatches.end(number);
 
     let start = references.progress.start;
-    let mut commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();
+    let commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();
+    let mut buffer = RenderedBuffer { commands, private_data: references.private_data.clone() };
     let size = submission.desc.dma_buffer.len() as u32;
     let patched =
-        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, &references, &portion, size, &mut commands);
+        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, &references, &portion, size, &mut buffer);
     record_portion(state, device, number, &references, &portion, patched);
     note_written(&mut state.objects, &references, &portion);
     let is_first = references.progress.portions == 0;
@@ -67,7 +68,7 @@ pub(crate) fn next_portion(
         submission.references = Some(references);
         state.objects[index].queue.push_front(submission);
     }
-    Job { number, commands, waits, signals, offsets: Some((start, end)) }
+    Job { number, buffer: DmaBuffer::Rendered(Box::new(buffer)), waits, signals, offsets: Some((start, end)) }
 }
 
 /// A DMA buffer whose device list has brought in what it refers to: one portion, with the addresses of now (RES-04).
@@ -81,8 +82,9 @@ pub(crate) fn patch_whole(
     references: &References,
 ) -> Job {
     let Submission { number, desc, .. } = submission;
-    let SubmitDesc { dma_buffer: mut commands, waits, signals, .. } = desc;
+    let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;
     let size = commands.len() as u32;
+    let mut buffer = RenderedBuffer { commands, private_data: references.private_data.clone() };
     let portion = Portion {
         end: size,
         patch_locations: 0..references.patch_locations.len(),
@@ -92,10 +94,10 @@ pub(crate) fn patch_whole(
         cut: None,
     };
     let patched =
-        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, references, &portion, size, &mut commands);
+        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, references, &portion, size, &mut buffer);
     let device = state.objects[index].device;
     record_portion(state, device, number, references, &portion, patched);
-    Job { number, commands, waits, signals, offsets: Some((0, size)) }
+    Job { number, buffer: DmaBuffer::Rendered(Box::new(buffer)), waits, signals, offsets: Some((0, size)) }
 }
 
 /// The patch locations at the split point where a portion ends: what they bind is reprogrammed there (SPL-08).
@@ -116,7 +118,7 @@ pub(crate) fn patch(
     references: &References,
     portion: &Portion,
     dma_buffer_size: u32,
-    commands: &mut [u8],
+    buffer: &mut RenderedBuffer,
 ) -> bool {
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
     let element = |reference: &crate::objects::split::Reference| AllocationListElement {
@@ -138,8 +140,9 @@ pub(crate) fn patch(
     }
     kmd.patch(&mut Patch {
         context: objects.kmd_context(index),
-        dma_buffer: commands,
+        dma_buffer: &mut buffer.commands,
         dma_buffer_size,
+        dma_buffer_private_data: &mut buffer.private_data,
         dma_buffer_submission_start_offset: references.progress.start,
         dma_buffer_submission_end_offset: portion.end,
         allocation_list: &elements,

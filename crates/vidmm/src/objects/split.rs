@@ -24,6 +24,8 @@ pub(crate) struct References {
     pub patch_locations: Vec<PatchLocation>,
     /// The addresses of the list's elements that the driver wrote into the DMA buffer (PAT-14).
     pub pre_patched: Vec<Option<PhysicalAddress>>,
+    /// The private data of the DMA buffer.
+    pub private_data: Vec<u8>,
     /// Its number among the adapter's DMA buffers.
     pub number: u64,
     /// Its progress.

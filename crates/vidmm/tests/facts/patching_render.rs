@@ -26,6 +26,31 @@ fn a_driver_that_fills_its_room_is_called_until_it_is_done() {
     }
 }
 
+/// The data that a driver keeps with a DMA buffer goes with each portion, as Render has left it or Patch has changed it (PAT-02).
+#[test]
+fn private_data_goes_with_each_portion() {
+    let mut world = World::new(Config::pages(8));
+    let client = world.client();
+    let [first, second] = [6; 2].map(|pages| world.local(client, pages));
+    let commands = || {
+        Writer::new().split().write(0, first, 0, 1).split().write(0, second, 0, 2).split().read(0, first, 0).finish()
+    };
+    world.driver.render_bytes_max = 2 * COMMAND_BYTES as usize;
+    let passes = commands().command.len().div_ceil(2 * COMMAND_BYTES as usize);
+    world.render(client.context, commands());
+    world.run_all();
+    assert_eq!(world.portions().len(), 3);
+    assert_eq!(world.private_data, [(); 3].map(|()| vec![PATCHED; passes]), "an address was unknown in each");
+    world.private_data.clear();
+    // What is in place is known to Render, and Patch is not called.
+    world.driver.render_bytes_max = usize::MAX;
+    let read = Writer::new().split().read(0, first, 0).finish();
+    let length = read.command.len() as u32 / COMMAND_BYTES;
+    world.render(client.context, read);
+    world.run_all();
+    assert_eq!(world.private_data, [[length as u8]]);
+}
+
 /// Nothing is queued, nobody is in error, and it ends.
 #[test]
 fn a_driver_that_never_has_room_enough_is_given_up() {
@@ -112,7 +137,7 @@ fn a_render_that_overruns_its_dma_buffer_is_found() {
         let rendered = world.try_render(client.context, writer.finish());
         world.run_all();
         let dma_bytes = 4096usize.saturating_add(more);
-        let expected = Violation::BufferOverrun { operation: None, dma_bytes, private_bytes: 0 };
+        let expected = Violation::BufferOverrun { operation: None, dma_bytes, private_bytes: 1 };
         let is_overrun = |output: &Output| matches!(output, Output::AdapterInError(found) if *found == expected);
         assert_eq!((rendered.is_err(), world.outputs.iter().any(is_overrun)), (more > 0, more > 0));
     }

@@ -27,6 +27,7 @@ bugs! {
     a_list_that_ends_in_an_entry: BUG_LIST_NOT_ADVANCED by "DDI-RENDER";
     a_kernel_that_no_program_has: BUG_COMMAND_GARBLED by "DDI-RENDER";
     a_dma_buffer_that_ends_behind_its_end: BUG_RENDER_TOO_FAR by "BPB-02";
+    private_data_that_ends_behind_its_end: BUG_PRIVATE_DATA_TOO_FAR by "BPB-02";
     a_status_that_is_not_allowed: BUG_RENDER_STATUS by "PAT-12";
     a_patch_that_fails: BUG_PATCH_FAILS by "PAT-15";
     a_part_that_begins_at_the_start_of_its_buffer: BUG_START_IGNORED by "GPU-ACCESS";

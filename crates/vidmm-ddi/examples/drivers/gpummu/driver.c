@@ -201,6 +201,7 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
     switch (Query->Type) {
     case DXGKQAITYPE_DRIVERCAPS: {
         DXGK_DRIVERCAPS *Caps = (DXGK_DRIVERCAPS *)Query->pOutputData;
+        Caps->WDDMVersion = DXGKDDI_WDDMv3_2;
         if (Query->OutputDataSize < sizeof(*Caps)) {
             return STATUS_BUFFER_TOO_SMALL;
         }

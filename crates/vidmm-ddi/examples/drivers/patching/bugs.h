@@ -31,6 +31,7 @@ enum {
     BUG_LIST_NOT_CHECKED,          /* Render believes the list of the user-mode driver */
     BUG_LIST_NOT_ADVANCED,         /* pPatchLocationListOut is set to the middle of an entry */
     BUG_RENDER_TOO_FAR,            /* pDmaBuffer is set behind the end of the buffer */
+    BUG_PRIVATE_DATA_TOO_FAR,      /* pDmaBufferPrivateData is set behind the end of its data */
     BUG_RENDER_STATUS,             /* Render refuses what it does not understand with STATUS_UNSUCCESSFUL */
     BUG_PATCH_FAILS,               /* Patch fails */
     BUG_START_IGNORED,             /* the hardware is told to begin at the start of the DMA buffer */

@@ -155,6 +155,7 @@ static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Creat
     Context->NodeOrdinal = Create->NodeOrdinal;
     Create->hContext = Context;
     Create->ContextInfo.DmaBufferSize = 64 << 10;
+    Create->ContextInfo.DmaBufferPrivateDataSize = MOST_PARTS * sizeof(RENDERED_PART);
     Create->ContextInfo.AllocationListSize = 256;
     Create->ContextInfo.PatchLocationListSize = 256;
     return STATUS_SUCCESS;
@@ -321,6 +322,10 @@ static NTSTATUS CloseAllocation(const HANDLE hDevice, const DXGKARG_CLOSEALLOCAT
 static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     GPU_PACKET Packet;
+    if (!Submit->Flags.Paging && RenderedSize(Submit->pDmaBufferPrivateData, Submit->DmaBufferPrivateDataSubmissionEndOffset) <
+                                     Submit->DmaBufferSubmissionEndOffset) {
+        return STATUS_INVALID_PARAMETER;
+    }
     RtlZeroMemory(&Packet, sizeof(Packet));
     Packet.Address = (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart;
     Packet.Start = BUG(START_IGNORED) ? 0 : Submit->DmaBufferSubmissionStartOffset;

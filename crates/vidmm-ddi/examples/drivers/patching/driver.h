@@ -36,11 +36,22 @@ typedef struct OPENED {
     UINT Pitch; /* of the resource's rows; 0 where it is part of none */
 } OPENED;
 
+/* The private data of a DMA buffer: an entry for each call that has translated a part of it, in their order. */
+typedef struct RENDERED_PART {
+    UINT Magic; /* RENDERED_PART_MAGIC */
+    UINT Size;  /* bytes of the part in the DMA buffer */
+} RENDERED_PART;
+
+#define RENDERED_PART_MAGIC 0x54524150 /* 'PART' */
+#define MOST_PARTS 256
+
 /* paging.c */
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build);
 
 /* render.c */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render);
 NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
+/* The bytes of the DMA buffer that this private data is of; 0 if it is no such data. */
+UINT RenderedSize(const VOID *PrivateData, UINT Size);
 
 #endif

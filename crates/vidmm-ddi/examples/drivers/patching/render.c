@@ -231,6 +231,24 @@ static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
     *Render->pPatchLocationListOut++ = Location;
 }
 
+/* Notes the part that a call has translated. */
+static VOID AddPart(DXGKARG_RENDER *Render, UINT Size) {
+    RENDERED_PART *Part = (RENDERED_PART *)Render->pDmaBufferPrivateData;
+    Part->Magic = RENDERED_PART_MAGIC;
+    Part->Size = Size;
+    Render->pDmaBufferPrivateData =
+        (BYTE *)(Part + 1) + (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
+}
+
+UINT RenderedSize(const VOID *PrivateData, UINT Size) {
+    const RENDERED_PART *Parts = (const RENDERED_PART *)PrivateData;
+    UINT At, Sum = 0;
+    for (At = 0; At < Size / sizeof(*Parts) && Parts[At].Magic == RENDERED_PART_MAGIC; At++) {
+        Sum += Parts[At].Size;
+    }
+    return Size == At * sizeof(*Parts) ? Sum : 0;
+}
+
 /* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     NTSTATUS Status = Check(Render);
@@ -243,9 +261,11 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     }
     End = EndOfPart(Render, Start);
     IsLast = End == Render->CommandLength;
-    if (Render->DmaSize < End - Start || Render->PatchLocationListOutSize < Render->PatchLocationListInSize) {
+    if (Render->DmaSize < End - Start || Render->PatchLocationListOutSize < Render->PatchLocationListInSize ||
+        Render->DmaBufferPrivateDataSize < sizeof(RENDERED_PART)) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
+    AddPart(Render, End - Start);
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
     if (BUG(COMMAND_GARBLED) && End - Start >= 32) {
         DmaBuffer[sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64) + offsetof(VIDMM_USER_KERNEL_COMMAND, Number) + 1] ^= 0xFF;
@@ -273,6 +293,9 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
     UINT First = BUG(PATCH_ALL) ? 0 : Patch->PatchLocationListSubmissionStart, At;
     UINT Count = BUG(PATCH_ALL) ? Patch->PatchLocationListSize : Patch->PatchLocationListSubmissionLength;
     UNREFERENCED_PARAMETER(hAdapter);
+    if (RenderedSize(Patch->pDmaBufferPrivateData, Patch->DmaBufferPrivateDataSubmissionEndOffset) != Patch->DmaBufferSize) {
+        return STATUS_INVALID_PARAMETER;
+    }
     for (At = First; At < First + Count; At++) {
         const D3DDDI_PATCHLOCATIONLIST *Location = &Patch->pPatchLocationList[At];
         const DXGK_ALLOCATIONLIST *Element = &Patch->pAllocationList[Location->AllocationIndex];

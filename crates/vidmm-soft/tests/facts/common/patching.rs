@@ -87,6 +87,7 @@ pub fn render_in(
             patch_location_list_in: &user.patch_locations,
             patch_location_list_out: &mut rendered.patch_locations,
             dma_bytes_written: 0,
+            dma_buffer_private_data: &mut Vec::new(),
             multipass_offset: &mut multipass_offset,
         };
         let status = kmd.render(&mut render);
@@ -123,6 +124,7 @@ pub fn patch(
         context: KmdContextHandle(1),
         dma_buffer: portion,
         dma_buffer_size: size,
+        dma_buffer_private_data: &mut [],
         dma_buffer_submission_start_offset: start as u32,
         dma_buffer_submission_end_offset: end as u32,
         allocation_list,

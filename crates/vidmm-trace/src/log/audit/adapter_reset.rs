@@ -185,6 +185,7 @@ impl Audit {
     }
 
     fn restarted(&mut self) {
+        self.has_restarted = true;
         self.clear_adapter();
         let pending = self.plans.first_pending();
         self.findings.check(pending.is_none(), Invariant::Flt32, || {

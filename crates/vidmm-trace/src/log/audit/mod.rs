@@ -136,6 +136,8 @@ pub struct Audit {
     is_work_free: bool,
     /// The adapter is in error: nothing more is done.
     has_failed: bool,
+    /// The adapter runs again after a reset, and the manager has not looked at what is due since.
+    has_restarted: bool,
     /// Operations of a plan were built, so that those of adapter start are over.
     started: bool,
     open_buffer: OpenBuffer,

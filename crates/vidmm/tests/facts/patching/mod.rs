@@ -20,6 +20,9 @@ pub const COPY: u32 = 2;
 /// The content of a page of the memory segment before anything was written there.
 pub const GARBAGE: u64 = 0xBAD_BAD;
 
+/// The private data of a packet whose addresses Patch has written.
+pub const PATCHED: u8 = 0xFF;
+
 /// The adapter of a world.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -267,6 +270,8 @@ impl Kmd for Driver {
             }
         }
         *render.multipass_offset += bytes as u32;
+        let commands = bytes / COMMAND_BYTES as usize;
+        render.dma_buffer_private_data.push(commands.min(usize::from(PATCHED - 1)) as u8);
         if bytes < rest.len() {
             return Err(RenderStatus::InsufficientDmaBuffer);
         }
@@ -280,6 +285,8 @@ impl Kmd for Driver {
         let (first, count) = (patch.patch_location_list_submission_start, patch.patch_location_list_submission_length);
         self.patches.push((start, end, first, count));
         assert_eq!(patch.dma_buffer.len() as u32, end - start);
+        assert!(!patch.dma_buffer_private_data.contains(&PATCHED), "a change by Patch is for one submission");
+        patch.dma_buffer_private_data.fill(PATCHED);
         for location in &patch.patch_location_list[first as usize..(first + count) as usize] {
             let element = &patch.allocation_list[location.allocation_index as usize];
             if element.allocation.is_some() {
@@ -387,6 +394,8 @@ pub struct World {
     pub host: Memory,
     pub engines: [VecDeque<Packet>; 3],
     pub completed: [u64; 3],
+    /// The private data of the users' packets that have ended.
+    pub private_data: Vec<Vec<u8>>,
     local: BTreeMap<PhysicalAddress, u64>,
     /// The memory that the pages of the aperture show.
     aperture: BTreeMap<u64, u64>,
@@ -453,6 +462,7 @@ impl World {
             host,
             engines: Default::default(),
             completed: [0; 3],
+            private_data: Vec::new(),
             local: BTreeMap::new(),
             aperture: BTreeMap::new(),
             bound: BTreeMap::new(),
@@ -541,6 +551,7 @@ impl World {
         if engine == PAGING {
             self.run_paging(packet.buffer.commands());
         } else {
+            self.private_data.push(packet.buffer.private_data().to_vec());
             self.run_user(engine, packet.buffer.commands());
         }
         self.completed[engine as usize] = packet.signal.fence_id;
