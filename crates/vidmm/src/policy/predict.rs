@@ -256,3 +256,13 @@ impl Policy for Predict {
         *self.known.entry(subject.slot) = Known::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::toward;
+
+    #[test]
+    fn a_mean_goes_one_part_of_the_way_to_the_interval_that_is_seen() {
+        assert_eq!([toward(100, 200, 4), toward(200, 100, 4), toward(7, 7, 20)], [125, 175, 7]);
+    }
+}

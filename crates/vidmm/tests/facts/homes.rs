@@ -177,6 +177,25 @@ fn a_shared_allocation_keeps_its_home() {
     world.tear_down();
 }
 
+/// D19: an allocation that the CPU sees keeps its home, also where the CPU would see it in another one.
+#[test]
+fn a_locked_allocation_keeps_its_home() {
+    let mut world = World::new(Config { cpu_visible: true, ..Config::discrete(16, 64) });
+    let client = world.client();
+    let info = AllocationInfo {
+        flags: AllocationFlags::CPU_VISIBLE,
+        ..world.config.allocation(Place::LocalOrSystem, 12, SILENT)
+    };
+    let seen = world.try_create(client, info).unwrap();
+    world.bring_in(client, &[seen]);
+    world.lock(client, seen).unwrap();
+    let b = world.create(client, Place::Local, 12, SILENT);
+    assert!(matches!(world.make_resident(client, &[b]), Err(MakeResidentError::NoMemory { .. })));
+    world.unlock(seen).unwrap();
+    world.bring_in(client, &[b]);
+    world.tear_down();
+}
+
 /// D19: what moves its home to local memory for a range of the aperture leaves its bytes of the commit limit to it.
 #[test]
 fn a_range_takes_the_bytes_that_a_home_leaves_in_system_memory() {

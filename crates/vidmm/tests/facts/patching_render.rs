@@ -42,7 +42,7 @@ fn private_data_goes_with_each_portion() {
     assert_eq!(world.portions().len(), 3);
     assert_eq!(world.private_data, [(); 3].map(|()| vec![PATCHED; passes]), "an address was unknown in each");
     world.private_data.clear();
-    // What is in place is known to Render, and Patch is not called.
+    // The address of an allocation in its place is known to Render, so Patch is not called.
     world.driver.render_bytes_max = usize::MAX;
     let read = Writer::new().split().read(0, first, 0).finish();
     let length = read.command.len() as u32 / COMMAND_BYTES;
