@@ -185,6 +185,8 @@ impl Audit {
             format!("{id} is discarded by {plan:?}; it is offered, and was not discarded yet: {is_new}")
         });
         (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
+        // Until that plan has ended, its backing store stays, too.
+        allocation.last_plan = plan.unwrap_or(allocation.last_plan);
         if let Some(offer) = &mut allocation.offer {
             offer.discarded = true;
         }
