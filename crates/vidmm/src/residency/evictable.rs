@@ -219,9 +219,19 @@ impl Evictable {
         self.firsts.iter().filter_map(next_of).min().map(|(.., next)| next)
     }
 
-    /// The first of all processes but those that `keep` theirs; of any process, if all do.
-    pub fn first_not_kept(&self, keep: impl Fn(AllocationIx) -> bool) -> Option<AllocationIx> {
-        self.firsts().find(|&first| !keep(first)).or_else(|| self.firsts().next())
+    /// The first of all processes but those that `keep` theirs. Where all do, one behind it of a process that `spares` something,
+    /// if that is not kept; else the first of any process.
+    pub fn first_not_kept(
+        &self,
+        allocations: &Allocations,
+        keep: impl Fn(AllocationIx) -> bool,
+        spares: impl Fn(ProcessIx) -> bool,
+    ) -> Option<AllocationIx> {
+        let behind = || {
+            let is_any_behind = self.firsts.iter().any(|&(_, process)| spares(process));
+            is_any_behind.then(|| self.iter(allocations).find(|&index| !keep(index))).flatten()
+        };
+        self.firsts().find(|&first| !keep(first)).or_else(behind).or_else(|| self.firsts().next())
     }
 
     /// All of them in the order in which they go.

@@ -18,7 +18,7 @@ impl Residents {
         moment.makes(Unlikely::EvictMore) && self.evictable[account].iter(&objects.allocations).next().is_some()
     }
 
-    /// The allocation that goes next for a process, in the documented order (CRE-31a), but for those that keep theirs
+    /// The allocation that goes next for a process, in the documented order (CRE-31a), but for those that are kept
     /// ([`is_kept`]). A policy chooses among those of the same process that are worth no more.
     pub(crate) fn next_victim(
         &mut self,
@@ -27,14 +27,18 @@ impl Residents {
         (account, memory): (Account, SegmentId),
         wanted_by: Option<ProcessIx>,
     ) -> (AllocationIx, EvictReason) {
-        let is_kept = |index| is_kept(objects, shares, account, index, wanted_by, 0);
-        let victim = self.evictable[account].first_not_kept(is_kept);
+        let is_kept = |objects: &Objects, index| is_kept(objects, shares, account, index, wanted_by, 0);
+        let spares = |process| wanted_by.is_some_and(|other| spare(objects, shares, account, process, other) > 0);
+        let victim =
+            self.evictable[account].first_not_kept(&objects.allocations, |index| is_kept(objects, index), spares);
         let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
         if let Some(policy) = self.policy.as_mut().filter(|_| !objects[victim].queued_class().is_worthless()) {
             let of = (account, memory);
             let mut cheapest = Cheapest::like(&mut self.evictable[account], &mut objects.allocations, of, victim);
             let slot = policy.victim(&mut cheapest);
-            victim = cheapest.find(slot).unwrap_or(victim);
+            let chosen = cheapest.find(slot).unwrap_or(victim);
+            // A policy does not take what its process keeps in the place of what it can spare.
+            victim = if is_kept(objects, chosen) && !is_kept(objects, victim) { victim } else { chosen };
         }
         (victim, self.reason(objects, victim, EvictReason::RoomWanted))
     }
@@ -72,8 +76,7 @@ impl Residents {
 }
 
 /// Whether an allocation that somebody misses stays for now, because its process would have less than it is entitled to once
-/// that and `leaving` bytes of it have gone for another process: its reservation (U-31); its budget, while budgets are imposed
-/// (RES-53, RES-70), or where it means more to the user than the other.
+/// that and `leaving` bytes of it have gone for another process.
 pub(crate) fn is_kept(
     objects: &Objects,
     shares: &Shares,
@@ -87,11 +90,17 @@ pub(crate) fn is_kept(
     let Some(other) = wanted_by.filter(|&other| other != process && !allocation.queued_class().is_worthless()) else {
         return false;
     };
+    leaving + allocation.size > spare(objects, shares, account, process, other)
+}
+
+/// Bytes that a process can lose for another and keep what it is entitled to: its reservation (U-31); its budget, while budgets
+/// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all.
+fn spare(objects: &Objects, shares: &Shares, account: Account, process: ProcessIx, other: ProcessIx) -> u64 {
     let (standing, of_account) = (&objects[process].standing, &shares.by_account[account]);
     let is_above = standing.weight() > objects[other].standing.weight();
     let entitled = match is_above || of_account.is_pressed() {
         true => of_account.budget(process),
         false => of_account.get(process).reservation,
     };
-    standing.usage[account].saturating_sub(leaving + allocation.size) < entitled
+    if entitled == 0 { u64::MAX } else { standing.usage[account].saturating_sub(entitled) }
 }
