@@ -1,5 +1,5 @@
 /*
- * The kernel functions that memory-management code of a display driver uses, as far as vidmm has them: shim/shim.c is their
+ * The kernel functions that memory-management code of a display driver uses, as far as vidmm has them: the files of shim/ are their
  * implementation. What is counted and checked is said at each group. Written for vidmm from public documentation.
  */
 #ifndef VIDMM_NTDDK_H
@@ -40,8 +40,10 @@ __attribute__((noreturn)) VOID KeBugCheckEx(ULONG Code, ULONG_PTR One, ULONG_PTR
 #define DISPATCH_LEVEL 2
 #define DIRQL 5
 
-/* The level at which vidmm has called the driver. */
+/* At first the level at which vidmm has called the driver. */
 KIRQL KeGetCurrentIrql(VOID);
+VOID KeRaiseIrql(KIRQL NewIrql, PKIRQL OldIrql);
+VOID KeLowerIrql(KIRQL NewIrql);
 
 /*
  * ---- Pool ----
@@ -157,6 +159,66 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
 #define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
 #define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
 #define InterlockedCompareExchange(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
+
+/*
+ * ---- Deferred work ----
+ *
+ * All of it runs in the thread that calls the driver, so that it is in the seed: a DPC as soon as the level falls below
+ * DISPATCH_LEVEL, a work item when the call of the driver has returned, a timer when the world's time has come; and all of them
+ * while the driver waits. Pool that is freed with a DPC or a timer in it that is still to run is reported, and so are timers that
+ * are set after RemoveDevice (SHIM-DEFERRED); a work item that is queued twice, freed while it is queued, or never (SHIM-WORK-ITEM).
+ */
+
+typedef struct _KDPC KDPC, *PKDPC;
+typedef VOID KDEFERRED_ROUTINE(PKDPC Dpc, PVOID DeferredContext, PVOID SystemArgument1, PVOID SystemArgument2);
+typedef KDEFERRED_ROUTINE *PKDEFERRED_ROUTINE;
+
+struct _KDPC {
+    PKDPC Next;
+    PKDEFERRED_ROUTINE DeferredRoutine;
+    PVOID DeferredContext;
+    PVOID SystemArgument1;
+    PVOID SystemArgument2;
+    BOOLEAN IsQueued;
+};
+
+VOID KeInitializeDpc(PKDPC Dpc, PKDEFERRED_ROUTINE DeferredRoutine, PVOID DeferredContext);
+BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID SystemArgument1, PVOID SystemArgument2);
+BOOLEAN KeRemoveQueueDpc(PKDPC Dpc);
+VOID KeFlushQueuedDpcs(VOID);
+
+typedef struct _IO_WORKITEM *PIO_WORKITEM;
+typedef VOID IO_WORKITEM_ROUTINE(PDEVICE_OBJECT DeviceObject, PVOID Context);
+typedef IO_WORKITEM_ROUTINE *PIO_WORKITEM_ROUTINE;
+typedef enum _WORK_QUEUE_TYPE { CriticalWorkQueue, DelayedWorkQueue } WORK_QUEUE_TYPE;
+
+PIO_WORKITEM IoAllocateWorkItem(PDEVICE_OBJECT DeviceObject);
+VOID IoQueueWorkItem(PIO_WORKITEM WorkItem, PIO_WORKITEM_ROUTINE WorkerRoutine, WORK_QUEUE_TYPE QueueType, PVOID Context);
+VOID IoFreeWorkItem(PIO_WORKITEM WorkItem);
+
+typedef enum _TIMER_TYPE { NotificationTimer, SynchronizationTimer } TIMER_TYPE;
+
+typedef struct _KTIMER {
+    KEVENT Fired; /* first: a timer is waited for as an event is */
+    struct _KTIMER *Next;
+    UINT64 DueAt;
+    LONG Period; /* in ms */
+    PKDPC Dpc;
+} KTIMER, *PKTIMER;
+
+VOID KeInitializeTimer(PKTIMER Timer);
+VOID KeInitializeTimerEx(PKTIMER Timer, TIMER_TYPE Type);
+/* DueTime in 100 ns: relative if it is negative, else of KeQuerySystemTime. */
+BOOLEAN KeSetTimer(PKTIMER Timer, LARGE_INTEGER DueTime, PKDPC Dpc);
+BOOLEAN KeSetTimerEx(PKTIMER Timer, LARGE_INTEGER DueTime, LONG Period, PKDPC Dpc);
+BOOLEAN KeCancelTimer(PKTIMER Timer);
+
+/* The world's time, which begins at 0, and what has passed in waits, delays and stalls; in 100 ns. */
+ULONGLONG KeQueryInterruptTime(VOID);
+VOID KeQuerySystemTime(PLARGE_INTEGER CurrentTime);
+LARGE_INTEGER KeQueryPerformanceCounter(PLARGE_INTEGER PerformanceFrequency);
+VOID KeStallExecutionProcessor(ULONG MicroSeconds);
+NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLARGE_INTEGER Interval);
 
 /*
  * ---- Threads and handles ----

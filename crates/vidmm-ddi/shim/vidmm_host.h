@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 2
+#define VIDMM_HOST_VERSION 3
 
 /* A list of pages. `Pages` goes on behind the last page with numbers of no page. */
 struct _MDL {
@@ -39,6 +39,8 @@ typedef struct _VIDMM_SHIM_COUNTS {
     UINT64 LocksHeld;       /* now, by the thread that asks */
     UINT64 OpenHandles;     /* now */
     UINT64 Threads;         /* of the driver's own, now */
+    UINT64 WorkItems;       /* that are not freed, now */
+    UINT64 Timers;          /* that are set, now */
 } VIDMM_SHIM_COUNTS;
 
 /* The shim's functions. */
@@ -49,7 +51,12 @@ typedef struct _VIDMM_SHIM {
     VOID (*CheckPool)(VOID);
     /* Lets the n-th allocation from now on fail; 0: none. */
     VOID (*FailPoolAt)(UINT64 Number);
-    VOID (*SetIrql)(KIRQL Irql);
+    /* A call of the driver begins at a level of interrupts. */
+    VOID (*BeginCall)(KIRQL Irql);
+    /* It has returned: DPCs run, and behind the outermost call work items too. */
+    VOID (*EndCall)(BOOLEAN IsOutermost);
+    /* So many nanoseconds have passed in the world: timers fire. */
+    VOID (*SetTime)(UINT64 Nanoseconds);
     /* Adds a value to the registry. */
     VOID (*SetRegistryValue)(const char *Name, const char *Value);
 } VIDMM_SHIM;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use vidmm::Nanoseconds;
 use vidmm::contract::NotifyInterrupt;
 use vidmm_runtime::GpuEvent;
 
@@ -111,6 +112,8 @@ pub(crate) struct Adapter {
     pub compression: RefCell<Compression>,
     /// The kernels that programs have handed in, by number.
     pub handed_in: RefCell<BTreeMap<u64, Shape>>,
+    /// The time that the driver's kernel was told last.
+    time: Cell<Nanoseconds>,
     /// The shim's counts from before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
 }
@@ -171,8 +174,10 @@ impl Adapter {
             wanted: RefCell::default(),
             compression: RefCell::default(),
             handed_in: RefCell::default(),
+            time: Cell::new(Nanoseconds::MAX),
             counts_before,
         });
+        adapter.set_time(0);
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
         inbox::open(Rc::as_ptr(&adapter).addr());
         let ddi = adapter.ddi();
@@ -232,18 +237,32 @@ impl Adapter {
 
     /// Calls the driver at a level of interrupts, and looks at what it left behind.
     pub fn call<T>(&self, entry: Entry, irql: u8, call: impl FnOnce() -> T) -> T {
-        let set_irql = self.driver.shim().SetIrql;
+        let shim = self.driver.shim();
         let before = self.progress().enter(entry);
         // SAFETY: the function takes a number.
-        unsafe { set_irql(irql) };
+        unsafe { (shim.BeginCall)(irql) };
         let result = call();
-        // SAFETY: as above.
-        unsafe { set_irql(PASSIVE_LEVEL) };
+        // SAFETY: as above; it calls routines that the driver has queued with their own contexts.
+        unsafe { (shim.EndCall)((before == 0).into()) };
         if before == 0 && self.driver.counts().LocksHeld > self.counts_before.LocksHeld {
             report("SHIM-LOCK", format!("{entry:?} has returned with a lock held"));
         }
         self.progress().leave(before);
         result
+    }
+
+    /// Tells the driver's kernel the world's time: timers fire.
+    pub fn set_time(&self, now: Nanoseconds) {
+        if self.time.replace(now) == now {
+            return;
+        }
+        let set_time = self.driver.shim().SetTime;
+        // SAFETY: the function takes a number; it calls routines that the driver has set timers for with their own contexts.
+        let fire = || unsafe { set_time(now) };
+        match self.driver.counts().Timers {
+            0 => fire(),
+            _ => self.call(Entry::Timer, PASSIVE_LEVEL, fire),
+        }
     }
 
     /// Takes the reports of the driver's own threads, and runs the DPC that one asks for. Waits for a report until `limit` has passed
@@ -303,6 +322,13 @@ impl Drop for Adapter {
         if after.OpenHandles > before.OpenHandles {
             let handles = after.OpenHandles - before.OpenHandles;
             report("SHIM-OPEN-HANDLE", format!("{handles} handles are left open after RemoveDevice"));
+        }
+        if after.WorkItems > before.WorkItems {
+            let items = after.WorkItems - before.WorkItems;
+            report("SHIM-WORK-ITEM", format!("work items that are not freed after RemoveDevice: {items}"));
+        }
+        if after.Timers > 0 {
+            report("SHIM-DEFERRED", format!("timers that are set after RemoveDevice: {}", after.Timers));
         }
         if after.Threads > 0 {
             report("SHIM-THREAD", format!("{} threads of the driver run on after RemoveDevice", after.Threads));

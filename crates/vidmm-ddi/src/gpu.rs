@@ -189,6 +189,7 @@ impl DdiGpu {
 
 impl Gpu for DdiGpu {
     fn submit(&mut self, now: Nanoseconds, packet: Packet) {
+        self.adapter.set_time(now);
         let Some(engine) = self.engines.get_mut(packet.signal.engine as usize) else { return };
         engine.submitted = engine.submitted.max(packet.signal.fence_id);
         engine.queue.push_back(Queued { packet, ready_at: None });
@@ -201,6 +202,7 @@ impl Gpu for DdiGpu {
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        self.adapter.set_time(now);
         self.look_at_waits(now);
         self.begin(now);
         if let Some(answer) = self.answers.first().filter(|&&(at, _)| at <= now)
@@ -238,6 +240,7 @@ impl Gpu for DdiGpu {
 
     /// The driver has no more than the packet that runs: it yields behind that.
     fn preempt(&mut self, now: Nanoseconds, engine: u32, preemption_fence_id: u64) {
+        self.adapter.set_time(now);
         self.begin(now);
         if let Some(asked) = self.engines.get_mut(engine as usize) {
             asked.preemption = Some(preemption_fence_id);
@@ -261,6 +264,7 @@ impl Gpu for DdiGpu {
     }
 
     fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
+        self.adapter.set_time(now);
         self.begin(now);
         let (Some(reset), Some(own)) = (self.adapter.ddi().DxgkDdiResetEngine, self.engines.get_mut(engine as usize))
         else {
@@ -293,6 +297,7 @@ impl Gpu for DdiGpu {
     }
 
     fn reset_from_timeout(&mut self, now: Nanoseconds) {
+        self.adapter.set_time(now);
         let Some(reset) = self.adapter.ddi().DxgkDdiResetFromTimeout else { return };
         // SAFETY: the context is what AddDevice returned.
         let status = self

@@ -56,6 +56,7 @@ entries! {
     DxgkDdiResetFromTimeout,
     DxgkDdiRestartFromTimeout,
     DxgkDdiQueryDependentEngineGroup,
+    Timer,
     GetAllocationPrivateData,
     GpuRun,
     GpuReadPageTableEntry,

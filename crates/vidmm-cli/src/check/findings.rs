@@ -81,6 +81,7 @@ pub const RULES: [(&str, &str); 64] = [
     ("EXIT", "the driver ended its process"),
     ("HANG", "a call of the driver did not return in time"),
     ("GPU-ACCESS", "the GPU's model accesses no memory"),
+    ("SHIM-DEFERRED", "DPCs and timers that are still to run are not freed, and none is set after RemoveDevice"),
     ("SHIM-HANDLE", "a callback has the adapter's DeviceHandle"),
     ("SHIM-IRQL", "kernel functions at too high a level of interrupts"),
     ("SHIM-LIST", "lists are whole"),
@@ -92,6 +93,7 @@ pub const RULES: [(&str, &str); 64] = [
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
     ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
     ("SHIM-WAIT", "a wait has something that ends it"),
+    ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];
 
 /// The first fact that a text begins to tell of, as in `BPB-05, U-10: the driver ...`, and the text from there on.

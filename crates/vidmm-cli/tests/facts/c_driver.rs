@@ -12,7 +12,8 @@ fn the_right_drivers_have_no_findings() {
     }
     let patching =
         ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1"].map(|variant| ("patching", variant));
-    for (driver, variant) in [("gpummu", "")].into_iter().chain(patching) {
+    let gpummu = ["", "WITH_COPY_ENGINE", "WITH_DEFERRED"].map(|variant| ("gpummu", variant));
+    for (driver, variant) in gpummu.into_iter().chain(patching) {
         let driver = built_of(driver, "BUG_NONE", variant);
         let run = check(&driver, &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 2;
+pub const VIDMM_HOST_VERSION: u32 = 3;
 pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 3;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
@@ -64,6 +64,8 @@ pub struct VIDMM_SHIM_COUNTS {
     pub LocksHeld: u64,
     pub OpenHandles: u64,
     pub Threads: u64,
+    pub WorkItems: u64,
+    pub Timers: u64,
 }
 
 #[repr(C)]
@@ -72,6 +74,8 @@ pub struct VIDMM_SHIM {
     pub GetCounts: unsafe extern "C" fn(*mut VIDMM_SHIM_COUNTS),
     pub CheckPool: unsafe extern "C" fn(),
     pub FailPoolAt: unsafe extern "C" fn(u64),
-    pub SetIrql: unsafe extern "C" fn(u8),
+    pub BeginCall: unsafe extern "C" fn(u8),
+    pub EndCall: unsafe extern "C" fn(BOOLEAN),
+    pub SetTime: unsafe extern "C" fn(u64),
     pub SetRegistryValue: unsafe extern "C" fn(*const std::ffi::c_char, *const std::ffi::c_char),
 }

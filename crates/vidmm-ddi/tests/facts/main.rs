@@ -4,3 +4,4 @@ mod build_systems;
 mod common;
 mod layout;
 mod reference;
+mod shim;

@@ -61,6 +61,11 @@ enum {
     BUG_STAYS_COMPRESSED,         /* content leaves the memory of the GPU compressed */
     BUG_FILL_KEEPS_MARKS,         /* pages that are filled go on to be marked as compressed */
     BUG_KEY_LEFT_OPEN,            /* StartDevice leaves a key of the registry open */
+    BUG_WRONG_NODE,               /* the end of a packet is reported for the first engine, whatever engine ran it */
+    BUG_WAIT_IN_DPC,              /* a DPC waits */
+    BUG_WORK_ITEM_TWICE,          /* a work item is queued twice */
+    BUG_WORK_ITEM_LEFT,           /* StopDevice does not free the work item */
+    BUG_TIMER_LEFT,               /* StopDevice does not cancel the timer */
     BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */

@@ -1,5 +1,5 @@
 /*
- * A reference driver: a GPU with page tables (GpuMmu), one memory segment, one engine. The memory-management part is what a driver
+ * A reference driver: a GPU with page tables (GpuMmu), one memory segment, one engine or two. The memory-management part is what a driver
  * for Windows has, with its names; the hardware is in gpu.c.
  */
 #include "bugs.h"
@@ -11,14 +11,28 @@
 
 #define TAG 0x4D4D5547 /* 'GUMM' */
 
+#define REPORTS_MAX 8
+
 typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
-    UINT PreemptionFenceId;
+    UINT PreemptionFenceIds[GPU_ENGINES];
     ULONG FlushesAll; /* the registry says that TLBs are flushed whole */
 #ifdef WITH_THREAD
     PVOID Thread;
     BOOLEAN IsStopping;
+#endif
+#ifdef WITH_DEFERRED
+    PDEVICE_OBJECT PhysicalDeviceObject;
+    KDPC InterruptDpc;
+    PIO_WORKITEM InterruptWork;
+    BOOLEAN IsWorkQueued;
+    /* What the interrupt routine has read, and nobody has reported yet. */
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Unreported[REPORTS_MAX];
+    UINT UnreportedCount;
+    KTIMER Watch;
+    KDPC WatchDpc;
+    ULONG Watches;
 #endif
     KSPIN_LOCK Lock;
     UINT64 LastAddressSpace;
@@ -68,6 +82,9 @@ static NTSTATUS AddDevice(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *Mini
     if (Adapter == NULL) {
         return STATUS_NO_MEMORY;
     }
+#ifdef WITH_DEFERRED
+    Adapter->PhysicalDeviceObject = PhysicalDeviceObject;
+#endif
     KeInitializeSpinLock(&Adapter->Lock);
     *MiniportDeviceContext = Adapter;
     return STATUS_SUCCESS;
@@ -138,6 +155,73 @@ static VOID StopThread(ADAPTER *Adapter) {
 
 #endif
 
+#ifdef WITH_DEFERRED
+
+/* A driver that does little in its interrupt routine: a DPC asks for a work item, which reports. */
+static VOID ReportInterrupts(PDEVICE_OBJECT DeviceObject, PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    UINT At;
+    UNREFERENCED_PARAMETER(DeviceObject);
+    Adapter->IsWorkQueued = FALSE;
+    for (At = 0; At < Adapter->UnreportedCount; At++) {
+        Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Adapter->Unreported[At]);
+    }
+    Adapter->UnreportedCount = 0;
+    Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+}
+
+static VOID InterruptDpcRoutine(PKDPC Dpc, PVOID Context, PVOID One, PVOID Two) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    UNREFERENCED_PARAMETER(Dpc);
+    UNREFERENCED_PARAMETER(One);
+    UNREFERENCED_PARAMETER(Two);
+    if (BUG(WAIT_IN_DPC)) {
+        LARGE_INTEGER Millisecond = {.QuadPart = -10000};
+        KeWaitForSingleObject(&Adapter->Watch, Executive, KernelMode, FALSE, &Millisecond);
+    }
+    if (!Adapter->IsWorkQueued) {
+        Adapter->IsWorkQueued = TRUE;
+        IoQueueWorkItem(Adapter->InterruptWork, ReportInterrupts, DelayedWorkQueue, Adapter);
+        if (BUG(WORK_ITEM_TWICE)) {
+            IoQueueWorkItem(Adapter->InterruptWork, ReportInterrupts, DelayedWorkQueue, Adapter);
+        }
+    }
+}
+
+/* Each 100 ms: a place to look whether engines stand still. */
+static VOID WatchDpcRoutine(PKDPC Dpc, PVOID Context, PVOID One, PVOID Two) {
+    UNREFERENCED_PARAMETER(Dpc);
+    UNREFERENCED_PARAMETER(One);
+    UNREFERENCED_PARAMETER(Two);
+    ((ADAPTER *)Context)->Watches++;
+}
+
+static NTSTATUS StartDeferred(ADAPTER *Adapter) {
+    LARGE_INTEGER Due;
+    Adapter->InterruptWork = IoAllocateWorkItem(Adapter->PhysicalDeviceObject);
+    if (Adapter->InterruptWork == NULL) {
+        return STATUS_NO_MEMORY;
+    }
+    KeInitializeDpc(&Adapter->InterruptDpc, InterruptDpcRoutine, Adapter);
+    KeInitializeDpc(&Adapter->WatchDpc, WatchDpcRoutine, Adapter);
+    KeInitializeTimer(&Adapter->Watch);
+    Due.QuadPart = -1000000;
+    KeSetTimerEx(&Adapter->Watch, Due, 100, &Adapter->WatchDpc);
+    return STATUS_SUCCESS;
+}
+
+static VOID StopDeferred(ADAPTER *Adapter) {
+    if (!BUG(TIMER_LEFT)) {
+        KeCancelTimer(&Adapter->Watch);
+    }
+    KeFlushQueuedDpcs();
+    if (!BUG(WORK_ITEM_LEFT)) {
+        IoFreeWorkItem(Adapter->InterruptWork);
+    }
+}
+
+#endif
+
 static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
                             PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
@@ -147,8 +231,10 @@ static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO 
     Adapter->FlushesAll = ReadSetting(u"FlushesAll");
     *NumberOfVideoPresentSources = 0;
     *NumberOfChildren = 0;
-#ifdef WITH_THREAD
+#if defined(WITH_THREAD)
     return StartThread(Adapter);
+#elif defined(WITH_DEFERRED)
+    return StartDeferred(Adapter);
 #else
     return STATUS_SUCCESS;
 #endif
@@ -157,6 +243,9 @@ static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO 
 static NTSTATUS StopDevice(const PVOID MiniportDeviceContext) {
 #ifdef WITH_THREAD
     StopThread((ADAPTER *)MiniportDeviceContext);
+#endif
+#ifdef WITH_DEFERRED
+    StopDeferred((ADAPTER *)MiniportDeviceContext);
 #endif
     UNREFERENCED_PARAMETER(MiniportDeviceContext);
     return STATUS_SUCCESS;
@@ -211,14 +300,14 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
         Caps->SchedulingCaps.PreemptionAware = 1;
         Caps->MemoryManagementCaps.VirtualAddressingSupported = 1;
         Caps->MemoryManagementCaps.GpuMmuSupported = 1;
-        Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
+        Caps->GpuEngineTopology.NbAsymetricProcessingNodes = GPU_ENGINES;
         Caps->SupportPerEngineTDR = TRUE;
         return STATUS_SUCCESS;
     }
     case DXGKQAITYPE_PHYSICALADAPTERCAPS: {
         DXGK_PHYSICALADAPTERCAPS *Caps = (DXGK_PHYSICALADAPTERCAPS *)Query->pOutputData;
-        Caps->NumExecutionNodes = 1;
-        Caps->PagingNodeIndex = 0;
+        Caps->NumExecutionNodes = GPU_ENGINES;
+        Caps->PagingNodeIndex = GPU_ENGINES - 1;
         Caps->Flags.GpuMmuSupported = 1;
         return STATUS_SUCCESS;
     }
@@ -250,8 +339,7 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
 
 static NTSTATUS GetNodeMetadata(const HANDLE hAdapter, UINT NodeOrdinalAndAdapterIndex, DXGKARG_GETNODEMETADATA *Metadata) {
     UNREFERENCED_PARAMETER(hAdapter);
-    UNREFERENCED_PARAMETER(NodeOrdinalAndAdapterIndex);
-    Metadata->EngineType = DXGK_ENGINE_TYPE_3D;
+    Metadata->EngineType = NodeOrdinalAndAdapterIndex == 0 ? DXGK_ENGINE_TYPE_3D : DXGK_ENGINE_TYPE_COPY;
     return STATUS_SUCCESS;
 }
 
@@ -659,49 +747,76 @@ static NTSTATUS SubmitCommandVirtual(const HANDLE hAdapter, const DXGKARG_SUBMIT
     Packet.AddressSpace = Context->Device->Process->AddressSpace;
     Packet.Root = Context->Root;
     Packet.RootEntries = Context->RootEntries;
-    GpuSubmit(&Adapter->Gpu, &Packet);
+    GpuSubmit(&Adapter->Gpu, Submit->NodeOrdinal, &Packet);
     return STATUS_SUCCESS;
 }
 
-static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
-    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
-    GPU *Gpu = &Adapter->Gpu;
-    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
-    UNREFERENCED_PARAMETER(MessageNumber);
-    RtlZeroMemory(&Data, sizeof(Data));
-    switch (Gpu->Status) {
+/* Reads the registers of an engine. FALSE if it has nothing to tell. */
+static BOOLEAN ReadEngine(const ADAPTER *Adapter, UINT Node, DXGKARGCB_NOTIFY_INTERRUPT_DATA *Data) {
+    const GPU_ENGINE *Engine = &Adapter->Gpu.Engines[Node];
+    RtlZeroMemory(Data, sizeof(*Data));
+    switch (Engine->Status) {
     case GPU_IDLE:
         return FALSE;
     case GPU_COMPLETED:
         if (BUG(NO_INTERRUPT)) {
-            return TRUE;
+            return FALSE;
         }
-        Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
-        Data.DmaCompleted.SubmissionFenceId = Gpu->FenceId - (BUG(WRONG_FENCE) ? 1 : 0);
+        Data->InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+        Data->DmaCompleted.NodeOrdinal = BUG(WRONG_NODE) ? 0 : Node;
+        Data->DmaCompleted.SubmissionFenceId = Engine->FenceId - (BUG(WRONG_FENCE) ? 1 : 0);
         break;
     case GPU_BAD_COMMAND:
-        Data.InterruptType = DXGK_INTERRUPT_DMA_FAULTED;
-        Data.DmaFaulted.FaultedFenceId = Gpu->FenceId;
-        Data.DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
+        Data->InterruptType = DXGK_INTERRUPT_DMA_FAULTED;
+        Data->DmaFaulted.NodeOrdinal = Node;
+        Data->DmaFaulted.FaultedFenceId = Engine->FenceId;
+        Data->DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
         break;
     case GPU_PAGE_FAULT:
-        Data.InterruptType = DXGK_INTERRUPT_DMA_PAGE_FAULTED;
-        Data.DmaPageFaulted.FaultedFenceId = Gpu->FenceId;
-        Data.DmaPageFaulted.FaultedPrimitiveAPISequenceNumber = DXGK_PRIMITIVE_API_SEQUENCE_NUMBER_UNKNOWN;
-        Data.DmaPageFaulted.FaultedBindTableEntry = DXGK_BIND_TABLE_ENTRY_UNKNOWN;
-        Data.DmaPageFaulted.PageFaultFlags = Gpu->FaultIsWrite ? DXGK_PAGE_FAULT_WRITE : (DXGK_PAGE_FAULT_FLAGS)0;
-        Data.DmaPageFaulted.FaultedVirtualAddress = Gpu->FaultAddress;
+        Data->InterruptType = DXGK_INTERRUPT_DMA_PAGE_FAULTED;
+        Data->DmaPageFaulted.NodeOrdinal = Node;
+        Data->DmaPageFaulted.FaultedFenceId = Engine->FenceId;
+        Data->DmaPageFaulted.FaultedPrimitiveAPISequenceNumber = DXGK_PRIMITIVE_API_SEQUENCE_NUMBER_UNKNOWN;
+        Data->DmaPageFaulted.FaultedBindTableEntry = DXGK_BIND_TABLE_ENTRY_UNKNOWN;
+        Data->DmaPageFaulted.PageFaultFlags = Engine->FaultIsWrite ? DXGK_PAGE_FAULT_WRITE : (DXGK_PAGE_FAULT_FLAGS)0;
+        Data->DmaPageFaulted.FaultedVirtualAddress = Engine->FaultAddress;
         break;
     case GPU_YIELDED:
-        Data.InterruptType = DXGK_INTERRUPT_DMA_PREEMPTED;
-        Data.DmaPreempted.PreemptionFenceId = Adapter->PreemptionFenceId;
-        Data.DmaPreempted.LastCompletedFenceId = Gpu->LastCompletedFenceId - (BUG(WRONG_LAST_COMPLETED) ? 1 : 0);
+        Data->InterruptType = DXGK_INTERRUPT_DMA_PREEMPTED;
+        Data->DmaPreempted.NodeOrdinal = Node;
+        Data->DmaPreempted.PreemptionFenceId = Adapter->PreemptionFenceIds[Node];
+        Data->DmaPreempted.LastCompletedFenceId = Engine->LastCompletedFenceId - (BUG(WRONG_LAST_COMPLETED) ? 1 : 0);
         break;
     }
-    Gpu->Status = GPU_IDLE;
-    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
-    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
     return TRUE;
+}
+
+static VOID Tell(ADAPTER *Adapter, DXGKARGCB_NOTIFY_INTERRUPT_DATA *Data) {
+#ifdef WITH_DEFERRED
+    if (Adapter->UnreportedCount < REPORTS_MAX) {
+        Adapter->Unreported[Adapter->UnreportedCount++] = *Data;
+    }
+    KeInsertQueueDpc(&Adapter->InterruptDpc, NULL, NULL);
+#else
+    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, Data);
+    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+#endif
+}
+
+static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber) {
+    ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
+    BOOLEAN IsOurs = FALSE;
+    UINT Node;
+    UNREFERENCED_PARAMETER(MessageNumber);
+    for (Node = 0; Node < GPU_ENGINES; Node++) {
+        if (ReadEngine(Adapter, Node, &Data)) {
+            Adapter->Gpu.Engines[Node].Status = GPU_IDLE;
+            Tell(Adapter, &Data);
+            IsOurs = TRUE;
+        }
+    }
+    return IsOurs;
 }
 
 static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
@@ -711,22 +826,26 @@ static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
 
 static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMAND *Preempt) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Adapter->PreemptionFenceId = Preempt->PreemptionFenceId;
+    Adapter->PreemptionFenceIds[Preempt->NodeOrdinal] = Preempt->PreemptionFenceId;
     if (!BUG(PREEMPTION_IGNORED)) {
-        GpuYield(&Adapter->Gpu);
+        GpuYield(&Adapter->Gpu, Preempt->NodeOrdinal);
     }
     return STATUS_SUCCESS;
 }
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
-    GpuReset(&Adapter->Gpu);
+    Reset->LastAbortedFenceId =
+        Adapter->Gpu.Engines[Reset->NodeOrdinal].Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
+    GpuReset(&Adapter->Gpu, Reset->NodeOrdinal);
     return STATUS_SUCCESS;
 }
 
 static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
-    GpuReset(&((ADAPTER *)hAdapter)->Gpu);
+    UINT Node;
+    for (Node = 0; Node < GPU_ENGINES; Node++) {
+        GpuReset(&((ADAPTER *)hAdapter)->Gpu, Node);
+    }
     return STATUS_SUCCESS;
 }
 
@@ -794,14 +913,17 @@ static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data,
 }
 
 static VOID Run(HANDLE hAdapter, UINT NodeOrdinal) {
-    UNREFERENCED_PARAMETER(NodeOrdinal);
-    GpuRun(&((ADAPTER *)hAdapter)->Gpu);
+    if (NodeOrdinal < GPU_ENGINES) {
+        GpuRun(&((ADAPTER *)hAdapter)->Gpu, NodeOrdinal);
+    }
 }
 
 static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIRTUAL_ADDRESS Address, BOOLEAN Write,
                                    UINT *SegmentId, UINT64 *Offset) {
-    UNREFERENCED_PARAMETER(NodeOrdinal);
-    return GpuTranslate(&((ADAPTER *)hAdapter)->Gpu, Address, Write, SegmentId, Offset);
+    if (NodeOrdinal >= GPU_ENGINES) {
+        return VIDMM_TRANSLATION_FAULT;
+    }
+    return GpuTranslate(&((ADAPTER *)hAdapter)->Gpu, NodeOrdinal, Address, Write, SegmentId, Offset);
 }
 
 static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,

@@ -12,36 +12,41 @@ void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
 /* The registers stay as they are until the driver has read them. */
 void GpuInterrupt(GPU *Gpu) {
 #ifdef WITH_THREAD
+    KeClearEvent(&Gpu->IsTaken);
     KeSetEvent(&Gpu->Interrupt, 0, FALSE);
-    KeWaitForSingleObject(&Gpu->IsTaken, Executive, KernelMode, FALSE, NULL);
+    /* A driver that asks an engine to yield does so at a level at which nothing may wait. */
+    if (KeGetCurrentIrql() < DISPATCH_LEVEL) {
+        KeWaitForSingleObject(&Gpu->IsTaken, Executive, KernelMode, FALSE, NULL);
+    }
 #else
     VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);
 #endif
 }
 
-void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
-    Gpu->Packet = *Packet;
-    Gpu->IsSubmitted = TRUE;
+void GpuSubmit(GPU *Gpu, UINT Node, const GPU_PACKET *Packet) {
+    Gpu->Engines[Node].Packet = *Packet;
+    Gpu->Engines[Node].IsSubmitted = TRUE;
 }
 
-void GpuReset(GPU *Gpu) {
-    UINT FenceId = Gpu->Packet.FenceId;
-    memset(&Gpu->Packet, 0, sizeof(Gpu->Packet));
+void GpuReset(GPU *Gpu, UINT Node) {
+    GPU_ENGINE *Engine = &Gpu->Engines[Node];
+    UINT FenceId = Engine->Packet.FenceId;
+    memset(&Engine->Packet, 0, sizeof(Engine->Packet));
     memset(Gpu->Tlb, 0, sizeof(Gpu->Tlb));
-    Gpu->Packet.FenceId = FenceId;
-    Gpu->IsSubmitted = FALSE;
-    Gpu->IsToYield = FALSE;
-    Gpu->Status = GPU_IDLE;
+    Engine->Packet.FenceId = FenceId;
+    Engine->IsSubmitted = FALSE;
+    Engine->IsToYield = FALSE;
+    Engine->Status = GPU_IDLE;
 }
 
 /* ---- Translation ---- */
 
-static UINT64 Walk(GPU *Gpu, UINT64 Page) {
-    UINT Segment = Gpu->Packet.Root.SegmentId;
-    UINT64 Table = Gpu->Packet.Root.SegmentOffset;
+static UINT64 Walk(GPU *Gpu, const GPU_PACKET *Packet, UINT64 Page) {
+    UINT Segment = Packet->Root.SegmentId;
+    UINT64 Table = Packet->Root.SegmentOffset;
     UINT64 Entry = 0;
     int Level;
-    if (Page >> ((GPU_LEVELS - 1) * GPU_LEVEL_BITS) >= Gpu->Packet.RootEntries) {
+    if (Page >> ((GPU_LEVELS - 1) * GPU_LEVEL_BITS) >= Packet->RootEntries) {
         return 0;
     }
     for (Level = GPU_LEVELS - 1; Level >= 0; Level--) {
@@ -57,24 +62,24 @@ static UINT64 Walk(GPU *Gpu, UINT64 Page) {
 }
 
 /* Only entries that lead to memory are cached. */
-static UINT64 EntryOf(GPU *Gpu, UINT64 Page) {
-    UINT Slot = (UINT)((Page ^ Gpu->Packet.AddressSpace * 31) % GPU_TLB_SLOTS);
+static UINT64 EntryOf(GPU *Gpu, const GPU_PACKET *Packet, UINT64 Page) {
+    UINT Slot = (UINT)((Page ^ Packet->AddressSpace * 31) % GPU_TLB_SLOTS);
     UINT64 Entry;
     if (Gpu->Tlb[Slot].Entry != 0 && Gpu->Tlb[Slot].Page == Page &&
-        Gpu->Tlb[Slot].AddressSpace == Gpu->Packet.AddressSpace) {
+        Gpu->Tlb[Slot].AddressSpace == Packet->AddressSpace) {
         return Gpu->Tlb[Slot].Entry;
     }
-    Entry = Walk(Gpu, Page);
+    Entry = Walk(Gpu, Packet, Page);
     if (Entry & GPU_ENTRY_VALID) {
-        Gpu->Tlb[Slot].AddressSpace = Gpu->Packet.AddressSpace;
+        Gpu->Tlb[Slot].AddressSpace = Packet->AddressSpace;
         Gpu->Tlb[Slot].Page = Page;
         Gpu->Tlb[Slot].Entry = Entry;
     }
     return Entry;
 }
 
-VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset) {
-    UINT64 Entry = EntryOf(Gpu, Address >> 12);
+VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT Node, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset) {
+    UINT64 Entry = EntryOf(Gpu, &Gpu->Engines[Node].Packet, Address >> 12);
     if (Entry == GPU_ENTRY_ZERO) {
         return VIDMM_TRANSLATION_ZERO;
     }
@@ -99,25 +104,25 @@ static void Flush(GPU *Gpu, UINT64 AddressSpace, UINT64 Start, UINT64 End) {
 
 /* ---- Execution ---- */
 
-static GPU_STATUS Fault(GPU *Gpu, UINT64 Address, BOOLEAN Write) {
-    Gpu->FaultAddress = Address;
-    Gpu->FaultIsWrite = Write;
+static GPU_STATUS Fault(GPU *Gpu, UINT Node, UINT64 Address, BOOLEAN Write) {
+    Gpu->Engines[Node].FaultAddress = Address;
+    Gpu->Engines[Node].FaultIsWrite = Write;
     return GPU_PAGE_FAULT;
 }
 
-static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT64 To, const UINT64 *From, UINT Pattern) {
+static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT Node, UINT64 To, const UINT64 *From, UINT Pattern) {
     UINT ToSegment, FromSegment = 0;
     UINT64 ToOffset, FromOffset = 0;
     VIDMM_TRANSLATION Source = VIDMM_TRANSLATION_ZERO, Destination;
     if (From != NULL) {
-        Source = GpuTranslate(Gpu, *From, FALSE, &FromSegment, &FromOffset);
+        Source = GpuTranslate(Gpu, Node, *From, FALSE, &FromSegment, &FromOffset);
         if (Source == VIDMM_TRANSLATION_FAULT) {
-            return Fault(Gpu, *From, FALSE);
+            return Fault(Gpu, Node, *From, FALSE);
         }
     }
-    Destination = GpuTranslate(Gpu, To, TRUE, &ToSegment, &ToOffset);
+    Destination = GpuTranslate(Gpu, Node, To, TRUE, &ToSegment, &ToOffset);
     if (Destination == VIDMM_TRANSLATION_FAULT) {
-        return Fault(Gpu, To, TRUE);
+        return Fault(Gpu, Node, To, TRUE);
     }
     if (Destination == VIDMM_TRANSLATION_MAPPED) {
         if (Source == VIDMM_TRANSLATION_MAPPED) {
@@ -129,12 +134,12 @@ static GPU_STATUS CopyOrFillPage(GPU *Gpu, UINT64 To, const UINT64 *From, UINT P
     return GPU_COMPLETED;
 }
 
-static GPU_STATUS DecompressPage(GPU *Gpu, UINT64 Address, UINT Surface, UINT64 Page) {
+static GPU_STATUS DecompressPage(GPU *Gpu, UINT Node, UINT64 Address, UINT Surface, UINT64 Page) {
     UINT Segment;
     UINT64 Offset;
-    VIDMM_TRANSLATION Place = GpuTranslate(Gpu, Address, TRUE, &Segment, &Offset);
+    VIDMM_TRANSLATION Place = GpuTranslate(Gpu, Node, Address, TRUE, &Segment, &Offset);
     if (Place == VIDMM_TRANSLATION_FAULT) {
-        return Fault(Gpu, Address, TRUE);
+        return Fault(Gpu, Node, Address, TRUE);
     }
     if (Place == VIDMM_TRANSLATION_MAPPED) {
         VidmmDecompressPage(Gpu->DeviceHandle, Segment, Offset, Surface, Page);
@@ -142,24 +147,24 @@ static GPU_STATUS DecompressPage(GPU *Gpu, UINT64 Address, UINT Surface, UINT64 
     return GPU_COMPLETED;
 }
 
-static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
+static GPU_STATUS Execute(GPU *Gpu, UINT Node, const GPU_COMMAND *Command) {
     GPU_STATUS Status = GPU_COMPLETED;
     UINT64 At, From;
     switch (Command->Opcode) {
     case GPU_COPY:
         for (At = 0; At < Command->Words[2] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
             From = Command->Words[0] + At;
-            Status = CopyOrFillPage(Gpu, Command->Words[1] + At, &From, 0);
+            Status = CopyOrFillPage(Gpu, Node, Command->Words[1] + At, &From, 0);
         }
         return Status;
     case GPU_FILL:
         for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
-            Status = CopyOrFillPage(Gpu, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
+            Status = CopyOrFillPage(Gpu, Node, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
         }
         return Status;
     case GPU_DECOMPRESS:
         for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
-            Status = DecompressPage(Gpu, Command->Words[0] + At, (UINT)Command->Words[2], Command->Words[3] + At / PAGE_SIZE);
+            Status = DecompressPage(Gpu, Node, Command->Words[0] + At, (UINT)Command->Words[2], Command->Words[3] + At / PAGE_SIZE);
         }
         return Status;
     case GPU_WRITE_ENTRIES:
@@ -174,23 +179,25 @@ static GPU_STATUS Execute(GPU *Gpu, const GPU_COMMAND *Command) {
     }
 }
 
-static GPU_STATUS RunPacket(GPU *Gpu) {
+static GPU_STATUS RunPacket(GPU *Gpu, UINT Node) {
+    GPU_ENGINE *Engine = &Gpu->Engines[Node];
+    const GPU_PACKET *Packet = &Engine->Packet;
     const BYTE *Bytes;
     UINT At = 0;
     GPU_STATUS Status = GPU_COMPLETED;
-    if (Gpu->Packet.IsUserWork) {
-        BOOLEAN HasEnded = VidmmRunUserWork(Gpu->DeviceHandle, 0, Gpu->Packet.Address, Gpu->Packet.Bytes,
-                                            &Gpu->FaultAddress, &Gpu->FaultIsWrite);
+    if (Packet->IsUserWork) {
+        BOOLEAN HasEnded = VidmmRunUserWork(Gpu->DeviceHandle, Node, Packet->Address, Packet->Bytes,
+                                            &Engine->FaultAddress, &Engine->FaultIsWrite);
         return HasEnded ? GPU_COMPLETED : GPU_PAGE_FAULT;
     }
-    Bytes = (const BYTE *)VidmmMapDmaBuffer(Gpu->DeviceHandle, Gpu->Packet.Address, Gpu->Packet.Bytes);
+    Bytes = (const BYTE *)VidmmMapDmaBuffer(Gpu->DeviceHandle, Packet->Address, Packet->Bytes);
     if (Bytes == NULL) {
         return GPU_BAD_COMMAND;
     }
-    while (At < Gpu->Packet.Bytes && Status == GPU_COMPLETED) {
+    while (At < Packet->Bytes && Status == GPU_COMPLETED) {
         const GPU_COMMAND *Command = (const GPU_COMMAND *)(Bytes + At);
         UINT64 Size = sizeof(*Command);
-        if (Gpu->Packet.Bytes - At < Size) {
+        if (Packet->Bytes - At < Size) {
             return GPU_BAD_COMMAND;
         }
         if (Command->Opcode == GPU_WRITE_ENTRIES) {
@@ -199,35 +206,37 @@ static GPU_STATUS RunPacket(GPU *Gpu) {
             }
             Size += Command->Words[3] * 8;
         }
-        if (Gpu->Packet.Bytes - At < Size) {
+        if (Packet->Bytes - At < Size) {
             return GPU_BAD_COMMAND;
         }
-        Status = Execute(Gpu, Command);
+        Status = Execute(Gpu, Node, Command);
         At += (UINT)Size;
     }
     return Status;
 }
 
-void GpuRun(GPU *Gpu) {
-    if (!Gpu->IsSubmitted) {
+void GpuRun(GPU *Gpu, UINT Node) {
+    GPU_ENGINE *Engine = &Gpu->Engines[Node];
+    if (!Engine->IsSubmitted) {
         return;
     }
-    Gpu->IsSubmitted = FALSE;
-    Gpu->FenceId = Gpu->Packet.FenceId;
-    Gpu->Status = RunPacket(Gpu);
-    if (Gpu->Status == GPU_COMPLETED) {
-        Gpu->LastCompletedFenceId = Gpu->FenceId;
+    Engine->IsSubmitted = FALSE;
+    Engine->FenceId = Engine->Packet.FenceId;
+    Engine->Status = RunPacket(Gpu, Node);
+    if (Engine->Status == GPU_COMPLETED) {
+        Engine->LastCompletedFenceId = Engine->FenceId;
     }
     GpuInterrupt(Gpu);
-    if (Gpu->IsToYield) {
-        GpuYield(Gpu);
+    if (Engine->IsToYield) {
+        GpuYield(Gpu, Node);
     }
 }
 
-void GpuYield(GPU *Gpu) {
-    Gpu->IsToYield = Gpu->IsSubmitted;
-    if (!Gpu->IsToYield) {
-        Gpu->Status = GPU_YIELDED;
+void GpuYield(GPU *Gpu, UINT Node) {
+    GPU_ENGINE *Engine = &Gpu->Engines[Node];
+    Engine->IsToYield = Engine->IsSubmitted;
+    if (!Engine->IsToYield) {
+        Engine->Status = GPU_YIELDED;
         GpuInterrupt(Gpu);
     }
 }

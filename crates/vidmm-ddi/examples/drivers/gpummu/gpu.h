@@ -1,5 +1,5 @@
 /*
- * A small GPU with page tables: one engine, one memory segment, a TLB. It knows nothing of WDDM but the types.
+ * A small GPU with page tables: one engine or two, one memory segment, a TLB. It knows nothing of WDDM but the types.
  */
 #ifndef GPU_H
 #define GPU_H
@@ -41,7 +41,13 @@ typedef struct GPU_COMMAND {
     UINT64 Words[4];
 } GPU_COMMAND;
 
-/* The packet that the engine runs: commands in an address space. */
+#ifdef WITH_COPY_ENGINE
+#define GPU_ENGINES 2 /* the second one copies, and does the paging */
+#else
+#define GPU_ENGINES 1
+#endif
+
+/* The packet that an engine runs: commands in an address space. */
 typedef struct GPU_PACKET {
     UINT64 Address;
     UINT Bytes;
@@ -62,12 +68,7 @@ typedef enum GPU_STATUS {
 
 #define GPU_TLB_SLOTS 256
 
-typedef struct GPU {
-    HANDLE DeviceHandle;
-#ifdef WITH_THREAD
-    KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
-    KEVENT IsTaken;
-#endif
+typedef struct GPU_ENGINE {
     GPU_PACKET Packet;
     BOOLEAN IsSubmitted;
     /* The registers that the interrupt routine reads. */
@@ -78,6 +79,15 @@ typedef struct GPU {
     UINT LastCompletedFenceId;
     /* The engine is to yield, and has not reported that it has. */
     BOOLEAN IsToYield;
+} GPU_ENGINE;
+
+typedef struct GPU {
+    HANDLE DeviceHandle;
+#ifdef WITH_THREAD
+    KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
+    KEVENT IsTaken;
+#endif
+    GPU_ENGINE Engines[GPU_ENGINES];
     struct {
         UINT64 AddressSpace;
         UINT64 Page;
@@ -86,15 +96,15 @@ typedef struct GPU {
 } GPU;
 
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
-void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
-/* Runs the packet that was submitted, and raises the interrupt. */
-void GpuRun(GPU *Gpu);
-/* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
-void GpuYield(GPU *Gpu);
+void GpuSubmit(GPU *Gpu, UINT Node, const GPU_PACKET *Packet);
+/* Runs the packet that was submitted to an engine, and raises the interrupt. */
+void GpuRun(GPU *Gpu, UINT Node);
+/* Lets an engine yield behind the packet that it has: then it raises the interrupt once more. */
+void GpuYield(GPU *Gpu, UINT Node);
 /* Raises the interrupt. */
 void GpuInterrupt(GPU *Gpu);
-/* Forgets the packet and all cached translations. */
-void GpuReset(GPU *Gpu);
-VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset);
+/* Lets an engine forget its packet, and all of them the translations that are cached. */
+void GpuReset(GPU *Gpu, UINT Node);
+VIDMM_TRANSLATION GpuTranslate(GPU *Gpu, UINT Node, UINT64 Address, BOOLEAN Write, UINT *Segment, UINT64 *Offset);
 
 #endif

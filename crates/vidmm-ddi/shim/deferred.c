@@ -1,0 +1,390 @@
+/*
+ * What a driver defers: DPCs, work items and timers, and the time. All run in the thread that calls the driver, when the level of
+ * interrupts falls, when a call returns, or when the driver waits: so they are in the seed. Time is the world's, and passes where
+ * the driver waits.
+ */
+#include "shim.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define UNITS_PER_SECOND 10000000
+
+struct _IO_WORKITEM {
+    struct _IO_WORKITEM *Next;
+    PDEVICE_OBJECT DeviceObject;
+    PIO_WORKITEM_ROUTINE WorkerRoutine;
+    PVOID Context;
+    BOOLEAN IsQueued;
+};
+
+/* All with the lock held. Oldest first. */
+static KDPC *g_Dpcs;
+static struct _IO_WORKITEM *g_WorkItems;
+/* In no order. */
+static KTIMER *g_Timers;
+/* In units of 100 ns: the world's time, and what has passed beside it in waits. */
+static UINT64 g_WorldTime, g_Waited;
+
+static void Lock(void) {
+    pthread_mutex_lock(&g_VidmmLock);
+}
+
+static void Unlock(void) {
+    pthread_mutex_unlock(&g_VidmmLock);
+}
+
+/* ---- DPCs ---- */
+
+VOID KeInitializeDpc(PKDPC Dpc, PKDEFERRED_ROUTINE DeferredRoutine, PVOID DeferredContext) {
+    RtlZeroMemory(Dpc, sizeof(*Dpc));
+    Dpc->DeferredRoutine = DeferredRoutine;
+    Dpc->DeferredContext = DeferredContext;
+}
+
+static BOOLEAN QueueDpcLocked(PKDPC Dpc, PVOID One, PVOID Two) {
+    KDPC **At = &g_Dpcs;
+    if (Dpc->IsQueued) {
+        return FALSE;
+    }
+    while (*At != NULL) {
+        At = &(*At)->Next;
+    }
+    Dpc->IsQueued = TRUE;
+    Dpc->SystemArgument1 = One;
+    Dpc->SystemArgument2 = Two;
+    Dpc->Next = NULL;
+    *At = Dpc;
+    return TRUE;
+}
+
+static BOOLEAN UnlinkDpcLocked(PKDPC Dpc) {
+    KDPC **At = &g_Dpcs;
+    while (*At != NULL && *At != Dpc) {
+        At = &(*At)->Next;
+    }
+    if (*At == NULL) {
+        return FALSE;
+    }
+    *At = Dpc->Next;
+    Dpc->IsQueued = FALSE;
+    return TRUE;
+}
+
+BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID SystemArgument1, PVOID SystemArgument2) {
+    BOOLEAN IsNew;
+    Lock();
+    IsNew = QueueDpcLocked(Dpc, SystemArgument1, SystemArgument2);
+    Unlock();
+    VidmmRunDpcs();
+    return IsNew;
+}
+
+BOOLEAN KeRemoveQueueDpc(PKDPC Dpc) {
+    BOOLEAN WasQueued;
+    Lock();
+    WasQueued = UnlinkDpcLocked(Dpc);
+    Unlock();
+    return WasQueued;
+}
+
+static BOOLEAN RunDpc(void) {
+    KIRQL Before = g_VidmmIrql;
+    PKDPC Dpc;
+    KDPC Copy;
+    Lock();
+    Dpc = g_Dpcs;
+    if (Dpc == NULL) {
+        Unlock();
+        return FALSE;
+    }
+    UnlinkDpcLocked(Dpc);
+    Copy = *Dpc;
+    Unlock();
+    g_VidmmIrql = DISPATCH_LEVEL;
+    Copy.DeferredRoutine(Dpc, Copy.DeferredContext, Copy.SystemArgument1, Copy.SystemArgument2);
+    g_VidmmIrql = Before;
+    return TRUE;
+}
+
+void VidmmRunDpcs(void) {
+    while (g_VidmmIrql < DISPATCH_LEVEL && RunDpc()) {
+    }
+}
+
+VOID KeFlushQueuedDpcs(VOID) {
+    VidmmCheckIrql("KeFlushQueuedDpcs", PASSIVE_LEVEL);
+    VidmmRunDpcs();
+}
+
+/* ---- Work items ---- */
+
+PIO_WORKITEM IoAllocateWorkItem(PDEVICE_OBJECT DeviceObject) {
+    PIO_WORKITEM WorkItem = (PIO_WORKITEM)calloc(1, sizeof(*WorkItem));
+    VidmmCheckIrql("IoAllocateWorkItem", DISPATCH_LEVEL);
+    if (WorkItem != NULL) {
+        WorkItem->DeviceObject = DeviceObject;
+        Lock();
+        g_VidmmCounts.WorkItems++;
+        Unlock();
+    }
+    return WorkItem;
+}
+
+VOID IoQueueWorkItem(PIO_WORKITEM WorkItem, PIO_WORKITEM_ROUTINE WorkerRoutine, WORK_QUEUE_TYPE QueueType, PVOID Context) {
+    struct _IO_WORKITEM **At = &g_WorkItems;
+    BOOLEAN WasQueued;
+    (void)QueueType;
+    VidmmCheckIrql("IoQueueWorkItem", DISPATCH_LEVEL);
+    Lock();
+    WasQueued = WorkItem->IsQueued;
+    if (!WasQueued) {
+        while (*At != NULL) {
+            At = &(*At)->Next;
+        }
+        WorkItem->IsQueued = TRUE;
+        WorkItem->WorkerRoutine = WorkerRoutine;
+        WorkItem->Context = Context;
+        WorkItem->Next = NULL;
+        *At = WorkItem;
+        pthread_cond_broadcast(&g_VidmmChanged);
+    }
+    Unlock();
+    if (WasQueued) {
+        VidmmReport("SHIM-WORK-ITEM", "a work item is queued that is queued already");
+    }
+}
+
+VOID IoFreeWorkItem(PIO_WORKITEM WorkItem) {
+    BOOLEAN IsQueued;
+    Lock();
+    IsQueued = WorkItem->IsQueued;
+    g_VidmmCounts.WorkItems -= !IsQueued;
+    Unlock();
+    if (IsQueued) {
+        VidmmReport("SHIM-WORK-ITEM", "a work item is freed before it has run");
+        return;
+    }
+    free(WorkItem);
+}
+
+static BOOLEAN RunWorkItem(void) {
+    PIO_WORKITEM WorkItem;
+    PIO_WORKITEM_ROUTINE Routine;
+    Lock();
+    WorkItem = g_WorkItems;
+    if (WorkItem == NULL) {
+        Unlock();
+        return FALSE;
+    }
+    g_WorkItems = WorkItem->Next;
+    WorkItem->IsQueued = FALSE;
+    Routine = WorkItem->WorkerRoutine;
+    Unlock();
+    Routine(WorkItem->DeviceObject, WorkItem->Context);
+    return TRUE;
+}
+
+BOOLEAN VidmmRunOne(void) {
+    if (g_VidmmIrql >= DISPATCH_LEVEL) {
+        return FALSE;
+    }
+    return RunDpc() || (g_VidmmIrql == PASSIVE_LEVEL && RunWorkItem());
+}
+
+void VidmmEndCall(BOOLEAN IsOutermost) {
+    g_VidmmIrql = PASSIVE_LEVEL;
+    VidmmRunDpcs();
+    while (IsOutermost && VidmmRunOne()) {
+    }
+}
+
+/* ---- Time ---- */
+
+static UINT64 NowLocked(void) {
+    return g_WorldTime + g_Waited;
+}
+
+static UINT64 Now(void) {
+    UINT64 Time;
+    Lock();
+    Time = NowLocked();
+    Unlock();
+    return Time;
+}
+
+ULONGLONG KeQueryInterruptTime(VOID) {
+    return Now();
+}
+
+VOID KeQuerySystemTime(PLARGE_INTEGER CurrentTime) {
+    CurrentTime->QuadPart = (LONGLONG)Now();
+}
+
+LARGE_INTEGER KeQueryPerformanceCounter(PLARGE_INTEGER PerformanceFrequency) {
+    LARGE_INTEGER Counter;
+    if (PerformanceFrequency != NULL) {
+        PerformanceFrequency->QuadPart = UNITS_PER_SECOND;
+    }
+    Counter.QuadPart = (LONGLONG)Now();
+    return Counter;
+}
+
+VOID KeStallExecutionProcessor(ULONG MicroSeconds) {
+    Lock();
+    g_Waited += (UINT64)MicroSeconds * 10;
+    Unlock();
+}
+
+NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLARGE_INTEGER Interval) {
+    UINT64 Until = Interval->QuadPart < 0 ? Now() + (UINT64)-Interval->QuadPart : (UINT64)Interval->QuadPart;
+    (void)WaitMode;
+    (void)Alertable;
+    VidmmCheckIrql("KeDelayExecutionThread", APC_LEVEL);
+    if (VidmmIsOwnThread()) {
+        UINT64 Units = Until > Now() ? Until - Now() : 0;
+        struct timespec Time = {(time_t)(Units / UNITS_PER_SECOND), (long)(Units % UNITS_PER_SECOND * 100)};
+        nanosleep(&Time, NULL);
+        return STATUS_SUCCESS;
+    }
+    while (VidmmRunOne() || VidmmFireTimer(Until > Now() ? Until - Now() : 0)) {
+    }
+    return STATUS_SUCCESS;
+}
+
+/* ---- Timers ---- */
+
+VOID KeInitializeTimerEx(PKTIMER Timer, TIMER_TYPE Type) {
+    RtlZeroMemory(Timer, sizeof(*Timer));
+    Timer->Fired.Type = Type == SynchronizationTimer ? SynchronizationEvent : NotificationEvent;
+}
+
+VOID KeInitializeTimer(PKTIMER Timer) {
+    KeInitializeTimerEx(Timer, NotificationTimer);
+}
+
+static BOOLEAN UnlinkTimerLocked(PKTIMER Timer) {
+    KTIMER **At = &g_Timers;
+    while (*At != NULL && *At != Timer) {
+        At = &(*At)->Next;
+    }
+    if (*At == NULL) {
+        return FALSE;
+    }
+    *At = Timer->Next;
+    g_VidmmCounts.Timers--;
+    return TRUE;
+}
+
+static void LinkTimerLocked(PKTIMER Timer, UINT64 DueAt) {
+    Timer->DueAt = DueAt;
+    Timer->Next = g_Timers;
+    g_Timers = Timer;
+    g_VidmmCounts.Timers++;
+}
+
+BOOLEAN KeSetTimerEx(PKTIMER Timer, LARGE_INTEGER DueTime, LONG Period, PKDPC Dpc) {
+    BOOLEAN WasSet;
+    VidmmCheckIrql("KeSetTimerEx", DISPATCH_LEVEL);
+    Lock();
+    WasSet = UnlinkTimerLocked(Timer);
+    Timer->Fired.Signaled = 0;
+    Timer->Period = Period;
+    Timer->Dpc = Dpc;
+    LinkTimerLocked(Timer, DueTime.QuadPart < 0 ? NowLocked() + (UINT64)-DueTime.QuadPart : (UINT64)DueTime.QuadPart);
+    Unlock();
+    return WasSet;
+}
+
+BOOLEAN KeSetTimer(PKTIMER Timer, LARGE_INTEGER DueTime, PKDPC Dpc) {
+    return KeSetTimerEx(Timer, DueTime, 0, Dpc);
+}
+
+BOOLEAN KeCancelTimer(PKTIMER Timer) {
+    BOOLEAN WasSet;
+    VidmmCheckIrql("KeCancelTimer", DISPATCH_LEVEL);
+    Lock();
+    WasSet = UnlinkTimerLocked(Timer);
+    Unlock();
+    return WasSet;
+}
+
+/* The timer that is due first; of those that are due at once, the one that was set first. */
+static PKTIMER FirstTimerLocked(void) {
+    PKTIMER First = g_Timers, Timer;
+    for (Timer = g_Timers; Timer != NULL; Timer = Timer->Next) {
+        First = Timer->DueAt <= First->DueAt ? Timer : First;
+    }
+    return First;
+}
+
+static void FireLocked(PKTIMER Timer) {
+    UINT64 DueAt = Timer->DueAt;
+    UnlinkTimerLocked(Timer);
+    if (Timer->Period > 0) {
+        LinkTimerLocked(Timer, DueAt + (UINT64)Timer->Period * 10000);
+    }
+    Timer->Fired.Signaled = 1;
+    pthread_cond_broadcast(&g_VidmmChanged);
+    if (Timer->Dpc != NULL) {
+        QueueDpcLocked(Timer->Dpc, NULL, NULL);
+    }
+}
+
+BOOLEAN VidmmFireTimer(UINT64 Within) {
+    PKTIMER Timer;
+    UINT64 Time;
+    BOOLEAN Fires;
+    Lock();
+    Timer = FirstTimerLocked();
+    Time = NowLocked();
+    Fires = Timer != NULL && (Timer->DueAt <= Time || Timer->DueAt - Time <= Within);
+    if (Fires) {
+        g_Waited += Timer->DueAt > Time ? Timer->DueAt - Time : 0;
+        FireLocked(Timer);
+    } else if (Within <= INT64_MAX) {
+        g_Waited += Within;
+    }
+    Unlock();
+    if (Fires) {
+        VidmmRunDpcs();
+    }
+    return Fires;
+}
+
+void VidmmSetTime(UINT64 Nanoseconds) {
+    Lock();
+    if (Nanoseconds / 100 < g_WorldTime) {
+        g_Waited = 0;
+    }
+    g_WorldTime = Nanoseconds / 100;
+    Unlock();
+    while (VidmmFireTimer(0)) {
+    }
+}
+
+/* ---- What is left ---- */
+
+static BOOLEAN IsIn(const void *Bytes, SIZE_T Size, const void *Pointer) {
+    return (ULONG_PTR)Pointer - (ULONG_PTR)Bytes < Size;
+}
+
+const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size) {
+    PKTIMER Timer = g_Timers;
+    PKDPC Dpc = g_Dpcs;
+    while (Timer != NULL && !IsIn(Bytes, Size, Timer)) {
+        Timer = Timer->Next;
+    }
+    while (Dpc != NULL && !IsIn(Bytes, Size, Dpc)) {
+        Dpc = Dpc->Next;
+    }
+    if (Timer != NULL) {
+        UnlinkTimerLocked(Timer);
+        return "timer that is set";
+    }
+    if (Dpc != NULL) {
+        UnlinkDpcLocked(Dpc);
+        return "DPC that is queued";
+    }
+    return NULL;
+}

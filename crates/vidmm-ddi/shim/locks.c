@@ -1,0 +1,232 @@
+/*
+ * Levels of interrupts, lists, locks, events, and waits.
+ */
+#include "shim.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+/* ---- The levels of interrupts ---- */
+
+__thread KIRQL g_VidmmIrql;
+__thread UINT64 g_VidmmLocksHeld;
+
+static const char *NameOf(KIRQL Irql) {
+    static const char *const Names[] = {"PASSIVE_LEVEL", "APC_LEVEL", "DISPATCH_LEVEL"};
+    return Irql < ARRAYSIZE(Names) ? Names[Irql] : "DIRQL";
+}
+
+void VidmmCheckIrql(const char *Function, KIRQL Highest) {
+    if (g_VidmmIrql > Highest) {
+        VidmmReport("SHIM-IRQL", "%s is called at %s: no more than %s is allowed", Function, NameOf(g_VidmmIrql), NameOf(Highest));
+    }
+}
+
+KIRQL KeGetCurrentIrql(VOID) {
+    return g_VidmmIrql;
+}
+
+VOID KeRaiseIrql(KIRQL NewIrql, PKIRQL OldIrql) {
+    VidmmCheckIrql("KeRaiseIrql", NewIrql);
+    *OldIrql = g_VidmmIrql;
+    g_VidmmIrql = NewIrql;
+}
+
+VOID KeLowerIrql(KIRQL NewIrql) {
+    g_VidmmIrql = NewIrql;
+    VidmmRunDpcs();
+}
+
+/* ---- Lists ---- */
+
+VOID VidmmCheckListEntry(const LIST_ENTRY *Entry) {
+    if (Entry->Flink->Blink != Entry || Entry->Blink->Flink != Entry) {
+        VidmmReport("SHIM-LIST", "the neighbours of a list entry do not point back to it");
+    }
+}
+
+/* ---- Locks ---- */
+
+static UINT64 Threads(void) {
+    UINT64 Count;
+    pthread_mutex_lock(&g_VidmmLock);
+    Count = g_VidmmCounts.Threads;
+    pthread_mutex_unlock(&g_VidmmLock);
+    return Count;
+}
+
+/* A thread is named by the address of what it alone has. */
+static ULONG_PTR ThisThread(void) {
+    return (ULONG_PTR)&g_VidmmIrql;
+}
+
+static void Acquire(const char *Kind, ULONG_PTR *Owner) {
+    ULONG_PTR Me = ThisThread(), Holder = 0;
+    g_VidmmLocksHeld++;
+    while (!__atomic_compare_exchange_n(Owner, &Holder, Me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        if (Holder == Me || Threads() == 0) {
+            VidmmReport("SHIM-LOCK", "a %s is acquired while it is held: the thread would wait for itself", Kind);
+            __atomic_store_n(Owner, Me, __ATOMIC_RELEASE);
+            return;
+        }
+        Holder = 0;
+        sched_yield();
+    }
+}
+
+static void Release(const char *Kind, ULONG_PTR *Owner) {
+    if (__atomic_exchange_n(Owner, 0, __ATOMIC_RELEASE) != 0) {
+        g_VidmmLocksHeld--;
+    } else {
+        VidmmReport("SHIM-LOCK", "a %s is released that is not held", Kind);
+    }
+}
+
+VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock) {
+    *SpinLock = 0;
+}
+
+VOID KeAcquireSpinLockAtDpcLevel(PKSPIN_LOCK SpinLock) {
+    Acquire("spin lock", SpinLock);
+}
+
+VOID KeReleaseSpinLockFromDpcLevel(PKSPIN_LOCK SpinLock) {
+    Release("spin lock", SpinLock);
+}
+
+VOID KeAcquireSpinLock(PKSPIN_LOCK SpinLock, PKIRQL OldIrql) {
+    VidmmCheckIrql("KeAcquireSpinLock", DISPATCH_LEVEL);
+    *OldIrql = g_VidmmIrql;
+    g_VidmmIrql = DISPATCH_LEVEL;
+    KeAcquireSpinLockAtDpcLevel(SpinLock);
+}
+
+VOID KeReleaseSpinLock(PKSPIN_LOCK SpinLock, KIRQL NewIrql) {
+    KeReleaseSpinLockFromDpcLevel(SpinLock);
+    KeLowerIrql(NewIrql);
+}
+
+VOID ExInitializeFastMutex(PFAST_MUTEX FastMutex) {
+    FastMutex->Owner = 0;
+}
+
+VOID ExAcquireFastMutex(PFAST_MUTEX FastMutex) {
+    VidmmCheckIrql("ExAcquireFastMutex", APC_LEVEL);
+    Acquire("fast mutex", &FastMutex->Owner);
+}
+
+VOID ExReleaseFastMutex(PFAST_MUTEX FastMutex) {
+    Release("fast mutex", &FastMutex->Owner);
+}
+
+/* ---- Events ---- */
+
+VOID KeInitializeEvent(PKEVENT Event, EVENT_TYPE Type, BOOLEAN State) {
+    Event->Type = Type;
+    Event->Signaled = State;
+}
+
+LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
+    LONG Before;
+    (void)Increment;
+    (void)Wait;
+    pthread_mutex_lock(&g_VidmmLock);
+    Before = Event->Signaled;
+    Event->Signaled = 1;
+    pthread_cond_broadcast(&g_VidmmChanged);
+    pthread_mutex_unlock(&g_VidmmLock);
+    return Before;
+}
+
+VOID KeClearEvent(PKEVENT Event) {
+    pthread_mutex_lock(&g_VidmmLock);
+    Event->Signaled = 0;
+    pthread_mutex_unlock(&g_VidmmLock);
+}
+
+/* The time in so many nanoseconds, of the clock by which threads wait. */
+static struct timespec RealTimeIn(UINT64 Nanoseconds) {
+    struct timespec Time;
+    clock_gettime(CLOCK_REALTIME, &Time);
+    Nanoseconds += (UINT64)Time.tv_nsec;
+    Time.tv_sec += (time_t)(Nanoseconds / 1000000000);
+    Time.tv_nsec = (long)(Nanoseconds % 1000000000);
+    return Time;
+}
+
+static BOOLEAN IsPast(const struct timespec *Time) {
+    struct timespec Now = RealTimeIn(0);
+    return Now.tv_sec != Time->tv_sec ? Now.tv_sec > Time->tv_sec : Now.tv_nsec >= Time->tv_nsec;
+}
+
+/* Takes the signal of an event, if it has one. */
+static BOOLEAN Take(PKEVENT Event) {
+    BOOLEAN IsSignaled;
+    pthread_mutex_lock(&g_VidmmLock);
+    IsSignaled = Event->Signaled != 0;
+    if (IsSignaled && Event->Type == SynchronizationEvent) {
+        Event->Signaled = 0;
+    }
+    pthread_mutex_unlock(&g_VidmmLock);
+    return IsSignaled;
+}
+
+/* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
+static BOOLEAN HasChanged(const KEVENT *Event) {
+    struct timespec Until = RealTimeIn(1000000);
+    BOOLEAN Changed;
+    pthread_mutex_lock(&g_VidmmLock);
+    Changed = Event->Signaled != 0 || pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
+    pthread_mutex_unlock(&g_VidmmLock);
+    return Changed;
+}
+
+/* In units of 100 ns: a relative time is negative. */
+static UINT64 UnitsOf(const LARGE_INTEGER *Timeout) {
+    UINT64 Now = KeQueryInterruptTime();
+    if (Timeout == NULL) {
+        return UINT64_MAX;
+    }
+    if (Timeout->QuadPart < 0) {
+        return (UINT64)-Timeout->QuadPart;
+    }
+    return (UINT64)Timeout->QuadPart > Now ? (UINT64)Timeout->QuadPart - Now : 0;
+}
+
+/* Threads wait by the clock of the machine. Where the driver has none, what it has deferred is all that can end a wait. */
+NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
+                               PLARGE_INTEGER Timeout) {
+    PKEVENT Event = (PKEVENT)Object;
+    UINT64 Until, Units = UnitsOf(Timeout), Begun = KeQueryInterruptTime();
+    struct timespec RealUntil = RealTimeIn(Units < UINT64_MAX / 100 ? Units * 100 : 0);
+    (void)Reason;
+    (void)Mode;
+    (void)Alertable;
+    Until = Units < UINT64_MAX - Begun ? Begun + Units : UINT64_MAX;
+    if (Units != 0) {
+        VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
+    }
+    while (!Take(Event)) {
+        UINT64 Now = KeQueryInterruptTime();
+        BOOLEAN HasThreads = Threads() != 0;
+        if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
+            return STATUS_TIMEOUT;
+        }
+        if (VidmmRunOne() || (HasThreads && (HasChanged(Event) || VidmmIsOwnThread()))) {
+            continue;
+        }
+        if (Until > Now && VidmmFireTimer(Until == UINT64_MAX ? UINT64_MAX : Until - Now)) {
+            continue;
+        }
+        if (HasThreads) {
+            continue;
+        }
+        if (Timeout == NULL) {
+            VidmmReport("SHIM-WAIT", "the driver waits for an event that nothing else can set: it would wait for ever");
+            return STATUS_SUCCESS;
+        }
+        return STATUS_TIMEOUT;
+    }
+    return STATUS_SUCCESS;
+}

@@ -1,0 +1,68 @@
+/*
+ * What the files of the shim share. Not for drivers.
+ */
+#ifndef VIDMM_SHIM_H
+#define VIDMM_SHIM_H
+
+#include "ntddk.h"
+#include "vidmm_host.h"
+
+#include <pthread.h>
+
+extern const VIDMM_HOST *g_VidmmHost;
+/* Guards all that threads share. */
+extern pthread_mutex_t g_VidmmLock;
+/* Tells of events. */
+extern pthread_cond_t g_VidmmChanged;
+/* But for LocksHeld, which each thread has of its own. */
+extern VIDMM_SHIM_COUNTS g_VidmmCounts;
+extern __thread KIRQL g_VidmmIrql;
+extern __thread UINT64 g_VidmmLocksHeld;
+
+void VidmmReport(const char *Rule, const char *Format, ...) __attribute__((format(printf, 2, 3)));
+/* Reports a function that is called above its highest level of interrupts. */
+void VidmmCheckIrql(const char *Function, KIRQL Highest);
+
+/* ---- Pool ---- */
+
+void VidmmCheckPool(void);
+void VidmmFailPoolAt(UINT64 Number);
+
+/* ---- Threads and handles ---- */
+
+typedef enum _VIDMM_KIND { VidmmThread = 0x54485244, VidmmKey = 0x4B455920 } VIDMM_KIND;
+
+typedef struct _VIDMM_OBJECT {
+    KEVENT Ended; /* first: a thread is waited for as an event is */
+    VIDMM_KIND Kind;
+    LONG References;
+    BOOLEAN IsOpen;
+    PKSTART_ROUTINE StartRoutine;
+    PVOID StartContext;
+} VIDMM_OBJECT;
+
+/* NULL without memory. */
+VIDMM_OBJECT *VidmmNewObject(VIDMM_KIND Kind);
+/* Whether the thread is one of the driver's own. */
+BOOLEAN VidmmIsOwnThread(void);
+
+/* ---- The registry ---- */
+
+void VidmmSetRegistryValue(const char *Name, const char *Value);
+
+/* ---- Deferred work ---- */
+
+/* A call of the driver has returned: what it has deferred runs. */
+void VidmmEndCall(BOOLEAN IsOutermost);
+/* The time is so many nanoseconds: timers fire. An earlier time than the last is that of another world. */
+void VidmmSetTime(UINT64 Nanoseconds);
+/* Runs the DPCs that are queued, if the level allows it. */
+void VidmmRunDpcs(void);
+/* Runs a DPC or a work item that is queued. FALSE if there is none. */
+BOOLEAN VidmmRunOne(void);
+/* Lets the timer fire that is due first, if that is in so many units of 100 ns, which pass; if none is, they pass all. */
+BOOLEAN VidmmFireTimer(UINT64 Within);
+/* With the lock held: what is deferred in these bytes is forgotten. Its kind; NULL if there is nothing. */
+const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size);
+
+#endif

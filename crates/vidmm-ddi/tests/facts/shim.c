@@ -1,0 +1,172 @@
+/* What a driver defers, as a driver sees it: each check ends the program. */
+#include "ntddk.h"
+#include "vidmm_host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(expression)                                                                                              \
+    if (!(expression)) {                                                                                               \
+        fprintf(stderr, "line %d: %s; the reports: %s\n", __LINE__, #expression, g_Reports);                           \
+        exit(1);                                                                                                       \
+    }
+
+static const VIDMM_SHIM *g_Shim;
+static char g_Order[64];
+static char g_Reports[512];
+
+static VOID Report(const char *Rule, const char *Message) {
+    (void)Message;
+    strncat(g_Reports, Rule, sizeof(g_Reports) - strlen(g_Reports) - 1);
+    strncat(g_Reports, " ", sizeof(g_Reports) - strlen(g_Reports) - 1);
+}
+
+static void Note(const char *Text) {
+    strncat(g_Order, Text, sizeof(g_Order) - strlen(g_Order) - 1);
+}
+
+static BOOLEAN IsOrder(const char *Text) {
+    BOOLEAN Is = strcmp(g_Order, Text) == 0;
+    g_Order[0] = 0;
+    return Is;
+}
+
+static BOOLEAN IsReported(const char *Text) {
+    BOOLEAN Is = strcmp(g_Reports, Text) == 0;
+    g_Reports[0] = 0;
+    return Is;
+}
+
+static VOID DpcRoutine(PKDPC Dpc, PVOID Context, PVOID One, PVOID Two) {
+    (void)Dpc;
+    (void)Two;
+    CHECK(KeGetCurrentIrql() == DISPATCH_LEVEL);
+    Note((const char *)Context);
+    Note(One != NULL ? (const char *)One : "");
+}
+
+static VOID WorkRoutine(PDEVICE_OBJECT DeviceObject, PVOID Context) {
+    (void)DeviceObject;
+    CHECK(KeGetCurrentIrql() == PASSIVE_LEVEL);
+    Note("w");
+    if (Context != NULL) {
+        KeSetEvent((PKEVENT)Context, 0, FALSE);
+    }
+}
+
+static LARGE_INTEGER In(LONGLONG Units) {
+    LARGE_INTEGER Time;
+    Time.QuadPart = -Units;
+    return Time;
+}
+
+static void DpcsRunWhenTheLevelFalls(void) {
+    KDPC One, Two;
+    KIRQL Irql;
+    KeInitializeDpc(&One, DpcRoutine, (PVOID) "1");
+    KeInitializeDpc(&Two, DpcRoutine, (PVOID) "2");
+    CHECK(KeInsertQueueDpc(&One, NULL, NULL) && IsOrder("1"));
+    KeRaiseIrql(DISPATCH_LEVEL, &Irql);
+    CHECK(KeInsertQueueDpc(&Two, (PVOID) "a", NULL) && KeInsertQueueDpc(&One, NULL, NULL));
+    CHECK(!KeInsertQueueDpc(&Two, (PVOID) "b", NULL) && IsOrder(""));
+    KeLowerIrql(Irql);
+    CHECK(IsOrder("2a1"));
+    g_Shim->BeginCall(DIRQL);
+    CHECK(KeInsertQueueDpc(&One, NULL, NULL) && KeInsertQueueDpc(&Two, NULL, NULL) && KeRemoveQueueDpc(&One));
+    CHECK(!KeRemoveQueueDpc(&One) && IsOrder(""));
+    g_Shim->EndCall(FALSE);
+    CHECK(IsOrder("2") && IsReported(""));
+}
+
+static void WorkItemsRunBehindTheOutermostCall(void) {
+    PIO_WORKITEM WorkItem = IoAllocateWorkItem(NULL);
+    VIDMM_SHIM_COUNTS Counts;
+    KEVENT Event;
+    g_Shim->BeginCall(PASSIVE_LEVEL);
+    IoQueueWorkItem(WorkItem, WorkRoutine, DelayedWorkQueue, NULL);
+    g_Shim->EndCall(FALSE);
+    CHECK(IsOrder(""));
+    g_Shim->EndCall(TRUE);
+    CHECK(IsOrder("w") && IsReported(""));
+    KeInitializeEvent(&Event, NotificationEvent, FALSE);
+    IoQueueWorkItem(WorkItem, WorkRoutine, DelayedWorkQueue, &Event);
+    CHECK(KeWaitForSingleObject(&Event, Executive, KernelMode, FALSE, NULL) == STATUS_SUCCESS && IsOrder("w"));
+    IoQueueWorkItem(WorkItem, WorkRoutine, DelayedWorkQueue, NULL);
+    IoQueueWorkItem(WorkItem, WorkRoutine, DelayedWorkQueue, NULL);
+    CHECK(IsReported("SHIM-WORK-ITEM "));
+    IoFreeWorkItem(WorkItem);
+    CHECK(IsReported("SHIM-WORK-ITEM "));
+    g_Shim->EndCall(TRUE);
+    CHECK(IsOrder("w"));
+    g_Shim->GetCounts(&Counts);
+    CHECK(Counts.WorkItems == 1);
+    IoFreeWorkItem(WorkItem);
+    g_Shim->GetCounts(&Counts);
+    CHECK(Counts.WorkItems == 0 && IsReported(""));
+}
+
+static void TimersFireWhenTheirTimeComes(void) {
+    KTIMER Late, Early;
+    KDPC LateDpc, EarlyDpc;
+    LARGE_INTEGER Time;
+    KeInitializeTimer(&Late);
+    KeInitializeTimerEx(&Early, SynchronizationTimer);
+    KeInitializeDpc(&LateDpc, DpcRoutine, (PVOID) "L");
+    KeInitializeDpc(&EarlyDpc, DpcRoutine, (PVOID) "E");
+    g_Shim->SetTime(0);
+    CHECK(!KeSetTimer(&Late, In(20), &LateDpc) && !KeSetTimer(&Early, In(10), &EarlyDpc));
+    g_Shim->SetTime(999);
+    CHECK(IsOrder("") && KeQueryInterruptTime() == 9);
+    g_Shim->SetTime(2000);
+    CHECK(IsOrder("EL"));
+    CHECK(!KeSetTimerEx(&Early, In(10), 1, &EarlyDpc) && KeSetTimerEx(&Early, In(5), 1, &EarlyDpc));
+    g_Shim->SetTime(2000 + 500 + 2 * 1000000);
+    CHECK(IsOrder("EEE") && KeCancelTimer(&Early) && !KeCancelTimer(&Early));
+    /* Another world begins. */
+    g_Shim->SetTime(0);
+    KeSetTimer(&Late, In(100), NULL);
+    Time = In(60);
+    CHECK(KeWaitForSingleObject(&Late, Executive, KernelMode, FALSE, &Time) == STATUS_TIMEOUT && KeQueryInterruptTime() == 60);
+    CHECK(KeWaitForSingleObject(&Late, Executive, KernelMode, FALSE, NULL) == STATUS_SUCCESS && KeQueryInterruptTime() == 100);
+    KeSetTimer(&Late, In(50), &LateDpc);
+    Time = In(80);
+    CHECK(KeDelayExecutionThread(KernelMode, FALSE, &Time) == STATUS_SUCCESS && KeQueryInterruptTime() == 180 && IsOrder("L"));
+    KeStallExecutionProcessor(2);
+    CHECK(KeQueryInterruptTime() == 200 && IsReported(""));
+}
+
+static void WhatIsLeftIsReported(void) {
+    PKTIMER Timer = (PKTIMER)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Timer), 1);
+    PKDPC Dpc = (PKDPC)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Dpc), 1);
+    KEVENT Event;
+    KIRQL Irql;
+    KeInitializeTimer(Timer);
+    KeSetTimer(Timer, In(1), NULL);
+    ExFreePool(Timer);
+    CHECK(IsReported("SHIM-DEFERRED "));
+    KeInitializeDpc(Dpc, DpcRoutine, (PVOID) "x");
+    KeRaiseIrql(DISPATCH_LEVEL, &Irql);
+    KeInsertQueueDpc(Dpc, NULL, NULL);
+    ExFreePool(Dpc);
+    CHECK(IsReported("SHIM-DEFERRED "));
+    KeInitializeEvent(&Event, NotificationEvent, TRUE);
+    CHECK(KeWaitForSingleObject(&Event, Executive, KernelMode, FALSE, NULL) == STATUS_SUCCESS && IsReported("SHIM-IRQL "));
+    KeLowerIrql(Irql);
+    KeClearEvent(&Event);
+    CHECK(KeWaitForSingleObject(&Event, Executive, KernelMode, FALSE, NULL) == STATUS_SUCCESS && IsReported("SHIM-WAIT "));
+    CHECK(IsOrder(""));
+}
+
+int main(void) {
+    VIDMM_HOST Host;
+    RtlZeroMemory(&Host, sizeof(Host));
+    Host.Version = VIDMM_HOST_VERSION;
+    Host.Report = Report;
+    g_Shim = VidmmConnect(&Host);
+    CHECK(g_Shim != NULL);
+    DpcsRunWhenTheLevelFalls();
+    WorkItemsRunBehindTheOutermostCall();
+    TimersFireWhenTheirTimeComes();
+    WhatIsLeftIsReported();
+    return 0;
+}
