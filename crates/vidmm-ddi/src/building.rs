@@ -94,8 +94,11 @@ fn take(from: &mut Bounce, offset: usize, end: *const u8, into: &mut [u8], kind:
         }
         None => {
             let room = into.len();
-            let message = "or the pointer that is to be behind the last byte is not within them";
-            report("BPB-02", format!("{kind} has {room} bytes, and bytes behind their end were written, {message}"));
+            let message = "or the pointer that is to be behind the last byte is not within it";
+            report(
+                "BPB-02",
+                format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"),
+            );
             room + 1
         }
     }

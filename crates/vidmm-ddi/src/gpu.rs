@@ -354,6 +354,10 @@ impl Probe for DdiGpu {
         }
     }
 
+    fn told_address(&self, address: PhysicalAddress) -> PhysicalAddress {
+        PhysicalAddress { offset: to_driver(address).1, ..address }
+    }
+
     fn aperture_page(&self, segment: SegmentId, page: u64) -> Option<u64> {
         self.shown(segment, page)
     }

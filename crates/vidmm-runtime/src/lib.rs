@@ -36,4 +36,4 @@ pub use probe::{Probe, Sees, TableEntry};
 pub use runtime::{Happening, Machine, Runtime};
 pub use transfer_offset::TransferOffset;
 pub use umd::{AllocationDesc, AllocationSegments, CpuAccess, MemoryKind, Placement, SegmentOrder, Umd};
-pub use verifier::{Offsets, Request, Verifier, Wrong, WrongEffect, may_be_empty};
+pub use verifier::{Offsets, PageContent, Request, Verifier, Wrong, WrongEffect, may_be_empty};

@@ -72,6 +72,11 @@ pub trait Probe {
         None
     }
 
+    /// The address that the driver was told for one of the manager's: findings name that.
+    fn told_address(&self, address: PhysicalAddress) -> PhysicalAddress {
+        address
+    }
+
     /// The address that the bytes at `offset` of some commands stand for; none if it is none of any memory.
     fn patched_address(&self, commands: &[u8], offset: usize) -> Option<PhysicalAddress> {
         let _ = (commands, offset);

@@ -21,7 +21,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 64] = [
+pub const RULES: [(&str, &str); 66] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),

@@ -6,7 +6,7 @@ use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 
 use super::documented::in_pages;
-use super::finding::{Offsets, Wrong};
+use super::finding::{Offsets, PageContent, Wrong};
 use super::under_way::{Space, UnderWay, Values};
 use crate::Gpu;
 use crate::probe::{Probe, Sees, TableEntry};
@@ -66,6 +66,29 @@ pub(super) struct Moved {
     pub to: Page,
     /// The digest of what is there before; none if it is not known.
     pub before: Option<u64>,
+}
+
+impl Moved {
+    /// The content that it is to get.
+    fn expected(&self) -> PageContent {
+        match self.content {
+            Content::Of(_, Some(0)) | Content::Fill(0) => PageContent::Zeros,
+            Content::Of(source, _) => PageContent::Of(source.address()),
+            Content::Fill(_) => PageContent::Pattern,
+        }
+    }
+
+    /// The name of the content with a digest that is there in place of that. Only zeros have the digest 0.
+    fn name(&self, found: u64, pages: &[Moved]) -> PageContent {
+        let is_its = |moved: &&Moved| matches!(moved.content, Content::Of(_, digest) if digest == Some(found));
+        if found == 0 {
+            PageContent::Zeros
+        } else if self.before == Some(found) {
+            PageContent::AsBefore
+        } else {
+            pages.iter().find(is_its).map_or(PageContent::Other, |moved| PageContent::OfPage(moved.page))
+        }
+    }
 }
 
 /// Entries of a page table that are written.
@@ -203,7 +226,8 @@ impl Effect {
                     let now = |place| plain_digest(gpu, *allocation, page, place);
                     let found = now(to);
                     if found != Some(expected) {
-                        return Some(Wrong::Page { page, address: to.address(), expected, found });
+                        let found = found.map(|found| moved.name(found, pages));
+                        return Some(Wrong::Page { page, address: to.address(), expected: moved.expected(), found });
                     }
                     // The CPU reads it there.
                     let probe = compressed.filter(|_| to.segment.is_system())?;

@@ -48,10 +48,10 @@ pub enum Wrong {
         page: u64,
         /// The page's place.
         address: PhysicalAddress,
-        /// The digest of the documented content.
-        expected: u64,
-        /// The digest of what is there; none if no memory is there.
-        found: Option<u64>,
+        /// The documented content.
+        expected: PageContent,
+        /// The content that is there; none if no memory is there.
+        found: Option<PageContent>,
     },
     /// A later part of an allocation has moved from or to the wrong part: the driver adds other offsets to the addresses than it
     /// is to add (BPB-21).
@@ -109,6 +109,23 @@ pub enum Wrong {
         /// The address; none if it is none of any memory.
         found: Option<PhysicalAddress>,
     },
+}
+
+/// The content of a page, as far as it can be named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageContent {
+    /// Zeros.
+    Zeros,
+    /// The pattern of a fill.
+    Pattern,
+    /// That of the place from which it was to come.
+    Of(PhysicalAddress),
+    /// That of another page of the operation, counted in the allocation from 0.
+    OfPage(u64),
+    /// The content from before the operation.
+    AsBefore,
+    /// Another one, which neither the operation nor the page had.
+    Other,
 }
 
 /// Offsets that a driver adds to the addresses of a TRANSFER (BPB-21).
@@ -201,7 +218,7 @@ impl fmt::Display for Wrong {
             Wrong::Page { page, address, expected, found } => {
                 write!(f, "page {page}, at {}, ", Place(address))?;
                 match found {
-                    Some(found) => write!(f, "has digest {found:#x} instead of {expected:#x}"),
+                    Some(found) => write!(f, "has {found} instead of {expected}"),
                     None => f.write_str("is in no memory"),
                 }
             }
@@ -246,6 +263,56 @@ impl fmt::Display for Wrong {
                 write!(f, " instead of {}", Place(expected))
             }
         }
+    }
+}
+
+impl fmt::Display for PageContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            PageContent::Zeros => f.write_str("zeros"),
+            PageContent::Pattern => f.write_str("the pattern"),
+            PageContent::Of(source) => write!(f, "the content of {}", Place(source)),
+            PageContent::OfPage(page) => write!(f, "the content of page {page}"),
+            PageContent::AsBefore => f.write_str("what it had before"),
+            PageContent::Other => f.write_str("other content"),
+        }
+    }
+}
+
+impl WrongEffect {
+    /// The same with the addresses that the driver has seen, which a GPU tells.
+    pub(super) fn as_told(mut self, told: impl Fn(PhysicalAddress) -> PhysicalAddress) -> Self {
+        let system_page = |page: u64| {
+            let place = PhysicalAddress { segment: SegmentId::SYSTEM, offset: page * PAGE_SIZE };
+            told(place).offset / PAGE_SIZE
+        };
+        let entry = |TableEntry { pte, pte_64kb }| {
+            let pte_told = |pte: Pte| Pte { address: told(pte.address), ..pte };
+            TableEntry { pte: pte_told(pte), pte_64kb: pte_64kb.map(pte_told) }
+        };
+        let content = |content| match content {
+            PageContent::Of(source) => PageContent::Of(told(source)),
+            other => other,
+        };
+        if let Request::Operation { operation: PagingOperation::UpdatePageTable(op), .. } = &mut self.of {
+            op.page_table_address = told(op.page_table_address);
+        }
+        self.wrong = match self.wrong {
+            Wrong::Page { page, address, expected, found } => {
+                let (address, expected) = (told(address), content(expected));
+                Wrong::Page { page, address, expected, found: found.map(content) }
+            }
+            Wrong::Entry { index, expected, found } => {
+                Wrong::Entry { index, expected: entry(expected), found: found.map(entry) }
+            }
+            Wrong::AperturePage { segment, page, expected, found } => {
+                let (expected, found) = (system_page(expected), found.map(system_page));
+                Wrong::AperturePage { segment, page, expected, found }
+            }
+            Wrong::Address { expected, found } => Wrong::Address { expected: told(expected), found: found.map(&told) },
+            other => other,
+        };
+        self
     }
 }
 

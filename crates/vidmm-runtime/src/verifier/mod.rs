@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 pub(crate) use finding::Named;
-pub use finding::{Offsets, Request, Wrong, WrongEffect};
+pub use finding::{Offsets, PageContent, Request, Wrong, WrongEffect};
 use state::State;
 pub use state::may_be_empty;
 use watch::{DriverWatch, VerifiedGpu};

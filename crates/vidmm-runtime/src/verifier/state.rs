@@ -210,10 +210,18 @@ impl State {
                 self.under_way.add(*number, table, u64::from(*index), Values::Other(1));
             }
             let of = Request::Operation { operation: *operation, passes: *passes };
-            found.extend(wrong.map(|wrong| WrongEffect { of, packet, wrong }));
+            found.extend(wrong.map(|wrong| self.told(WrongEffect { of, packet, wrong })));
         }
         self.found.extend(found.into_iter().rev());
         ended.iter().for_each(|&(number, _)| self.under_way.release(number));
+    }
+
+    /// A finding with the addresses that the driver was told.
+    fn told(&self, finding: WrongEffect) -> WrongEffect {
+        match self.gpu.probe() {
+            Some(probe) => finding.as_told(|address| probe.told_address(address)),
+            None => finding,
+        }
     }
 
     /// Operations have ended whose effects nobody could see in time.
@@ -300,7 +308,8 @@ impl State {
             if found != Some(expected) {
                 let of = Request::Patch { allocation, location: number };
                 let wrong = Wrong::Address { expected, found };
-                self.found.push(WrongEffect { of, packet: None, wrong });
+                let finding = self.told(WrongEffect { of, packet: None, wrong });
+                self.found.push(finding);
             }
         }
     }

@@ -175,9 +175,12 @@ impl<'a> Session<'a> {
             self.narrator.checked(format!("{who} {pages} {noun}{of}, {wrong} wrong"));
         }
         if let Some(Difference { allocation, page, expected, found }) = first {
-            let found = found.map_or_else(|| "is missing".to_owned(), |found| format!("has digest {found:#018x}"));
+            // Zeros alone have the digest 0.
+            let named = |digest| if digest == 0 { "zeros".to_owned() } else { format!("digest {digest:#018x}") };
+            let found = found.map_or_else(|| "is missing".to_owned(), |found| format!("has {}", named(found)));
+            let expected = named(*expected);
             self.broke("I02", format!(
-                "{who} a wrong page: page {page} of {allocation} {found}, but must have {expected:#018x}; {wrong} wrong pages in all"
+                "{who} a wrong page: page {page} of {allocation} {found}, but must have {expected}; {wrong} wrong pages in all"
             ));
         }
     }

@@ -57,7 +57,6 @@ bugs! {
     marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..100";
     a_key_that_is_left_open: BUG_KEY_LEFT_OPEN by "SHIM-OPEN-HANDLE" in "1..1";
     an_end_on_another_engine: BUG_WRONG_NODE with WITH_COPY_ENGINE by "SYN-13";
-    a_preemption_of_one_of_two_that_is_not_answered: BUG_PREEMPTION_IGNORED with WITH_COPY_ENGINE by "DDI-PREEMPT";
     a_dpc_that_waits: BUG_WAIT_IN_DPC with WITH_DEFERRED by "SHIM-IRQL" in "1..1";
     a_work_item_that_is_queued_twice: BUG_WORK_ITEM_TWICE with WITH_DEFERRED by "SHIM-WORK-ITEM" in "1..1";
     a_work_item_that_is_left: BUG_WORK_ITEM_LEFT with WITH_DEFERRED by "SHIM-WORK-ITEM" in "1..1";
