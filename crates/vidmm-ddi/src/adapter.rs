@@ -251,6 +251,13 @@ impl Adapter {
         result
     }
 
+    /// Dxgkrnl's name of an object of the driver's, for DxgkCbGetHandleData.
+    pub fn name_handle(&self, object: HANDLE) -> u32 {
+        let mut handles = self.handle_data.borrow_mut();
+        handles.push(object);
+        handles.len() as u32
+    }
+
     /// Tells the driver's kernel the world's time: timers fire.
     pub fn set_time(&self, now: Nanoseconds) {
         if self.time.replace(now) == now {

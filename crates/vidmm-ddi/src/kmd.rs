@@ -21,6 +21,7 @@ use crate::patching::{ContextOfDevice, Patching};
 use crate::payload::{handle, physical};
 use crate::progress::Entry;
 use crate::reports::report;
+use crate::several::{self, Described};
 
 /// A driver in C.
 pub(crate) struct DdiKmd {
@@ -292,6 +293,13 @@ impl DdiKmd {
     /// Asks for an operation that no version has.
     pub fn ask_unknown_operation(&mut self) {
         self.building.ask_unknown(&self.adapter);
+    }
+
+    /// Creates, opens and destroys several allocations at once.
+    pub fn try_several(&mut self, described: &Described) {
+        if let Ok(process) = self.create_process(false) {
+            several::try_several(&self.adapter, self.devices[&process], described);
+        }
     }
 
     fn destroy_process_of_driver(&self, process: HANDLE) {

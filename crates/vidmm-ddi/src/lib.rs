@@ -28,6 +28,7 @@ mod building;
 mod allocation_info;
 mod opened;
 mod allocations;
+mod several;
 mod patching;
 mod kmd;
 mod engine;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
-use vidmm_runtime::{FaultSwitch, Machine};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, FaultSwitch, Machine, Umd};
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
 
@@ -16,6 +16,7 @@ use crate::gpu::DdiGpu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
 use crate::memory::Memory;
+use crate::several::Described;
 use crate::umd::{DataSource, DdiUmd, Recorded};
 
 /// Machines of a driver in C, one at a time.
@@ -73,6 +74,34 @@ impl DriverMachines {
         let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
         let info = description::describe(&adapter)?;
         DdiKmd::new(adapter, info, true).ask_unknown_operation();
+        Ok(())
+    }
+
+    /// Starts an adapter, lets it create, open, close and destroy several allocations in one call each, and stops it. Each allocation
+    /// of pool in these calls fails once: what the driver keeps then is reported.
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn create_several(&self) -> Result<(), String> {
+        self.fail_pool_at(0);
+        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let info = description::describe(&adapter)?;
+        let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
+        let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
+            true => AllocationSegments::System,
+            false => AllocationSegments::Local,
+        };
+        let largest = self.source.largest_allocation().unwrap_or(u64::MAX);
+        let described: Described = std::array::from_fn(|at| {
+            let size = ((at as u64 + 1) << 16).min(largest);
+            let desc = AllocationDesc { segments, ..AllocationDesc::local(size) };
+            // Standard allocations come in turn: each is of the first kind, so that they are parts of one resource.
+            let data = DdiUmd::new(Rc::clone(&adapter), self.source.clone()).allocation_private_data(&desc);
+            let wanted = adapter.wanted.borrow().get(&data).cloned().unwrap_or_default();
+            (data, wanted)
+        });
+        kmd.try_several(&described);
         Ok(())
     }
 

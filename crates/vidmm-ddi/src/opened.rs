@@ -121,13 +121,8 @@ fn open(
     flags: u32,
 ) -> Result<HANDLE, NTSTATUS> {
     let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else { return Ok(handle(allocation.0)) };
-    let name = {
-        let mut handles = adapter.handle_data.borrow_mut();
-        handles.push(handle(allocation.0));
-        handles.len() as u32
-    };
     let mut info = DXGK_OPENALLOCATIONINFO {
-        hAllocation: name,
+        hAllocation: adapter.name_handle(handle(allocation.0)),
         pPrivateDriverData: data.allocation.as_mut_ptr().cast(),
         PrivateDriverDataSize: data.allocation.len() as u32,
         ..DXGK_OPENALLOCATIONINFO::zeroed()

@@ -16,6 +16,8 @@ pub enum Job {
     Start,
     /// An operation that the driver cannot know.
     Unknown,
+    /// Several allocations are created in one call, and each allocation of pool in it fails once.
+    Several,
     /// A scenario of the catalogue.
     Scenario { number: usize },
     /// A random world.
@@ -36,7 +38,7 @@ impl Job {
         let worlds = args.seeds.clone().map(|seed| Self::World { seed });
         let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
         let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
-        Ok([Self::Start, Self::Unknown].into_iter().chain(pool).chain(scenarios).chain(worlds).collect())
+        Ok([Self::Start, Self::Unknown, Self::Several].into_iter().chain(pool).chain(scenarios).chain(worlds).collect())
     }
 
     /// Reads the name of a check.
@@ -48,6 +50,7 @@ impl Job {
         match name.split_once('-') {
             None if name == "start" => Some(Self::Start),
             None if name == "unknown" => Some(Self::Unknown),
+            None if name == "several" => Some(Self::Several),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
             Some(("pool", nth)) => Some(Self::Pool { number: number(nth)? }),
             _ => None,
@@ -60,6 +63,7 @@ impl Job {
         let error = match self {
             Self::Start => machines.start_and_stop().err(),
             Self::Unknown => machines.ask_unknown_operation().err(),
+            Self::Several => machines.create_several().err(),
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
             Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
             Self::Pool { number } => {
@@ -123,6 +127,7 @@ impl fmt::Display for Job {
         match self {
             Self::Start => f.write_str("start"),
             Self::Unknown => f.write_str("unknown"),
+            Self::Several => f.write_str("several"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
             Self::World { seed } => write!(f, "world-{seed}"),
             Self::Pool { number } => write!(f, "pool-{number}"),
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_check_is_found_by_its_name() {
-        for job in [Job::Start, Job::Unknown, Job::World { seed: 17 }, Job::Pool { number: 3 }] {
+        for job in [Job::Start, Job::Unknown, Job::Several, Job::World { seed: 17 }, Job::Pool { number: 3 }] {
             assert_eq!(Job::parse(&job.to_string()), Some(job));
         }
         assert_eq!(Job::parse("world-x"), None);

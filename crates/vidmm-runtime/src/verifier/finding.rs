@@ -281,7 +281,7 @@ impl fmt::Display for PageContent {
 
 impl WrongEffect {
     /// The same with the addresses that the driver has seen, which a GPU tells.
-    pub(super) fn as_told(mut self, told: impl Fn(PhysicalAddress) -> PhysicalAddress) -> Self {
+    pub(super) fn told_by(mut self, told: impl Fn(PhysicalAddress) -> PhysicalAddress) -> Self {
         let system_page = |page: u64| {
             let place = PhysicalAddress { segment: SegmentId::SYSTEM, offset: page * PAGE_SIZE };
             told(place).offset / PAGE_SIZE

@@ -219,7 +219,7 @@ impl State {
     /// A finding with the addresses that the driver was told.
     fn told(&self, finding: WrongEffect) -> WrongEffect {
         match self.gpu.probe() {
-            Some(probe) => finding.as_told(|address| probe.told_address(address)),
+            Some(probe) => finding.told_by(|address| probe.told_address(address)),
             None => finding,
         }
     }

@@ -29,6 +29,8 @@ bugs! {
     a_buffer_that_is_never_enough: BUG_ALWAYS_FULL by "BPB-05 VIRTUAL_TRANSFER";
     an_answer_of_busy: BUG_BUSY_TRANSFER by "BPB-06 VIRTUAL_TRANSFER";
     an_allocation_that_is_kept: BUG_ALLOCATION_LEAK by "SHIM-POOL-LEAK";
+    allocations_behind_the_first_that_are_kept: BUG_FIRST_DESTROYED by "SHIM-POOL-LEAK" in "1..1";
+    allocations_that_are_kept_when_a_later_one_fails: BUG_EARLIER_KEPT by "SHIM-POOL-LEAK" in "1..1";
     an_allocation_that_is_freed_twice: BUG_DOUBLE_FREE by "SHIM-POOL-FREE";
     a_free_of_what_there_is_not: BUG_FREE_ON_FAILURE by "SHIM-POOL-FREE";
     a_pool_that_is_believed: BUG_NO_CHECK_OF_POOL by "CRASH";

@@ -34,6 +34,8 @@ enum {
     BUG_ALWAYS_FULL,              /* a transfer never fits */
     BUG_BUSY_TRANSFER,            /* a virtual transfer is answered with busy */
     BUG_ALLOCATION_LEAK,          /* DestroyAllocation frees nothing */
+    BUG_FIRST_DESTROYED,          /* DestroyAllocation frees the first allocation of several only */
+    BUG_EARLIER_KEPT,             /* CreateAllocation keeps those that it has created when a later one of several fails */
     BUG_DOUBLE_FREE,              /* DestroyAllocation frees twice */
     BUG_FREE_ON_FAILURE,          /* CreateAllocation frees what it does not have when the pool fails */
     BUG_NO_CHECK_OF_POOL,         /* CreateAllocation does not look whether the pool failed */

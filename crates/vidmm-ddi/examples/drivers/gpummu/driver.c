@@ -464,7 +464,7 @@ static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION
             if (BUG(FREE_ON_FAILURE)) {
                 ExFreePoolWithTag(Create->pAllocationInfo, TAG);
             }
-            while (At-- > 0) {
+            while (At-- > 0 && !BUG(EARLIER_KEPT)) {
                 ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
             }
             return Status;
@@ -476,7 +476,8 @@ static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION
 static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYALLOCATION *Destroy) {
     UINT At;
     UNREFERENCED_PARAMETER(hAdapter);
-    for (At = 0; At < Destroy->NumAllocations && !BUG(ALLOCATION_LEAK); At++) {
+    UINT Count = BUG(FIRST_DESTROYED) ? 1 : Destroy->NumAllocations;
+    for (At = 0; At < Count && !BUG(ALLOCATION_LEAK); At++) {
         ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
         if (BUG(DOUBLE_FREE)) {
             ExFreePoolWithTag(Destroy->pAllocationList[At], TAG);
