@@ -120,14 +120,14 @@ VOID KeFlushQueuedDpcs(VOID) {
 /* ---- Work items ---- */
 
 PIO_WORKITEM IoAllocateWorkItem(PDEVICE_OBJECT DeviceObject) {
-    PIO_WORKITEM WorkItem = (PIO_WORKITEM)calloc(1, sizeof(*WorkItem));
+    PIO_WORKITEM WorkItem = NULL;
     VidmmCheckIrql("IoAllocateWorkItem", DISPATCH_LEVEL);
-    if (WorkItem != NULL) {
+    Lock();
+    if (!VidmmFailsLocked() && (WorkItem = (PIO_WORKITEM)calloc(1, sizeof(*WorkItem))) != NULL) {
         WorkItem->DeviceObject = DeviceObject;
-        Lock();
         g_VidmmCounts.WorkItems++;
-        Unlock();
     }
+    Unlock();
     return WorkItem;
 }
 

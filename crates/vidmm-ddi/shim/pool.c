@@ -34,10 +34,14 @@ static void TagText(ULONG Tag, char Text[5]) {
     Text[4] = 0;
 }
 
+BOOLEAN VidmmFailsLocked(void) {
+    g_VidmmCounts.Allocations++;
+    return g_FailAt != 0 && --g_FailAt == 0;
+}
+
 static PVOID AllocateLocked(SIZE_T Size, ULONG Tag, int Fill) {
     BLOCK *Block, **Bucket;
-    g_VidmmCounts.PoolAllocations++;
-    if (g_FailAt != 0 && --g_FailAt == 0) {
+    if (VidmmFailsLocked()) {
         return NULL;
     }
     VidmmCheckIrql("an allocation of pool", DISPATCH_LEVEL);
@@ -150,7 +154,7 @@ void VidmmCheckPool(void) {
     pthread_mutex_unlock(&g_VidmmLock);
 }
 
-void VidmmFailPoolAt(UINT64 Number) {
+void VidmmFailAt(UINT64 Number) {
     pthread_mutex_lock(&g_VidmmLock);
     g_FailAt = Number;
     pthread_mutex_unlock(&g_VidmmLock);

@@ -133,7 +133,7 @@ static void BeginCall(KIRQL Irql) {
 }
 
 EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
-    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,    VidmmCheckPool, VidmmFailPoolAt,
+    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,    VidmmCheckPool, VidmmFailAt,
                                     BeginCall,          VidmmEndCall, VidmmSetTime,   VidmmSetRegistryValue};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;

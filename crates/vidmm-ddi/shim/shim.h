@@ -26,7 +26,9 @@ void VidmmCheckIrql(const char *Function, KIRQL Highest);
 /* ---- Pool ---- */
 
 void VidmmCheckPool(void);
-void VidmmFailPoolAt(UINT64 Number);
+void VidmmFailAt(UINT64 Number);
+/* With the lock held: an allocation of anything is asked for, and counted. Whether it is to fail. */
+BOOLEAN VidmmFailsLocked(void);
 
 /* ---- Threads and handles ---- */
 

@@ -13,15 +13,15 @@ BOOLEAN VidmmIsOwnThread(void) {
 }
 
 VIDMM_OBJECT *VidmmNewObject(VIDMM_KIND Kind) {
-    VIDMM_OBJECT *Object = (VIDMM_OBJECT *)calloc(1, sizeof(*Object));
-    if (Object != NULL) {
+    VIDMM_OBJECT *Object = NULL;
+    pthread_mutex_lock(&g_VidmmLock);
+    if (!VidmmFailsLocked() && (Object = (VIDMM_OBJECT *)calloc(1, sizeof(*Object))) != NULL) {
         Object->Kind = Kind;
         Object->References = 1;
         Object->IsOpen = TRUE;
-        pthread_mutex_lock(&g_VidmmLock);
         g_VidmmCounts.OpenHandles++;
-        pthread_mutex_unlock(&g_VidmmLock);
     }
+    pthread_mutex_unlock(&g_VidmmLock);
     return Object;
 }
 

@@ -33,7 +33,7 @@ typedef struct _VIDMM_HOST {
 
 /* The shim's counts. */
 typedef struct _VIDMM_SHIM_COUNTS {
-    UINT64 PoolAllocations; /* ever */
+    UINT64 Allocations;     /* of pool, threads, keys and work items, ever */
     UINT64 PoolBlocks;      /* now */
     UINT64 PoolBytes;       /* now */
     UINT64 LocksHeld;       /* now, by the thread that asks */
@@ -50,7 +50,7 @@ typedef struct _VIDMM_SHIM {
     /* Checks the bytes behind all blocks. */
     VOID (*CheckPool)(VOID);
     /* Lets the n-th allocation from now on fail; 0: none. */
-    VOID (*FailPoolAt)(UINT64 Number);
+    VOID (*FailAt)(UINT64 Number);
     /* A call of the driver begins at a level of interrupts. */
     VOID (*BeginCall)(KIRQL Irql);
     /* It has returned: DPCs run, and behind the outermost call work items too. */

@@ -112,6 +112,8 @@ pub(crate) struct Adapter {
     pub compression: RefCell<Compression>,
     /// The kernels that programs have handed in, by number.
     pub handed_in: RefCell<BTreeMap<u64, Shape>>,
+    /// DxgkDdiStartDevice has succeeded.
+    is_started: Cell<bool>,
     /// The time that the driver's kernel was told last.
     time: Cell<Nanoseconds>,
     /// The shim's counts from before the adapter was added.
@@ -174,6 +176,7 @@ impl Adapter {
             wanted: RefCell::default(),
             compression: RefCell::default(),
             handed_in: RefCell::default(),
+            is_started: Cell::new(false),
             time: Cell::new(Nanoseconds::MAX),
             counts_before,
         });
@@ -202,6 +205,7 @@ impl Adapter {
         if status < 0 {
             return Err(format!("DxgkDdiStartDevice failed with status {status:#x}"));
         }
+        adapter.is_started.set(true);
         Ok(adapter)
     }
 
@@ -309,7 +313,7 @@ impl Drop for Adapter {
     fn drop(&mut self) {
         let handle = self.handle();
         if !handle.is_null() {
-            if let Some(stop) = self.ddi().DxgkDdiStopDevice {
+            if let Some(stop) = self.ddi().DxgkDdiStopDevice.filter(|_| self.is_started.get()) {
                 // SAFETY: the context is what AddDevice returned.
                 self.call(Entry::DxgkDdiStopDevice, PASSIVE_LEVEL, || unsafe { stop(handle) });
             }

@@ -16,7 +16,7 @@ use crate::gpu::DdiGpu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
 use crate::memory::Memory;
-use crate::several::Described;
+use crate::several::{Described, MOST_FAILURES};
 use crate::umd::{DataSource, DdiUmd, Recorded};
 
 /// Machines of a driver in C, one at a time.
@@ -29,7 +29,7 @@ pub struct DriverMachines {
     lacks: Features,
     info: AdapterInfo,
     source: DataSource,
-    fail_pool_at: AtomicU64,
+    fail_at: AtomicU64,
 }
 
 impl DriverMachines {
@@ -50,17 +50,17 @@ impl DriverMachines {
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
         let lacks = lacks(&driver, &info, &source);
-        Ok(Self { driver, name: name.into(), lacks, info, source, fail_pool_at: AtomicU64::new(0) })
+        Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0) })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
-    pub fn set_failing_pool(&self, number: u64) {
-        self.fail_pool_at.store(number, Ordering::Relaxed);
+    pub fn set_failing(&self, number: u64) {
+        self.fail_at.store(number, Ordering::Relaxed);
     }
 
-    fn fail_pool_at(&self, number: u64) {
+    fn fail_at(&self, number: u64) {
         // SAFETY: the function takes a number.
-        unsafe { (self.driver.0.shim().FailPoolAt)(number) };
+        unsafe { (self.driver.0.shim().FailAt)(number) };
     }
 
     /// Starts an adapter, asks it for a paging operation with a number that no version of WDDM has, and stops it. An answer of
@@ -70,7 +70,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start.
     pub fn ask_unknown_operation(&self) -> Result<(), String> {
-        self.fail_pool_at(0);
+        self.fail_at(0);
         let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
         let info = description::describe(&adapter)?;
         DdiKmd::new(adapter, info, true).ask_unknown_operation();
@@ -84,7 +84,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start.
     pub fn create_several(&self) -> Result<(), String> {
-        self.fail_pool_at(0);
+        self.fail_at(0);
         let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
         let info = description::describe(&adapter)?;
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
@@ -105,14 +105,27 @@ impl DriverMachines {
         Ok(())
     }
 
-    /// Starts an adapter, lets it describe itself, and stops it.
+    /// Starts an adapter, lets it describe itself, and stops it. Then the same again and again, and each allocation in it fails once: what
+    /// the driver keeps then is reported.
     ///
     /// # Errors
     ///
-    /// If the driver does not start.
+    /// If the driver does not start although nothing fails.
     pub fn start_and_stop(&self) -> Result<(), String> {
-        self.fail_pool_at(0);
-        description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop)
+        let start = || description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop);
+        self.fail_at(0);
+        start()?;
+        for number in 1..=MOST_FAILURES {
+            let before = self.driver.0.counts().Allocations;
+            self.fail_at(number);
+            // It is right that it does not start.
+            let _ = start();
+            if self.driver.0.counts().Allocations - before < number {
+                break;
+            }
+        }
+        self.fail_at(0);
+        Ok(())
     }
 
     /// The driver's report.
@@ -225,7 +238,7 @@ impl MachineFactory for DriverMachines {
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
-        self.fail_pool_at(0);
+        self.fail_at(0);
         let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
         let mut info = description::describe(&adapter)?;
         let sizes = Sizes {
@@ -235,7 +248,7 @@ impl MachineFactory for DriverMachines {
             slots: desc.num_slots,
         };
         description::shrink(&mut info, sizes)?;
-        self.fail_pool_at(self.fail_pool_at.load(Ordering::Relaxed));
+        self.fail_at(self.fail_at.load(Ordering::Relaxed));
         let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), self.source.clone()));
         if !self.has_gpu() {
             let kmd = Box::new(DdiKmd::new(adapter, info, true));

@@ -11,8 +11,8 @@ use crate::reports::report;
 /// So many are created at once.
 pub(crate) const COUNT: usize = 3;
 
-/// A call that takes more allocations of pool than this is not tried with later failures.
-const MOST_FAILURES: u64 = 64;
+/// So many allocations of a call fail at most, one after the other: later ones are not tried.
+pub(crate) const MOST_FAILURES: u64 = 64;
 
 /// The private data of the allocations, and what was asked for with each.
 pub(crate) type Described = [(Vec<u8>, Wanted); COUNT];
@@ -38,13 +38,13 @@ pub(crate) fn try_several(adapter: &Adapter, device: HANDLE, described: &Describ
 
 /// Calls the driver; the `number`th allocation of pool in the call fails, none if it is 0. Whether one has failed.
 fn failing<T>(adapter: &Adapter, number: u64, call: impl FnOnce() -> T) -> (T, bool) {
-    let (shim, before) = (adapter.driver().shim(), adapter.driver().counts().PoolAllocations);
+    let (shim, before) = (adapter.driver().shim(), adapter.driver().counts().Allocations);
     // SAFETY: the function takes a number.
-    unsafe { (shim.FailPoolAt)(number) };
+    unsafe { (shim.FailAt)(number) };
     let result = call();
-    let asked = adapter.driver().counts().PoolAllocations - before;
+    let asked = adapter.driver().counts().Allocations - before;
     // SAFETY: as above.
-    unsafe { (shim.FailPoolAt)(0) };
+    unsafe { (shim.FailAt)(0) };
     (result, (1..=asked).contains(&number))
 }
 

@@ -67,11 +67,11 @@ impl Job {
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
             Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
             Self::Pool { number } => {
-                machines.set_failing_pool(number);
+                machines.set_failing(number);
                 // A program that is refused for want of memory is right to be; what the driver leaves behind is not.
                 let _ = world(POOL_SEED, steps, machines, &mut outcome);
                 outcome.found.clear();
-                machines.set_failing_pool(0);
+                machines.set_failing(0);
                 None
             }
         };

@@ -58,7 +58,7 @@ pub struct VIDMM_HOST {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct VIDMM_SHIM_COUNTS {
-    pub PoolAllocations: u64,
+    pub Allocations: u64,
     pub PoolBlocks: u64,
     pub PoolBytes: u64,
     pub LocksHeld: u64,
@@ -73,7 +73,7 @@ pub struct VIDMM_SHIM {
     pub Version: u32,
     pub GetCounts: unsafe extern "C" fn(*mut VIDMM_SHIM_COUNTS),
     pub CheckPool: unsafe extern "C" fn(),
-    pub FailPoolAt: unsafe extern "C" fn(u64),
+    pub FailAt: unsafe extern "C" fn(u64),
     pub BeginCall: unsafe extern "C" fn(u8),
     pub EndCall: unsafe extern "C" fn(BOOLEAN),
     pub SetTime: unsafe extern "C" fn(u64),

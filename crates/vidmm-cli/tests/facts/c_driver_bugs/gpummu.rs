@@ -62,6 +62,7 @@ bugs! {
     a_dpc_that_waits: BUG_WAIT_IN_DPC with WITH_DEFERRED by "SHIM-IRQL" in "1..1";
     a_work_item_that_is_queued_twice: BUG_WORK_ITEM_TWICE with WITH_DEFERRED by "SHIM-WORK-ITEM" in "1..1";
     a_work_item_that_is_left: BUG_WORK_ITEM_LEFT with WITH_DEFERRED by "SHIM-WORK-ITEM" in "1..1";
+    a_start_that_fails_and_frees: BUG_FREE_ON_FAILED_START with WITH_DEFERRED by "SHIM-POOL-FREE" in "1..1";
     a_timer_that_is_left: BUG_TIMER_LEFT with WITH_DEFERRED by "SHIM-DEFERRED" in "1..1";
     a_thread_that_runs_on: BUG_THREAD_LEFT with WITH_THREAD by "SHIM-THREAD" in "1..1";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";

@@ -67,6 +67,7 @@ enum {
     BUG_WAIT_IN_DPC,              /* a DPC waits */
     BUG_WORK_ITEM_TWICE,          /* a work item is queued twice */
     BUG_WORK_ITEM_LEFT,           /* StopDevice does not free the work item */
+    BUG_FREE_ON_FAILED_START,     /* StartDevice frees what RemoveDevice frees when it fails */
     BUG_TIMER_LEFT,               /* StopDevice does not cancel the timer */
     BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */

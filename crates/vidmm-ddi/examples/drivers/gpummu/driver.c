@@ -200,6 +200,9 @@ static NTSTATUS StartDeferred(ADAPTER *Adapter) {
     LARGE_INTEGER Due;
     Adapter->InterruptWork = IoAllocateWorkItem(Adapter->PhysicalDeviceObject);
     if (Adapter->InterruptWork == NULL) {
+        if (BUG(FREE_ON_FAILED_START)) {
+            ExFreePoolWithTag(Adapter, TAG);
+        }
         return STATUS_NO_MEMORY;
     }
     KeInitializeDpc(&Adapter->InterruptDpc, InterruptDpcRoutine, Adapter);
