@@ -197,11 +197,52 @@ fn workloads_are_as_on_the_model_gpu() {
         &["scenarios/two-devices.toml", "--scale", "16"],
         &["scenarios/cyclic.toml"],
     ] {
-        let (vulkan, soft) = (events_of("vulkan", arguments), events_of("soft", arguments));
-        assert!(vulkan.len() > 1000, "{arguments:?}: {} events", vulkan.len());
-        let first = vulkan.iter().zip(&soft).position(|(one, other)| one != other);
-        assert_eq!((vulkan.len(), first), (soft.len(), None), "{arguments:?}");
+        assert_workload_is_alike(arguments);
     }
+}
+
+fn assert_workload_is_alike(arguments: &[&str]) {
+    let (vulkan, soft) = (events_of("vulkan", arguments), events_of("soft", arguments));
+    assert!(vulkan.len() > 1000, "{arguments:?}: {} events", vulkan.len());
+    let first = vulkan.iter().zip(&soft).position(|(one, other)| one != other);
+    assert_eq!((vulkan.len(), first), (soft.len(), None), "{arguments:?}");
+}
+
+/// A scenario file that is that of `name`, if any, with these lines at the head of its `[adapter]`.
+fn with_adapter(folder: &Path, name: Option<&str>, lines: &str) -> String {
+    let read = |name| std::fs::read_to_string(workspace().join(name)).expect("the scenario is there");
+    let scenario = name.map_or_else(|| "[adapter]".to_owned(), read);
+    let path = folder.join("scenario.toml");
+    std::fs::write(&path, scenario.replacen("[adapter]", &format!("[adapter]\n{lines}\n"), 1)).expect("it is written");
+    path.to_str().expect("the path is text").to_owned()
+}
+
+#[test]
+fn evicted_textures_are_decompressed_through_windows_of_any_size() {
+    if device().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is room");
+    for mib in [4, 16, 64] {
+        let lines = format!("paging-va-mib = {mib}");
+        let scenario = with_adapter(folder.path(), Some("scenarios/textures.toml"), &lines);
+        assert_workload_is_alike(&[&scenario, "--scale", "16"]);
+    }
+}
+
+/// The model GPU yields after a quantum, and a Vulkan device does not: neither is asked to.
+#[test]
+#[ignore = "needs a recorded trace, and half a minute"]
+fn a_recorded_trace_is_as_on_the_model_gpu() {
+    if device().is_none() {
+        return;
+    }
+    let traces = std::env::var_os("VIDMM_TRACES").map_or_else(|| workspace().join("../shared/traces"), PathBuf::from);
+    let bert = traces.join("g10_bert_base_256.txt");
+    let folder = tempfile::tempdir().expect("there is room");
+    let scenario = with_adapter(folder.path(), None, "tdr = { quantum = \"100 s\" }");
+    let bert = bert.to_str().expect("the path is text");
+    assert_workload_is_alike(&[&scenario, "--trace", bert, "--scale", "32", "--local-memory", "50%"]);
 }
 
 #[test]

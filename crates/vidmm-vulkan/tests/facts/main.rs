@@ -66,7 +66,7 @@ pub fn adapter(local: u64, validation: Validation) -> Option<(Adapter, bool)> {
 }
 
 fn options(local: u64) -> Options {
-    Options { local_bytes: Some(local), system_bytes: Some(256 * MIB), ..Options::default() }
+    Options { local_bytes: Some(local), system_bytes: Some((5 * local).max(256 * MIB)), ..Options::default() }
 }
 
 fn open(options: Options, validation: Validation) -> Option<(Adapter, bool)> {

@@ -8,17 +8,24 @@ use crate::{MIB, World, words};
 
 #[test]
 fn buffers_of_four_times_local_memory_keep_every_word() {
-    keep_every_word(World::new(8 * MIB));
+    keep_every_word(World::new(8 * MIB), 2 * MIB);
 }
 
 #[test]
 fn stale_bindings_change_no_word() {
-    keep_every_word(World::with_lazy_unbinding(8 * MIB));
+    keep_every_word(World::with_lazy_unbinding(8 * MIB), 2 * MIB);
 }
 
-fn keep_every_word(world: Option<World>) {
+#[test]
+#[ignore = "takes a gibibyte of memory, and minutes"]
+fn a_gibibyte_of_buffers_keeps_every_word() {
+    keep_every_word(World::new(256 * MIB), 64 * MIB);
+}
+
+/// Sixteen buffers of these bytes.
+fn keep_every_word(world: Option<World>, size: u64) {
     let Some(mut world) = world else { return };
-    let buffers: Vec<_> = (0..16).map(|_| world.buffer(2 * MIB)).collect();
+    let buffers: Vec<_> = (0..16).map(|_| world.buffer(size)).collect();
     let addresses: Vec<_> = buffers.iter().map(|buffer| buffer.address()).collect();
     // Buffers come in another order each round, so they come to other places.
     for round in 0..4 {
@@ -35,7 +42,7 @@ fn keep_every_word(world: Option<World>) {
         }
     }
     let moved = world.adapter.statistics().expect("the adapter answers");
-    assert!(moved.bytes_paged_in >= 3 * 32 * MIB, "{} bytes came back", moved.bytes_paged_in);
+    assert!(moved.bytes_paged_in >= 3 * 16 * size, "{} bytes came back", moved.bytes_paged_in);
     assert!(buffers.iter().map(|buffer| buffer.address()).eq(addresses), "addresses stay");
     drop(buffers);
     world.is_clean();
@@ -156,9 +163,19 @@ fn held() -> (u64, usize, usize) {
     (resident, maps, std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count))
 }
 
-/// Without validation, whose layers keep something of every call.
 #[test]
 fn a_thousand_round_trips_leave_nothing_behind() {
+    leave_nothing_behind(1_000);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_hundred_thousand_round_trips_leave_nothing_behind() {
+    leave_nothing_behind(100_000);
+}
+
+/// Without validation, whose layers keep something of every call.
+fn leave_nothing_behind(round_trips: u32) {
     let Some(mut world) = World::with(4 * MIB, Validation::Off) else { return };
     let lasting: Vec<_> = (0..3).map(|_| world.buffer(MIB)).collect();
     let round = |world: &mut World, number: u32| {
@@ -174,7 +191,7 @@ fn a_thousand_round_trips_leave_nothing_behind() {
     };
     (0..200).for_each(|number| round(&mut world, number));
     let before = held();
-    (200..1200).for_each(|number| round(&mut world, number));
+    (200..200 + round_trips).for_each(|number| round(&mut world, number));
     let after = held();
     let grown = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1), after.2.saturating_sub(before.2));
     assert!(grown.0 < 4096 && grown.1 < 32 && grown.2 == 0, "{grown:?} KiB, mappings and files more");
