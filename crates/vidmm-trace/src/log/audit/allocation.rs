@@ -57,6 +57,9 @@ pub(super) struct Allocation {
     pub backed: bool,
     /// Engines reached its backing store since that had no content.
     pub was_in_place: bool,
+    /// The event of the last submission that used it, of those that were the last of their device when its list let it go; none if
+    /// there was none.
+    pub last_use: Option<u64>,
     /// Something was written that its backing store does not have.
     pub written: bool,
     /// The caller destroyed it: its content is nothing to anybody.

@@ -112,6 +112,7 @@ impl Audit {
             refreshed_by: 0,
             backed: existing_sys_mem,
             was_in_place: false,
+            last_use: None,
             written: false,
             destroyed: false,
             open: vec![device],

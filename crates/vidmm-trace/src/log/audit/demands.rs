@@ -169,8 +169,9 @@ impl Audit {
     /// The way in which lists count an allocation may have changed.
     pub(super) fn charge(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let now = self.charges_of(allocation);
+        let (now, last_use) = (self.charges_of(allocation), self.last_use(allocation));
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
+        allocation.last_use = last_use;
         let before = std::mem::replace(&mut allocation.charges, now.clone());
         for &gone in before.iter().filter(|charge| !now.contains(charge)) {
             self.demands.remove(gone, self.findings.event);

@@ -17,6 +17,8 @@ pub(super) struct Device {
     pub residency: DeviceResidency,
     /// The last submission.
     pub submitted: u64,
+    /// The event of the last submission.
+    pub submitted_at: u64,
     /// Submissions that are not dispatched.
     pub undispatched: BTreeMap<u64, Submission>,
     /// Submissions that have not retired, with the events that made them.
@@ -129,6 +131,7 @@ impl Device {
             process,
             residency,
             submitted: 0,
+            submitted_at: 0,
             undispatched: BTreeMap::new(),
             unretired: BTreeMap::new(),
             dispatched: BTreeMap::new(),

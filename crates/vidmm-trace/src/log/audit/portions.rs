@@ -333,6 +333,7 @@ impl Audit {
             if let Some(entry) = self.list_entry(device, id) {
                 entry.leave(submission, flags);
             }
+            self.charge(id);
         }
     }
 

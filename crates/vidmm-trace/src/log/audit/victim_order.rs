@@ -138,6 +138,15 @@ impl Audit {
         allocation.offer.is_none() && is_off_all_lists(allocation) && self.is_spare(id, allocation, segment)
     }
 
+    /// The event of the last work that used an allocation before the lists let it go that name it no more.
+    pub(super) fn last_use(&self, allocation: &Allocation) -> Option<u64> {
+        let used = |(id, entry): (&DeviceId, &ListEntry)| {
+            let device = self.devices.get(id)?;
+            (entry.last_use() == Some(device.submitted)).then_some(device.submitted_at)
+        };
+        allocation.lists.iter().filter_map(used).chain(allocation.last_use).max()
+    }
+
     /// Whether an allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
     fn is_spare(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
         self.is_in(allocation, segment) && self.is_not_awaited(id, allocation)
@@ -176,12 +185,7 @@ fn is_off_all_lists(allocation: &Allocation) -> bool {
     allocation.lists.values().flat_map(ListEntry::spans).all(|span| span.to.is_some())
 }
 
-/// Whether one allocation was last used before another: by work of the only device that has had either on its list.
+/// Whether one allocation was last used before another.
 fn is_used_before(one: &Allocation, other: &Allocation) -> bool {
-    let only = |of: &Allocation| match of.lists.iter().collect::<Vec<_>>()[..] {
-        [(&device, entry)] => entry.last_use().map(|submission| (device, submission)),
-        _ => None,
-    };
-    let uses = only(one).zip(only(other));
-    uses.is_some_and(|((device, before), (same, after))| device == same && before < after)
+    one.last_use.zip(other.last_use).is_some_and(|(before, after)| before < after)
 }

@@ -42,6 +42,7 @@ impl Audit {
             format!("submission {submission} of {id} is made, but the next is {expected}")
         });
         device.submitted = submission.max(device.submitted);
+        device.submitted_at = self.findings.event;
         device.undispatched.insert(submission, work);
         device.unretired.insert(submission, self.findings.event);
     }
