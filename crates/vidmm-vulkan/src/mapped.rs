@@ -229,6 +229,47 @@ mod tests {
         assert_eq!(mapped.num_runs(), 1);
     }
 
+    /// Units of 64 KiB, scattered over 4 GiB: a binding for each unit would be up to 16 times as many (B4).
+    #[test]
+    fn scattered_memory_is_bound_by_the_fewest_bindings_that_do() {
+        const UNITS: u64 = 1 << 16;
+        const PAGES: u64 = 16;
+        // A program that moves parts of its addresses to other memory: runs of 1 to 32 units, each to a scrambled place.
+        let (mut mapped, mut now) = (Mapped::default(), vec![None; UNITS as usize]);
+        let mut number = 1u64;
+        let mut next = |below: u64| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (number >> 33) % below
+        };
+        let mut bindings = 0;
+        for _ in 0..4000 {
+            let (units, first, place) = (1 + next(32), next(UNITS - 32), next(UNITS - 32));
+            let is_bound = next(8) > 0;
+            let memory = |unit: u64| is_bound.then_some(place + unit);
+            let targets: Vec<_> = (0..units).filter_map(|unit| Some((unit, memory(unit)?))).collect();
+            let at_unit = |unit: u64| (first + unit) * PAGES..(first + unit + 1) * PAGES;
+            let targets: Vec<_> =
+                targets.into_iter().map(|(unit, memory)| (at_unit(unit), at(memory * PAGES))).collect();
+            let changes = mapped.replace(first * PAGES..(first + units) * PAGES, &targets);
+            // The fewest: a binding goes on as long as the next unit changes too, to the memory behind, or to none as well.
+            let (mut fewest, mut before) = (0, None);
+            for unit in 0..units {
+                let (was, is) = (&mut now[(first + unit) as usize], memory(unit));
+                let change = (*was != is).then_some(is);
+                let goes_on = match (before, change) {
+                    (Some(Some(before)), Some(Some(is))) => before + 1 == is,
+                    (Some(None), Some(None)) => true,
+                    _ => false,
+                };
+                fewest += usize::from(change.is_some() && !goes_on);
+                (*was, before) = (is, change);
+            }
+            assert_eq!(changes.len(), fewest);
+            bindings += fewest;
+        }
+        assert!(bindings > 2000, "only {bindings} bindings were made");
+    }
+
     #[test]
     fn memory_that_is_seen_through_an_aperture_now_is_not_bound_again() {
         let mut mapped = Mapped::default();
