@@ -174,7 +174,7 @@ typedef VOID KDEFERRED_ROUTINE(PKDPC Dpc, PVOID DeferredContext, PVOID SystemArg
 typedef KDEFERRED_ROUTINE *PKDEFERRED_ROUTINE;
 
 struct _KDPC {
-    PKDPC Next;
+    LIST_ENTRY DpcListEntry;
     PKDEFERRED_ROUTINE DeferredRoutine;
     PVOID DeferredContext;
     PVOID SystemArgument1;
@@ -200,8 +200,9 @@ typedef enum _TIMER_TYPE { NotificationTimer, SynchronizationTimer } TIMER_TYPE;
 
 typedef struct _KTIMER {
     KEVENT Fired; /* first: a timer is waited for as an event is */
-    struct _KTIMER *Next;
+    LIST_ENTRY TimerListEntry;
     UINT64 DueAt;
+    BOOLEAN IsSet;
     LONG Period; /* in ms */
     PKDPC Dpc;
 } KTIMER, *PKTIMER;

@@ -11,7 +11,7 @@
 #define UNITS_PER_SECOND 10000000
 
 struct _IO_WORKITEM {
-    struct _IO_WORKITEM *Next;
+    LIST_ENTRY Entry;
     PDEVICE_OBJECT DeviceObject;
     PIO_WORKITEM_ROUTINE WorkerRoutine;
     PVOID Context;
@@ -19,10 +19,9 @@ struct _IO_WORKITEM {
 };
 
 /* All with the lock held. Oldest first. */
-static KDPC *g_Dpcs;
-static struct _IO_WORKITEM *g_WorkItems;
-/* In no order. */
-static KTIMER *g_Timers;
+static LIST_ENTRY g_Dpcs = {&g_Dpcs, &g_Dpcs};
+static LIST_ENTRY g_WorkItems = {&g_WorkItems, &g_WorkItems};
+static LIST_ENTRY g_Timers = {&g_Timers, &g_Timers};
 /* In units of 100 ns: the world's time, and what has passed beside it in waits. */
 static UINT64 g_WorldTime, g_Waited;
 
@@ -43,32 +42,23 @@ VOID KeInitializeDpc(PKDPC Dpc, PKDEFERRED_ROUTINE DeferredRoutine, PVOID Deferr
 }
 
 static BOOLEAN QueueDpcLocked(PKDPC Dpc, PVOID One, PVOID Two) {
-    KDPC **At = &g_Dpcs;
     if (Dpc->IsQueued) {
         return FALSE;
-    }
-    while (*At != NULL) {
-        At = &(*At)->Next;
     }
     Dpc->IsQueued = TRUE;
     Dpc->SystemArgument1 = One;
     Dpc->SystemArgument2 = Two;
-    Dpc->Next = NULL;
-    *At = Dpc;
+    InsertTailList(&g_Dpcs, &Dpc->DpcListEntry);
     return TRUE;
 }
 
 static BOOLEAN UnlinkDpcLocked(PKDPC Dpc) {
-    KDPC **At = &g_Dpcs;
-    while (*At != NULL && *At != Dpc) {
-        At = &(*At)->Next;
+    BOOLEAN WasQueued = Dpc->IsQueued;
+    if (WasQueued) {
+        RemoveEntryList(&Dpc->DpcListEntry);
+        Dpc->IsQueued = FALSE;
     }
-    if (*At == NULL) {
-        return FALSE;
-    }
-    *At = Dpc->Next;
-    Dpc->IsQueued = FALSE;
-    return TRUE;
+    return WasQueued;
 }
 
 BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID SystemArgument1, PVOID SystemArgument2) {
@@ -93,11 +83,11 @@ static BOOLEAN RunDpc(void) {
     PKDPC Dpc;
     KDPC Copy;
     Lock();
-    Dpc = g_Dpcs;
-    if (Dpc == NULL) {
+    if (IsListEmpty(&g_Dpcs)) {
         Unlock();
         return FALSE;
     }
+    Dpc = CONTAINING_RECORD(g_Dpcs.Flink, KDPC, DpcListEntry);
     UnlinkDpcLocked(Dpc);
     Copy = *Dpc;
     Unlock();
@@ -132,21 +122,16 @@ PIO_WORKITEM IoAllocateWorkItem(PDEVICE_OBJECT DeviceObject) {
 }
 
 VOID IoQueueWorkItem(PIO_WORKITEM WorkItem, PIO_WORKITEM_ROUTINE WorkerRoutine, WORK_QUEUE_TYPE QueueType, PVOID Context) {
-    struct _IO_WORKITEM **At = &g_WorkItems;
     BOOLEAN WasQueued;
     (void)QueueType;
     VidmmCheckIrql("IoQueueWorkItem", DISPATCH_LEVEL);
     Lock();
     WasQueued = WorkItem->IsQueued;
     if (!WasQueued) {
-        while (*At != NULL) {
-            At = &(*At)->Next;
-        }
         WorkItem->IsQueued = TRUE;
         WorkItem->WorkerRoutine = WorkerRoutine;
         WorkItem->Context = Context;
-        WorkItem->Next = NULL;
-        *At = WorkItem;
+        InsertTailList(&g_WorkItems, &WorkItem->Entry);
         pthread_cond_broadcast(&g_VidmmChanged);
     }
     Unlock();
@@ -172,12 +157,11 @@ static BOOLEAN RunWorkItem(void) {
     PIO_WORKITEM WorkItem;
     PIO_WORKITEM_ROUTINE Routine;
     Lock();
-    WorkItem = g_WorkItems;
-    if (WorkItem == NULL) {
+    if (IsListEmpty(&g_WorkItems)) {
         Unlock();
         return FALSE;
     }
-    g_WorkItems = WorkItem->Next;
+    WorkItem = CONTAINING_RECORD(RemoveHeadList(&g_WorkItems), struct _IO_WORKITEM, Entry);
     WorkItem->IsQueued = FALSE;
     Routine = WorkItem->WorkerRoutine;
     Unlock();
@@ -264,22 +248,19 @@ VOID KeInitializeTimer(PKTIMER Timer) {
 }
 
 static BOOLEAN UnlinkTimerLocked(PKTIMER Timer) {
-    KTIMER **At = &g_Timers;
-    while (*At != NULL && *At != Timer) {
-        At = &(*At)->Next;
+    BOOLEAN WasSet = Timer->IsSet;
+    if (WasSet) {
+        RemoveEntryList(&Timer->TimerListEntry);
+        Timer->IsSet = FALSE;
+        g_VidmmCounts.Timers--;
     }
-    if (*At == NULL) {
-        return FALSE;
-    }
-    *At = Timer->Next;
-    g_VidmmCounts.Timers--;
-    return TRUE;
+    return WasSet;
 }
 
 static void LinkTimerLocked(PKTIMER Timer, UINT64 DueAt) {
     Timer->DueAt = DueAt;
-    Timer->Next = g_Timers;
-    g_Timers = Timer;
+    Timer->IsSet = TRUE;
+    InsertTailList(&g_Timers, &Timer->TimerListEntry);
     g_VidmmCounts.Timers++;
 }
 
@@ -309,11 +290,13 @@ BOOLEAN KeCancelTimer(PKTIMER Timer) {
     return WasSet;
 }
 
-/* The timer that is due first; of those that are due at once, the one that was set first. */
+/* The timer that is due first; of those that are due at once, the one that was set first. NULL if none is set. */
 static PKTIMER FirstTimerLocked(void) {
-    PKTIMER First = g_Timers, Timer;
-    for (Timer = g_Timers; Timer != NULL; Timer = Timer->Next) {
-        First = Timer->DueAt <= First->DueAt ? Timer : First;
+    PKTIMER First = NULL;
+    PLIST_ENTRY Entry;
+    for (Entry = g_Timers.Flink; Entry != &g_Timers; Entry = Entry->Flink) {
+        PKTIMER Timer = CONTAINING_RECORD(Entry, KTIMER, TimerListEntry);
+        First = First == NULL || Timer->DueAt < First->DueAt ? Timer : First;
     }
     return First;
 }
@@ -365,25 +348,25 @@ void VidmmSetTime(UINT64 Nanoseconds) {
 
 /* ---- What is left ---- */
 
-static BOOLEAN IsIn(const void *Bytes, SIZE_T Size, const void *Pointer) {
-    return (ULONG_PTR)Pointer - (ULONG_PTR)Bytes < Size;
+/* The first entry of a list that is in these bytes; NULL if there is none. */
+static PLIST_ENTRY FindIn(const LIST_ENTRY *Head, const void *Bytes, SIZE_T Size) {
+    PLIST_ENTRY Entry;
+    for (Entry = Head->Flink; Entry != Head; Entry = Entry->Flink) {
+        if ((ULONG_PTR)Entry - (ULONG_PTR)Bytes < Size) {
+            return Entry;
+        }
+    }
+    return NULL;
 }
 
 const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size) {
-    PKTIMER Timer = g_Timers;
-    PKDPC Dpc = g_Dpcs;
-    while (Timer != NULL && !IsIn(Bytes, Size, Timer)) {
-        Timer = Timer->Next;
-    }
-    while (Dpc != NULL && !IsIn(Bytes, Size, Dpc)) {
-        Dpc = Dpc->Next;
-    }
+    PLIST_ENTRY Timer = FindIn(&g_Timers, Bytes, Size), Dpc = FindIn(&g_Dpcs, Bytes, Size);
     if (Timer != NULL) {
-        UnlinkTimerLocked(Timer);
+        UnlinkTimerLocked(CONTAINING_RECORD(Timer, KTIMER, TimerListEntry));
         return "timer that is set";
     }
     if (Dpc != NULL) {
-        UnlinkDpcLocked(Dpc);
+        UnlinkDpcLocked(CONTAINING_RECORD(Dpc, KDPC, DpcListEntry));
         return "DPC that is queued";
     }
     return NULL;
