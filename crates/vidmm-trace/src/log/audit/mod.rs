@@ -222,6 +222,8 @@ struct Process {
     told: BTreeMap<MemorySegmentGroup, Option<budgets::Told>>,
     /// Whether a call has suspended it; and whether a submission ends that.
     suspended: Option<bool>,
+    /// It was suspended, and whether its memory is out was not looked at since.
+    is_to_be_out: bool,
     /// When it hung an engine.
     timeouts: VecDeque<u64>,
     /// The last plan that cut a page of it.
@@ -240,6 +242,7 @@ impl Process {
             group_reservations: BTreeMap::new(),
             told: BTreeMap::new(),
             suspended: None,
+            is_to_be_out: false,
             timeouts: VecDeque::new(),
             cut_by: 0,
         }
@@ -300,6 +303,7 @@ impl Audit {
             self.check_asked_to_trim();
             self.check_periods_end(event.at);
             self.check_blocked_devices(&event.event);
+            self.check_suspended_are_out();
         }
         self.at = event.at;
         self.look(&event.event);

@@ -27,6 +27,7 @@ impl Audit {
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
                 if let Some(process) = self.processes.get_mut(&process) {
                     process.suspended = Some(allow_wake_on_submission);
+                    process.is_to_be_out = true;
                 }
             }
             Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),
@@ -42,6 +43,36 @@ impl Audit {
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
         }
+    }
+
+    /// Once all devices of a process that was suspended have stopped, what their lists name is out, whether others want its memory or
+    /// not (RES-71, P10): of that, allocations that nobody else may use or see, and that no plan moves.
+    pub(super) fn check_suspended_are_out(&mut self) {
+        let has_stopped = |id: ProcessId| {
+            let mut devices = self.devices.values().filter(|device| device.process == id);
+            devices.all(|device| matches!(device.activity, Activity::Suspended(_)) || device.is_over())
+        };
+        let is_due = |&(&id, of): &(&ProcessId, &super::Process)| {
+            of.is_to_be_out && of.suspended.is_some() && has_stopped(id)
+        };
+        let Some((&id, _)) = self.processes.iter().find(is_due) else { return };
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.is_to_be_out = false;
+        }
+        let is_of_stopped = |of: &Allocation| {
+            let mut lists = of.lists.iter().filter_map(|(device, entry)| Some((self.devices.get(device)?, entry)));
+            self.process_of(of.owner) == Some(id)
+                && lists.clone().all(|(device, _)| device.process == id && !device.is_over())
+                && lists.any(|(_, entry)| entry.spans().any(|span| span.granted && span.to.is_none()))
+        };
+        let is_left = |of: &Allocation| {
+            let is_free = !of.shared && !of.destroyed && of.cpu_view.is_none() && !of.existing_sys_mem;
+            is_free && of.decided.is_some() && self.plans.is_retired(of.last_plan) && is_of_stopped(of)
+        };
+        let left = self.allocations.iter().find(|(_, of)| is_left(of)).map(|(&allocation, _)| allocation);
+        self.findings.check(left.is_none(), Invariant::Res71, || {
+            format!("{id} is suspended, and its devices have stopped, but {left:?} on their lists is still in its place")
+        });
     }
 
     /// Only a suspension that allows it ends with a submission.
