@@ -52,9 +52,8 @@ impl Audit {
             let mut devices = self.devices.values().filter(|device| device.process == id);
             devices.all(|device| matches!(device.activity, Activity::Suspended(_)) || device.is_over())
         };
-        let is_due = |&(&id, of): &(&ProcessId, &super::Process)| {
-            of.is_to_be_out && of.suspended.is_some() && has_stopped(id)
-        };
+        let is_due =
+            |&(&id, of): &(&ProcessId, &super::Process)| of.is_to_be_out && of.suspended.is_some() && has_stopped(id);
         let Some((&id, _)) = self.processes.iter().find(is_due) else { return };
         if let Some(process) = self.processes.get_mut(&id) {
             process.is_to_be_out = false;
@@ -71,7 +70,9 @@ impl Audit {
         };
         let left = self.allocations.iter().find(|(_, of)| is_left(of)).map(|(&allocation, _)| allocation);
         self.findings.check(left.is_none(), Invariant::Res71, || {
-            format!("{id} is suspended, and its devices have stopped, but {left:?} on their lists is still in its place")
+            format!(
+                "{id} is suspended, and its devices have stopped, but {left:?} on their lists is still in its place"
+            )
         });
     }
 

@@ -17,7 +17,7 @@ const GROUPS: [Option<MemorySegmentGroup>; 3] =
     [Some(MemorySegmentGroup::Local), Some(MemorySegmentGroup::NonLocal), None];
 
 /// The last request to trim of a registration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AskedToTrim {
     at: u64,
     event: u64,
@@ -27,6 +27,8 @@ pub(super) struct AskedToTrim {
     /// Its process has been within the budget since, and was told another.
     was_within: bool,
     budget_moved: bool,
+    /// The log has not always said what its process demands since.
+    is_unclear: bool,
 }
 
 impl Audit {
@@ -130,8 +132,11 @@ impl Audit {
             || self.powered_down
             || self.reset.is_some()
             || self.has_failed
-            || !self.demands_are_clear()
         {
+            return;
+        }
+        if !self.demands_are_clear() {
+            self.asked_to_trim.values_mut().for_each(|asked| asked.is_unclear = true);
             return;
         }
         let listeners = self.listeners.iter().map(|(&notification, &device)| (notification, device));
@@ -185,11 +190,10 @@ impl Audit {
         self.check_over(process, Some(group), bytes, || format!("the notification of {device}"));
         group.into_iter().for_each(|group| self.check_told_budget(process, group));
         let (at, event) = (self.at, self.findings.event);
-        let asked =
-            AskedToTrim { at, event, bytes, relieved: self.demands.relieved, was_within: false, budget_moved: false };
+        let asked = AskedToTrim { at, event, bytes, relieved: self.demands.relieved, ..AskedToTrim::default() };
         let Some(before) = self.asked_to_trim.insert((notification, group), asked) else { return };
         // Whether it was within its budget for a moment the log does not say.
-        let is_due = before.was_within || before.budget_moved || asked.relieved > before.relieved;
+        let is_due = before.was_within || before.budget_moved || before.is_unclear || asked.relieved > before.relieved;
         let interval = if is_due { TRIM_GRACE } else { TRIM_GRACE.max(self.trim_intervals.min) };
         let again_at = before.at.saturating_add(interval);
         self.findings.check(self.at >= again_at, Invariant::Res41, || {
@@ -198,7 +202,7 @@ impl Audit {
                 asked.at, before.at
             )
         });
-        let is_new = bytes != before.bytes || asked.relieved > before.relieved;
+        let is_new = bytes != before.bytes || before.is_unclear || asked.relieved > before.relieved;
         // Of allocations that may count in several memories the log does not say when a demand falls.
         self.findings.check(is_new || !self.demands.were_clear_since(before.event), Invariant::Res41, || {
             format!("{device} is asked again to trim {bytes} bytes of {group:?}, and nothing has changed since")
