@@ -35,7 +35,19 @@ static void Unlock(void) {
 
 /* ---- DPCs ---- */
 
+/* An object that is made anew while it is in a list would break that list. */
+static void CheckNotDeferred(const void *Object, SIZE_T Size) {
+    const char *Kind;
+    Lock();
+    Kind = VidmmForgetDeferred(Object, Size);
+    Unlock();
+    if (Kind != NULL) {
+        VidmmReport("SHIM-DEFERRED", "a %s is initialised again", Kind);
+    }
+}
+
 VOID KeInitializeDpc(PKDPC Dpc, PKDEFERRED_ROUTINE DeferredRoutine, PVOID DeferredContext) {
+    CheckNotDeferred(Dpc, sizeof(*Dpc));
     RtlZeroMemory(Dpc, sizeof(*Dpc));
     Dpc->DeferredRoutine = DeferredRoutine;
     Dpc->DeferredContext = DeferredContext;
@@ -239,6 +251,7 @@ NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLA
 /* ---- Timers ---- */
 
 VOID KeInitializeTimerEx(PKTIMER Timer, TIMER_TYPE Type) {
+    CheckNotDeferred(Timer, sizeof(*Timer));
     RtlZeroMemory(Timer, sizeof(*Timer));
     Timer->Fired.Type = Type == SynchronizationTimer ? SynchronizationEvent : NotificationEvent;
 }
@@ -357,6 +370,21 @@ static PLIST_ENTRY FindIn(const LIST_ENTRY *Head, const void *Bytes, SIZE_T Size
         }
     }
     return NULL;
+}
+
+void VidmmForget(void) {
+    PLIST_ENTRY Entry;
+    Lock();
+    while ((Entry = FindIn(&g_Timers, NULL, SIZE_MAX)) != NULL) {
+        UnlinkTimerLocked(CONTAINING_RECORD(Entry, KTIMER, TimerListEntry));
+    }
+    while ((Entry = FindIn(&g_Dpcs, NULL, SIZE_MAX)) != NULL) {
+        UnlinkDpcLocked(CONTAINING_RECORD(Entry, KDPC, DpcListEntry));
+    }
+    while (!IsListEmpty(&g_WorkItems)) {
+        CONTAINING_RECORD(RemoveHeadList(&g_WorkItems), struct _IO_WORKITEM, Entry)->IsQueued = FALSE;
+    }
+    Unlock();
 }
 
 const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size) {

@@ -133,8 +133,9 @@ static void BeginCall(KIRQL Irql) {
 }
 
 EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
-    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,    VidmmCheckPool, VidmmFailAt,
-                                    BeginCall,          VidmmEndCall, VidmmSetTime,   VidmmSetRegistryValue};
+    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,    VidmmCheckPool,      VidmmFailAt,
+                                    BeginCall,          VidmmEndCall, VidmmSetTime,        KeGetCurrentIrql,
+                                    VidmmForget,        VidmmSetRegistryValue};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

@@ -64,6 +64,8 @@ void VidmmRunDpcs(void);
 BOOLEAN VidmmRunOne(void);
 /* Lets the timer fire that is due first, if that is in so many units of 100 ns, which pass; if none is, they pass all. */
 BOOLEAN VidmmFireTimer(UINT64 Within);
+/* Forgets all that is deferred. */
+void VidmmForget(void);
 /* With the lock held: what is deferred in these bytes is forgotten. Its kind; NULL if there is nothing. */
 const char *VidmmForgetDeferred(const void *Bytes, SIZE_T Size);
 

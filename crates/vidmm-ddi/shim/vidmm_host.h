@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 3
+#define VIDMM_HOST_VERSION 4
 
 /* A list of pages. `Pages` goes on behind the last page with numbers of no page. */
 struct _MDL {
@@ -57,6 +57,9 @@ typedef struct _VIDMM_SHIM {
     VOID (*EndCall)(BOOLEAN IsOutermost);
     /* So many nanoseconds have passed in the world: timers fire. */
     VOID (*SetTime)(UINT64 Nanoseconds);
+    KIRQL (*GetIrql)(VOID);
+    /* Forgets DPCs, work items and timers: the adapter has gone. */
+    VOID (*Forget)(VOID);
     /* Adds a value to the registry. */
     VOID (*SetRegistryValue)(const char *Name, const char *Value);
 } VIDMM_SHIM;

@@ -77,6 +77,17 @@ impl DmaWindow {
     }
 }
 
+/// The next step behind a report of an interrupt (FLT-13).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Owes {
+    #[default]
+    Nothing,
+    /// DxgkCbQueueDpc.
+    QueueDpc,
+    /// DxgkCbNotifyDpc.
+    NotifyDpc,
+}
+
 /// An allocation that was asked for.
 #[derive(Clone, Default)]
 pub(crate) struct Wanted {
@@ -102,6 +113,12 @@ pub(crate) struct Adapter {
     /// Reads and writes of kernels that were not told yet.
     pub kernel_events: RefCell<Vec<GpuEvent>>,
     pub dpc_is_queued: Cell<bool>,
+    /// Since the last report of an interrupt no DPC was queued; and since a DPC ran, Dxgkrnl was not told.
+    pub owes: Cell<Owes>,
+    /// The program of a user's that the GPU's model handed back last has faulted.
+    pub has_faulted: Cell<bool>,
+    /// The driver says that it resets single engines (FLT-20).
+    pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
     /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
@@ -171,6 +188,9 @@ impl Adapter {
             notifications: RefCell::default(),
             kernel_events: RefCell::default(),
             dpc_is_queued: Cell::new(false),
+            owes: Cell::default(),
+            has_faulted: Cell::new(false),
+            resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
             handle_data: RefCell::default(),
             wanted: RefCell::default(),
@@ -252,6 +272,35 @@ impl Adapter {
             report("SHIM-LOCK", format!("{entry:?} has returned with a lock held"));
         }
         self.progress().leave(before);
+        if before == 0 {
+            self.run_dpc();
+        }
+        result
+    }
+
+    /// Reports what is owed to Dxgkrnl once nothing of the driver runs any more (FLT-13).
+    pub fn settle(&self) {
+        match self.owes.take() {
+            Owes::Nothing => {}
+            Owes::QueueDpc => report("FLT-13", "DxgkCbNotifyInterrupt was called, and no DPC was queued behind it"),
+            Owes::NotifyDpc => report("FLT-13", "the DPC has run, and has not called DxgkCbNotifyDpc"),
+        }
+    }
+
+    /// The level of interrupts at which the driver runs.
+    pub fn irql(&self) -> u8 {
+        // SAFETY: the function has no arguments.
+        unsafe { (self.driver.shim().GetIrql)() }
+    }
+
+    /// Runs the driver's own function at the level of its device, within a call of it.
+    pub fn at_device_level<T>(&self, function: impl FnOnce() -> T) -> T {
+        let (begin, before) = (self.driver.shim().BeginCall, self.irql());
+        // SAFETY: the function takes a number.
+        unsafe { begin(DEVICE_LEVEL) };
+        let result = function();
+        // SAFETY: as above.
+        unsafe { begin(before) };
         result
     }
 
@@ -341,6 +390,8 @@ impl Drop for Adapter {
         if after.Timers > 0 {
             report("SHIM-DEFERRED", format!("timers that are set after RemoveDevice: {}", after.Timers));
         }
+        // SAFETY: the function has no arguments. What is left would run in a world in which its adapter is not there.
+        unsafe { (self.driver.shim().Forget)() };
         if after.Threads > 0 {
             report("SHIM-THREAD", format!("{} threads of the driver run on after RemoveDevice", after.Threads));
         }

@@ -8,7 +8,7 @@ use vidmm::GpuVirtualAddress;
 use vidmm::contract::{DmaPageFaulted, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, Notification, is_of_this_thread, no_such_adapter, of_handle};
+use crate::adapter::{Adapter, DEVICE_LEVEL, Notification, Owes, is_of_this_thread, no_such_adapter, of_handle};
 use crate::inbox;
 use crate::library;
 use crate::memory::from_driver;
@@ -127,7 +127,15 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
         }
     };
     if is_of_this_thread(handle) {
-        with(handle, (), |adapter| adapter.notifications.borrow_mut().push(notification));
+        with(handle, (), |adapter| {
+            if adapter.irql() < DEVICE_LEVEL {
+                let level =
+                    "below the level of the device: outside of the interrupt routine use DxgkCbSynchronizeExecution";
+                report("SHIM-IRQL", format!("DxgkCbNotifyInterrupt is called {level}"));
+            }
+            adapter.owes.set(Owes::QueueDpc);
+            adapter.notifications.borrow_mut().push(notification);
+        });
     } else if !inbox::add(handle.addr(), notification) {
         no_such_adapter();
     }
@@ -151,13 +159,22 @@ fn page_fault(fault: &DMA_PAGE_FAULTED) -> DmaPageFaulted {
 
 unsafe extern "C" fn notify_dpc(handle: HANDLE) {
     if is_of_this_thread(handle) {
-        with(handle, (), |_| ());
+        with(handle, (), |adapter| {
+            if adapter.owes.get() == Owes::NotifyDpc {
+                adapter.owes.set(Owes::Nothing);
+            }
+        });
     }
 }
 
 unsafe extern "C" fn queue_dpc(handle: HANDLE) -> BOOLEAN {
     if is_of_this_thread(handle) {
-        return with(handle, 0, |adapter| BOOLEAN::from(!adapter.dpc_is_queued.replace(true)));
+        return with(handle, 0, |adapter| {
+            if adapter.owes.get() == Owes::QueueDpc {
+                adapter.owes.set(Owes::NotifyDpc);
+            }
+            BOOLEAN::from(!adapter.dpc_is_queued.replace(true))
+        });
     }
     let was_queued = inbox::queue_dpc(handle.addr());
     if was_queued.is_none() {
@@ -175,9 +192,9 @@ unsafe extern "C" fn synchronize_execution(
     result: *mut BOOLEAN,
 ) -> NTSTATUS {
     let Some(routine) = routine else { return STATUS_INVALID_PARAMETER };
-    with(handle, STATUS_INVALID_PARAMETER, |_| {
+    with(handle, STATUS_INVALID_PARAMETER, |adapter| {
         // SAFETY: the driver asks for its own function to be called with its own context.
-        let returned = unsafe { routine(context) };
+        let returned = adapter.at_device_level(|| unsafe { routine(context) });
         if !result.is_null() {
             // SAFETY: not null; the driver passes a BOOLEAN.
             unsafe { result.write(returned) };
@@ -266,6 +283,7 @@ unsafe extern "C" fn run_user_work(
     with(handle, 0, |adapter| match user_work::run(adapter, node_ordinal, address, size) {
         Ok(()) => 1,
         Err(fault) => {
+            adapter.has_faulted.set(true);
             if !fault_address.is_null() && !fault_is_write.is_null() {
                 // SAFETY: not null; the model passes whole variables.
                 unsafe {

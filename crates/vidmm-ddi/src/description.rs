@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::page_tables;
 use crate::progress::Entry;
+use crate::reports::report;
 use crate::segments::{Segments, must, query, segments};
 
 /// More levels has no page table (GVA-11).
@@ -36,6 +37,12 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         }
     };
     let is_physical = addressing_model == AddressingModel::Physical;
+    let (resets_engines, ddi) = (caps.SupportPerEngineTDR != 0, adapter.ddi());
+    adapter.resets_engines.set(resets_engines);
+    if resets_engines && (ddi.DxgkDdiResetEngine.is_none() || ddi.DxgkDdiQueryDependentEngineGroup.is_none()) {
+        let lacks = "the driver's table lacks DxgkDdiResetEngine or DxgkDdiQueryDependentEngineGroup";
+        report("FLT-20", format!("DXGK_DRIVERCAPS.SupportPerEngineTDR is set, and {lacks}"));
+    }
     if is_physical {
         check_table(adapter)?;
     }

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use vidmm::contract::{EngineFence, KmdAllocationHandle, Packet, ResetEngineError, RestartError};
+use vidmm::contract::{
+    EngineFence, KmdAllocationHandle, NotifyInterrupt, Packet, PageFaultFlags, ResetEngineError, RestartError,
+};
 use vidmm::{Nanoseconds, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
@@ -92,6 +94,7 @@ impl DdiGpu {
         let (start, is_paging) =
             (offsets.map_or(0, |(start, _)| start), submission.is_some_and(|submission| submission.paging));
         self.adapter.dma.borrow_mut().set(first.packet.buffer.commands(), start);
+        self.adapter.has_faulted.set(false);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
@@ -106,7 +109,12 @@ impl DdiGpu {
             match *notification {
                 Notification::Completed { node_ordinal, fence_id } => {
                     let is_this = (node_ordinal, fence_id) == (fence.engine, fence.fence_id as u32);
-                    if is_this && !has_ended {
+                    if is_this && has_ended {
+                        report(
+                            "SYN-13",
+                            format!("the end of packet {fence_id} of engine {node_ordinal} is reported twice"),
+                        );
+                    } else if is_this {
                         has_ended = true;
                     } else {
                         report(
@@ -122,7 +130,8 @@ impl DdiGpu {
                 Notification::Preempted { node_ordinal, fence_id, last_completed } => {
                     self.note_yield(node_ordinal, fence_id, last_completed);
                 }
-                Notification::Faulted { .. } => {
+                Notification::Faulted { interrupt } => {
+                    must_name(&interrupt, fence);
                     if is_paging && self.adapter.is_physical.get() {
                         let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
                         report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
@@ -131,6 +140,11 @@ impl DdiGpu {
                     events.push(GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: ended_at });
                 }
             }
+        }
+        self.adapter.settle();
+        if has_ended && (self.adapter.has_faulted.get() || self.engines[ordinal].is_stopped) {
+            let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+            report("FLT-11", format!("{packet} has faulted, and the driver has reported its end"));
         }
         if has_ended {
             self.complete(ordinal, ended_at, events);
@@ -184,6 +198,25 @@ impl DdiGpu {
             let event = GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at };
             self.answers.push((at, event));
         }
+    }
+}
+
+/// A report of a fault names the packet that ran, unless it says that it cannot (FLT-11).
+fn must_name(interrupt: &NotifyInterrupt, ran: EngineFence) {
+    let (named, says_it_cannot) = match *interrupt {
+        NotifyInterrupt::DmaPageFaulted(fault) => {
+            let says_it_cannot = fault.page_fault_flags.contains(PageFaultFlags::FENCE_INVALID);
+            ((fault.node_ordinal, fault.faulted_fence_id), says_it_cannot)
+        }
+        NotifyInterrupt::DmaFaulted { faulted_fence_id, node_ordinal } => ((node_ordinal, faulted_fence_id), false),
+    };
+    if !says_it_cannot && named != (ran.engine, u64::from(ran.fence_id as u32)) {
+        let (engine, packet) = named;
+        let EngineFence { engine: on, fence_id } = ran;
+        report(
+            "FLT-11",
+            format!("a fault of packet {packet} of engine {engine} is reported; packet {fence_id} of engine {on} ran"),
+        );
     }
 }
 

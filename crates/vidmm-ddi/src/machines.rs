@@ -41,6 +41,7 @@ impl DriverMachines {
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
         let adapter = Adapter::start(Arc::clone(&driver.0))?;
         let info = description::describe(&adapter)?;
+        let resets_engines = adapter.resets_engines.get();
         let mut kmd = DdiKmd::new(adapter, info.clone(), true);
         let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
         let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
@@ -49,7 +50,7 @@ impl DriverMachines {
             "nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
-        let lacks = lacks(&driver, &info, &source);
+        let lacks = lacks(&driver, &info, &source, resets_engines);
         Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0) })
     }
 
@@ -155,7 +156,7 @@ impl DriverMachines {
 }
 
 /// The features that machines of a driver lack.
-fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
+fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource, resets_engines: bool) -> Features {
     let has = |flag| info.segments.iter().any(|segment| segment.flags.contains(flag));
     let is_memory = |flags: SegmentFlags| !flags.contains(SegmentFlags::APERTURE);
     let has_memory = info.segments.iter().any(|segment| is_memory(segment.flags));
@@ -197,7 +198,7 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource) -> Features {
     if driver.0.gpu().is_none() {
         lacks |= Features::OWN_COMMANDS | Features::PROBE;
     } else {
-        lacks.set(Features::ENGINE_RESET, ddi.DxgkDdiResetEngine.is_none());
+        lacks.set(Features::ENGINE_RESET, !resets_engines || ddi.DxgkDdiResetEngine.is_none());
         lacks.set(
             Features::ADAPTER_RESET,
             ddi.DxgkDdiResetFromTimeout.is_none() || ddi.DxgkDdiRestartFromTimeout.is_none(),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 3;
+pub const VIDMM_HOST_VERSION: u32 = 4;
 pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 3;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
@@ -77,5 +77,7 @@ pub struct VIDMM_SHIM {
     pub BeginCall: unsafe extern "C" fn(u8),
     pub EndCall: unsafe extern "C" fn(BOOLEAN),
     pub SetTime: unsafe extern "C" fn(u64),
+    pub GetIrql: unsafe extern "C" fn() -> u8,
+    pub Forget: unsafe extern "C" fn(),
     pub SetRegistryValue: unsafe extern "C" fn(*const std::ffi::c_char, *const std::ffi::c_char),
 }

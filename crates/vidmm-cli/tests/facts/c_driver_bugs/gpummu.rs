@@ -58,6 +58,11 @@ bugs! {
     content_that_leaves_compressed: BUG_STAYS_COMPRESSED by "BPB-40 VIRTUAL_TRANSFER" in "1..100";
     marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..100";
     a_key_that_is_left_open: BUG_KEY_LEFT_OPEN by "SHIM-OPEN-HANDLE" in "1..1";
+    an_interrupt_without_a_dpc: BUG_NO_DPC by "FLT-13";
+    a_dpc_that_tells_nobody: BUG_DPC_IS_SILENT by "FLT-13";
+    a_report_at_passive_level: BUG_NOTIFY_AT_PASSIVE with WITH_DEFERRED by "SHIM-IRQL";
+    a_fault_that_is_reported_as_an_end: BUG_FAULT_AS_END by "FLT-11" in "1..60";
+    a_fault_of_another_packet: BUG_WRONG_FAULTED_FENCE by "FLT-11" in "1..60";
     an_end_on_another_engine: BUG_WRONG_NODE with WITH_COPY_ENGINE by "SYN-13";
     a_dpc_that_waits: BUG_WAIT_IN_DPC with WITH_DEFERRED by "SHIM-IRQL" in "1..1";
     a_work_item_that_is_queued_twice: BUG_WORK_ITEM_TWICE with WITH_DEFERRED by "SHIM-WORK-ITEM" in "1..1";

@@ -63,6 +63,11 @@ enum {
     BUG_STAYS_COMPRESSED,         /* content leaves the memory of the GPU compressed */
     BUG_FILL_KEEPS_MARKS,         /* pages that are filled go on to be marked as compressed */
     BUG_KEY_LEFT_OPEN,            /* StartDevice leaves a key of the registry open */
+    BUG_NO_DPC,                   /* no DPC is queued behind the report of an interrupt */
+    BUG_DPC_IS_SILENT,            /* the DPC does not call DxgkCbNotifyDpc */
+    BUG_NOTIFY_AT_PASSIVE,        /* a work item reports interrupts at PASSIVE_LEVEL */
+    BUG_FAULT_AS_END,             /* the interrupt routine reports a page fault as the end of the packet */
+    BUG_WRONG_FAULTED_FENCE,      /* it reports the fault for the packet behind */
     BUG_WRONG_NODE,               /* the end of a packet is reported for the first engine, whatever engine ran it */
     BUG_WAIT_IN_DPC,              /* a DPC waits */
     BUG_WORK_ITEM_TWICE,          /* a work item is queued twice */

@@ -157,17 +157,29 @@ static VOID StopThread(ADAPTER *Adapter) {
 
 #ifdef WITH_DEFERRED
 
-/* A driver that does little in its interrupt routine: a DPC asks for a work item, which reports. */
-static VOID ReportInterrupts(PDEVICE_OBJECT DeviceObject, PVOID Context) {
+/* At the level of the interrupt, so that the routine does not run meanwhile. */
+static BOOLEAN NotifyInterrupts(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
     UINT At;
-    UNREFERENCED_PARAMETER(DeviceObject);
-    Adapter->IsWorkQueued = FALSE;
     for (At = 0; At < Adapter->UnreportedCount; At++) {
         Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Adapter->Unreported[At]);
     }
     Adapter->UnreportedCount = 0;
-    Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    return TRUE;
+}
+
+/* A driver that does little in its interrupt routine: a DPC asks for a work item, which reports. */
+static VOID ReportInterrupts(PDEVICE_OBJECT DeviceObject, PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    BOOLEAN Returned;
+    UNREFERENCED_PARAMETER(DeviceObject);
+    Adapter->IsWorkQueued = FALSE;
+    if (BUG(NOTIFY_AT_PASSIVE)) {
+        NotifyInterrupts(Adapter);
+    } else {
+        Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, NotifyInterrupts, Adapter, 0, &Returned);
+    }
 }
 
 static VOID InterruptDpcRoutine(PKDPC Dpc, PVOID Context, PVOID One, PVOID Two) {
@@ -777,9 +789,15 @@ static BOOLEAN ReadEngine(const ADAPTER *Adapter, UINT Node, DXGKARGCB_NOTIFY_IN
         Data->DmaFaulted.Status = STATUS_ILLEGAL_INSTRUCTION;
         break;
     case GPU_PAGE_FAULT:
+        if (BUG(FAULT_AS_END)) {
+            Data->InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+            Data->DmaCompleted.NodeOrdinal = Node;
+            Data->DmaCompleted.SubmissionFenceId = Engine->FenceId;
+            break;
+        }
         Data->InterruptType = DXGK_INTERRUPT_DMA_PAGE_FAULTED;
         Data->DmaPageFaulted.NodeOrdinal = Node;
-        Data->DmaPageFaulted.FaultedFenceId = Engine->FenceId;
+        Data->DmaPageFaulted.FaultedFenceId = Engine->FenceId + (BUG(WRONG_FAULTED_FENCE) ? 1 : 0);
         Data->DmaPageFaulted.FaultedPrimitiveAPISequenceNumber = DXGK_PRIMITIVE_API_SEQUENCE_NUMBER_UNKNOWN;
         Data->DmaPageFaulted.FaultedBindTableEntry = DXGK_BIND_TABLE_ENTRY_UNKNOWN;
         Data->DmaPageFaulted.PageFaultFlags = Engine->FaultIsWrite ? DXGK_PAGE_FAULT_WRITE : (DXGK_PAGE_FAULT_FLAGS)0;
@@ -803,7 +821,9 @@ static VOID Tell(ADAPTER *Adapter, DXGKARGCB_NOTIFY_INTERRUPT_DATA *Data) {
     KeInsertQueueDpc(&Adapter->InterruptDpc, NULL, NULL);
 #else
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, Data);
-    Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    if (!BUG(NO_DPC)) {
+        Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    }
 #endif
 }
 
@@ -825,6 +845,9 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
 
 static VOID DpcRoutine(const PVOID MiniportDeviceContext) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
+    if (BUG(DPC_IS_SILENT)) {
+        return;
+    }
     Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
 }
 
@@ -842,6 +865,13 @@ static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     Reset->LastAbortedFenceId =
         Adapter->Gpu.Engines[Reset->NodeOrdinal].Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
     GpuReset(&Adapter->Gpu, Reset->NodeOrdinal);
+    return STATUS_SUCCESS;
+}
+
+/* An engine is reset without harm to others. */
+static NTSTATUS QueryDependentEngineGroup(const HANDLE hAdapter, DXGKARG_QUERYDEPENDENTENGINEGROUP *Query) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    Query->DependentNodeOrdinalMask = 1ull << Query->NodeOrdinal;
     return STATUS_SUCCESS;
 }
 
@@ -889,6 +919,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiSubmitCommandVirtual = SubmitCommandVirtual;
     Data.DxgkDdiPreemptCommand = PreemptCommand;
     Data.DxgkDdiResetEngine = ResetEngine;
+    Data.DxgkDdiQueryDependentEngineGroup = QueryDependentEngineGroup;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
     return DxgkInitialize(DriverObject, RegistryPath, &Data);

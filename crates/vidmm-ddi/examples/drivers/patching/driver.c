@@ -390,6 +390,13 @@ static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     return STATUS_SUCCESS;
 }
 
+/* An engine is reset without harm to others. */
+static NTSTATUS QueryDependentEngineGroup(const HANDLE hAdapter, DXGKARG_QUERYDEPENDENTENGINEGROUP *Query) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    Query->DependentNodeOrdinalMask = 1ull << Query->NodeOrdinal;
+    return STATUS_SUCCESS;
+}
+
 static NTSTATUS ResetFromTimeout(const HANDLE hAdapter) {
     GpuReset(&((ADAPTER *)hAdapter)->Gpu);
     return STATUS_SUCCESS;
@@ -429,6 +436,7 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiSubmitCommand = SubmitCommand;
     Data.DxgkDdiPreemptCommand = PreemptCommand;
     Data.DxgkDdiResetEngine = ResetEngine;
+    Data.DxgkDdiQueryDependentEngineGroup = QueryDependentEngineGroup;
     Data.DxgkDdiResetFromTimeout = ResetFromTimeout;
     Data.DxgkDdiRestartFromTimeout = RestartFromTimeout;
     return DxgkInitialize(DriverObject, RegistryPath, &Data);
