@@ -163,11 +163,20 @@ fn p60_power_comes_back_that_was_not_lost() {
     story_and([Event::PoweredUp]).breaks_only(P60);
 }
 
-/// The process is suspended, and so is its device.
+/// The process is suspended, and so is its device; what its list names goes.
 fn process_suspended(allow_wake_on_submission: bool) -> Vec<Event> {
     let process = process();
     let suspends = Event::ProcessSuspended { process, allow_wake_on_submission };
-    vec![suspends, yields(SuspendReason::ProcessSuspended, None), suspended()]
+    [vec![suspends, yields(SuspendReason::ProcessSuspended, None), suspended()], a_goes()].concat()
+}
+
+/// P10: a suspension by a call empties memory, whether others want it or not.
+#[test]
+fn res71_the_memory_of_a_suspended_process_stays() {
+    let right = process_suspended(false);
+    story_and(right.clone()).breaks_nothing();
+    let goes_on = [submitted(3, &[], &[]), Event::ProcessResumed { process: process(), by_submission: false }];
+    story_and([&right[..3], &goes_on].concat()).breaks_only(Res71);
 }
 
 /// P10, RES-74: a suspension lasts until it is ended, and a submission ends one that allows that.

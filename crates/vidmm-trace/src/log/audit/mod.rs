@@ -222,8 +222,8 @@ struct Process {
     told: BTreeMap<MemorySegmentGroup, Option<budgets::Told>>,
     /// Whether a call has suspended it; and whether a submission ends that.
     suspended: Option<bool>,
-    /// It was suspended, and whether its memory is out was not looked at since.
-    is_to_be_out: bool,
+    /// How often time has passed since it was suspended and all its devices have stopped.
+    stopped_for: u32,
     /// When it hung an engine.
     timeouts: VecDeque<u64>,
     /// The last plan that cut a page of it.
@@ -242,7 +242,7 @@ impl Process {
             group_reservations: BTreeMap::new(),
             told: BTreeMap::new(),
             suspended: None,
-            is_to_be_out: false,
+            stopped_for: 0,
             timeouts: VecDeque::new(),
             cut_by: 0,
         }

@@ -27,7 +27,7 @@ impl Audit {
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
                 if let Some(process) = self.processes.get_mut(&process) {
                     process.suspended = Some(allow_wake_on_submission);
-                    process.is_to_be_out = true;
+                    process.stopped_for = 0;
                 }
             }
             Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),
@@ -46,18 +46,19 @@ impl Audit {
     }
 
     /// Once all devices of a process that was suspended have stopped, what their lists name is out, whether others want its memory or
-    /// not (RES-71, P10): of that, allocations that nobody else may use or see, and that no plan moves.
+    /// not (RES-71, P10): of that, allocations that nobody else may use or see, and that no plan moves. It is decided at once, so
+    /// the second time that time passes is late enough.
     pub(super) fn check_suspended_are_out(&mut self) {
         let has_stopped = |id: ProcessId| {
             let mut devices = self.devices.values().filter(|device| device.process == id);
             devices.all(|device| matches!(device.activity, Activity::Suspended(_)) || device.is_over())
         };
-        let is_due =
-            |&(&id, of): &(&ProcessId, &super::Process)| of.is_to_be_out && of.suspended.is_some() && has_stopped(id);
-        let Some((&id, _)) = self.processes.iter().find(is_due) else { return };
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.is_to_be_out = false;
+        let mut is_due = None;
+        for (&id, process) in self.processes.iter_mut().filter(|(_, of)| of.suspended.is_some() && of.stopped_for < 2) {
+            process.stopped_for += u32::from(has_stopped(id));
+            is_due = is_due.or((process.stopped_for == 2).then_some(id));
         }
+        let Some(id) = is_due else { return };
         let is_of_stopped = |of: &Allocation| {
             let mut lists = of.lists.iter().filter_map(|(device, entry)| Some((self.devices.get(device)?, entry)));
             self.process_of(of.owner) == Some(id)
