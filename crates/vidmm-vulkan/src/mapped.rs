@@ -246,10 +246,9 @@ mod tests {
             let (units, first, place) = (1 + next(32), next(UNITS - 32), next(UNITS - 32));
             let is_bound = next(8) > 0;
             let memory = |unit: u64| is_bound.then_some(place + unit);
-            let targets: Vec<_> = (0..units).filter_map(|unit| Some((unit, memory(unit)?))).collect();
             let at_unit = |unit: u64| (first + unit) * PAGES..(first + unit + 1) * PAGES;
-            let targets: Vec<_> =
-                targets.into_iter().map(|(unit, memory)| (at_unit(unit), at(memory * PAGES))).collect();
+            let target = |unit| Some((at_unit(unit), at(memory(unit)? * PAGES)));
+            let targets: Vec<_> = (0..units).filter_map(target).collect();
             let changes = mapped.replace(first * PAGES..(first + units) * PAGES, &targets);
             // The fewest: a binding goes on as long as the next unit changes too, to the memory behind, or to none as well.
             let (mut fewest, mut before) = (0, None);
