@@ -19,6 +19,8 @@ pub(super) struct Process {
     pub name: String,
     pub lives: bool,
     pub is_suspended: bool,
+    /// The bytes that it has reserved last, in any group.
+    pub reserved: u64,
 }
 
 #[derive(Debug)]

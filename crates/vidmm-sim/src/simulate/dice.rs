@@ -31,6 +31,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 4))
     }
 
+    /// The row of draws of the habits of programs.
+    pub fn of_habits(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 5))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

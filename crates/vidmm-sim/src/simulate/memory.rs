@@ -63,7 +63,7 @@ impl Player<'_, '_> {
             AllocationSegments::System => scenario.aperture_commit_limit_bytes.unwrap_or(scenario.aperture_bytes),
             _ => scenario.local_memory_bytes,
         };
-        let largest = if self.dice.chance(5) { room * 5 / 4 } else { room / 3 };
+        let largest = if self.dice.chance(5) { room * 5 / 4 } else { room / self.world.habits.largest_part };
         let mut size = self.dice.log_within(1, largest.max(2));
         if self.dice.chance(70) {
             size = size.next_multiple_of(1 << 12);
@@ -129,7 +129,7 @@ impl Player<'_, '_> {
             cpu,
             // Every third by its size, as read-only mappings are: nothing is drawn, and worlds stay as they are.
             cached: cpu.is_some() && (size / vidmm::PAGE_SIZE).is_multiple_of(3),
-            shared: self.cast.devices[device].has_list && self.dice.chance(15),
+            shared: self.cast.devices[device].has_list && self.dice.chance(self.world.habits.shares),
             count: None,
             alignment: ((is_physical && has_placement || is_aligned_range) && self.dice.chance(30))
                 .then(|| ByteSize(1 << self.dice.within(12, 18))),

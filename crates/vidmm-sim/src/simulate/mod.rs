@@ -7,6 +7,7 @@
 // A file imports only from those above it.
 mod dice;
 mod profile;
+mod habits;
 mod world;
 mod cast;
 mod owners;

@@ -2,6 +2,7 @@
 
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
+use super::habits::Move;
 use super::owners::Owners;
 use super::reservations::Reservations;
 use super::world::World;
@@ -25,40 +26,6 @@ pub(super) struct Player<'s, 'a> {
     pub steps: Vec<Step>,
 }
 
-/// The next move of a player.
-#[derive(Clone, Copy)]
-enum Move {
-    Work,
-    List,
-    Create,
-    Destroy,
-    Offer,
-    Cpu,
-    Budget,
-    Properties,
-    Share,
-    Look,
-    Time,
-    Upheaval,
-    Unusual,
-}
-
-const MOVES: [(u32, Move); 13] = [
-    (30, Move::Work),
-    (22, Move::List),
-    (8, Move::Create),
-    (3, Move::Destroy),
-    (6, Move::Offer),
-    (5, Move::Cpu),
-    (4, Move::Budget),
-    (2, Move::Properties),
-    (2, Move::Share),
-    (2, Move::Look),
-    (15, Move::Time),
-    (1, Move::Upheaval),
-    (6, Move::Unusual),
-];
-
 impl<'s, 'a> Player<'s, 'a> {
     pub fn new(session: &'s mut Session<'a>, world: World, seed: u64, dice: Dice) -> Self {
         let (owners, reservations) = (Owners::draw(seed, &world), Reservations::draw(seed, &world));
@@ -74,7 +41,7 @@ impl<'s, 'a> Player<'s, 'a> {
     pub fn make_move(&mut self) {
         self.find_errors();
         let Some(device) = self.any_device() else { return };
-        match self.dice.weighted(&MOVES) {
+        match self.dice.weighted(&self.world.habits.moves) {
             Move::Work => self.work(device),
             Move::List => self.change_list(device),
             Move::Create => self.create(device),
@@ -151,13 +118,13 @@ impl<'s, 'a> Player<'s, 'a> {
     fn create_device(&mut self) -> Option<usize> {
         let living = self.cast.living_processes();
         let process = match self.dice.pick(&living) {
-            Some(process) if living.len() >= self.world.max_processes || self.dice.chance(25) => process,
+            Some(process) if living.len() >= self.world.max_processes || self.dice.chance(self.world.habits.more_devices) => process,
             _ => {
                 let name = self.cast.name("p");
                 if !self.call(CreateProcess { process: name.clone() }).is_done() {
                     return None;
                 }
-                self.cast.processes.push(Process { name, lives: true, is_suspended: false });
+                self.cast.processes.push(Process { name, lives: true, is_suspended: false, reserved: 0 });
                 self.cast.processes.len() - 1
             }
         };

@@ -21,7 +21,7 @@ impl Player<'_, '_> {
         let until = match self.dice.below(40) {
             0 => Until::For(Duration { ns: self.dice.log_within(50_000_000, 6_000_000_000) }),
             1 if self.cast.fences.is_empty() => Until::Idle,
-            _ => Until::For(Duration { ns: self.dice.log_within(100, 3_000_000) }),
+            _ => Until::For(Duration { ns: self.dice.log_within(100, self.world.habits.longest_wait) }),
         };
         // Work that is suspended or without power may wait for ever.
         let is_held = self.session.is_down || self.cast.processes.iter().any(|known| known.lives && known.is_suspended);
@@ -46,7 +46,13 @@ impl Player<'_, '_> {
             }
             2 => {
                 let most = self.world.scenario.local_memory_bytes.max(1 << 20) / 2;
-                let size = if self.dice.chance(30) { 0 } else { self.dice.within(0, most) & !0xFFFF };
+                let reserved = self.cast.processes[process].reserved;
+                let size = match self.dice.chance(self.world.habits.adjusts) {
+                    true => self.dice.within(reserved - reserved / 32, reserved + reserved / 32),
+                    false if self.dice.chance(30) => 0,
+                    false => self.dice.within(0, most) & !0xFFFF,
+                };
+                self.cast.processes[process].reserved = size;
                 self.call(ReserveVideoMemory { process: name, group, size: ByteSize(size) });
             }
             3 => _ = self.call(NotifyBudget { process: name }),

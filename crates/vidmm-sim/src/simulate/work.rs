@@ -54,7 +54,7 @@ impl Player<'_, '_> {
             reads,
             writes,
             content: self.draw_content(),
-            nanoseconds: self.dice.log_within(100, 1_000_000),
+            nanoseconds: self.dice.log_within(100, self.world.habits.longest_kernel),
             hangs: careless && self.dice.chance(20),
             engine: self.draw_engine(),
             after: Vec::new(),
@@ -110,7 +110,7 @@ impl Player<'_, '_> {
             name: self.cast.name("r"),
             commands,
             content: self.draw_content(),
-            nanoseconds: self.dice.log_within(100, 1_000_000),
+            nanoseconds: self.dice.log_within(100, self.world.habits.longest_kernel),
             engine: self.draw_engine(),
             after: self.draw_fence(),
             device: Some(self.cast.devices[device].name.clone()),
@@ -164,7 +164,7 @@ impl Player<'_, '_> {
 
     /// Now and then makes work wait for a person.
     fn draw_fence(&mut self) -> Vec<String> {
-        if !self.dice.chance(2) {
+        if !self.dice.chance(self.world.habits.blocks) {
             return Vec::new();
         }
         let name = self.cast.name("f");

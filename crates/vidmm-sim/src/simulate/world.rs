@@ -7,6 +7,7 @@ use vidmm_runtime::{DriverFault, GpuFault, InterruptFault};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::dice::Dice;
+use super::habits::Habits;
 use super::profile::Profile;
 use crate::features::Features;
 use crate::scenario::{
@@ -31,6 +32,8 @@ pub(super) struct World {
     pub tells_residency: bool,
     /// Whether engines address some allocations physically that lie among pages in a memory segment.
     pub has_ranges: bool,
+    /// What programs do often, and what they never do.
+    pub habits: Habits,
     /// The features that the machine lacks.
     pub lacks: Features,
     /// The bytes of the largest allocation that its driver creates; none if it creates any.
@@ -224,6 +227,7 @@ impl World {
             has_upheavals,
             tells_residency,
             has_ranges,
+            habits: Habits::draw(seed, profile),
             lacks,
             largest_allocation: None,
         })

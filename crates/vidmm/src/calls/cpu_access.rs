@@ -26,7 +26,8 @@ impl VidMm {
     /// Shows the whole allocation to the CPU, at an address that stays the same until the last unlock: when the
     /// allocation moves, the address follows it (RES-86). Nothing is synchronised: that is the caller's duty, which may
     /// keep an allocation locked for its whole life (RES-05, RES-81). While a move is under way the address shows
-    /// nothing, and an access waits.
+    /// nothing, and an access waits. From the moment at which a reset of the adapter begins until it runs again, an allocation in a
+    /// memory segment shows anything, and what is written is lost (FLT-34).
     ///
     /// An allocation in a memory segment must leave it, unless both are CPU-visible (RES-82, RES-83); and content that is on its
     /// way must arrive. Then the answer is [`LockError::AllocationBusy`]: poll, let paging end, and try again. With

@@ -183,10 +183,12 @@ impl Session<'_> {
         users.any(|&user| !self.objects.kernels[user].ended)
     }
 
-    /// Whether the CPU sees an allocation now. It does not see an allocation that a plan moves.
+    /// Whether the CPU sees the content of an allocation now. It does not see an allocation that a plan moves, and what it sees in a
+    /// memory segment while the adapter is reset is anything.
     pub(in crate::explicit) fn is_seen(&self, name: &str) -> bool {
-        let lock = self.objects.allocations.get(name).and_then(|known| known.lock);
-        lock.is_some_and(|(address, _)| self.runtime.cpu_page_digest(address).is_some())
+        let Some(known) = self.objects.allocations.get(name) else { return false };
+        let is_shown = known.lock.is_some_and(|(address, _)| self.runtime.cpu_page_digest(address).is_some());
+        is_shown && !self.truth.is_being_lost(known.id)
     }
 }
 

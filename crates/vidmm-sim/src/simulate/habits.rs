@@ -1,0 +1,102 @@
+//! The habits of a world's programs: what they do often, and what they never do.
+//!
+//! Programs that do a little of everything seldom get far in anything: a device that is to wait for longer than a limit needs others
+//! that keep their lists, and a range that is to move needs some that stay. So half of the worlds have habits of their own. A move
+//! that is left out in one world leaves room for the others.
+
+use super::dice::Dice;
+use super::profile::Profile;
+
+/// The next move of a player.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Move {
+    Work,
+    List,
+    Create,
+    Destroy,
+    Offer,
+    Cpu,
+    Budget,
+    Properties,
+    Share,
+    Look,
+    Time,
+    Upheaval,
+    Unusual,
+}
+
+/// The moves, and how often each is made where programs have no habits.
+const MOVES: [(u32, Move); 13] = [
+    (30, Move::Work),
+    (22, Move::List),
+    (8, Move::Create),
+    (3, Move::Destroy),
+    (6, Move::Offer),
+    (5, Move::Cpu),
+    (4, Move::Budget),
+    (2, Move::Properties),
+    (2, Move::Share),
+    (2, Move::Look),
+    (15, Move::Time),
+    (1, Move::Upheaval),
+    (6, Move::Unusual),
+];
+
+/// The habits of a world's programs.
+#[derive(Clone, Debug)]
+pub(super) struct Habits {
+    /// The moves, and how often each is made.
+    pub moves: [(u32, Move); 13],
+    /// In percent, how many allocations are shared.
+    pub shares: u64,
+    /// In percent, how much work waits for a person.
+    pub blocks: u64,
+    /// In percent, how many new devices are of a process that has one.
+    pub more_devices: u64,
+    /// The part of the memory that the largest allocation takes: 1 of so many.
+    pub largest_part: u64,
+    /// The nanoseconds of the longest kernel.
+    pub longest_kernel: u64,
+    /// The nanoseconds of the longest usual wait.
+    pub longest_wait: u64,
+    /// In percent, how many reservations of memory are near the one before.
+    pub adjusts: u64,
+}
+
+impl Habits {
+    /// Those of a world.
+    pub fn draw(seed: u64, profile: Profile) -> Self {
+        let mut dice = Dice::of_habits(seed);
+        let usual = Self {
+            moves: MOVES,
+            shares: 15,
+            blocks: 2,
+            more_devices: 25,
+            largest_part: 3,
+            longest_kernel: 1_000_000,
+            longest_wait: 3_000_000,
+            adjusts: 10,
+        };
+        if profile == Profile::Speed || dice.chance(50) {
+            return usual;
+        }
+        Self {
+            moves: usual.moves.map(|(weight, what)| (weight * dice.weighted(&factors(what)), what)),
+            shares: dice.weighted(&[(1, 0), (1, 15), (1, 70)]),
+            blocks: dice.weighted(&[(1, 0), (1, 2), (1, 15)]),
+            more_devices: dice.weighted(&[(1, 0), (1, 25), (1, 70)]),
+            largest_part: dice.weighted(&[(1, 2), (2, 3), (1, 8)]),
+            longest_kernel: dice.weighted(&[(1, 100_000), (2, 1_000_000), (1, 30_000_000)]),
+            longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000)]),
+            adjusts: dice.weighted(&[(1, 10), (1, 60)]),
+        }
+    }
+}
+
+/// By how much a move is made more often than usual, and how likely that is. Without some moves a world stands still.
+const fn factors(what: Move) -> [(u32, u32); 4] {
+    match what {
+        Move::Work | Move::List | Move::Create | Move::Time => [(0, 0), (3, 2), (4, 4), (2, 12)],
+        _ => [(3, 0), (3, 2), (3, 4), (3, 20)],
+    }
+}
