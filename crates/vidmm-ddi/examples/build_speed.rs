@@ -5,13 +5,16 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use vidmm::GpuVirtualAddress;
-use vidmm::contract::{BuildPagingBuffer, BuildStatus, FillVirtual, PagingOperation};
+use vidmm::{GpuVirtualAddress, PhysicalAddress, SegmentId};
+use vidmm::contract::{AddressingModel, BuildPagingBuffer, BuildStatus, Fill, FillVirtual, PagingOperation};
 use vidmm_ddi::{Driver, DriverMachines, Progress};
 use vidmm_runtime::AllocationDesc;
 use vidmm_sim::{MachineDesc, MachineFactory};
 
 const BUILDS: u32 = 1_000_000;
+
+/// Bytes of the allocation.
+const SIZE: u64 = 1 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from).ok_or("name the driver's library")?;
@@ -21,15 +24,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut machine = machines.machine(&desc)?;
     let process = machine.kmd.create_process(true)?;
     let system_context = machine.kmd.create_context(process, 0, true)?;
-    let private_data = machine.umd.allocation_private_data(&AllocationDesc::local(1 << 20));
+    let private_data = machine.umd.allocation_private_data(&AllocationDesc::local(SIZE));
     let allocation = machine.kmd.create_allocation(&private_data)?.allocation;
-    let operation = PagingOperation::VirtualFill(FillVirtual {
-        allocation,
-        allocation_offset_in_bytes: 0,
-        fill_size_in_bytes: 1 << 20,
-        fill_pattern: 0,
-        destination_virtual_address: GpuVirtualAddress(0x20_0000),
-    });
+    let operation = match machines.info().addressing_model {
+        AddressingModel::Physical => PagingOperation::Fill(Fill {
+            allocation,
+            fill_size: SIZE,
+            fill_pattern: 0,
+            destination: PhysicalAddress { segment: SegmentId(1), offset: 0 },
+        }),
+        _ => PagingOperation::VirtualFill(FillVirtual {
+            allocation,
+            allocation_offset_in_bytes: 0,
+            fill_size_in_bytes: SIZE,
+            fill_pattern: 0,
+            destination_virtual_address: GpuVirtualAddress(0x20_0000),
+        }),
+    };
     let mut buffer = vec![0; machines.info().paging_buffer.size as usize];
     let (mut written, mut multipass_offset, begun) = (0, 0, Instant::now());
     for _ in 0..BUILDS {
