@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use vidmm::{GpuVirtualAddress, PhysicalAddress, SegmentId};
 use vidmm::contract::{AddressingModel, BuildPagingBuffer, BuildStatus, Fill, FillVirtual, PagingOperation};
+use vidmm::{GpuVirtualAddress, PhysicalAddress, SegmentId};
 use vidmm_ddi::{Driver, DriverMachines, Progress};
 use vidmm_runtime::AllocationDesc;
 use vidmm_sim::{MachineDesc, MachineFactory};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, ProcessId};
+use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, ProcessId};
 use vidmm_trace::ByteSize;
 
 use super::ledger::Part;
@@ -31,6 +31,16 @@ impl Session<'_> {
         if let Some((name, _)) = self.objects.reservations.iter().find(meets) {
             let (name, chosen) = (name.clone(), chosen.start);
             self.broke("GVA-52", format!("{chosen:#x} was chosen, which is reserved as {name}"));
+        }
+    }
+
+    /// Addresses that the manager chose are aligned as the driver asked, and to 64 KiB from that size on (SEG-46, U-23).
+    fn check_aligned(&mut self, chosen: GpuVirtualAddress, size: u64, alignment: u64) {
+        let alignment = alignment.max(if size < PAGE_SIZE_64K { PAGE_SIZE } else { PAGE_SIZE_64K });
+        if !chosen.0.is_multiple_of(alignment) {
+            let problem =
+                format!("{size} bytes are mapped at {chosen}, which was chosen, but is no multiple of {alignment}");
+            self.broke("U-23", problem);
         }
     }
 
@@ -80,8 +90,7 @@ impl Make<Session<'_>> for Map {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let mut answered = Answered::ok();
         for name in &self.allocations {
-            let Allocation { id, device, pages, .. } = session.objects.allocation(name)?;
-            let (id, pages) = (*id, *pages);
+            let &Allocation { id, pages, alignment, ref device, .. } = session.objects.allocation(name)?;
             let device = self.device.clone().unwrap_or_else(|| device.clone());
             let Device { process, queue, .. } = *session.objects.device(&device)?;
             let queue = queue.ok_or_else(Undone::no_paging_queue)?;
@@ -109,6 +118,9 @@ impl Make<Session<'_>> for Map {
             reservation.into_iter().for_each(|of| of.used.push(addresses.clone()));
             if base_address.is_none() {
                 session.check_reserved_by_nobody(process, addresses);
+                let size = if size == 0 { pages * PAGE_SIZE } else { size };
+                let alignment = if offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
+                session.check_aligned(virtual_address, size, alignment);
             }
             // The allocation is rounded up: what is mapped behind its last page is no kernel's.
             let first_page = (offset / PAGE_SIZE).min(pages);

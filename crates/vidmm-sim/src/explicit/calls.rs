@@ -132,7 +132,21 @@ impl Session<'_> {
         let (device, openers) = (device_name.to_owned(), Vec::new());
         let keeps_copy = matches!(create.cpu, Some(CpuAccess::PermanentSysMem | CpuAccess::ExistingSysMem));
         let (written_copy, lock) = (None, None);
-        let allocation = Allocation { id, device, openers, pages, surface, keeps_copy, written_copy, lock, existing };
+        let alignment = create.alignment.map_or(0, |alignment| alignment.bytes());
+        let is_one_range = self.is_physical || create.accessed_physically;
+        let allocation = Allocation {
+            id,
+            device,
+            openers,
+            pages,
+            alignment,
+            is_one_range,
+            surface,
+            keeps_copy,
+            written_copy,
+            lock,
+            existing,
+        };
         self.objects.allocations.insert(name.to_owned(), allocation);
         Ok(())
     }

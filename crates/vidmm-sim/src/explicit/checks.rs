@@ -1,6 +1,6 @@
 //! Looking at memory from outside: what the CPU sees, and what the aperture shows.
 
-use vidmm::{AllocationId, PAGE_SIZE};
+use vidmm::{AllocationId, Extent, PAGE_SIZE, SegmentId};
 use vidmm_trace::ByteSize;
 
 use super::ledger::Part;
@@ -43,6 +43,25 @@ impl Session<'_> {
         };
         if let Some(page) = (0..pages).find(is_shown) {
             self.broke("I24", format!("{name} has left the aperture, but page {page} of it is still seen there"));
+        }
+    }
+}
+
+impl Session<'_> {
+    /// An allocation that engines address physically is one range, aligned as its driver asked (SEG-13, SEG-46).
+    pub fn check_range(&mut self, allocation: AllocationId, segment: SegmentId, extents: &[Extent]) {
+        let Some(name) = self.narrator.names.allocations.get(&allocation) else { return };
+        let Some(known) = self.objects.allocations.get(name).filter(|known| known.is_one_range) else { return };
+        let is_right = match extents {
+            [range] => segment.is_system() || range.offset.is_multiple_of(known.alignment.max(1)),
+            _ => false,
+        };
+        if !is_right {
+            let wanted = known.alignment;
+            self.broke(
+                "SEG-46",
+                format!("{name} is to be one range aligned to {wanted}, but is placed at {extents:?}"),
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ use vidmm::contract::CpuVirtualAddress;
 use vidmm_runtime::Content;
 
 use super::ledger::Part;
+use super::objects::Allocation;
 use super::session::Session;
 use crate::scenario::steps::{Answered, CpuRead, CpuWrite, Lock, Make, See, Undone, Unlock};
 
@@ -16,8 +17,9 @@ impl Session<'_> {
             let (id, before) = (allocation.id, allocation.lock);
             let (vidmm, _, host) = self.runtime.borrow();
             vidmm.unlock(host, id)?;
-            if before.is_some_and(|(_, locks)| locks == 1) {
+            if let Some((address, 1)) = before {
                 self.copy_taken(name);
+                self.check_hidden(name, address);
             }
             let left = before.and_then(|(address, locks)| (locks > 1).then(|| (address, locks - 1)));
             self.objects.allocations.entry(name.clone()).and_modify(|known| known.lock = left);
@@ -28,8 +30,18 @@ impl Session<'_> {
     /// An allocation was destroyed, or its owner is gone: all its locks have ended.
     pub fn locks_ended(&mut self, name: &str) {
         let known = self.objects.allocations.get_mut(name);
-        if known.and_then(|known| known.lock.take()).is_some() {
+        if let Some((address, _)) = known.and_then(|known| known.lock.take()) {
             self.copy_taken(name);
+            self.check_hidden(name, address);
+        }
+    }
+
+    /// With the last lock the CPU's view ends too: its address shows nothing, or what was locked since (RES-86).
+    fn check_hidden(&mut self, name: &str, address: CpuVirtualAddress) {
+        let is_taken = |known: &Allocation| known.lock.is_some_and(|(of, _)| of == address);
+        let is_shown = self.runtime.cpu_page_digest(address).is_some();
+        if is_shown && !self.objects.allocations.values().any(is_taken) {
+            self.broke("RES-86", format!("{name} is not locked any more, but the CPU still sees it at {address}"));
         }
     }
 

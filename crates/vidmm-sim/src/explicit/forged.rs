@@ -55,6 +55,8 @@ impl See<Session<'_>> for ForgeHandle {
                     device: DEFAULT_DEVICE.to_owned(),
                     openers: Vec::new(),
                     pages: 1,
+                    alignment: 0,
+                    is_one_range: false,
                     surface: None,
                     keeps_copy: false,
                     written_copy: None,

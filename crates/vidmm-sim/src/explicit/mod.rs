@@ -2,6 +2,7 @@
 //! compared with a ledger.
 
 // A file imports only from those above it.
+mod held;
 mod ledger;
 mod objects;
 mod report;

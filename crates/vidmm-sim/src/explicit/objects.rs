@@ -72,6 +72,10 @@ pub(crate) struct Allocation {
     /// The devices that have opened it.
     pub openers: Vec<String>,
     pub pages: u64,
+    /// The alignment that its driver asked for, in bytes; 0 if it asked for none.
+    pub alignment: u64,
+    /// Whether engines address it physically.
+    pub is_one_range: bool,
     pub surface: Option<u32>,
     /// The CPU sees a copy of it, which the GPU's is brought up to date from when the last lock ends.
     pub keeps_copy: bool,

@@ -1,8 +1,10 @@
 //! Running an explicit scenario.
 
 use vidmm::{AdapterOptions, Nanoseconds};
+use vidmm_runtime::Machine;
 use vidmm_trace::Rights;
 
+use super::held::CountedHost;
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
@@ -37,6 +39,8 @@ pub(crate) fn start<'a>(
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
     let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
     let machine = build(factory, &desc).map_err(RunError::Machine)?;
+    let (host, held) = CountedHost::new(machine.host);
+    let machine = Machine { host: Box::new(host), ..machine };
     let options = AdapterOptions {
         events: true,
         notification_revision: adapter.notification_revision,
@@ -52,7 +56,7 @@ pub(crate) fn start<'a>(
     let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
     let mut session =
-        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
+        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), held, observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
     session.rights = scenario.strict.then(Rights::default);
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());

@@ -1,6 +1,8 @@
 //! A scenario under way: the machine, what steps have created, and what was found.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
@@ -11,6 +13,7 @@ use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{IllegalUse, Rights};
 
 use super::graves::Graves;
+use super::held::Held;
 use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
@@ -94,12 +97,21 @@ pub(crate) struct Session<'a> {
     last_activity: Nanoseconds,
     /// How long nothing but the manager's clock may move before a wait gives up.
     pub patience: Nanoseconds,
+    /// What the manager has of the host, now and when it had just started.
+    pub held: Rc<Cell<Held>>,
+    pub held_at_start: Held,
     observer: &'a mut dyn Observer,
 }
 
 impl<'a> Session<'a> {
     /// Begins on a machine that was just started; none if it has no engine of a kind that kernels need.
-    pub fn new(mut runtime: Runtime, is_physical: bool, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
+    pub fn new(
+        mut runtime: Runtime,
+        is_physical: bool,
+        steps: usize,
+        held: Rc<Cell<Held>>,
+        observer: &'a mut dyn Observer,
+    ) -> Option<Self> {
         let kinds = runtime.vidmm().engines().to_vec();
         let engines = [engine_for(&kinds, EngineKind::Render3d)?, engine_for(&kinds, EngineKind::Copy)?];
         Some(Self {
@@ -140,6 +152,8 @@ impl<'a> Session<'a> {
             num_machine_steps: 0,
             last_activity: 0,
             patience: PATIENCE,
+            held_at_start: held.get(),
+            held,
             observer,
         })
     }
@@ -309,6 +323,9 @@ impl<'a> Session<'a> {
                 self.last_activity = numbered.at;
             }
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
+            Event::Placed { allocation, segment, ref extents, .. } if self.rules.is_some() => {
+                self.check_range(allocation, segment, extents);
+            }
             Event::AdapterStarted { system_commit_limit, .. } => {
                 if let Some(limit) = self.commit_limit.filter(|&limit| limit < system_commit_limit) {
                     self.broke(

@@ -118,7 +118,11 @@ impl<'s, 'a> Player<'s, 'a> {
     fn create_device(&mut self) -> Option<usize> {
         let living = self.cast.living_processes();
         let process = match self.dice.pick(&living) {
-            Some(process) if living.len() >= self.world.max_processes || self.dice.chance(self.world.habits.more_devices) => process,
+            Some(process)
+                if living.len() >= self.world.max_processes || self.dice.chance(self.world.habits.more_devices) =>
+            {
+                process
+            }
             _ => {
                 let name = self.cast.name("p");
                 if !self.call(CreateProcess { process: name.clone() }).is_done() {

@@ -28,6 +28,13 @@ impl Session<'_> {
                 "an allocation is gone that was destroyed synchronously, but nobody was told".to_owned(),
             );
         }
+        let (held, at_start) = (self.held.get(), self.held_at_start);
+        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() && held != at_start {
+            self.broke(
+                "I28",
+                format!("everything is destroyed, but the host still has {held}; at the start: {at_start}"),
+            );
+        }
         if self.report.findings.is_empty() {
             self.judge_rules();
         }

@@ -71,11 +71,16 @@ impl Audit {
         allocation.was_in_place |= in_place;
         allocation.written = false;
         allocation.moved_at = self.findings.event;
+        let is_named = !allocation.lists.is_empty() || self.portions.references().any(|(_, named, _)| named == id);
+        let is_unclear = allocation.destroyed && is_named;
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);
         let notices = self.notices(id, left.segment, reason, discarded, wanted);
-        let victim = Victim { allocation: id, place: left, copied, lent: None, moved: 0, notices };
+        let is_told = self.adapter.is_physical() && !in_place && !copied && wanted;
+        let discards = left.extents.iter().filter(|_| is_told).map(|extent| extent.offset).collect();
+        let discards = (!is_unclear).then_some(discards);
+        let victim = Victim { allocation: id, place: left, copied, lent: None, moved: 0, discards, notices };
         let draft = self.plans.draft(plan);
         draft.moves.push((id, None));
         draft.leaving.push(id);

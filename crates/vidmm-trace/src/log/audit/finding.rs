@@ -136,6 +136,8 @@ invariants! {
     /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight. While its process
     /// is suspended it is not resumed.
     Res71 = "RES-71",
+    /// Without GPU virtual addresses the driver is told what leaves a memory segment without a copy, unless it is destroyed.
+    U13 = "U-13",
     /// A locked allocation is seen by the CPU at one address, wherever it moves.
     Res86 = "RES-86",
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.

@@ -67,11 +67,18 @@ impl Audit {
         let Some(&id) = self.by_handle.get(&op.allocation) else {
             return self.unknown_handle(op.allocation);
         };
-        let starts_at = |extent: &vidmm::Extent| extent.offset == op.address.offset;
-        let victim = self.victim(id).filter(|victim| !victim.copied && victim.place.segment == op.address.segment);
-        let right = victim.is_some_and(|victim| victim.place.extents.first().is_some_and(starts_at));
-        self.findings.check(right, Invariant::I10, || {
-            format!("the content of {id} at {:?} is discarded, which the plan did not decide", op.address)
+        let (segment, offset) = (op.address.segment, op.address.offset);
+        let victim = self.victim_mut(id).filter(|victim| victim.place.segment == segment && !victim.copied);
+        let is_decided = victim.is_some_and(|victim| {
+            let Some(discards) = &mut victim.discards else { return true };
+            let at = discards.iter().position(|&discarded| discarded == offset);
+            at.map(|at| discards.swap_remove(at)).is_some()
+        });
+        self.findings.check(is_decided, Invariant::U13, || {
+            format!(
+                "the driver is told that {id} leaves {:?} without a copy, which the plan did not decide",
+                op.address
+            )
         });
     }
 }

@@ -91,6 +91,9 @@ pub(super) struct Victim {
     pub lent: Option<(SegmentId, Extent)>,
     /// Bytes copied so far.
     pub moved: u64,
+    /// The offsets of the ranges that it leaves without a copy, which the driver is still to be told (U-13). None where the log leaves
+    /// open whether it is told.
+    pub discards: Option<Vec<u64>>,
     /// The notifications that its driver is to hear before anything is done to it.
     pub notices: Notices,
 }

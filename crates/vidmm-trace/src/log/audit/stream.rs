@@ -136,6 +136,10 @@ impl Audit {
     fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
         let id = victim.allocation;
         self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
+        let untold = victim.discards.as_deref().unwrap_or_default();
+        self.findings.check(untold.is_empty(), Invariant::U13, || {
+            format!("plan {plan} ends, but the driver was not told that {id} left {untold:?} without a copy")
+        });
         let returns = |arrival: &Arrival| arrival.allocation == id && arrival.place == victim.place;
         if self.places.is_aperture(victim.place.segment) && !steps.arrivals.iter().any(returns) {
             self.check_aperture(id, &victim.place, false);
