@@ -6,6 +6,19 @@ use vidmm::contract::{
     RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
 };
 
+/// An object of a driver's, by its handle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum KmdObject {
+    /// A process.
+    Process(KmdProcessHandle),
+    /// A context.
+    Context(KmdContextHandle),
+    /// An allocation.
+    Allocation(KmdAllocationHandle),
+    /// An allocation that a process has open.
+    Open(KmdOpenHandle),
+}
+
 /// A hook between the core and a driver: it encodes paging operations and patches in the driver's place, with or
 /// without its help, and may change an interrupt that the driver has decoded.
 pub trait KmdHook {
@@ -54,6 +67,16 @@ pub trait KmdHook {
     /// Tells that the driver has created a process.
     fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
         let _ = (process, system_process);
+    }
+
+    /// Tells that the driver has created an object, or opened an allocation.
+    fn object_created(&mut self, object: KmdObject) {
+        let _ = object;
+    }
+
+    /// Tells that the driver is about to be told to destroy an object, or to close an allocation.
+    fn object_ends(&mut self, object: KmdObject) {
+        let _ = object;
     }
 
     /// Tells that a context has another root page table.
@@ -112,10 +135,12 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         self.allocate_for(!system_process)?;
         let process = self.call("DxgkDdiCreateProcess", |driver| driver.create_process(system_process))?;
         self.hook.process_created(process, system_process);
+        self.hook.object_created(KmdObject::Process(process));
         Ok(process)
     }
 
     fn destroy_process(&mut self, process: KmdProcessHandle) {
+        self.hook.object_ends(KmdObject::Process(process));
         self.call("DxgkDdiDestroyProcess", |driver| driver.destroy_process(process));
     }
 
@@ -126,19 +151,26 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError> {
         self.allocate_for(!system_context)?;
-        self.call("DxgkDdiCreateContext", |driver| driver.create_context(process, node_ordinal, system_context))
+        let create = |driver: &mut dyn Kmd| driver.create_context(process, node_ordinal, system_context);
+        let context = self.call("DxgkDdiCreateContext", create)?;
+        self.hook.object_created(KmdObject::Context(context));
+        Ok(context)
     }
 
     fn destroy_context(&mut self, context: KmdContextHandle) {
+        self.hook.object_ends(KmdObject::Context(context));
         self.call("DxgkDdiDestroyContext", |driver| driver.destroy_context(context));
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
         self.hook.allocate().map_err(|KmdError| CreateAllocationError::NoMemory)?;
-        self.call("DxgkDdiCreateAllocation", |driver| driver.create_allocation(private_driver_data))
+        let info = self.call("DxgkDdiCreateAllocation", |driver| driver.create_allocation(private_driver_data))?;
+        self.hook.object_created(KmdObject::Allocation(info.allocation));
+        Ok(info)
     }
 
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle) {
+        self.hook.object_ends(KmdObject::Allocation(allocation));
         self.call("DxgkDdiDestroyAllocation", |driver| driver.destroy_allocation(allocation));
     }
 
@@ -148,10 +180,13 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, KmdError> {
         self.hook.allocate()?;
-        self.call("DxgkDdiOpenAllocation", |driver| driver.open_allocation(process, allocation))
+        let open = self.call("DxgkDdiOpenAllocation", |driver| driver.open_allocation(process, allocation))?;
+        self.hook.object_created(KmdObject::Open(open));
+        Ok(open)
     }
 
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
+        self.hook.object_ends(KmdObject::Open(allocation));
         self.call("DxgkDdiCloseAllocation", |driver| driver.close_allocation(allocation));
     }
 

@@ -27,7 +27,7 @@ pub use calls::Running;
 pub use driver_fault::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
-pub use hook::{HookedKmd, KmdHook};
+pub use hook::{HookedKmd, KmdHook, KmdObject};
 pub use interrupt_faults::InterruptFault;
 pub use kernel::{Content, KernelCommand, PageRange, Surface};
 pub use occasions::{FaultSwitch, Hits, Occasions, mixed};

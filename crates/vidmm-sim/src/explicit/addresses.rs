@@ -105,7 +105,10 @@ impl Make<Session<'_>> for Map {
             let (write, execute) = (!self.read_only, !self.no_execute);
             let whole = MapGpuVirtualAddress::whole(id);
             let base = base_address.map(GpuVirtualAddress);
-            let desc = MapGpuVirtualAddress { base_address: base, offset, size, write, execute, ..whole };
+            // Any number, which the driver is to get back (GVA-57): the same whenever the step is made.
+            let driver_protection = if session.rules.is_some() { (id.to_bits() & 0xFFFF) << 5 | 1 } else { 0 };
+            let desc =
+                MapGpuVirtualAddress { base_address: base, offset, size, write, execute, driver_protection, ..whole };
             let (vidmm, _, host) = session.runtime.borrow();
             let answer = vidmm.map_gpu_virtual_address(host, queue, &desc);
             if let (Some(name), Some(base), Err(MapError::Range(_))) = (&self.r#in, base_address, &answer) {
@@ -113,6 +116,10 @@ impl Make<Session<'_>> for Map {
             }
             let mapped = answer?;
             let virtual_address = mapped.virtual_address;
+            if session.rules.is_some() {
+                session.settle();
+                session.judge_mapping(&desc, virtual_address);
+            }
             let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
             let reservation = self.r#in.as_ref().and_then(|name| session.objects.reservations.get_mut(name));
             reservation.into_iter().for_each(|of| of.used.push(addresses.clone()));

@@ -1,13 +1,13 @@
 //! Making calls: budgets, reservations and trims; and judging what is said of them.
 
-use vidmm::{MemorySegmentGroup, ReservationError, TrimFlags, VideoMemoryInfo};
+use vidmm::{AllocationResidencyStatus, MemorySegmentGroup, ProcessId, ReservationError, TrimFlags, VideoMemoryInfo};
 use vidmm_trace::ByteSize;
 
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
     Answered, CheckAccount, ExpectTrim, Make, NotifyBudget, ProcessPriority, QueryVideoMemory, RegisterTrim,
-    ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim,
+    ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim, Whereabouts,
 };
 
 /// Compares the group in which the manager counts allocations with the one in which it must.
@@ -35,6 +35,9 @@ impl Make<Session<'_>> for ReserveVideoMemory {
             let size = exact(size);
             session.broke("U-31", format!("{} cannot reserve {size}, but so much is left to reserve", self.process));
         }
+        if let (Ok(()), Some(rules)) = (&answer, &mut session.rules) {
+            rules.reserved.insert((process, group), size);
+        }
         Answered::of(answer)
     }
 }
@@ -49,6 +52,7 @@ impl Make<Session<'_>> for ProcessPriority {
 impl Make<Session<'_>> for NotifyBudget {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let process = session.process(&self.process)?;
+        session.budget_listeners.insert(process);
         Answered::of(session.runtime.vidmm().notify_budget_changes(process, true))
     }
 }
@@ -76,6 +80,38 @@ impl Make<Session<'_>> for TrimIntervals {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         session.runtime.vidmm().set_trim_intervals(self.intervals.into());
         Ok(Answered::ok())
+    }
+}
+
+impl Session<'_> {
+    /// A process has reserved what it was granted last (RES-51).
+    fn judge_reservation(&mut self, process: ProcessId, group: MemorySegmentGroup, said: u64) {
+        let Some(rules) = &self.rules else { return };
+        let granted = rules.reserved.get(&(process, group)).copied().unwrap_or(0);
+        if said != granted {
+            self.broke("RES-51", format!("{said} bytes are said to be reserved, but {granted} were granted"));
+        }
+    }
+
+    /// Each allocation is said to be where the log has it (RES-76).
+    fn judge_residency(&mut self) {
+        if self.rules.is_none() || self.truth.is_reset() {
+            return;
+        }
+        let known: Vec<_> = self.objects.allocations.values().map(|known| known.id).collect();
+        for id in known {
+            let Ok(said) = self.runtime.vidmm().query_allocation_residency(id) else { continue };
+            let is_right = match self.truth.whereabouts(id) {
+                Whereabouts::Local => said == AllocationResidencyStatus::ResidentInGpuMemory,
+                Whereabouts::System | Whereabouts::Aperture => {
+                    said == AllocationResidencyStatus::ResidentInSharedMemory
+                }
+                Whereabouts::Nowhere => said == AllocationResidencyStatus::NotResident,
+            };
+            if !is_right {
+                return self.broke("RES-76", format!("{id} is said to be {said:?}, but the log has it elsewhere"));
+            }
+        }
     }
 }
 
@@ -112,6 +148,8 @@ impl See<Session<'_>> for QueryVideoMemory {
                 format!("{} is said to have a budget of {budget} bytes, but it follows to be {told:?}", self.process),
             );
         }
+        session.judge_reservation(process, group, current_reservation);
+        session.judge_residency();
         let Some(resident) = session.truth.usage(process, group) else { return Ok(()) };
         if resident != current_usage {
             let [said, resident] = [current_usage, resident].map(exact);

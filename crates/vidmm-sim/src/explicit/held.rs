@@ -1,11 +1,40 @@
-//! What the manager has of the host: memory, views of the CPU, mappings in the IOMMU.
+//! What the manager has of the host and of the driver: memory, views of the CPU, mappings in the IOMMU, objects.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
 use vidmm::contract::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 use vidmm::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId};
+use vidmm_runtime::{KmdHook, KmdObject};
+
+/// The objects that a driver has created and that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct DriverObjects {
+    /// How often each was created, or opened.
+    pub live: BTreeMap<KmdObject, u32>,
+    /// The first that was to end although it did not live.
+    pub misused: Option<KmdObject>,
+}
+
+/// A hook that counts a driver's objects.
+pub(crate) struct ObjectCounter(pub Rc<RefCell<DriverObjects>>);
+
+impl KmdHook for ObjectCounter {
+    fn object_created(&mut self, object: KmdObject) {
+        *self.0.borrow_mut().live.entry(object).or_default() += 1;
+    }
+
+    fn object_ends(&mut self, object: KmdObject) {
+        let DriverObjects { live, misused } = &mut *self.0.borrow_mut();
+        match live.get_mut(&object) {
+            Some(1) => drop(live.remove(&object)),
+            Some(count) => *count -= 1,
+            None => *misused = misused.or(Some(object)),
+        }
+    }
+}
 
 /// What a host has given and not got back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

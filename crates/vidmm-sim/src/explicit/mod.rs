@@ -11,6 +11,7 @@ mod graves;
 mod in_error;
 mod rules;
 mod session;
+mod told;
 mod faults;
 mod calls;
 mod addresses;

@@ -1,10 +1,13 @@
 //! Running an explicit scenario.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use vidmm::{AdapterOptions, Nanoseconds};
-use vidmm_runtime::Machine;
+use vidmm_runtime::{HookedKmd, Machine};
 use vidmm_trace::Rights;
 
-use super::held::CountedHost;
+use super::held::{CountedHost, DriverObjects, ObjectCounter};
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
@@ -40,7 +43,9 @@ pub(crate) fn start<'a>(
     let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
     let machine = build(factory, &desc).map_err(RunError::Machine)?;
     let (host, held) = CountedHost::new(machine.host);
-    let machine = Machine { host: Box::new(host), ..machine };
+    let driver_objects = Rc::new(RefCell::new(DriverObjects::default()));
+    let kmd = HookedKmd::new(machine.kmd, ObjectCounter(Rc::clone(&driver_objects)));
+    let machine = Machine { kmd: Box::new(kmd), host: Box::new(host), ..machine };
     let options = AdapterOptions {
         events: true,
         notification_revision: adapter.notification_revision,
@@ -58,6 +63,8 @@ pub(crate) fn start<'a>(
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), held, observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
+    session.driver_objects_at_start = driver_objects.borrow().live.clone();
+    session.driver_objects = driver_objects;
     session.rights = scenario.strict.then(Rights::default);
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();

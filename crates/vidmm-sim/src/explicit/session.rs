@@ -1,6 +1,6 @@
 //! A scenario under way: the machine, what steps have created, and what was found.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -9,16 +9,17 @@ use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, MemorySegmentGroup, MonitoredFenceId,
     Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
-use vidmm_runtime::{AllocationSegments, Happening, Runtime};
+use vidmm_runtime::{AllocationSegments, Happening, KmdObject, Runtime};
 use vidmm_trace::{IllegalUse, Rights};
 
 use super::graves::Graves;
-use super::held::Held;
+use super::held::{DriverObjects, Held};
 use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
+use super::told::{Mapped, Told};
 use super::truth::Truth;
 use crate::features::engine_for;
 use crate::illegal_uses::{IllegalUses, UseFinding};
@@ -97,9 +98,18 @@ pub(crate) struct Session<'a> {
     last_activity: Nanoseconds,
     /// How long nothing but the manager's clock may move before a wait gives up.
     pub patience: Nanoseconds,
+    /// The outputs that must follow the events so far.
+    pub untold: Vec<Told>,
+    /// Processes that are to be told of changes of their budgets.
+    pub budget_listeners: BTreeSet<ProcessId>,
+    /// The last mapping that an event told of.
+    pub last_mapped: Option<Mapped>,
     /// What the manager has of the host, now and when it had just started.
     pub held: Rc<Cell<Held>>,
     pub held_at_start: Held,
+    /// The objects of the driver, now and when the manager had just started.
+    pub driver_objects: Rc<RefCell<DriverObjects>>,
+    pub driver_objects_at_start: BTreeMap<KmdObject, u32>,
     observer: &'a mut dyn Observer,
 }
 
@@ -152,8 +162,13 @@ impl<'a> Session<'a> {
             num_machine_steps: 0,
             last_activity: 0,
             patience: PATIENCE,
+            untold: Vec::new(),
+            budget_listeners: BTreeSet::new(),
+            last_mapped: None,
             held_at_start: held.get(),
             held,
+            driver_objects: Rc::default(),
+            driver_objects_at_start: BTreeMap::new(),
             observer,
         })
     }
@@ -203,6 +218,7 @@ impl<'a> Session<'a> {
     pub fn settle(&mut self) {
         self.runtime.pump();
         self.take_note();
+        self.judge_untold();
     }
 
     /// Lets time pass until something happens, or until `limit`; `false` if nothing is to come.
@@ -317,6 +333,7 @@ impl<'a> Session<'a> {
     }
 
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
+        self.must_tell(&numbered.event);
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {
@@ -397,6 +414,7 @@ impl<'a> Session<'a> {
     }
 
     fn told(&mut self, output: Output) {
+        self.judge_told(&output);
         match output {
             Output::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Output::AdapterInError(violation) => {

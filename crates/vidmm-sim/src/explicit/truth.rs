@@ -68,6 +68,11 @@ impl Truth {
         (!self.is_reset).then(|| self.allocations.values().filter(counts).map(|allocation| allocation.size).sum())
     }
 
+    /// Whether the adapter is being reset.
+    pub fn is_reset(&self) -> bool {
+        self.is_reset
+    }
+
     /// Whether an allocation is in a memory segment of an adapter that is being reset: its content is undefined (FLT-34).
     pub fn is_being_lost(&self, allocation: AllocationId) -> bool {
         self.is_reset && self.whereabouts(allocation) == Whereabouts::Local

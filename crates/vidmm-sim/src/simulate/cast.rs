@@ -40,6 +40,8 @@ pub(super) struct Allocation {
     pub pages: u64,
     pub is_shared: bool,
     pub is_lockable: bool,
+    /// Its pages mean nothing to the CPU.
+    pub is_compressed: bool,
     /// The devices that have opened it.
     pub openers: Vec<usize>,
     pub views: Vec<View>,
@@ -129,10 +131,6 @@ impl Allocation {
 
     pub fn is_listed(&self) -> bool {
         self.lists.values().any(|&count| count > 0)
-    }
-
-    pub fn view_of(&self, device: usize) -> Option<&View> {
-        self.views.iter().find(|view| view.device == device)
     }
 }
 

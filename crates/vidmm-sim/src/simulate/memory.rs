@@ -117,6 +117,7 @@ impl Player<'_, '_> {
             || self.world.has_ranges && self.dice.chance(25)
             || may_be_accessed && self.dice.chance(25);
         let is_aligned_range = self.world.has_ranges && is_accessed_physically;
+        let has_direction = (is_physical || is_aligned_range) && has_placement;
         CreateAllocation {
             name,
             size: ByteSize(size),
@@ -134,8 +135,8 @@ impl Player<'_, '_> {
             alignment: ((is_physical && has_placement || is_aligned_range) && self.dice.chance(30))
                 .then(|| ByteSize(1 << self.dice.within(12, 18))),
             direction: match self.dice.below(4) {
-                0 if is_physical && has_placement => Some(DirectionName::FromStart),
-                1 if is_physical && has_placement => Some(DirectionName::FromEnd),
+                0 if has_direction => Some(DirectionName::FromStart),
+                1 if has_direction => Some(DirectionName::FromEnd),
                 _ => None,
             },
             banks: Vec::new(),
@@ -151,6 +152,7 @@ impl Player<'_, '_> {
             pages: create.size.bytes().div_ceil(vidmm::PAGE_SIZE),
             is_shared: create.shared,
             is_lockable: create.cpu.is_some(),
+            is_compressed: create.compression,
             openers: Vec::new(),
             views: Vec::new(),
             lists: Default::default(),
@@ -201,13 +203,19 @@ impl Player<'_, '_> {
         }
         let flags = match self.dice.below(6) {
             0 => vec![DestroyFlag::Synchronous],
-            1 if self.misuses() => vec![DestroyFlag::AssumeNotInUse],
+            1 if self.misuses() || self.is_done_with(chosen) => vec![DestroyFlag::AssumeNotInUse],
             _ => Vec::new(),
         };
         let allocations = self.cast.names(&[chosen]);
         if self.call(DestroyAllocation { allocations, flags }).is_done() {
             self.cast.allocations[chosen].lives = false;
         }
+    }
+
+    /// Whether no work uses an allocation any more that only one device knows.
+    fn is_done_with(&self, allocation: usize) -> bool {
+        let known = &self.cast.allocations[allocation];
+        known.openers.is_empty() && !self.session.is_in_use(&known.name)
     }
 
     /// Frees a mapping, or some pages of it: then the rest on either side becomes a mapping of its own.
@@ -246,9 +254,12 @@ impl Player<'_, '_> {
         let usable = self.cast.usable_by(device);
         let again = self.dice.chance(10);
         let unlisted = usable.into_iter().filter(|&known| again || !self.cast.allocations[known].is_listed_by(device));
-        let wanted = self.dice.some(&unlisted.collect::<Vec<_>>(), 4);
+        let mut wanted = self.dice.some(&unlisted.collect::<Vec<_>>(), 4);
         if wanted.is_empty() {
             return;
+        }
+        if self.dice.chance(5) {
+            wanted.push(wanted[0]);
         }
         let allocations = self.cast.names(&wanted);
         let flags = match self.dice.below(20) {
@@ -326,7 +337,9 @@ impl Player<'_, '_> {
 
     /// The CPU locks, reads, writes or unlocks.
     pub fn use_cpu(&mut self, device: usize) {
-        let lockable = self.cast.those(|known| known.device == device && known.is_lockable && !known.is_offered);
+        let is_any = self.has(Features::CPU_ACCESS) && self.dice.chance(10);
+        let may_lock = |known: &Allocation| known.is_lockable || is_any && !known.is_compressed;
+        let lockable = self.cast.those(|known| known.device == device && may_lock(known) && !known.is_offered);
         let Some(chosen) = self.dice.pick(&lockable) else { return };
         let allocations = self.cast.names(&[chosen]);
         let locks = self.cast.allocations[chosen].locks;

@@ -95,6 +95,9 @@ impl Player<'_, '_> {
 
     /// A call that must be refused, and change nothing.
     fn make_wrong_call(&mut self, device: usize) {
+        if self.dice.chance(20) {
+            return self.use_the_dead(device);
+        }
         let own = self.cast.those(|known| known.device == device);
         let others = self.cast.those(|known| !known.is_known_to(device));
         let (Some(chosen), others) = (self.dice.pick(&own), self.dice.pick(&others)) else { return };
@@ -143,11 +146,39 @@ impl Player<'_, '_> {
         }
     }
 
+    /// Names an allocation that was destroyed: its handle is nobody's (I27).
+    fn use_the_dead(&mut self, device: usize) {
+        let allocations = &self.cast.allocations;
+        let is_dead = |&at: &usize| !allocations[at].lives && allocations[at].device == device;
+        let dead: Vec<usize> = (0..allocations.len()).filter(is_dead).collect();
+        let Some(chosen) = self.dice.pick(&dead) else { return };
+        let allocations = self.cast.names(&[chosen]);
+        let device = Some(self.cast.devices[device].name.clone());
+        match self.dice.below(4) {
+            0 => _ = self.call(Lock { allocations }),
+            1 => _ = self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() }),
+            2 => _ = self.call(Evict { allocations, device, flags: Vec::new(), num_bytes_to_trim: None }),
+            _ => {
+                self.call(MakeResident {
+                    allocations,
+                    device,
+                    flags: Vec::new(),
+                    num_bytes_to_trim: None,
+                    trim_local: None,
+                    trim_non_local: None,
+                });
+            }
+        }
+    }
+
     /// Takes up to `most` of these off a device's list.
     pub fn evict(&mut self, device: usize, of: &[usize], most: usize, flags: Vec<EvictFlag>) {
-        let leaving = self.dice.some(of, most);
+        let mut leaving = self.dice.some(of, most);
         if leaving.is_empty() {
             return;
+        }
+        if self.dice.chance(5) {
+            leaving.push(leaving[0]);
         }
         let step = Evict {
             allocations: self.cast.names(&leaving),

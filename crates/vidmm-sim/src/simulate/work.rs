@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cast::View;
 use super::player::Player;
 use crate::features::Features;
 use crate::prediction::Content;
@@ -26,7 +27,8 @@ impl Player<'_, '_> {
         let (mut reads, mut writes, mut allocations) = (Vec::new(), Vec::new(), Vec::new());
         for chosen in used {
             let known = &self.cast.allocations[chosen];
-            let Some(view) = known.view_of(device).filter(|_| known.pages <= MOST_PAGES) else { continue };
+            let views: Vec<&View> = known.views.iter().filter(|view| view.device == device).collect();
+            let Some(view) = self.dice.pick(&views).filter(|_| known.pages <= MOST_PAGES) else { continue };
             let (name, may_write, allocation) = (view.name.clone(), careless || !view.is_read_only, known.name.clone());
             let num_writes = writes.len();
             match self.dice.below(3) {

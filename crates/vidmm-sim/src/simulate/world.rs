@@ -188,6 +188,7 @@ impl World {
         if !is_speed && all_are_local && aside.chance(40) {
             draw_larger_tables(&mut adapter, local_memory);
         }
+        let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -206,7 +207,7 @@ impl World {
                 bus_gb_per_s: dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0),
                 local_gb_per_s: 800.0,
                 reset: Duration { ns: dice.log_within(1000, 100_000_000) },
-                latency_seed: None,
+                latency_seed,
             },
             faults,
             local_memory_bytes: if has_local_memory { local_memory } else { 0 },

@@ -874,8 +874,9 @@ pub enum OpenError {
     /// The allocation was not created to be shared (CRE-41).
     #[error("the allocation was not created with CreateShared")]
     NotShared,
-    /// It is open on the device already.
-    #[error("the allocation is open on the device already")]
+    /// It is open on the device already, or work of the device is still to end that was submitted before it was closed: poll, and try
+    /// again.
+    #[error("the allocation is open on the device already, or still used by work that came before it was closed")]
     AlreadyOpen,
     /// It is not open on the device, or created there: then destroy it.
     #[error("the allocation was not opened by the device")]

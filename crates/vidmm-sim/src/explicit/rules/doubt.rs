@@ -177,7 +177,7 @@ impl Session<'_> {
         mappings.into_iter().any(|mapping| Some(mapping.process) != own || mapping.is_freed)
     }
 
-    pub(in crate::explicit) fn is_in_use(&self, name: &str) -> bool {
+    pub(crate) fn is_in_use(&self, name: &str) -> bool {
         let Some(rules) = &self.rules else { return false };
         let mut users = rules.users.get(name).into_iter().flatten();
         users.any(|&user| !self.objects.kernels[user].ended)

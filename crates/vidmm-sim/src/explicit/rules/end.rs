@@ -28,16 +28,30 @@ impl Session<'_> {
                 "an allocation is gone that was destroyed synchronously, but nobody was told".to_owned(),
             );
         }
-        let (held, at_start) = (self.held.get(), self.held_at_start);
-        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() && held != at_start {
-            self.broke(
-                "I28",
-                format!("everything is destroyed, but the host still has {held}; at the start: {at_start}"),
-            );
+        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() {
+            self.check_given_back();
         }
         if self.report.findings.is_empty() {
             self.judge_rules();
         }
+    }
+
+    /// The host has back all that it gave since the start, and the driver's objects have ended, each once.
+    fn check_given_back(&mut self) {
+        let (held, at_start) = (self.held.get(), self.held_at_start);
+        if held != at_start {
+            let problem = format!("everything is destroyed, but the host still has {held}; at the start: {at_start}");
+            self.broke("I28", problem);
+        }
+        let objects = self.driver_objects.borrow();
+        let left = objects.live.iter().find(|&(object, count)| self.driver_objects_at_start.get(object) != Some(count));
+        let problem = match (left, objects.misused) {
+            (_, Some(object)) => format!("the driver is told to end {object:?}, which does not live"),
+            (Some((object, _)), None) => format!("everything is destroyed, but {object:?} of the driver lives"),
+            (None, None) => return,
+        };
+        drop(objects);
+        self.broke("I28", problem);
     }
 
     /// With nothing under way, what is in system memory only is what was written last, also if nobody reads it again.

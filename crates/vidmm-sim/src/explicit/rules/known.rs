@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{AllocationId, DeviceId, Event, NumberedEvent, ProcessId, ReclaimResult};
+use vidmm::{AllocationId, DeviceId, Event, MemorySegmentGroup, NumberedEvent, ProcessId, ReclaimResult};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
@@ -27,6 +27,10 @@ pub(crate) struct Rules {
     pub(super) kernels: BTreeMap<String, Vec<usize>>,
     /// The offered allocations, and those that a Reclaim could not commit again: their content may go at any time (RES-66).
     pub(super) offered: BTreeSet<AllocationId>,
+    /// Those of them that a Reclaim could not commit again.
+    pub(super) uncommitted: BTreeSet<AllocationId>,
+    /// The bytes that each process was granted as its reservation in a group.
+    pub(in crate::explicit) reserved: BTreeMap<(ProcessId, MemorySegmentGroup), u64>,
     /// Engines find memory through an IOMMU.
     pub(super) has_device_cache: bool,
     /// Addresses of which the device may have cached what was mapped there, and is not told again to forget it (NTF-04).
@@ -80,9 +84,13 @@ impl Rules {
         match &event.event {
             Event::Offered { allocations, .. } => self.offered.extend(allocations),
             Event::Reclaimed { allocations, results, .. } => {
-                let is_back = |&(_, &result): &(_, &ReclaimResult)| result != ReclaimResult::NotCommitted;
-                for (id, _) in allocations.iter().zip(results).filter(is_back) {
-                    self.offered.remove(id);
+                for (id, &result) in allocations.iter().zip(results) {
+                    if result == ReclaimResult::NotCommitted {
+                        self.uncommitted.insert(*id);
+                    } else {
+                        self.uncommitted.remove(id);
+                        self.offered.remove(id);
+                    }
                 }
             }
             _ => {}

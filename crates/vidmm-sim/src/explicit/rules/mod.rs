@@ -7,6 +7,7 @@
 mod doubt;
 mod end;
 pub(crate) mod known;
+mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,9 @@ impl Session<'_> {
             }
         }
         self.settle();
+        if let (Action::Call(call), Ok(answer), true) = (&step.action, &played, self.rules.is_some()) {
+            self.judge_by_answers(call, *answer);
+        }
         self.judge_rules();
         self.show_lines();
         played.ok()
