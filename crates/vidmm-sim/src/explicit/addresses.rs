@@ -6,7 +6,7 @@ use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, PAGE_S
 use vidmm_trace::ByteSize;
 
 use super::ledger::Part;
-use super::objects::{Allocation, Device, Mapping, Reservation};
+use super::objects::{Allocation, Mapping, Reservation};
 use super::session::Session;
 use crate::scenario::steps::{Answered, DEFAULT_PROCESS, FreeVa, Make, Map, ReserveVa, Undone};
 
@@ -92,8 +92,8 @@ impl Make<Session<'_>> for Map {
         for name in &self.allocations {
             let &Allocation { id, pages, alignment, ref device, .. } = session.objects.allocation(name)?;
             let device = self.device.clone().unwrap_or_else(|| device.clone());
-            let Device { process, queue, .. } = *session.objects.device(&device)?;
-            let queue = queue.ok_or_else(Undone::no_paging_queue)?;
+            let known = session.objects.device(&device)?;
+            let (process, queue) = (known.process, known.queue_at(session.num_machine_steps)?);
             let (offset, size) = (self.offset.bytes(), self.size.bytes());
             let base_address = match &self.r#in {
                 Some(name) => {

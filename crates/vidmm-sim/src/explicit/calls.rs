@@ -32,15 +32,19 @@ impl Session<'_> {
     }
 
     fn make_device(&mut self, process: ProcessId, create: &CreateDevice) -> Result<Device, CreateError> {
-        let (engines, is_physical) = (self.engines, self.is_physical);
+        let (engines, is_physical, is_judged) = (self.engines, self.is_physical, self.rules.is_some());
         let residency = create.residency.map(DeviceResidency::from);
         let (vidmm, kmd, host) = self.runtime.borrow();
         let device = vidmm.create_device(CreateDeviceDesc { process, residency })?;
         let has_queue = !is_physical || residency == Some(DeviceResidency::DeviceList);
-        let (mut queue, mut contexts, mut fences) = (None, Vec::new(), Vec::new());
+        let has_second = has_queue && is_judged && create.priority == 1;
+        let (mut queue, mut second_queue, mut contexts, mut fences) = (None, None, Vec::new(), Vec::new());
         let mut furnish = || {
             if has_queue {
                 queue = Some(vidmm.create_paging_queue(device, create.priority)?);
+            }
+            if has_second {
+                second_queue = Some(vidmm.create_paging_queue(device, create.priority - 1)?);
             }
             for ordinal in engines {
                 contexts.push(vidmm.create_context(kmd, device, ordinal)?);
@@ -59,6 +63,7 @@ impl Session<'_> {
             process,
             device,
             queue,
+            second_queue,
             engines: [engine(0), engine(1)],
             trim_notification: None,
             self_scheduled: None,

@@ -42,6 +42,7 @@ impl See<Session<'_>> for ForgeHandle {
                     queue: Some(PagingQueueId::from_bits(bits())),
                     engines,
                     trim_notification: None,
+                    second_queue: None,
                     self_scheduled: None,
                 };
                 session.objects.devices.insert(name, device);

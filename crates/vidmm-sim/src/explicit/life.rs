@@ -1,10 +1,12 @@
 //! How processes live and die: suspended by a call, without power, killed at any moment.
 
+use std::collections::BTreeSet;
+
 use vidmm::{DestroyFlags, ProcessId};
 
-use super::objects::Doomed;
+use super::objects::{Device, Doomed};
 use super::session::Session;
-use crate::scenario::steps::{Answered, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone};
+use crate::scenario::steps::{Answered, DestroyDevice, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone};
 
 impl Session<'_> {
     /// The GPU has made a step: whoever's time has come dies.
@@ -28,12 +30,17 @@ impl Session<'_> {
         let _ = vidmm.destroy_process(kmd, host, process);
         self.suspended.remove(&process);
         self.check_gone();
-        let devices = &self.objects.devices;
-        let is_dead = |device: &String| devices.get(device).is_some_and(|device| device.process == process);
+        let of_process = |(name, device): (&String, &Device)| (device.process == process).then(|| name.clone());
+        let dead = self.objects.devices.iter().filter_map(of_process).collect();
+        self.bury(&dead);
+    }
+
+    /// These devices are gone, with their allocations.
+    fn bury(&mut self, dead: &BTreeSet<String>) {
         let mut unlocked = Vec::new();
         for (name, allocation) in &mut self.objects.allocations {
-            allocation.openers.retain(|opener| !is_dead(opener));
-            if is_dead(&allocation.device) {
+            allocation.openers.retain(|opener| !dead.contains(opener));
+            if dead.contains(&allocation.device) {
                 unlocked.push(name.clone());
                 if allocation.openers.is_empty() {
                     self.gone.insert(allocation.id);
@@ -119,6 +126,19 @@ impl Make<Session<'_>> for KillProcess {
         } else {
             session.kill(process);
         }
+        Ok(Answered::ok())
+    }
+}
+
+/// Destroys a device, with all that it has. Others of its process go on.
+impl Make<Session<'_>> for DestroyDevice {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let device = session.objects.devices[&self.device].device;
+        let (vidmm, kmd, host) = session.runtime.borrow();
+        vidmm.destroy_device(kmd, host, device)?;
+        session.check_gone();
+        session.bury(&BTreeSet::from([self.device.clone()]));
         Ok(Answered::ok())
     }
 }

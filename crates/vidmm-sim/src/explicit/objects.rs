@@ -39,6 +39,8 @@ pub(crate) struct Device {
     pub process: ProcessId,
     pub device: DeviceId,
     pub queue: Option<PagingQueueId>,
+    /// Another of another priority, which takes every second call where rules judge.
+    pub second_queue: Option<PagingQueueId>,
     pub engines: [EngineQueue; 2],
     pub trim_notification: Option<TrimNotificationId>,
     /// Its self-scheduled context, once a step has begun a use.
@@ -108,6 +110,18 @@ pub(crate) struct Reservation {
     pub addresses: Range<u64>,
     /// The addresses that were ever mapped there.
     pub used: Vec<Range<u64>>,
+}
+
+impl Device {
+    /// The paging queue of the call that is made in this step of the machine.
+    ///
+    /// # Errors
+    ///
+    /// If the device has none.
+    pub fn queue_at(&self, step: u64) -> Result<PagingQueueId, Undone> {
+        let second = self.second_queue.filter(|_| step.is_multiple_of(2));
+        second.or(self.queue).ok_or_else(Undone::no_paging_queue)
+    }
 }
 
 impl Mapping {

@@ -47,7 +47,7 @@ impl Make<Session<'_>> for MakeResident {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let allocations = session.objects.ids(&self.allocations)?;
         let device = session.objects.device_of(self.device.as_deref(), &self.allocations)?;
-        let (queue, device) = (device.queue.ok_or_else(Undone::no_paging_queue)?, device.device);
+        let (queue, device) = (device.queue_at(session.num_machine_steps)?, device.device);
         let flags = self.flags.iter().map(|flag| match flag {
             MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
@@ -127,7 +127,7 @@ impl Make<Session<'_>> for Reclaim {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let allocations = session.objects.ids(&self.allocations)?;
         let device = session.objects.device_of(None, &self.allocations)?;
-        let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
+        let queue = device.queue_at(session.num_machine_steps)?;
         let (vidmm, _, host) = session.runtime.borrow();
         let Reclaimed { results, paging_fence_value } = vidmm.reclaim_allocations(host, queue, &allocations)?;
         let mut in_words = Vec::new();
@@ -163,7 +163,7 @@ impl Make<Session<'_>> for SetPriority {
 impl Make<Session<'_>> for UpdateProperty {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let device = session.objects.device_of(None, &self.allocations)?;
-        let queue = device.queue.ok_or_else(Undone::no_paging_queue)?;
+        let queue = device.queue_at(session.num_machine_steps)?;
         let names = &session.narrator.names;
         let memory = |number: u8| {
             let at = usize::from(number).checked_sub(1)?;

@@ -174,13 +174,17 @@ impl Player<'_, '_> {
         let Allocation { name: of, pages, .. } = &self.cast.allocations[allocation];
         let (of, pages) = (of.clone(), *pages);
         // Parts are made of the pages of the memory segment, which may be of 64 KiB.
-        let offset = if pages > 32 && self.dice.chance(10) { 16 } else { 0 };
+        let (mut offset, mut mapped) = (if pages > 32 && self.dice.chance(10) { 16 } else { 0 }, 0);
+        if pages > 1 && self.dice.chance(10) {
+            offset = self.dice.within(0, pages - 1);
+            mapped = self.dice.within(1, pages - offset);
+        }
         let map = Map {
             allocations: vec![of],
             name: Some(name.clone()),
             device: Some(self.cast.devices[device].name.clone()),
             offset: ByteSize(offset * vidmm::PAGE_SIZE),
-            size: ByteSize(0),
+            size: ByteSize(mapped * vidmm::PAGE_SIZE),
             read_only: is_read_only,
             // From what is drawn already, so that the other draws of a seed stay as they were.
             no_execute: pages % 3 == 2,
@@ -189,7 +193,7 @@ impl Player<'_, '_> {
             at: ByteSize(0),
         };
         if self.call(map).is_done() {
-            self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: pages - offset });
+            self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: if mapped == 0 { pages - offset } else { mapped } });
         }
     }
 

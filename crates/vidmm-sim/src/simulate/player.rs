@@ -9,7 +9,7 @@ use super::world::World;
 use crate::explicit::Session;
 use crate::features::Features;
 use crate::scenario::steps::{
-    Action, Answer, Call, CreateDevice, CreateProcess, KillProcess, Look, ResidencyLists, Step,
+    Action, Answer, Call, CreateDevice, CreateProcess, DestroyDevice, KillProcess, Look, ResidencyLists, Step,
 };
 
 /// All programs of a world, and their calls.
@@ -143,6 +143,13 @@ impl<'s, 'a> Player<'s, 'a> {
         }
         self.cast.devices.push(Device { name: device, process, lives: true, listens: false, has_list });
         Some(self.cast.devices.len() - 1)
+    }
+
+    /// Ends a device of a process that has others.
+    pub fn destroy_device(&mut self, device: usize) {
+        if self.call(DestroyDevice { device: self.cast.devices[device].name.clone() }).is_done() {
+            self.cast.bury_device(device);
+        }
     }
 
     /// Ends a process, now or when the GPU has made so many steps.

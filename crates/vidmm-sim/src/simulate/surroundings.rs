@@ -93,13 +93,21 @@ impl Player<'_, '_> {
         let Some(process) = self.dice.pick(&living) else { return };
         match self.dice.below(8) {
             0 | 1 => {
+                let devices = self.cast.living_devices();
+                let of_process = devices.into_iter().filter(|&device| self.cast.devices[device].process == process);
+                let devices: Vec<usize> = of_process.collect();
+                if devices.len() > 1 && self.dice.chance(60) {
+                    return self.destroy_device(devices[0]);
+                }
                 let after = if self.dice.chance(50) { 0 } else { self.dice.log_within(1, 64) as u32 };
                 self.kill(process, after);
             }
             2 if self.has(Features::POWER) => _ = self.call(Power { power: PowerState::Down }),
             _ => {
+                let is_again = self.dice.chance(15);
                 let known = &mut self.cast.processes[process];
-                known.is_suspended = !known.is_suspended;
+                // A call may be made twice.
+                known.is_suspended ^= !is_again;
                 let (process, suspends) = (known.name.clone(), known.is_suspended);
                 let allow_wake_on_submission = self.dice.chance(50);
                 match suspends {

@@ -151,6 +151,7 @@ verbs! {
     "suspend-process" => SuspendProcess,
     "resume-process" => ResumeProcess,
     "kill-process" => KillProcess,
+    "destroy-device" => DestroyDevice,
     "power" => Power,
     "kernel" => Kernel,
     "render" => Render,

@@ -12,6 +12,8 @@ use crate::scenario::keys::is_default;
 only_names! {
     /// D3DKMT_VIDMMESCAPETYPE_RESUME_PROCESS.
     "resume-process" => ResumeProcess { process: String }, one Process;
+    /// D3DKMTDestroyDevice.
+    "destroy-device" => DestroyDevice { device: String }, one Device;
 }
 
 /// D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS.
