@@ -90,7 +90,8 @@ impl Make<Session<'_>> for Map {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let mut answered = Answered::ok();
         for name in &self.allocations {
-            let &Allocation { id, pages, alignment, ref device, .. } = session.objects.allocation(name)?;
+            let &Allocation { id, pages, alignment, is_one_range, ref device, .. } =
+                session.objects.allocation(name)?;
             let device = self.device.clone().unwrap_or_else(|| device.clone());
             let known = session.objects.device(&device)?;
             let (process, queue) = (known.process, known.queue_at(session.num_machine_steps)?);
@@ -126,7 +127,9 @@ impl Make<Session<'_>> for Map {
             if base_address.is_none() {
                 session.check_reserved_by_nobody(process, addresses);
                 let size = if size == 0 { pages * PAGE_SIZE } else { size };
-                let alignment = if offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
+                // Of one range the alignment is that of its place.
+                let is_whole = !is_one_range && offset.is_multiple_of(alignment.max(1));
+                let alignment = if is_whole { alignment } else { 0 };
                 session.check_aligned(virtual_address, size, alignment);
             }
             // The allocation is rounded up: what is mapped behind its last page is no kernel's.

@@ -359,6 +359,10 @@ impl Make<Session<'_>> for DestroyAllocation {
             }
         }
         self.allocations.iter().for_each(|name| session.locks_ended(name));
+        for name in &self.allocations {
+            let creator = session.objects.allocation(name)?.device.clone();
+            session.forget_lists(std::slice::from_ref(name), &creator);
+        }
         session.free_mappings(&self.allocations, None);
         if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) {
             session.uncover(&self.allocations);

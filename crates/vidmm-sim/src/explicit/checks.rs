@@ -53,7 +53,8 @@ impl Session<'_> {
         let Some(name) = self.narrator.names.allocations.get(&allocation) else { return };
         let Some(known) = self.objects.allocations.get(name).filter(|known| known.is_one_range) else { return };
         let is_right = match extents {
-            [range] => segment.is_system() || range.offset.is_multiple_of(known.alignment.max(1)),
+            // A range of an aperture begins at a multiple of 64 KiB, whatever was asked.
+            [range] => !self.truth.is_memory(segment) || range.offset.is_multiple_of(known.alignment.max(1)),
             _ => false,
         };
         if !is_right {

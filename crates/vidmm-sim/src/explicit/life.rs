@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use vidmm::{DestroyFlags, ProcessId};
 
-use super::objects::{Device, Doomed};
+use super::objects::{Device, Doomed, Mapping};
 use super::session::Session;
-use crate::scenario::steps::{Answered, DestroyDevice, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone};
+use crate::scenario::steps::{
+    Answered, DestroyDevice, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone,
+};
 
 impl Session<'_> {
     /// The GPU has made a step: whoever's time has come dies.
@@ -48,6 +50,8 @@ impl Session<'_> {
             }
         }
         unlocked.iter().for_each(|name| self.locks_ended(name));
+        let of_dead = |mapping: &&mut Mapping| dead.contains(&mapping.device);
+        self.objects.mappings.values_mut().filter(of_dead).for_each(|mapping| mapping.is_freed = true);
     }
 
     /// The names of what went with earlier processes mean nothing, whatever has their numbers by now (I27).

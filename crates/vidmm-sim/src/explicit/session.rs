@@ -98,6 +98,8 @@ pub(crate) struct Session<'a> {
     last_activity: Nanoseconds,
     /// How long nothing but the manager's clock may move before a wait gives up.
     pub patience: Nanoseconds,
+    /// The events so far.
+    pub num_events: u64,
     /// The outputs that must follow the events so far.
     pub untold: Vec<Told>,
     /// Processes that are to be told of changes of their budgets.
@@ -162,6 +164,7 @@ impl<'a> Session<'a> {
             num_machine_steps: 0,
             last_activity: 0,
             patience: PATIENCE,
+            num_events: 0,
             untold: Vec::new(),
             budget_listeners: BTreeSet::new(),
             last_mapped: None,
@@ -301,6 +304,7 @@ impl<'a> Session<'a> {
 
     fn hand_on_events(&mut self) {
         for event in self.runtime.drain_events().collect::<Vec<_>>() {
+            self.num_events += 1;
             self.narrator.event(&event);
             self.truth.observe(&event.event);
             self.judge_uses(&event);

@@ -78,13 +78,18 @@ impl Truth {
         self.is_reset && self.whereabouts(allocation) == Whereabouts::Local
     }
 
+    /// Whether a segment is memory of its own, and no aperture.
+    pub fn is_memory(&self, segment: SegmentId) -> bool {
+        !segment.is_system() && self.segments.apertures().all(|aperture| aperture != segment)
+    }
+
     /// Where an allocation is.
     pub fn whereabouts(&self, allocation: AllocationId) -> Whereabouts {
         match self.allocations.get(&allocation).and_then(|allocation| allocation.place) {
             None => Whereabouts::Nowhere,
             Some(segment) if segment.is_system() => Whereabouts::System,
-            Some(segment) if self.segments.apertures().any(|aperture| aperture == segment) => Whereabouts::Aperture,
-            Some(_) => Whereabouts::Local,
+            Some(segment) if self.is_memory(segment) => Whereabouts::Local,
+            Some(_) => Whereabouts::Aperture,
         }
     }
 

@@ -193,7 +193,12 @@ impl Player<'_, '_> {
             at: ByteSize(0),
         };
         if self.call(map).is_done() {
-            self.cast.allocations[allocation].views.push(View { name, device, is_read_only, pages: if mapped == 0 { pages - offset } else { mapped } });
+            self.cast.allocations[allocation].views.push(View {
+                name,
+                device,
+                is_read_only,
+                pages: if mapped == 0 { pages - offset } else { mapped },
+            });
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Rules {
     pub(super) has_faults: bool,
     /// The driver is made to answer wrongly.
     pub(super) has_driver_faults: bool,
+    /// The manager puts off at random what it could do at once.
+    pub(super) puts_off: bool,
     /// Steps of the machine when all books were looked at last.
     pub(super) audited_at: u64,
     /// Something went wrong, so that all books are looked at after the step.
@@ -71,6 +73,7 @@ impl Rules {
             has_faults,
             has_driver_faults,
             misreports_again,
+            puts_off: adapter.buggify.is_some(),
             ..Self::default()
         };
         if adapter.policy == PolicyChoice::Lru {

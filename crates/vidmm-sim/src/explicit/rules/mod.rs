@@ -21,7 +21,26 @@ use crate::scenario::steps::{Action, Answer, Step, Undone};
 /// How many steps of the machine are between two looks at all of the manager's books.
 const STEPS_BETWEEN_AUDITS: u64 = 1000;
 
+/// How many steps of the machine are between two looks for a lost wake-up.
+const STEPS_BETWEEN_WAKES: u64 = 4;
+
 impl Session<'_> {
+    /// What can be done has been done by now: a call that changes nothing makes nothing go on that could have gone on before.
+    fn judge_wakes(&mut self) {
+        // A manager that puts things off on purpose goes on later.
+        let is_prompt = self.rules.as_ref().is_some_and(|rules| !rules.puts_off);
+        let Some(&process) = self.objects.processes.values().next_back().filter(|_| is_prompt) else { return };
+        let listens = self.budget_listeners.contains(&process);
+        let before = self.num_events;
+        if self.runtime.vidmm().notify_budget_changes(process, listens).is_ok() {
+            self.settle();
+            if self.num_events > before {
+                let problem = "a call that changes nothing made the manager go on: it had not done all that it could";
+                self.broke("WAKES", problem.to_owned());
+            }
+        }
+    }
+
     /// Makes a step whatever it answers, and judges what followed. Returns the answer; none if the step names what was never
     /// made, or cannot be made now.
     pub(crate) fn play(&mut self, step: &Step) -> Option<Answer> {
@@ -56,6 +75,9 @@ impl Session<'_> {
         self.settle();
         if let (Action::Call(call), Ok(answer), true) = (&step.action, &played, self.rules.is_some()) {
             self.judge_by_answers(call, *answer);
+        }
+        if self.num_machine_steps.is_multiple_of(STEPS_BETWEEN_WAKES) {
+            self.judge_wakes();
         }
         self.judge_rules();
         self.show_lines();
