@@ -180,10 +180,15 @@ impl Schedule {
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
         let process = state.objects[device].process;
-        let waited = state.objects[device].turn.waits_since.map_or(0, |since| state.moment.now() - since);
-        let may_be_demoted = state.shares.is_over_budget(process) || waited >= STARVATION;
+        let starves_at = state.objects[device].turn.waits_since.map(|since| since.saturating_add(STARVATION));
+        let is_starved = starves_at.is_some_and(|at| at <= state.moment.now());
+        let may_be_demoted = state.shares.is_over_budget(process) || is_starved;
         if state.objects[device].is_suspended() {
             self.place_anew(state, device, may_be_demoted);
+            // From then on its list may fit where it does not now, without anything else that happens.
+            if let Some(at) = starves_at.filter(|_| !may_be_demoted) {
+                state.moment.wake_at(at);
+            }
         }
         room_needed(state, device)
     }
