@@ -138,7 +138,7 @@ invariants! {
     Res71 = "RES-71",
     /// Without GPU virtual addresses the driver is told what leaves a memory segment without a copy, unless it is destroyed.
     U13 = "U-13",
-    /// An Evict that leaves an allocation in its place until memory is short takes it out for no other reason.
+    /// An Evict takes an allocation out at once, or leaves it in its place until memory is short, as its flags say.
     Res21 = "RES-21",
     /// The CPU sees a locked allocation wherever that is.
     Res84 = "RES-84",
@@ -146,7 +146,7 @@ invariants! {
     Gva41 = "GVA-41",
     /// The first leaf table's addresses are never used, nor those beyond the last that there is.
     Gva58 = "GVA-58",
-    /// What was destroyed is free when the work submitted before has ended.
+    /// Destroyed allocations and freed addresses are free when the work submitted before has ended.
     Res91 = "RES-91",
     /// A page fault is told with what is mapped at its address, and next to it.
     Flt03 = "FLT-03",
