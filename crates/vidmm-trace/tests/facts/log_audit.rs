@@ -515,3 +515,23 @@ fn log_a_name_names_nothing() {
 fn log_a_call_tells_the_wrong_submission() {
     broken().replace(is(make_resident(B, 1, 3)), make_resident(B, 0, 3)).breaks(Log);
 }
+
+#[test]
+fn i14_a_transfer_names_other_pages_than_its_windows_have() {
+    let change = |event: &mut Event| {
+        let Event::PagingOperation { operation: PagingOperation::VirtualTransfer(op), .. } = event else {
+            unreachable!()
+        };
+        op.flags = TransferVirtualFlags::SRC_64KB_PAGES;
+    };
+    broken().change(transfer(3, 0), change).breaks_only(I14);
+}
+
+#[test]
+fn cre42_new_memory_is_not_filled_with_zeros() {
+    let change = |event: &mut Event| {
+        let Event::PagingOperation { operation: PagingOperation::VirtualFill(op), .. } = event else { unreachable!() };
+        op.fill_pattern = 1;
+    };
+    broken().change(fill(2, 0), change).breaks_only(Cre42);
+}

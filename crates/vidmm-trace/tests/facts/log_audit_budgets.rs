@@ -438,16 +438,21 @@ fn res41_a_device_above_its_budget_is_not_asked_to_trim() {
 fn res41_a_period_ends_with_the_wrong_flag_or_at_the_wrong_time() {
     let works = || run().listens(0).submits(0);
     let (trims, restarts) = (TrimFlags::PERIODIC_TRIM, TrimFlags::RESTART_PERIODIC_TRIM);
-    works().later(1000).told(0, trims, 0).breaks_nothing();
-    works().later(999).told(0, trims, 0).breaks_only(Res41);
-    works().later(1000).told(0, restarts, 0).breaks_only(Res41);
+    works().later(10_000).told(0, trims, 0).breaks_nothing();
+    works().later(9_999).told(0, trims, 0).breaks_only(Res41);
+    works().later(10_000).told(0, restarts, 0).breaks_only(Res41);
+    // Most of the memory is on lists, or it is short.
+    let busy = || run().lists(0, 75).listens(0).submits(0);
+    busy().later(5_000).told(0, trims, 0).breaks_nothing();
+    busy().later(4_999).told(0, trims, 0).breaks_only(Res41);
+    pressed().listens(1).submits(1).later(1000).told(1, trims, 0).breaks_nothing();
     let suspended = || {
         let device = device_of(0);
-        let yielded = Event::DeviceYielded { device, reason: SuspendReason::ProcessSuspended, wanted_by: None };
+        let yielded = Event::DeviceYielded { device, reason: SuspendReason::PowerDown, wanted_by: None };
         works().and(yielded).and(Event::DeviceSuspended { device })
     };
-    suspended().later(1000).told(0, restarts, 0).breaks_nothing();
-    suspended().later(1000).told(0, trims, 0).breaks_only(Res41);
+    suspended().later(10_000).told(0, restarts, 0).breaks_nothing();
+    suspended().later(10_000).told(0, trims, 0).breaks_only(Res41);
     works().later(11_001).reserves(1, 0).breaks_only(Res41);
 }
 

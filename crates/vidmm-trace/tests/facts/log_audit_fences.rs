@@ -217,7 +217,7 @@ fn i13_dropped_work_signals_its_fence() {
     let mut story = broken();
     let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
     story.0.truncate(end);
-    story.0.extend([page_fault(signal, virtual_address), in_error, monitored_reaches(u64::MAX)]);
+    story.0.extend([before_a(page_fault(signal, virtual_address)), in_error, monitored_reaches(u64::MAX)]);
     let reason = DeviceErrorReason::PageFault { virtual_address };
     story.0.extend([
         Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] },
@@ -240,4 +240,20 @@ fn i13_a_device_in_error_signals_its_fence() {
         |story: &Broken| audit(&numbered(story.0.clone())).into_iter().filter(|found| found.invariant == I13).count();
     assert_eq!(findings(&story), 0);
     assert_eq!(findings(&story.remove(is(monitored_reaches(u64::MAX)))), 1);
+}
+
+/// FLT-03: a page fault is told with what is mapped next to its address.
+#[test]
+fn flt03_a_page_fault_names_the_wrong_mappings() {
+    let faults = |fault: Event| {
+        let mut story = broken();
+        let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
+        story.0.truncate(end);
+        story.append(fault)
+    };
+    let at = |address| page_fault(fence(RENDER, 1), GpuVirtualAddress(address));
+    faults(before_a(at(8))).breaks_nothing();
+    faults(at(8)).breaks_only(Flt03);
+    faults(before_a(at(MAPPED_AT + A.size))).breaks_only(Flt03);
+    faults(at(MAPPED_AT)).breaks_only(Flt03);
 }

@@ -41,7 +41,7 @@ fn discarded_and_reclaimed() -> Broken {
             b_comes_for(6, 5, a_is_discarded()),
             b_is_in(6, 5, false),
             works(3, 6),
-            vec![evict(B, EvictFlags::NOT_WRITTEN_TO, 3)],
+            vec![evict(B, EvictFlags::all(), 3)],
             vec![reclaimed(ReclaimResult::Discarded, A.backing_store, 3, 6)],
             a_comes_back(7, 6, ContentSource::Fill),
             a_is_in(7, ContentSource::Fill),
@@ -482,4 +482,71 @@ fn work_that_is_assumed_not_to_use_an_allocation_is_not_waited_for() {
     };
     story(DestroyFlags::ASSUME_NOT_IN_USE).breaks_nothing();
     story(DestroyFlags::empty()).breaks_only(I17);
+}
+
+/// RES-84, U-40: a locked allocation is where the CPU sees it.
+#[test]
+fn res84_a_locked_allocation_is_where_the_cpu_does_not_see_it() {
+    let hidden = |event: &mut Event| {
+        let Event::AdapterStarted { memory, .. } = event else { unreachable!() };
+        memory[0].cpu_visible = false;
+    };
+    story_and([locked(SEEN_AT)]).breaks_nothing();
+    story_and([locked(SEEN_AT)]).change(started, hidden).breaks_only(Res84);
+}
+
+/// RES-61: with OFFER_IMMEDIATELY content goes whether memory is wanted or not.
+#[test]
+fn i25_content_stays_that_was_to_be_discarded_at_once() {
+    let stays = |flags| story_and([vec![offered_after(2, flags)], time_passes().to_vec()].concat());
+    stays(OfferFlags::empty()).breaks_nothing();
+    stays(OfferFlags::OFFER_IMMEDIATELY).breaks_only(I25);
+}
+
+/// U-26, RES-15, CRE-05: calls that are refused.
+#[test]
+fn calls_are_accepted_that_must_be_refused() {
+    let mut empty = [make_resident(A, 2, 0), evict(A, EvictFlags::empty(), 2), offered()];
+    for event in &mut empty {
+        let (Event::MakeResident { allocations, .. }
+        | Event::Evict { allocations, .. }
+        | Event::Offered { allocations, .. }) = event
+        else {
+            unreachable!()
+        };
+        allocations.clear();
+        story_and([event.clone()]).breaks_only(U26);
+    }
+    let mut must = make_resident(A, 2, 0);
+    let mut with = |with| {
+        let Event::MakeResident { flags, .. } = &mut must else { unreachable!() };
+        *flags = with;
+        story_and([must.clone()])
+    };
+    with(MakeResidentFlags::all()).breaks_nothing();
+    with(MakeResidentFlags::MUST_SUCCEED).breaks_only(Res15);
+    let allocation = A.id();
+    story_and([Event::AllocationPriorityChanged { allocation, priority: 0 }]).breaks_only(Cre05);
+    let context = context();
+    story_and([Event::ContextPriorityChanged { context, priority: -7 }]).breaks_nothing();
+    story_and([Event::ContextPriorityChanged { context, priority: 8 }]).breaks_only(Log);
+}
+
+/// CRE-51: an allocation leaves a place where it may not be any more, and no other.
+#[test]
+fn cre51_a_change_of_the_set_takes_an_allocation_out_or_leaves_it_for_no_reason() {
+    let updated = |supported_segment_set, paging_fence_value| {
+        let (allocation, queue) = (A.id(), queue());
+        Event::AllocationPropertyUpdated { allocation, supported_segment_set, queue, paging_fence_value }
+    };
+    let off_list = || evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 2);
+    let out = || vec![off_list(), leaves(6, A, &A_AT, true, EvictReason::PropertyUpdated), decided(6, &[], &[])];
+    let and = |event: Event| story_and([out(), vec![event]].concat());
+    and(updated(0b10, 5)).breaks_nothing();
+    and(updated(0b11, 5)).breaks_only(Cre51);
+    and(updated(0b10, 0)).breaks_only(Cre51);
+    and(Event::PlanEntered { plan: 6 }).breaks_only(Cre51);
+    story_and([off_list(), updated(0b11, 0)]).breaks_nothing();
+    story_and([off_list(), updated(0b11, 5)]).breaks_only(Cre51);
+    story_and([off_list(), updated(0b10, 0)]).breaks_only(Cre51);
 }

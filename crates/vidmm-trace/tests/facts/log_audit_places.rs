@@ -601,7 +601,7 @@ fn i04_entries_for_system_memory_map_large_pages() {
     }
     let right = QUIET.entries(IN, SEEN[1]);
     let large = |op: &mut UpdatePageTable| op.flags |= UpdatePageTableFlags::USE_64KB_PAGES;
-    Broken(story.0.clone()).breaks_nothing();
+    Broken(story.0.clone()).breaks_only(Gva41);
     story.change(is(right), |event| change_update(event, large)).breaks(I04);
 }
 
@@ -668,4 +668,54 @@ fn seg42_an_allocation_goes_elsewhere_than_its_driver_prefers() {
     preferring(None).breaks_nothing();
     preferring(Some(APERTURE)).breaks_nothing();
     preferring(Some(MEMORY)).breaks_only(Seg42);
+}
+
+/// RES-21, RES-71, P60: the reason for which an allocation leaves is a fact.
+#[test]
+fn an_allocation_leaves_for_a_reason_that_is_none() {
+    let goes = || is(evict(T, EvictFlags::empty(), 1));
+    let kept = evict(T, EvictFlags::EVICT_ONLY_IF_NECESSARY, 1);
+    QUIET.story().breaks_nothing();
+    QUIET.story().replace(goes(), kept).breaks_only(Res21);
+    let leaves_as = |because: EvictReason| {
+        QUIET.story().change(victim, |event| {
+            let Event::Evicted { reason, .. } = event else { unreachable!() };
+            *reason = because;
+        })
+    };
+    leaves_as(EvictReason::RoomWanted).breaks_nothing();
+    leaves_as(EvictReason::Destroyed).breaks(I03);
+    leaves_as(EvictReason::RangeWanted).breaks_only(I03);
+    leaves_as(EvictReason::Locked).breaks_only(Res84);
+    leaves_as(EvictReason::DeviceSuspended).breaks_only(Res71);
+    leaves_as(EvictReason::PoweredDown).breaks_only(P60);
+    leaves_as(EvictReason::PropertyUpdated).breaks_only(Cre51);
+}
+
+/// RES-21: an Evict without EVICT_ONLY_IF_NECESSARY takes an allocation out although no memory is wanted.
+#[test]
+fn res21_an_allocation_stays_that_was_evicted_to_go() {
+    let evicted = |flags| {
+        let story = QUIET.story().replace(is(evict(T, EvictFlags::empty(), 1)), evict(T, flags, 1));
+        let at = story.position(victim);
+        let end = Event::Completed { signal: fence(RENDER, 1) };
+        Broken([&story.0[..at], &[end], &time_passes()].concat())
+    };
+    evicted(EvictFlags::EVICT_ONLY_IF_NECESSARY).breaks_nothing();
+    evicted(EvictFlags::empty()).breaks_only(Res21);
+}
+
+/// RES-91, GVA-53: what is destroyed or freed is gone when the work before has ended.
+#[test]
+fn res91_a_destroyed_allocation_or_a_freed_mapping_stays() {
+    let story = || Run { destroyed: true, ..QUIET }.story();
+    let gone = is(Event::AllocationReclaimed { allocation: T.id() });
+    story().breaks_nothing();
+    let left = story().remove(gone);
+    Broken([left.0, time_passes().to_vec()].concat()).breaks_only(Res91);
+    let (process, virtual_address, size) = (process(), GpuVirtualAddress(SEEN[0].at), SEEN[0].size);
+    let freed = Event::GpuVirtualAddressFreed { process, virtual_address, size };
+    let kept = [QUIET.story().0, vec![freed], time_passes().to_vec()].concat();
+    Broken(kept[..kept.len() - 1].to_vec()).breaks_nothing();
+    Broken(kept).breaks_only(Res91);
 }

@@ -4,7 +4,7 @@ use crate::log_support::broken::*;
 use crate::log_support::steps::*;
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::{ContentSource, Event, EvictReason, SuspendReason};
+use vidmm::event::{ContentSource, Event, EvictReason, ResumeReason, SuspendReason};
 use vidmm_trace::Invariant::*;
 
 fn a_leaves() -> Event {
@@ -154,7 +154,7 @@ fn p60_power_is_lost_before_paging_has_ended() {
 
 #[test]
 fn p60_an_allocation_is_placed_or_a_device_resumed_without_power() {
-    without_power().append(resumed(&[])).breaks_only(P60);
+    without_power().append(resumed(&[])).breaks(P60);
     without_power().append(came_back(7)).breaks_only(P60);
 }
 
@@ -193,4 +193,17 @@ fn res71_the_suspension_of_a_process_ends_wrongly_or_not() {
     story_and([process_suspended(true), work(), vec![yields(SuspendReason::PowerDown, None)]].concat())
         .breaks_only(Res71);
     story_and([process_suspended(false), work(), vec![resumed_by(false)]].concat()).breaks_nothing();
+}
+
+/// RES-71: the reasons for which a device yields and is resumed are facts.
+#[test]
+fn res71_a_device_yields_or_is_resumed_for_a_reason_that_is_none() {
+    let turn = |reason| {
+        let (device, plans) = (device(), vec![]);
+        let resumed = Event::DeviceResumed { device, reason, plans };
+        story_and([yields(SuspendReason::WaitsForRoom, None), suspended(), resumed])
+    };
+    turn(ResumeReason::PressureFell).breaks_nothing();
+    turn(ResumeReason::HasWork).breaks_only(Res71);
+    story_and([yields(SuspendReason::ProcessSuspended, None)]).breaks_only(Res71);
 }

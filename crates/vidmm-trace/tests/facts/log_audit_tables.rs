@@ -468,3 +468,36 @@ fn gva52_addresses_are_reserved_or_mapped_that_are_reserved_by_others() {
     story(&[reserved(AT), freed(AT - PAGE_SIZE, PAGE_SIZE_64K)]).breaks_only(Gva52);
     story(&[freed(AT, PAGE_SIZE_64K)]).breaks_only(Gva52);
 }
+
+/// GVA-41, GVA-58: the pages and the addresses of a mapping.
+#[test]
+fn a_mapping_has_other_pages_or_addresses_than_it_may_have() {
+    let map = |address: u64, by: PageSize| {
+        let mut story = broken();
+        let at = story.position(mapped);
+        let mut event = story.0[at].clone();
+        let Event::GpuVirtualAddressMapped { virtual_address, page_size, paging_fence_value, .. } = &mut event else {
+            unreachable!()
+        };
+        (*virtual_address, *page_size, *paging_fence_value) = (GpuVirtualAddress(address), by, 0);
+        story.0.truncate(at);
+        story.append(event)
+    };
+    map(MAPPED_AT, PageSize::Kib4).breaks_nothing();
+    map(MAPPED_AT, PageSize::Kib64).breaks_only(Gva41);
+    map(MAPPED_AT - PAGE_SIZE, PageSize::Kib4).breaks_only(Gva58);
+    map((1 << 30) - PAGE_SIZE, PageSize::Kib4).breaks_only(Gva58);
+    map(MAPPED_AT + 1, PageSize::Kib4).breaks_only(I04);
+}
+
+/// GVA-52: addresses are reserved in blocks of 64 KiB.
+#[test]
+fn gva52_addresses_are_reserved_that_are_no_blocks_of_64_kib() {
+    let reserved = |address, size| {
+        let (process, virtual_address) = (process(), GpuVirtualAddress(address));
+        broken().append(Event::GpuVirtualAddressReserved { process, virtual_address, size })
+    };
+    reserved(2 * MAPPED_AT, PAGE_SIZE_64K).breaks_nothing();
+    reserved(2 * MAPPED_AT, PAGE_SIZE).breaks_only(Gva52);
+    reserved(2 * MAPPED_AT + PAGE_SIZE, PAGE_SIZE_64K).breaks_only(Gva52);
+}

@@ -43,6 +43,8 @@ pub(super) struct Adapter {
     pub dummy_page: PhysicalAddress,
     /// The time that an engine has to yield before another's reset that would harm it; none if the log does not say.
     pub tdr_dependent_delay: Option<u64>,
+    /// The first address that processes may have, as far as the log says, and the first beyond all.
+    pub user_addresses: (u64, u64),
 }
 
 impl Default for Adapter {
@@ -62,6 +64,7 @@ impl Default for Adapter {
             paging_process: None,
             dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
             tdr_dependent_delay: None,
+            user_addresses: (0, u64::MAX),
         }
     }
 }
@@ -162,12 +165,14 @@ impl Audit {
             paging_process: Some(paging_process),
             dummy_page,
             tdr_dependent_delay,
+            user_addresses: (0, 1u64.checked_shl(va_bits).unwrap_or(u64::MAX)),
         };
         self.places = Places::new(memory, apertures, system_commit_limit);
         self.fences.start(engines);
         self.resets.limit = (tdr_limit_count, tdr_limit_time);
         self.groups = Segments::of(event).unwrap_or_default();
         self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes);
+        self.adapter.user_addresses.0 = self.tables.leaf_coverage();
         self.open_buffer.capacity = paging_buffer_bytes;
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;

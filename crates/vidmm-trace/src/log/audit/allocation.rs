@@ -67,6 +67,8 @@ pub(super) struct Allocation {
     /// Devices that can name it: its owner, and those that opened it, in the order in which they did.
     pub open: Vec<DeviceId>,
     pub lists: BTreeMap<DeviceId, ListEntry>,
+    /// An Evict has asked that it goes, whether its room is wanted or not (RES-21), since a list last began to name it.
+    pub is_to_go: bool,
     pub offer: Option<Offer>,
     /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
@@ -76,6 +78,14 @@ pub(super) struct Allocation {
     pub charges: Vec<Charge>,
     /// Where processes see it.
     pub mappings: BTreeSet<(ProcessId, u64)>,
+}
+
+impl Allocation {
+    /// A request for a span of a device is granted: of the Evicts before, only those of work that is under way still count.
+    pub fn grant(&mut self, device: DeviceId, span: u64) {
+        self.lists.get_mut(&device).into_iter().for_each(|entry| entry.grant(span));
+        self.is_to_go = self.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go && span.to.is_some());
+    }
 }
 
 /// Where an allocation lies.

@@ -81,6 +81,7 @@ impl Audit {
         };
         self.born(allocation, Some(device.into()));
         self.check_notifications_exist(notify);
+        self.check_priority_is_possible(allocation, priority);
         if !existing_sys_mem {
             self.places.system.commit(Extent { offset: backing_store, size }, &mut self.findings);
         }
@@ -117,6 +118,7 @@ impl Audit {
             destroyed: false,
             open: vec![device],
             lists: BTreeMap::from([(device, ListEntry::default())]),
+            is_to_go: false,
             offer: None,
             cpu_view: None,
             charges: Vec::new(),

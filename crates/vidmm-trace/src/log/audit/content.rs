@@ -1,6 +1,6 @@
 //! Content that moves: transfers and fills, chunk by chunk (I05, I10, I14, I24).
 
-use vidmm::contract::{FillVirtual, MemoryTransferDirection, TransferVirtual, UpdatePageTable};
+use vidmm::contract::{FillVirtual, MemoryTransferDirection, TransferVirtual, TransferVirtualFlags, UpdatePageTable};
 use vidmm::event::ContentSource;
 use vidmm::{AllocationId, GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, SegmentId};
 
@@ -34,6 +34,34 @@ impl Audit {
         };
         let local = (local, place.runs(chunk.offset, chunk.size));
         self.check_windows(&[(system, self.runs_of_store(id, chunk)), local], chunk);
+        self.check_page_sizes(op);
+    }
+
+    /// A transfer says which of its windows have pages of 64 KiB.
+    fn check_page_sizes(&mut self, op: &TransferVirtual) {
+        let Some(process) = self.adapter.paging_process else { return };
+        for (address, flag) in [
+            (op.source_virtual_address, TransferVirtualFlags::SRC_64KB_PAGES),
+            (op.destination_virtual_address, TransferVirtualFlags::DST_64KB_PAGES),
+        ] {
+            let is_shown = |side| {
+                self.shadow.is_shown(process, side, address.0, address.0.saturating_add(op.transfer_size_in_bytes))
+            };
+            let is_right = match op.flags.contains(flag) {
+                true => is_shown(PageSize::Kib64) || !is_shown(PageSize::Kib4),
+                false => !is_shown(PageSize::Kib64),
+            };
+            self.findings.check(is_right, Invariant::I14, || {
+                format!("the window at {address} is used with the flags {:?}, but its pages are others", op.flags)
+            });
+        }
+    }
+
+    /// Memory that shows nothing of its allocation's yet reads as zero (CRE-42).
+    pub(super) fn check_zeros(&mut self, id: AllocationId, fill_pattern: u32) {
+        self.findings.check(fill_pattern == 0, Invariant::Cre42, || {
+            format!("{id} is filled with {fill_pattern:#x}, not with zeros")
+        });
     }
 
     pub(super) fn fill(&mut self, op: &FillVirtual) {
@@ -44,6 +72,7 @@ impl Audit {
         let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
         };
+        self.check_zeros(id, op.fill_pattern);
         self.check_windows(&[(op.destination_virtual_address, place.runs(chunk.offset, chunk.size))], chunk);
     }
 

@@ -8,7 +8,7 @@ use vidmm::{AllocationId, Event, Extent, PlanNo, SegmentId};
 use super::Audit;
 use super::allocation::{Allocation, Place};
 use super::aspects::CpuView;
-use super::finding::Invariant;
+use super::finding::{Findings, Invariant};
 
 /// A segment and ranges of it.
 type Shown = (SegmentId, Vec<Extent>);
@@ -44,6 +44,7 @@ impl Audit {
         self.findings.check(settled && shown == right, Invariant::Res86, || {
             format!("the CPU sees {id} at {shown:?}, but it is at {right:?}; settled there: {settled}")
         });
+        self.places.check_seen(id, shown.0, &mut self.findings);
         // The CPU may have written there from now on.
         allocation.backed |= shown.0.is_system();
         let (segment, extents) = shown;
@@ -90,6 +91,7 @@ impl Audit {
         }
         let expected = self.rotations.iter().position(|&(of, by, _)| (of, by) == (id, plan));
         let right = expected.map(|at| self.rotations.swap_remove(at).2);
+        self.places.check_seen(id, shown.0, &mut self.findings);
         let Some(view) = self.allocations.get_mut(&id).and_then(|allocation| allocation.cpu_view.as_mut()) else {
             return self
                 .findings
@@ -169,6 +171,13 @@ impl Audit {
 }
 
 impl super::places::Places {
+    /// A locked allocation comes into a memory segment only if the CPU sees it there (RES-84, U-40).
+    pub(super) fn check_seen(&self, id: AllocationId, segment: SegmentId, findings: &mut Findings) {
+        findings.check(!self.is_hidden(segment), Invariant::Res84, || {
+            format!("{id} is locked, and is in segment {}, which the CPU does not see", segment.0)
+        });
+    }
+
     /// The memory that the CPU is to see of an allocation that has this place: its backing store, unless it is in the
     /// memory segment.
     fn shown_to_cpu(&self, allocation: &Allocation, place: Option<&Place>) -> Shown {

@@ -18,10 +18,13 @@ impl Audit {
         match *event {
             Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
                 self.check_wanted(allocation, reason, wanted_by);
+                self.check_reason(allocation, segment, reason);
                 self.check_victim_order(allocation, segment, reason, wanted_by.map(|wanted| wanted.device));
                 let left = Place { plan, segment, extents: extents.clone() };
                 self.range_is_emptied(allocation, &left, reason);
                 self.evicted(allocation, left, copied, reason, discarded);
+                self.check_is_updated();
+                self.forced_out = (reason == EvictReason::PropertyUpdated).then_some((allocation, segment));
             }
             Event::Placed { plan, allocation, segment, ref extents, content } => {
                 self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
@@ -151,6 +154,9 @@ impl Audit {
         });
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         self.places.check_place(allocation, place.segment, &place.extents, &mut self.findings);
+        if allocation.cpu_view.is_some() && !allocation.seen_in_backing_store && !allocation.destroyed {
+            self.places.check_seen(id, place.segment, &mut self.findings);
+        }
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
         let bytes = place.extents.iter().fold(0u64, |bytes, extent| bytes.saturating_add(extent.size));
         self.findings.check(bytes == allocation.size, Invariant::I01, || {
@@ -304,6 +310,7 @@ impl Audit {
 
     fn plan_entered(&mut self, number: PlanNo) {
         self.check_back();
+        self.check_is_updated();
         self.places.entered(number);
         let Some(plan) = self.plans.get(number).filter(|plan| plan.stage == Stage::Decided) else {
             return self.findings.report(Invariant::D5, format!("plan {number} enters the stream, but is not parked"));

@@ -1,8 +1,8 @@
 //! Engines that yield or are reset: what they have ends, is aborted or comes back (I30, FLT-22, FLT-23).
 
 use vidmm::contract::EngineFence;
-use vidmm::event::PreemptReason;
-use vidmm::{DeviceErrorReason, Event};
+use vidmm::event::{Neighbour, PreemptReason};
+use vidmm::{AllocationId, DeviceErrorReason, Event, GpuVirtualAddress};
 
 use super::Audit;
 use super::device::Device;
@@ -20,7 +20,8 @@ pub(super) struct Consequence {
 impl Audit {
     pub(super) fn engine(&mut self, event: &Event) {
         match *event {
-            Event::PageFault { signal, ref in_flight, .. } => {
+            Event::PageFault { signal, virtual_address, allocation, below, above, ref in_flight, .. } => {
+                self.check_fault(signal, virtual_address, allocation, [below, above]);
                 let right: Vec<EngineFence> = self.fences.in_flight().collect();
                 self.findings.check(*in_flight == right, Invariant::Log, || {
                     format!("{in_flight:?} are said to be under way, but by the log {right:?} are")
@@ -47,6 +48,37 @@ impl Audit {
             Event::Resubmitted { before, signal, ref waits } => self.resubmitted(before, signal, waits),
             _ => {}
         }
+    }
+
+    /// A page fault is told with the allocation that is mapped at its address; if there is none, with the nearest mappings: their ends
+    /// are next to it. Of mappings that were cut the log says no more.
+    fn check_fault(
+        &mut self,
+        signal: EngineFence,
+        GpuVirtualAddress(address): GpuVirtualAddress,
+        allocation: Option<AllocationId>,
+        neighbours: [Option<Neighbour>; 2],
+    ) {
+        let device = self.fences.work.get(&signal).map(|work| work.device);
+        let Some(process) = device.and_then(|id| self.process_of(id)) else { return };
+        let at = self.mappings_within(process, address, address.saturating_add(1)).next().copied();
+        self.findings.check(at.map(|mapping| mapping.allocation) == allocation, Invariant::Flt03, || {
+            format!("{allocation:?} is said to be mapped at {address:#x} of {process}, but that is {at:?}")
+        });
+        let before = self.mappings.range((process, 0)..(process, address)).next_back();
+        let after = self.mappings.range((process, address)..=(process, u64::MAX)).next();
+        let right = [
+            before.map(|(_, mapping)| (mapping.allocation, mapping.end())),
+            after.map(|(_, mapping)| (mapping.allocation, mapping.virtual_address)),
+        ];
+        let [below, above] = neighbours;
+        let told = [
+            below.map(|of| (of.allocation, of.virtual_address.0.saturating_add(of.size))),
+            above.map(|of| (of.allocation, of.virtual_address.0)),
+        ];
+        self.findings.check(at.is_some() || told == right, Invariant::Flt03, || {
+            format!("{told:?} are said to be next to {address:#x} of {process}, but {right:?} are")
+        });
     }
 
     /// An engine cannot go on with the first packet that it has. It has not ended.

@@ -138,6 +138,26 @@ invariants! {
     Res71 = "RES-71",
     /// Without GPU virtual addresses the driver is told what leaves a memory segment without a copy, unless it is destroyed.
     U13 = "U-13",
+    /// An Evict takes an allocation out at once, or leaves it in its place until memory is short, as its flags say.
+    Res21 = "RES-21",
+    /// The CPU sees a locked allocation wherever that is.
+    Res84 = "RES-84",
+    /// Addresses are mapped by pages of 64 KiB where all that they may show has such pages.
+    Gva41 = "GVA-41",
+    /// The first leaf table's addresses are never used, nor those beyond the last that there is.
+    Gva58 = "GVA-58",
+    /// Destroyed allocations and freed addresses are free when the work submitted before has ended.
+    Res91 = "RES-91",
+    /// A page fault is told with what is mapped at its address, and next to it.
+    Flt03 = "FLT-03",
+    /// New memory is filled with zeros.
+    Cre42 = "CRE-42",
+    /// No allocation has priority 0.
+    Cre05 = "CRE-05",
+    /// A set of segments that has its present value changes nothing, and an allocation leaves only a place where it may not be.
+    Cre51 = "CRE-51",
+    /// A call that names no allocation is refused.
+    U26 = "U-26",
     /// A locked allocation is seen by the CPU at one address, wherever it moves.
     Res86 = "RES-86",
     /// The log does not contradict itself: events are numbered, times do not fall, names name what lives.

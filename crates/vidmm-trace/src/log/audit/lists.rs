@@ -24,8 +24,8 @@ impl Audit {
             self.check_not_offered(allocation, "made resident");
             let Some(entry) = self.listed(id, allocation) else { continue };
             let span = entry.join(after);
-            if granted {
-                entry.grant(span);
+            if let Some(allocation) = self.allocations.get_mut(&allocation).filter(|_| granted) {
+                allocation.grant(id, span);
             }
             spans.push((allocation, span));
             self.forget_spans(allocation);
@@ -42,6 +42,8 @@ impl Audit {
         for &allocation in named {
             let Some(entry) = self.listed(device, allocation) else { continue };
             let counted = entry.leave(after, flags);
+            let asks = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+            self.allocations.entry(allocation).and_modify(|allocation| allocation.is_to_go |= asks);
             self.findings.check(counted, Invariant::I07, || {
                 format!("{allocation} is evicted from the list of {device}, on which it is not")
             });

@@ -1,11 +1,12 @@
 //! Mappings: which addresses of a process show what, until the addresses are free again (I04, I17).
 
-use vidmm::contract::{AddressingModel, KmdAllocationHandle};
+use vidmm::contract::{AddressingModel, KmdAllocationHandle, SegmentSet};
 use vidmm::event::ReclaimReason;
-use vidmm::{AllocationId, Event, PageSize, PagingQueueId, ProcessId};
+use vidmm::{AllocationId, Event, PAGE_SIZE, PageSize, PagingQueueId, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
+use super::aspects::Pool;
 use super::device::RequestKind;
 use super::finding::Invariant;
 
@@ -63,6 +64,8 @@ impl Audit {
         self.replace_mappings(&mapping);
         self.check_alone(&mapping);
         self.check_reserved(&mapping);
+        self.check_addresses(process, virtual_address, mapping.end());
+        self.check_part(&mapping);
         if !self.allocations.contains_key(&id) {
             return;
         }
@@ -76,6 +79,7 @@ impl Audit {
     fn note_mapping(&mut self, mapping: Mapping) {
         let key = (mapping.process, mapping.virtual_address);
         self.mappings.insert(key, mapping);
+        self.liveness.note_freed(key, mapping.freed.is_some());
         match mapping.cut_from {
             Some(_) => self.rests.insert(key),
             None => self.rests.remove(&key),
@@ -141,12 +145,50 @@ impl Audit {
     /// Addresses are reserved that nothing else has.
     fn reserve(&mut self, process: ProcessId, start: u64, size: u64) {
         let end = start.saturating_add(size);
+        let is_whole = size > 0 && (start | size).is_multiple_of(PageSize::Kib64.bytes());
+        self.findings.check(is_whole, Invariant::Gva52, || {
+            format!("{size:#x} bytes of {process} at {start:#x} are reserved, which are no blocks of 64 KiB")
+        });
+        self.check_addresses(process, start, end);
         let mapped = self.mappings_within(process, start, end).next().map(|mapping| mapping.virtual_address);
         let reserved = self.reservation_within(process, start, end);
         self.findings.check(mapped.is_none() && reserved.is_none(), Invariant::Gva52, || {
             format!("{start:#x} of {process} is reserved, but {mapped:?} is mapped or {reserved:?} reserved there")
         });
         self.reservations.insert((process, start), size);
+    }
+
+    /// A process has only addresses that there are, and none that the first leaf table covers (GVA-58).
+    fn check_addresses(&mut self, process: ProcessId, start: u64, end: u64) {
+        let (first, last) = self.adapter.user_addresses;
+        self.findings.check(first <= start && end <= last, Invariant::Gva58, || {
+            format!("{process} has {start:#x}..{end:#x}, but processes have {first:#x}..{last:#x}")
+        });
+    }
+
+    /// A mapping shows whole pages of its allocation, by pages of 64 KiB if its addresses and all segments that the allocation may be in
+    /// have such pages (GVA-40, GVA-41). Only with dual entries there are any (GVA-43).
+    fn check_part(&mut self, new: &Mapping) {
+        let Some(allocation) = self.allocations.get(&new.allocation) else { return };
+        let (size, set) = (allocation.size, SegmentSet(allocation.supported_segment_set));
+        let last = new.allocation_offset.checked_add(new.size);
+        let bits = new.virtual_address | new.size | new.allocation_offset;
+        let is_inside = new.size > 0 && last.is_some_and(|last| last <= size) && bits.is_multiple_of(PAGE_SIZE);
+        self.findings.check(is_inside, Invariant::I04, || {
+            format!(
+                "{} bytes from {} on of {} are mapped, which has {size}",
+                new.size, new.allocation_offset, new.allocation
+            )
+        });
+        let large = PageSize::Kib64.bytes();
+        let has_large_pages = |pool: &Pool| self.places.memory(pool.0).is_some_and(|memory| memory.page_bytes == large);
+        let is_large = self.tables.are_dual()
+            && bits.is_multiple_of(large)
+            && self.places.pools_of(set).iter().all(has_large_pages);
+        let right = if is_large { PageSize::Kib64 } else { PageSize::Kib4 };
+        self.findings.check(new.page_size == right, Invariant::Gva41, || {
+            format!("{:#x} is mapped by pages of {:?}, which are to be {right:?}", new.virtual_address, new.page_size)
+        });
     }
 
     /// The reservation that meets addresses of a process.
@@ -278,6 +320,7 @@ impl Audit {
         let key = (mapping.process, mapping.virtual_address);
         self.mappings.remove(&key);
         self.rests.remove(&key);
+        self.liveness.note_freed(key, false);
         if let Some(allocation) = self.allocations.get_mut(&mapping.allocation) {
             allocation.mappings.remove(&key);
         }

@@ -31,6 +31,7 @@ mod io_mmu;
 mod links;
 mod list_entry;
 mod lists;
+mod liveness;
 mod mappings;
 mod monitored;
 mod names;
@@ -46,6 +47,7 @@ mod portions;
 mod power;
 mod properties;
 mod purge;
+mod reasons;
 mod requests;
 mod residency_notices;
 mod resubmission;
@@ -86,6 +88,7 @@ use fences::Fences;
 use finding::Findings;
 pub use finding::{AuditFinding, Invariant};
 use io_mmu::IoMmu;
+use liveness::Liveness;
 use names::Names;
 use paging_va::PagingVa;
 pub use paging_va::paging_va_rule;
@@ -121,6 +124,8 @@ pub struct Audit {
     taken: Pools,
     /// The allocations that leave their places and come back by the same decision, and have not yet.
     coming_back: Vec<(AllocationId, EvictReason)>,
+    /// The allocation that has just left a segment because it may not be there any more.
+    forced_out: Option<(AllocationId, SegmentId)>,
     apertures: Apertures,
     /// The ranges that were emptied since the last grant.
     emptied: Vec<aperture::Emptied>,
@@ -150,6 +155,7 @@ pub struct Audit {
     /// An operation that the driver has not ended.
     unfinished: Option<Unfinished>,
     names: Names,
+    liveness: Liveness,
     /// The demands of all processes.
     demands: Demands,
     /// The bytes of all allocations so far that could be in each pool.
@@ -304,6 +310,11 @@ impl Audit {
             self.check_periods_end(event.at);
             self.check_blocked_devices(&event.event);
             self.check_suspended_are_out();
+            // The checker tells what work reads while the manager is not called.
+            if !matches!(event.event, Event::ContentChecked { .. } | Event::Finding { .. }) {
+                self.check_discarded_at_once();
+                self.check_has_gone();
+            }
         }
         self.at = event.at;
         self.look(&event.event);
@@ -355,6 +366,7 @@ impl Audit {
         self.cpu_access(event);
         self.sharing(event);
         self.properties(event);
+        self.liveness(event);
         self.budget_event(event);
         self.trims(event);
         self.suspension(event);

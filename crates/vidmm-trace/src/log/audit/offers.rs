@@ -20,12 +20,14 @@ impl Audit {
         match *event {
             Event::Offered { device, ref allocations, priority, flags, after_submission } => {
                 self.check_position(device, after_submission);
+                self.check_names_any(allocations, "Offer");
                 for &id in allocations {
                     self.offered(device, id, priority, flags, after_submission);
                 }
             }
-            Event::Reclaimed { device, queue, after_submission, paging_fence_value, .. } => {
+            Event::Reclaimed { device, queue, ref allocations, after_submission, paging_fence_value, .. } => {
                 self.check_position(device, after_submission);
+                self.check_names_any(allocations, "Reclaim");
                 self.reclaimed(event, device, queue, paging_fence_value);
             }
             Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
@@ -50,7 +52,7 @@ impl Audit {
             said => said,
         };
         self.offered.insert(id);
-        allocation.offer = Some(Offer { flags, class, last, discarded: false, decommitted: false });
+        allocation.offer = Some(Offer { flags, class, last, discarded: false, decommitted: false, due_for: 0 });
         if let Some(entry) = allocation.lists.get_mut(&device) {
             entry.offer(last);
         }
@@ -80,8 +82,8 @@ impl Audit {
         }
         for (id, span) in spans {
             self.check_in_place(device, id);
-            if let Some(entry) = self.allocations.get_mut(&id).and_then(|of| of.lists.get_mut(&device)) {
-                entry.grant(span);
+            if let Some(allocation) = self.allocations.get_mut(&id) {
+                allocation.grant(device, span);
             }
         }
     }
@@ -190,6 +192,36 @@ impl Audit {
         if let Some(offer) = &mut allocation.offer {
             offer.discarded = true;
         }
+    }
+
+    /// An allocation that was offered with OFFER_IMMEDIATELY loses its content when the work submitted before has ended, whether memory
+    /// is wanted or not (RES-61): by the second time that time passes.
+    pub(super) fn check_discarded_at_once(&mut self) {
+        if self.powered_down || self.reset.is_some() || self.has_failed || !self.plans.are_all_retired() {
+            return;
+        }
+        let is_due = |id: &&AllocationId| self.allocations.get(*id).is_some_and(|of| self.is_to_be_discarded(**id, of));
+        let due = Vec::from_iter(self.offered.iter().filter(is_due).copied());
+        for id in due {
+            let Some(offer) = self.allocations.get_mut(&id).and_then(|of| of.offer.as_mut()) else { continue };
+            offer.due_for = offer.due_for.saturating_add(1);
+            self.findings.check(offer.due_for != 2, Invariant::I25, || {
+                format!("{id} was offered to be discarded at once, and nothing uses it, but it keeps its content")
+            });
+        }
+    }
+
+    /// Whether an allocation was offered to be discarded at once, and nothing keeps it from that: neither what was asked for before,
+    /// nor pages that are being cut, for which there may be no room.
+    fn is_to_be_discarded(&self, id: AllocationId, allocation: &Allocation) -> bool {
+        let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
+        offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY)
+            && !offer.discarded
+            && !device.is_over()
+            && device.next_request().is_none()
+            && device.has_retired(offer.last)
+            && self.rests.is_empty()
+            && self.is_not_awaited(id, allocation)
     }
 
     /// Whether an offered allocation is in a segment, and nothing that is still to be granted or dispatched uses it.

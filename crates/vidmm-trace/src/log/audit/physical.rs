@@ -56,6 +56,7 @@ impl Audit {
         let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
         };
+        self.check_zeros(id, op.fill_pattern);
         let right = place.runs(0, op.fill_size) == [(op.destination, op.fill_size)];
         self.findings.check(right, Invariant::I10, || {
             format!("{chunk:?} of {id} is filled at {:?}, but goes to {place:?}", op.destination)

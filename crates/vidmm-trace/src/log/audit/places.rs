@@ -50,7 +50,8 @@ pub(super) struct SystemMemory {
 impl Places {
     pub fn new(memory: &[MemorySegmentFacts], apertures: &[ApertureSegmentFacts], limit: u64) -> Self {
         let memory = memory.iter().map(|memory| {
-            Segment::new(memory.segment, memory.size, memory.page_size).with_table_area(memory.page_table_area)
+            let segment = Segment::new(memory.segment, memory.size, memory.page_size);
+            segment.with_table_area(memory.page_table_area).seen_by_cpu(memory.cpu_visible)
         });
         let coherent = apertures.iter().filter(|of| of.cache_coherent).map(|of| of.segment);
         let cache_coherent = coherent.collect();
@@ -71,6 +72,16 @@ impl Places {
     /// Whether a segment is a memory segment.
     pub fn is_memory(&self, segment: SegmentId) -> bool {
         self.memory(segment).is_some()
+    }
+
+    /// Whether the CPU does not see a segment: a memory segment that it does not reach (RES-82).
+    pub fn is_hidden(&self, segment: SegmentId) -> bool {
+        self.memory(segment).is_some_and(|memory| !memory.cpu_visible)
+    }
+
+    /// Whether an allocation with this set may be there: any aperture segment in it stands for system memory (SEG-11).
+    pub fn admits(&self, set: SegmentSet, segment: SegmentId) -> bool {
+        if segment.is_system() { self.names_aperture(set) } else { set.contains(segment) }
     }
 
     /// Whether a segment is an aperture segment.

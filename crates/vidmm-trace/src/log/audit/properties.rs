@@ -1,5 +1,7 @@
 //! Properties of an allocation that change later: its priority, and where it may be (CRE-31, CRE-50).
 
+use std::ops::RangeInclusive;
+
 use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, Event, PagingQueueId, SegmentId};
 
@@ -8,10 +10,14 @@ use super::aspects::Pool;
 use super::device::RequestKind;
 use super::finding::Invariant;
 
+/// The priorities of contexts.
+const PRIORITIES: RangeInclusive<i32> = -7..=7;
+
 impl Audit {
     pub(super) fn properties(&mut self, event: &Event) {
         match *event {
             Event::AllocationPriorityChanged { allocation, priority } => {
+                self.check_priority_is_possible(allocation, priority);
                 if let Some(allocation) = self.allocations.get_mut(&allocation) {
                     allocation.priority = priority;
                 }
@@ -21,12 +27,20 @@ impl Audit {
                 self.property_updated(allocation, supported_segment_set, queue, paging_fence_value);
             }
             Event::ContextPriorityChanged { context, priority } => {
+                self.findings.check(PRIORITIES.contains(&priority), Invariant::Log, || {
+                    format!("{context} has priority {priority}, but priorities are {PRIORITIES:?}")
+                });
                 if let Some(context) = self.contexts.get_mut(&context) {
                     context.priority = priority;
                 }
             }
             _ => {}
         }
+    }
+
+    /// Neither its driver nor a call gives an allocation priority 0 (CRE-05).
+    pub(super) fn check_priority_is_possible(&mut self, id: AllocationId, priority: u32) {
+        self.findings.check(priority > 0, Invariant::Cre05, || format!("{id} has priority 0"));
     }
 
     /// Lists count an allocation in another memory, which is one of those where it may be.
@@ -43,6 +57,7 @@ impl Audit {
 
     /// Where it may be is another set of segments; if it must move for that, it is a request of the queue's device.
     fn property_updated(&mut self, id: AllocationId, set: u32, queue: PagingQueueId, paging_fence_value: u64) {
+        self.check_leaves_for(id, SegmentSet(set), paging_fence_value);
         let pools = self.places.pools_of(SegmentSet(set));
         if let Some(allocation) = self.allocations.get_mut(&id) {
             (allocation.supported_segment_set, allocation.preferred_segment) = (set, None);
@@ -55,6 +70,28 @@ impl Audit {
         if let Some(device) = device.filter(|_| paging_fence_value > 0) {
             self.ask(device, queue, paging_fence_value, RequestKind::Move);
         }
+    }
+
+    /// A change of the set takes an allocation out of a place where it may not be any more, and only then has to wait (CRE-51).
+    fn check_leaves_for(&mut self, id: AllocationId, set: SegmentSet, paging_fence_value: u64) {
+        let left = self.forced_out.take();
+        let is_right = left.is_none_or(|(of, segment)| of == id && !self.places.admits(set, segment));
+        self.findings.check(is_right && left.is_some() == (paging_fence_value > 0), Invariant::Cre51, || {
+            format!("the set of {id} becomes {:#x} with value {paging_fence_value}, for which {left:?} was left", set.0)
+        });
+        let place = self.allocations.get(&id).and_then(|allocation| allocation.decided.as_ref());
+        let forbidden = place.map(|place| place.segment).filter(|&segment| !self.places.admits(set, segment));
+        self.findings.check(forbidden.is_none(), Invariant::Cre51, || {
+            format!("the set of {id} becomes {:#x}, but it stays in {forbidden:?}", set.0)
+        });
+    }
+
+    /// An allocation leaves its place for another set only with the call that gives it that.
+    pub(super) fn check_is_updated(&mut self) {
+        let left = self.forced_out.take();
+        self.findings.check(left.is_none(), Invariant::Cre51, || {
+            format!("{left:?} was left for another set of segments, but no call has changed that")
+        });
     }
 
     /// So many bytes more may be counted in the segments of a set, now or later.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use vidmm::contract::SegmentSet;
-use vidmm::{AllocationId, DeviceId, Event, PagingQueueId, PlanNo, ProcessId};
+use vidmm::{AllocationId, DeviceId, Event, MakeResidentFlags, PagingQueueId, PlanNo, ProcessId};
 
 use super::Audit;
 use super::allocation::Allocation;
@@ -18,6 +18,12 @@ impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
             Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
+                self.check_names_any(allocations, "MakeResident");
+                let is_consistent = !flags.contains(MakeResidentFlags::MUST_SUCCEED)
+                    || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+                self.findings.check(is_consistent, Invariant::Res15, || {
+                    format!("a MakeResident that must succeed, but may trim further, is accepted with {flags:?}")
+                });
                 let process = self.process_of(device);
                 let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
                 let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
@@ -27,6 +33,7 @@ impl Audit {
                 }
             }
             Event::Evict { device, ref allocations, flags, after_submission, num_bytes_to_trim } => {
+                self.check_names_any(allocations, "Evict");
                 self.evict(device, allocations, flags, after_submission);
                 self.check_left_to_trim(device, num_bytes_to_trim);
             }
@@ -36,6 +43,11 @@ impl Audit {
             Event::PagingFenceSignaled { queue, value } => self.paging_fence_signaled(queue, value),
             _ => {}
         }
+    }
+
+    /// A call that names no allocation is refused (U-26).
+    pub(super) fn check_names_any(&mut self, named: &[AllocationId], call: &str) {
+        self.findings.check(!named.is_empty(), Invariant::U26, || format!("{call} is accepted, but names nothing"));
     }
 
     /// A call is answered with a fence value: the next one of its queue.
@@ -73,8 +85,8 @@ impl Audit {
         match &request.kind {
             RequestKind::MakeResident(spans) => {
                 for &(allocation, span) in spans {
-                    if let Some(entry) = self.allocations.get_mut(&allocation).and_then(|of| of.lists.get_mut(&id)) {
-                        entry.grant(span);
+                    if let Some(allocation) = self.allocations.get_mut(&allocation) {
+                        allocation.grant(id, span);
                     }
                 }
             }
@@ -152,7 +164,7 @@ impl Audit {
     }
 
     /// Whether the next request of a device brings in what is locked, and the CPU may not see it where it goes (RES-84). The log
-    /// does not say which memory segments it sees.
+    /// does not say which allocations were declared visible to it.
     fn waits_for_unlock(&self, id: DeviceId) -> bool {
         let request = self.devices.get(&id).and_then(Device::next_request);
         let Some(RequestKind::MakeResident(spans)) = request.map(|request| &request.kind) else { return false };

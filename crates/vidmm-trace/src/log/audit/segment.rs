@@ -15,6 +15,8 @@ pub(super) struct Segment {
     pub tables: u64,
     /// Bytes at the end that hold nothing but page tables; 0 where these lie anywhere (D19).
     table_area: u64,
+    /// The CPU sees all of it.
+    pub cpu_visible: bool,
     /// Some allocations are one range there each (SEG-13).
     pub has_ranges: bool,
     taken: Intervals<()>,
@@ -30,6 +32,11 @@ impl Segment {
     /// The segment with an area for page tables.
     pub fn with_table_area(self, table_area: u64) -> Self {
         Self { table_area, ..self }
+    }
+
+    /// The segment, if the CPU sees all of it or not.
+    pub fn seen_by_cpu(self, cpu_visible: bool) -> Self {
+        Self { cpu_visible, ..self }
     }
 
     /// Bytes that allocations can have.

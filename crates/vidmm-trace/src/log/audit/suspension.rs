@@ -1,6 +1,6 @@
 //! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
 
-use vidmm::event::{EvictReason, RequestName, SuspendReason, WantedBy};
+use vidmm::event::{EvictReason, RequestName, ResumeReason, SuspendReason, WantedBy};
 use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand, ProcessId};
 
 use super::Audit;
@@ -23,7 +23,10 @@ impl Audit {
         match *event {
             Event::DeviceYielded { device, reason, wanted_by } => self.yielded(device, reason, wanted_by),
             Event::DeviceSuspended { device } => self.suspended(device),
-            Event::DeviceResumed { device, ref plans, .. } => self.resumed(device, plans),
+            Event::DeviceResumed { device, reason, ref plans } => {
+                self.check_why_resumed(device, reason);
+                self.resumed(device, plans);
+            }
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
                 if let Some(process) = self.processes.get_mut(&process) {
                     process.suspended = Some(allow_wake_on_submission);
@@ -39,10 +42,34 @@ impl Audit {
     fn yielded(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         self.check_may_be_made_to_yield(id, reason, wanted_by);
         self.check_has_had_its_time(id, reason, wanted_by);
+        self.check_is_halted(id, reason);
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
         }
+    }
+
+    /// A device yields because its process was suspended only if that is so.
+    fn check_is_halted(&mut self, id: DeviceId, reason: SuspendReason) {
+        let process = self.process_of(id).and_then(|process| self.processes.get(&process));
+        let is_halted = process.is_some_and(|process| process.suspended.is_some());
+        self.findings.check(reason != SuspendReason::ProcessSuspended || is_halted, Invariant::Res71, || {
+            format!("{id} yields as {reason:?}, but its process runs")
+        });
+    }
+
+    /// A device is resumed because it has work, or because its list fits again although it has none. Of portions that are not handed out
+    /// the log does not say which device has them.
+    fn check_why_resumed(&mut self, id: DeviceId, reason: ResumeReason) {
+        let Some(device) = self.devices.get(&id).filter(|_| !self.adapter.is_physical()) else { return };
+        let (requests, works) = (device.next_request().is_some(), !device.undispatched.is_empty());
+        let is_so = match reason {
+            ResumeReason::HasWork => requests || works,
+            ResumeReason::PressureFell => !requests,
+        };
+        self.findings.check(is_so, Invariant::Res71, || {
+            format!("{id} is resumed as {reason:?}; it has asked for something: {requests}, it has work: {works}")
+        });
     }
 
     /// Once all devices of a process that was suspended have stopped, what their lists name is out, whether others want its memory or

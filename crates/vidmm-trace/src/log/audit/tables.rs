@@ -37,6 +37,16 @@ impl Tables {
         Self { level_bits, table_bytes, leaf_64kb_bytes, ..Self::default() }
     }
 
+    /// Bytes of addresses that a leaf table covers; 0 if there are no tables.
+    pub fn leaf_coverage(&self) -> u64 {
+        self.level_bits.first().map_or(0, |_| self.entry_bytes(1, PageSize::Kib4))
+    }
+
+    /// Whether leaf tables of pages of 64 KiB stand beside those of 4 KiB (GVA-43).
+    pub fn are_dual(&self) -> bool {
+        self.leaf_64kb_bytes.is_some()
+    }
+
     /// Whether tables of this level are roots.
     pub fn is_root(&self, level: u32) -> bool {
         level as usize + 1 == self.level_bits.len()

@@ -3,6 +3,7 @@
 use vidmm::{DeviceId, Event, MemorySegmentGroup, ProcessId, TrimFlags, TrimIntervals, TrimNotificationId};
 
 use super::Audit;
+use super::demands::Standing;
 use super::device::{Device, Period};
 use super::finding::Invariant;
 
@@ -68,13 +69,32 @@ impl Audit {
     /// The first work of a device that listens begins its period.
     fn period_begins(&mut self, id: DeviceId) {
         let listens = self.listeners.values().any(|&device| device == id);
+        let [least, most] = self.period();
         if let Some(device) = self.devices.get_mut(&id).filter(|device| listens && device.period == Period::None) {
-            let TrimIntervals { min, max, idle } = self.trim_intervals;
-            let [least, most] = [min.min(max).min(idle), min.max(max).max(idle)];
             let [earliest, latest] = [least, most].map(|interval| self.at.saturating_add(interval));
             let runs = Period::Runs { was_suspended: false, earliest, latest };
             device.period = if self.powered_down { Period::Unknown } else { runs };
         }
+    }
+
+    /// The least and the most that the interval of a period that begins now can be: one of three while the log says how much memory is
+    /// demanded (U-29).
+    fn period(&self) -> [u64; 2] {
+        let TrimIntervals { min, max, idle } = self.trim_intervals;
+        let process = self.processes.keys().next().filter(|_| self.demands_are_clear());
+        let Some(&process) = process else { return [min.min(max).min(idle), min.max(max).max(idle)] };
+        let standings = self.places.pools().into_iter().map(|pool| self.standing(pool, process, 0));
+        let is_busy = |of: &Standing| u128::from(of.requested_total) * 10 > u128::from(of.capacity) * 7;
+        let (is_pressed, is_busy) =
+            standings.fold((false, false), |(pressed, busy), of| (pressed || of.is_pressed(), busy || is_busy(&of)));
+        let interval = if is_pressed {
+            min
+        } else if is_busy {
+            max
+        } else {
+            idle
+        };
+        [interval; 2]
     }
 
     /// Periods do not end in time while the GPU does not run.

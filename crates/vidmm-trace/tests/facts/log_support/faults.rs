@@ -54,7 +54,7 @@ pub fn with_work_behind() -> Vec<Event> {
 /// Submission 1 faults.
 pub fn faulted() -> Vec<Event> {
     let virtual_address = GpuVirtualAddress(8);
-    let mut fault = page_fault(fence(RENDER, 1), virtual_address);
+    let mut fault = before_a(page_fault(fence(RENDER, 1), virtual_address));
     if let Event::PageFault { in_flight, .. } = &mut fault {
         *in_flight = (1..=3).map(|fence_id| fence(RENDER, fence_id)).collect();
     }

@@ -8,7 +8,7 @@ pub mod steps;
 
 use vidmm::MemorySegmentGroup;
 use vidmm::contract::*;
-use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts, WantedBy};
+use vidmm::event::{ApertureSegmentFacts, ContentSource, Event, EvictReason, MemorySegmentFacts, Neighbour, WantedBy};
 use vidmm::*;
 use vidmm_trace::{Audit, AuditFinding};
 
@@ -323,7 +323,7 @@ fn objects() -> Vec<Event> {
                 segment: SegmentId(1),
                 size: 0x2_0000,
                 page_size: PageSize::Kib4,
-                cpu_visible: false,
+                cpu_visible: true,
                 group: Some(MemorySegmentGroup::Local),
                 page_table_area: 0,
             }],
@@ -461,7 +461,7 @@ fn b_replaces_a() -> Vec<Event> {
         Event::PagingFenceSignaled { queue: queue(), value: 3 },
         Event::Completed { signal: fence(RENDER, 2) },
         monitored_reaches(2),
-        evict(B, EvictFlags::NOT_WRITTEN_TO, 2),
+        evict(B, EvictFlags::all(), 2),
     ]);
     events
 }
@@ -563,6 +563,19 @@ pub fn page_fault(signal: EngineFence, virtual_address: GpuVirtualAddress) -> Ev
         above: None,
         in_flight: vec![signal],
     }
+}
+
+/// The fault is before the mapping of `A`, and nothing is mapped before it.
+pub fn before_a(mut fault: Event) -> Event {
+    let Event::PageFault { above, .. } = &mut fault else { panic!("not a fault") };
+    *above = Some(Neighbour { allocation: A.id(), virtual_address: GpuVirtualAddress(MAPPED_AT), size: A.size });
+    fault
+}
+
+/// Time passes, and all stays as it is.
+pub fn time_passes() -> [Event; 2] {
+    let TrimIntervals { min, max, idle } = TrimIntervals::default();
+    [Event::TrimIntervalsSet { min, max, idle }, Event::TrimIntervalsSet { min, max, idle }]
 }
 
 pub fn monitored_reaches(value: u64) -> Event {

@@ -1,0 +1,135 @@
+//! Nothing stays that is to go: what was destroyed, freed, or taken off its list for good (RES-21, RES-91, GVA-53).
+
+use std::collections::BTreeSet;
+
+use vidmm::{AllocationId, DeviceId, Event, EvictFlags, ProcessId};
+
+use super::Audit;
+use super::device::Device;
+use super::finding::Invariant;
+use super::list_entry::ListEntry;
+
+/// The first address of a mapping of a process.
+type At = (ProcessId, u64);
+
+/// Things that are to go, and those that nothing has kept from that since time last passed.
+#[derive(Debug, Default)]
+pub(super) struct Liveness {
+    destroyed: BTreeSet<AllocationId>,
+    freed: BTreeSet<At>,
+    evicted: BTreeSet<AllocationId>,
+    due: (BTreeSet<AllocationId>, BTreeSet<At>, BTreeSet<AllocationId>),
+}
+
+impl Liveness {
+    /// A mapping was freed, or is no freed one any more.
+    pub fn note_freed(&mut self, at: At, is_freed: bool) {
+        if is_freed {
+            self.freed.insert(at)
+        } else {
+            self.freed.remove(&at)
+        };
+    }
+
+    fn forget_evicted(&mut self, ids: &[AllocationId]) {
+        self.evicted.retain(|id| !ids.contains(id));
+    }
+}
+
+impl Audit {
+    /// Notes what is to go from now on, and what is not.
+    pub(super) fn liveness(&mut self, event: &Event) {
+        match *event {
+            Event::AllocationDestroyed { allocation, .. } => {
+                self.liveness.destroyed.insert(allocation);
+                self.liveness.evicted.remove(&allocation);
+            }
+            Event::AllocationOwnershipTransferred { allocation, .. } | Event::AllocationReclaimed { allocation } => {
+                self.liveness.destroyed.remove(&allocation);
+                self.liveness.evicted.remove(&allocation);
+            }
+            Event::Evict { ref allocations, flags, .. } => {
+                self.liveness.forget_evicted(allocations);
+                let is_asked = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+                // A span that ended before its grant took the allocation nowhere.
+                let is_left =
+                    |entry: &ListEntry| entry.count == 0 && entry.spans().last().is_some_and(|span| span.granted);
+                let is_off = |id: &&AllocationId| {
+                    self.allocations.get(*id).is_some_and(|of| {
+                        let is_own = of.lists.len() == 1 && !of.shared && !of.accessed_physically;
+                        is_own && of.offer.is_none() && of.lists.values().all(is_left)
+                    })
+                };
+                self.liveness.evicted.extend(allocations.iter().filter(is_off).filter(|_| is_asked));
+            }
+            Event::MakeResident { ref allocations, .. }
+            | Event::Offered { ref allocations, .. }
+            | Event::Reclaimed { ref allocations, .. } => self.liveness.forget_evicted(allocations),
+            Event::Locked { allocation, .. } | Event::Evicted { allocation, .. } => {
+                self.liveness.evicted.remove(&allocation);
+            }
+            Event::AdapterResetBegun { .. } | Event::PoweredDown => self.liveness.evicted.clear(),
+            _ => {}
+        }
+    }
+
+    /// Time passes, and all that was decided is carried out: nothing is left that could have gone when time last passed.
+    pub(super) fn check_has_gone(&mut self) {
+        let is_held = self.powered_down || self.reset.is_some() || self.has_failed || !self.rests.is_empty();
+        if is_held || !self.plans.are_all_retired() {
+            self.liveness.due = Default::default();
+            return;
+        }
+        let live = &self.liveness;
+        let allocations = live.destroyed.iter().copied().filter(|&id| self.is_used_by_nobody(id)).collect();
+        let mappings = live.freed.iter().copied().filter(|at| self.is_left_by_all(at)).collect();
+        let evicted = live.evicted.iter().copied().filter(|&id| self.is_to_leave(id)).collect();
+        let before = std::mem::replace(&mut self.liveness.due, (allocations, mappings, evicted));
+        let (allocations, mappings, evicted) = &self.liveness.due;
+        let left = allocations.intersection(&before.0).next().copied();
+        let kept = mappings.intersection(&before.1).next().copied();
+        let there = evicted.intersection(&before.2).next().copied();
+        // Each is told once.
+        self.liveness.destroyed.retain(|&id| Some(id) != left);
+        self.liveness.freed.retain(|&at| Some(at) != kept);
+        self.liveness.evicted.retain(|&id| Some(id) != there);
+        self.findings.check(left.is_none(), Invariant::Res91, || {
+            format!("{left:?} was destroyed, and nothing uses it, but it is not gone")
+        });
+        self.findings.check(kept.is_none(), Invariant::Res91, || {
+            format!("{kept:?} was freed, and nothing uses it, but its addresses are not free")
+        });
+        self.findings.check(there.is_none(), Invariant::Res21, || {
+            format!("{there:?} was evicted to go at once, and nothing uses it, but it keeps its place")
+        });
+    }
+
+    /// Whether no device that has had an allocation has work or asks for anything. The log does not say how long a resource table or a DMA
+    /// buffer that is not handed out names it.
+    fn is_used_by_nobody(&self, id: AllocationId) -> bool {
+        let Some(allocation) = self.allocations.get(&id).filter(|_| !self.adapter.is_physical()) else { return false };
+        let of_it = allocation.lists.keys().chain([&allocation.owner]).chain(&allocation.open);
+        let mapped = allocation.mappings.iter().filter_map(|at| self.mappings.get(at)).map(|mapping| &mapping.device);
+        of_it.chain(mapped).filter_map(|id| self.devices.get(id)).all(is_idle)
+    }
+
+    /// Whether the device that freed a mapping has no work and asks for nothing.
+    fn is_left_by_all(&self, at: &At) -> bool {
+        self.mappings.get(at).and_then(|mapping| self.devices.get(&mapping.device)).is_some_and(is_idle)
+    }
+
+    /// Whether an allocation has a place, and its device runs, but has no work and asks for nothing.
+    fn is_to_leave(&self, id: AllocationId) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return false };
+        let is_free = |device: &Device| is_idle(device) && device.is_active() && !device.is_over();
+        let owner: Option<&DeviceId> = allocation.lists.keys().next();
+        allocation.decided.is_some()
+            && allocation.cpu_view.is_none()
+            && owner.and_then(|id| self.devices.get(id)).is_some_and(is_free)
+    }
+}
+
+/// Whether a device has no work, and asks for nothing.
+fn is_idle(device: &Device) -> bool {
+    device.unretired.is_empty() && device.requests.is_empty()
+}
