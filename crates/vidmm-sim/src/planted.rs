@@ -164,6 +164,8 @@ impl fmt::Display for Planted {
 fn world_of_fault(fault: DriverFault) -> World {
     match facts_of(fault)[..] {
         _ if fault == DriverFault::EarlyIoMmuUnmap => World::IoMmu,
+        // Only what is larger than a window is notified in parts.
+        _ if fault == DriverFault::IgnoreChunkOffset => World::SmallWindows,
         ["NTF-04"] => World::IoMmu,
         ["GVA-30"] | ["GVA-34", ..] => World::PageTables,
         ["PAT-10"] | ["BPB-21"] | ["BPB-30", ..] | ["BPB-33"] => World::Patching,
