@@ -202,7 +202,7 @@ fn content_that_moves_elsewhere_than_was_decided_is_found() {
         }
         _ => false,
     });
-    is_found("p34-slot-replaced", 0, "I10", |event| match event {
+    is_found("p34-slot-replaced", 0, "U-13", |event| match event {
         Event::PagingOperation { operation: PagingOperation::DiscardContent(discard), .. } => {
             discard.address.offset += 4096;
             true

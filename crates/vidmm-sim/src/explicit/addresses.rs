@@ -118,8 +118,7 @@ impl Make<Session<'_>> for Map {
             let mapped = answer?;
             let virtual_address = mapped.virtual_address;
             if session.rules.is_some() {
-                session.settle();
-                session.judge_mapping(&desc, virtual_address);
+                session.asked_mappings.push((desc, virtual_address));
             }
             let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
             let reservation = self.r#in.as_ref().and_then(|name| session.objects.reservations.get_mut(name));

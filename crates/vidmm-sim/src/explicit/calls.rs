@@ -202,9 +202,9 @@ impl Session<'_> {
         let writes_read_only = kernel.writes.iter().any(|name| self.objects.mappings[name].read_only);
         let addresses = |names: &[String]| names.iter().map(|name| self.objects.mappings[name].addresses()).collect();
         let addresses: [Vec<_>; 2] = [addresses(&kernel.reads), addresses(&kernel.writes)];
-        let is_covered = !writes_read_only
-            && self.is_covered(device.device, &parts)
-            && !addresses.iter().flatten().any(|used| self.may_be_stale(used));
+        let is_promised =
+            self.is_covered(device.device, &parts) && !addresses.iter().flatten().any(|used| self.may_be_stale(used));
+        let (is_covered, must_fault) = (is_promised && !writes_read_only, is_promised && writes_read_only);
         let command = KernelCommand {
             kernel: number,
             nanoseconds: if kernel.hangs { u64::MAX } else { kernel.nanoseconds },
@@ -238,6 +238,7 @@ impl Session<'_> {
             value,
             fault_is_expected: self.expect == Some(Answer::PageFault),
             is_covered,
+            must_fault,
             faulted: false,
             aborted: false,
             begun: false,

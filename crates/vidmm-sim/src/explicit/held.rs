@@ -1,4 +1,4 @@
-//! What the manager has of the host and of the driver: memory, views of the CPU, mappings in the IOMMU, objects.
+//! The memory, views, mappings and objects that the manager has of the host and of the driver.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl KmdHook for ObjectCounter {
     }
 }
 
-/// What a host has given and not got back.
+/// The things that a host has given and not got back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Held {
     committed_bytes: u64,

@@ -169,6 +169,8 @@ pub(crate) struct KernelState {
     pub fault_is_expected: bool,
     /// Its device had made everything resident that it uses.
     pub is_covered: bool,
+    /// It writes through a mapping that is read-only.
+    pub must_fault: bool,
     pub faulted: bool,
     pub aborted: bool,
     pub begun: bool,

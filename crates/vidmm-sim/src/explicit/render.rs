@@ -69,6 +69,7 @@ impl Session<'_> {
                 value,
                 fault_is_expected: false,
                 is_covered: true,
+                must_fault: false,
                 faulted: false,
                 aborted: false,
                 begun: false,

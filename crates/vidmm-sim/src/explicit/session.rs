@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use vidmm::contract::{EngineFence, EngineKind};
 use vidmm::{
-    AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, MemorySegmentGroup, MonitoredFenceId,
-    Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
+    AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, GpuVirtualAddress, MapGpuVirtualAddress,
+    MemorySegmentGroup, MonitoredFenceId, Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, KmdObject, Runtime};
 use vidmm_trace::{IllegalUse, Rights};
@@ -19,7 +19,7 @@ use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
-use super::told::{Mapped, Told};
+use super::told::Told;
 use super::truth::Truth;
 use crate::features::engine_for;
 use crate::illegal_uses::{IllegalUses, UseFinding};
@@ -104,9 +104,9 @@ pub(crate) struct Session<'a> {
     pub untold: Vec<Told>,
     /// Processes that are to be told of changes of their budgets.
     pub budget_listeners: BTreeSet<ProcessId>,
-    /// The last mapping that an event told of.
-    pub last_mapped: Option<Mapped>,
-    /// What the manager has of the host, now and when it had just started.
+    /// The mappings that were asked for, and where they were made, of which no event has told yet.
+    pub asked_mappings: Vec<(MapGpuVirtualAddress, GpuVirtualAddress)>,
+    /// The memory, views and mappings that the manager has of the host, now and when it had just started.
     pub held: Rc<Cell<Held>>,
     pub held_at_start: Held,
     /// The objects of the driver, now and when the manager had just started.
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
             num_events: 0,
             untold: Vec::new(),
             budget_listeners: BTreeSet::new(),
-            last_mapped: None,
+            asked_mappings: Vec::new(),
             held_at_start: held.get(),
             held,
             driver_objects: Rc::default(),
@@ -338,6 +338,7 @@ impl<'a> Session<'a> {
 
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
         self.must_tell(&numbered.event);
+        self.judge_mapping(&numbered.event);
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {
@@ -444,7 +445,9 @@ impl<'a> Session<'a> {
                 self.budgets.insert((process, group), budget);
             }
             Output::AllocationReclaimed { allocation } => {
-                self.awaited.remove(&allocation);
+                if !self.awaited.remove(&allocation) && self.rules.is_some() {
+                    self.broke("RES-91", format!("the end of {allocation} is told, for which no program asked"));
+                }
             }
             Output::PoweredDown => self.has_powered_down = true,
             _ => {}
@@ -520,6 +523,12 @@ impl<'a> Session<'a> {
             if kernel.fault_is_expected && !kernel.faulted {
                 let problem = format!("kernel {} ended, but `page-fault` was expected", kernel.name);
                 self.found(problem);
+            } else if kernel.must_fault && !kernel.faulted && value != u64::MAX {
+                let problem = format!(
+                    "kernel {} wrote through a mapping that is read-only, and no fault is reported",
+                    kernel.name
+                );
+                self.broke("GVA-50", problem);
             }
         }
     }

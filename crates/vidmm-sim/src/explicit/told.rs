@@ -16,17 +16,6 @@ pub(crate) enum Told {
     Budget(ProcessId, MemorySegmentGroup, u64),
 }
 
-/// A mapping, as its event tells it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapped {
-    pub virtual_address: GpuVirtualAddress,
-    pub size: u64,
-    pub offset: u64,
-    pub read_only: bool,
-    pub no_execute: bool,
-    pub driver_protection: u64,
-}
-
 impl Session<'_> {
     /// An event tells of news: an output follows.
     pub fn must_tell(&mut self, event: &Event) {
@@ -38,19 +27,6 @@ impl Session<'_> {
             }
             Event::BudgetChanged { process, group, budget, .. } if self.budget_listeners.contains(&process) => {
                 Told::Budget(process, group, budget)
-            }
-            Event::GpuVirtualAddressMapped {
-                virtual_address,
-                size,
-                allocation_offset: offset,
-                read_only,
-                no_execute,
-                driver_protection,
-                ..
-            } => {
-                self.last_mapped =
-                    Some(Mapped { virtual_address, size, offset, read_only, no_execute, driver_protection });
-                return;
             }
             _ => return,
         };
@@ -82,18 +58,34 @@ impl Session<'_> {
         }
     }
 
-    /// A mapping was made as it was asked for (GVA-50, GVA-57). What a driver cannot forbid is allowed.
-    pub fn judge_mapping(&mut self, asked: &MapGpuVirtualAddress, address: GpuVirtualAddress) {
-        let Some(mapped) = self.last_mapped else { return };
-        let is_right = mapped.virtual_address == address
-            && asked.base_address.is_none_or(|base| base == address)
-            && mapped.offset == asked.offset
-            && (asked.size == 0 || mapped.size == asked.size)
-            && !(mapped.read_only && asked.write)
-            && !(mapped.no_execute && asked.execute)
-            && mapped.driver_protection == asked.driver_protection;
+    /// An event tells of a mapping: it is as it was asked for (GVA-50, GVA-57). What a driver cannot forbid is allowed.
+    pub fn judge_mapping(&mut self, event: &Event) {
+        let &Event::GpuVirtualAddressMapped {
+            virtual_address,
+            size,
+            allocation,
+            allocation_offset,
+            read_only,
+            no_execute,
+            driver_protection,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let is_this = |(asked, address): &(MapGpuVirtualAddress, GpuVirtualAddress)| {
+            asked.allocation == allocation && *address == virtual_address
+        };
+        let Some(at) = self.asked_mappings.iter().position(is_this) else { return };
+        let (asked, _) = self.asked_mappings.swap_remove(at);
+        let is_right = asked.base_address.is_none_or(|base| base == virtual_address)
+            && allocation_offset == asked.offset
+            && (asked.size == 0 || size == asked.size)
+            && !(read_only && asked.write)
+            && !(no_execute && asked.execute)
+            && driver_protection == asked.driver_protection;
         if !is_right {
-            self.broke("GVA-50", format!("{asked:?} was asked for, but {mapped:?} was made"));
+            self.broke("GVA-50", format!("{asked:?} was asked for, but {event:?} was made"));
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct World {
     pub tells_residency: bool,
     /// Whether engines address some allocations physically that lie among pages in a memory segment.
     pub has_ranges: bool,
-    /// What programs do often, and what they never do.
+    /// The moves that programs make often, and those that they never make.
     pub habits: Habits,
     /// The features that the machine lacks.
     pub lacks: Features,

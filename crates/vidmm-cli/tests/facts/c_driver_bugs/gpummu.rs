@@ -41,7 +41,7 @@ bugs! {
     a_root_table_without_entries: BUG_ROOT_ENTRIES by "I04";
     a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
     a_preemption_that_is_not_answered: BUG_PREEMPTION_IGNORED by "DDI-PREEMPT";
-    a_preemption_after_another_packet: BUG_WRONG_LAST_COMPLETED by "DDI-PREEMPT" in "1..60";
+    a_preemption_after_another_packet: BUG_WRONG_LAST_COMPLETED by "DDI-PREEMPT" in "1..250";
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     an_end_that_is_not_reported: BUG_NO_INTERRUPT by "SYN-13";
@@ -56,7 +56,7 @@ bugs! {
     a_notification_that_is_ignored: BUG_NOTIFICATION_IGNORED by "NTF-02 NOTIFY_ALLOC" in "1..100";
     a_notification_of_which_half_is_done: BUG_HALF_NOTIFICATION by "NTF-02 NOTIFY_ALLOC" in "1..100";
     content_that_leaves_compressed: BUG_STAYS_COMPRESSED by "BPB-40 VIRTUAL_TRANSFER" in "1..100";
-    marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..100";
+    marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..200";
     a_key_that_is_left_open: BUG_KEY_LEFT_OPEN by "SHIM-OPEN-HANDLE" in "1..1";
     an_interrupt_without_a_dpc: BUG_NO_DPC by "FLT-13";
     a_dpc_that_tells_nobody: BUG_DPC_IS_SILENT by "FLT-13";

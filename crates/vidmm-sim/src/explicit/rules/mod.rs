@@ -25,7 +25,7 @@ const STEPS_BETWEEN_AUDITS: u64 = 1000;
 const STEPS_BETWEEN_WAKES: u64 = 4;
 
 impl Session<'_> {
-    /// What can be done has been done by now: a call that changes nothing makes nothing go on that could have gone on before.
+    /// The manager has done all that it can: a call that changes nothing makes nothing go on that could have gone on before.
     fn judge_wakes(&mut self) {
         // A manager that puts things off on purpose goes on later.
         let is_prompt = self.rules.as_ref().is_some_and(|rules| !rules.puts_off);
