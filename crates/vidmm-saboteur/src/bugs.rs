@@ -913,12 +913,4 @@ notice.size - cursor.offset",
         file: "gpu_va/space.rs",
         edit: Edit::Expression { right: "size >= PAGE_SIZE_64K", wrong: "size > PAGE_SIZE_64K" },
     },
-    Bug {
-        name: "content-of-the-dead",
-        rule: "U-13",
-        shown_in: World::Patching,
-        what: "The driver is told that content is left behind also of an allocation that was destroyed.",
-        file: "plans/planner.rs",
-        edit: Edit::Expression { right: "objects.is_dead(index)", wrong: "false" },
-    },
 ];
