@@ -445,7 +445,8 @@ impl<'a> Session<'a> {
                 self.budgets.insert((process, group), budget);
             }
             Output::AllocationReclaimed { allocation } => {
-                if !self.awaited.remove(&allocation) && self.rules.is_some() {
+                let was_awaited = self.awaited.remove(&allocation);
+                if self.rules.is_some() && !was_awaited {
                     self.broke("RES-91", format!("the end of {allocation} is told, for which no program asked"));
                 }
             }
