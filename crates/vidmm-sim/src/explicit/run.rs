@@ -61,8 +61,9 @@ pub(crate) fn start<'a>(
     let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
     let mut session =
-        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), held, observer).ok_or_else(no_engine)?;
+        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
+    (session.held_at_start, session.held) = (held.get(), held);
     session.driver_objects_at_start = driver_objects.borrow().live.clone();
     session.driver_objects = driver_objects;
     session.rights = scenario.strict.then(Rights::default);

@@ -117,13 +117,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Begins on a machine that was just started; none if it has no engine of a kind that kernels need.
-    pub fn new(
-        mut runtime: Runtime,
-        is_physical: bool,
-        steps: usize,
-        held: Rc<Cell<Held>>,
-        observer: &'a mut dyn Observer,
-    ) -> Option<Self> {
+    pub fn new(mut runtime: Runtime, is_physical: bool, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
         let kinds = runtime.vidmm().engines().to_vec();
         let engines = [engine_for(&kinds, EngineKind::Render3d)?, engine_for(&kinds, EngineKind::Copy)?];
         Some(Self {
@@ -168,8 +162,8 @@ impl<'a> Session<'a> {
             untold: Vec::new(),
             budget_listeners: BTreeSet::new(),
             asked_mappings: Vec::new(),
-            held_at_start: held.get(),
-            held,
+            held: Rc::default(),
+            held_at_start: Held::default(),
             driver_objects: Rc::default(),
             driver_objects_at_start: BTreeMap::new(),
             observer,

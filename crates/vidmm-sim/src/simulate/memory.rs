@@ -282,9 +282,7 @@ impl Player<'_, '_> {
                 allocations: allocations.clone(),
                 device: device_name.clone(),
                 flags: flags.clone(),
-                num_bytes_to_trim: None,
-                trim_local: None,
-                trim_non_local: None,
+                ..MakeResident::default()
             };
             match self.call(step) {
                 answer if answer.is_done() => {

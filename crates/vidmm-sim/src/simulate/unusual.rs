@@ -107,9 +107,7 @@ impl Player<'_, '_> {
             allocations,
             device: Some(name.clone()),
             flags,
-            num_bytes_to_trim: None,
-            trim_local: None,
-            trim_non_local: None,
+            ..MakeResident::default()
         };
         match (self.dice.below(10), others) {
             (0, _) if !known.is_offered => _ = self.call(Reclaim { allocations, results: Vec::new() }),
@@ -159,14 +157,7 @@ impl Player<'_, '_> {
             1 => _ = self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() }),
             2 => _ = self.call(Evict { allocations, device, flags: Vec::new(), num_bytes_to_trim: None }),
             _ => {
-                self.call(MakeResident {
-                    allocations,
-                    device,
-                    flags: Vec::new(),
-                    num_bytes_to_trim: None,
-                    trim_local: None,
-                    trim_non_local: None,
-                });
+                self.call(MakeResident { allocations, device, ..MakeResident::default() });
             }
         }
     }

@@ -75,6 +75,11 @@ impl Turn {
         Self { last_busy: now, began_at: now, slice: SLICE_MIN, ..Self::default() }
     }
 
+    /// The time at which it has waited for so long that it goes first; of a device that does not wait, if it began to now (U-38).
+    pub fn starves_at(&self, now: Nanoseconds) -> Nanoseconds {
+        self.waits_since.unwrap_or(now).saturating_add(STARVATION)
+    }
+
     /// The paging fence that work waits for; none while that is not known.
     pub fn fence(&self) -> Option<u64> {
         (!self.unbuilt).then_some(self.paging_fence)

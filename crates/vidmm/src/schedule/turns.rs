@@ -24,7 +24,7 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, STARVATION},
+        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
@@ -180,14 +180,13 @@ impl Schedule {
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
         let process = state.objects[device].process;
-        let starves_at = state.objects[device].turn.waits_since.map(|since| since.saturating_add(STARVATION));
-        let is_starved = starves_at.is_some_and(|at| at <= state.moment.now());
-        let may_be_demoted = state.shares.is_over_budget(process) || is_starved;
+        let starves_at = state.objects[device].turn.starves_at(state.moment.now());
+        let may_be_demoted = state.shares.is_over_budget(process) || starves_at <= state.moment.now();
         if state.objects[device].is_suspended() {
             self.place_anew(state, device, may_be_demoted);
             // From then on its list may fit where it does not now, without anything else that happens.
-            if let Some(at) = starves_at.filter(|_| !may_be_demoted) {
-                state.moment.wake_at(at);
+            if !may_be_demoted {
+                state.moment.wake_at(starves_at);
             }
         }
         room_needed(state, device)
@@ -282,8 +281,7 @@ impl Schedule {
         let process = &state.objects[record.process];
         let slice_over =
             record.turn.began_at.saturating_add(record.turn.slice).max(self.resuming_until(&state.moment, other));
-        let waits_since = state.objects[wanting].turn.waits_since.unwrap_or(state.moment.now());
-        let starved_at = waits_since.saturating_add(STARVATION);
+        let starved_at = state.objects[wanting].turn.starves_at(state.moment.now());
         let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
         if record.is_over() {
             return Yield::Now(SuspendReason::Idle);
@@ -389,7 +387,7 @@ pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
         let turn = &mut state.objects[device].turn;
         turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
         let Some(since) = turn.waits_since else { continue };
-        let starved = now - since >= STARVATION;
+        let starved = turn.starves_at(now) <= now;
         let process = state.objects[device].process;
         let band = state.objects[process].standing.band;
         waiting.push((!starved, state.shares.is_over_budget(process), band, since, device));

@@ -23,7 +23,7 @@ only_names! {
 }
 
 /// D3DKMTMakeResident.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MakeResident {
     /// The allocations.

@@ -74,8 +74,8 @@ impl Audit {
         allocation.was_in_place |= in_place;
         allocation.written = false;
         allocation.moved_at = self.findings.event;
-        let is_named = !allocation.lists.is_empty() || self.portions.references().any(|(_, named, _)| named == id);
-        let is_unclear = allocation.destroyed && is_named;
+        let is_unclear = allocation.destroyed
+            && (!allocation.lists.is_empty() || self.portions.references().any(|(_, named, _)| named == id));
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);

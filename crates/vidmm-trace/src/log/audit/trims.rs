@@ -69,12 +69,14 @@ impl Audit {
     /// The first work of a device that listens begins its period.
     fn period_begins(&mut self, id: DeviceId) {
         let listens = self.listeners.values().any(|&device| device == id);
-        let [least, most] = self.period();
-        if let Some(device) = self.devices.get_mut(&id).filter(|device| listens && device.period == Period::None) {
-            let [earliest, latest] = [least, most].map(|interval| self.at.saturating_add(interval));
-            let runs = Period::Runs { was_suspended: false, earliest, latest };
-            device.period = if self.powered_down { Period::Unknown } else { runs };
+        let begins = listens && self.devices.get(&id).is_some_and(|device| device.period == Period::None);
+        if !begins {
+            return;
         }
+        let [earliest, latest] = self.period().map(|interval| self.at.saturating_add(interval));
+        let runs = Period::Runs { was_suspended: false, earliest, latest };
+        let period = if self.powered_down { Period::Unknown } else { runs };
+        self.devices.entry(id).and_modify(|device| device.period = period);
     }
 
     /// The least and the most that the interval of a period that begins now can be: one of three while the log says how much memory is
