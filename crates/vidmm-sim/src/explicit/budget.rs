@@ -6,8 +6,8 @@ use vidmm_trace::ByteSize;
 use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
-    Answered, CheckAccount, ExpectTrim, Make, NotifyBudget, ProcessPriority, QueryVideoMemory, RegisterTrim,
-    ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim, Whereabouts,
+    Answered, CheckAccount, ExpectTrim, IgnoreBudget, Make, NotifyBudget, ProcessPriority, QueryVideoMemory,
+    RegisterTrim, ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim, Whereabouts,
 };
 
 /// Compares the group in which the manager counts allocations with the one in which it must.
@@ -53,7 +53,21 @@ impl Make<Session<'_>> for NotifyBudget {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let process = session.process(&self.process)?;
         session.budget_listeners.insert(process);
-        Answered::of(session.runtime.vidmm().notify_budget_changes(process, true))
+        let vidmm = session.runtime.vidmm();
+        // A process is told of what differs from what it can have asked for by now.
+        for group in [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal] {
+            session.budgets.insert((process, group), vidmm.query_video_memory_info(process, group)?.budget);
+        }
+        Answered::of(vidmm.notify_budget_changes(process, true))
+    }
+}
+
+impl Make<Session<'_>> for IgnoreBudget {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        let process = session.process(&self.process)?;
+        session.budget_listeners.remove(&process);
+        session.budgets.retain(|&(of, _), _| of != process);
+        Answered::of(session.runtime.vidmm().notify_budget_changes(process, false))
     }
 }
 
@@ -61,7 +75,7 @@ impl Make<Session<'_>> for RegisterTrim {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         session.device(&self.device)?;
         let device = session.objects.devices.get_mut(&self.device).expect("it is there, or made");
-        device.trim_notification = Some(session.runtime.vidmm().register_trim_notification(device.device)?);
+        device.trim_notifications.push(session.runtime.vidmm().register_trim_notification(device.device)?);
         Ok(Answered::ok())
     }
 }
@@ -70,7 +84,7 @@ impl Make<Session<'_>> for UnregisterTrim {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let name = &self.device;
         let device = session.objects.devices.get_mut(name).ok_or_else(|| Undone::Absent(name.clone()))?;
-        let notification = device.trim_notification.take();
+        let notification = device.trim_notifications.pop();
         let notification = notification.ok_or_else(|| Undone::Absent(format!("register-trim {name}")))?;
         Answered::of(session.runtime.vidmm().unregister_trim_notification(notification))
     }

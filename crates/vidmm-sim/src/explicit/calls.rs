@@ -65,7 +65,7 @@ impl Session<'_> {
             queue,
             second_queue,
             engines: [engine(0), engine(1)],
-            trim_notification: None,
+            trim_notifications: Vec::new(),
             self_scheduled: None,
         })
     }
@@ -374,8 +374,23 @@ impl Make<Session<'_>> for DestroyAllocation {
 
 impl Make<Session<'_>> for Signal {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let fence = session.objects.fences.get(&self.fence).ok_or_else(|| Undone::Absent(self.fence.clone()))?;
-        Answered::of(session.runtime.vidmm().signal_monitored_fence(*fence, 1))
+        let absent = || Undone::Absent(self.fence.clone());
+        let fence = *session.objects.fences.get(&self.fence).ok_or_else(absent)?;
+        let is_judged = session.rules.is_some();
+        let vidmm = session.runtime.vidmm();
+        if !is_judged {
+            return Answered::of(vidmm.signal_monitored_fence(fence, 1));
+        }
+        // A value below the fence's is ignored; one above that which work waits for lets it go, too.
+        let before = vidmm.monitored_fence_value(fence)?;
+        let value = 1 + u64::from(self.fence.len().is_multiple_of(2));
+        vidmm.signal_monitored_fence(fence, value)?;
+        vidmm.signal_monitored_fence(fence, value - 1)?;
+        let after = vidmm.monitored_fence_value(fence)?;
+        if after != before.max(value) {
+            session.broke("SYN-02", format!("{fence} was at {before}, was signalled with {value}, and is at {after}"));
+        }
+        Ok(Answered::ok())
     }
 }
 

@@ -41,7 +41,7 @@ impl See<Session<'_>> for ForgeHandle {
                     device: DeviceId::from_bits(bits()),
                     queue: Some(PagingQueueId::from_bits(bits())),
                     engines,
-                    trim_notification: None,
+                    trim_notifications: Vec::new(),
                     second_queue: None,
                     self_scheduled: None,
                 };

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use vidmm::{DestroyFlags, ProcessId};
+use vidmm::{DestroyError, DestroyFlags, ProcessId};
 
-use super::objects::{Device, Doomed, Mapping};
+use super::objects::{Device, Doomed, EngineQueue, Mapping};
 use super::session::Session;
 use crate::scenario::steps::{
-    Answered, DestroyDevice, KillProcess, Make, Power, PowerState, ResumeProcess, SuspendProcess, Undone,
+    Answered, DestroyDevice, KillProcess, Make, Power, PowerState, RenewContext, ResumeProcess, SuspendProcess, Undone,
 };
 
 impl Session<'_> {
@@ -131,6 +131,31 @@ impl Make<Session<'_>> for KillProcess {
             session.kill(process);
         }
         Ok(Answered::ok())
+    }
+}
+
+/// Destroys the context of a device on an engine, unless work of it is queued or under way, and creates another.
+impl Make<Session<'_>> for RenewContext {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let ordinal = session.engines[self.engine as usize];
+        let Device { device, ref engines, .. } = session.objects.devices[&self.device];
+        let EngineQueue { context, fence, .. } = engines[self.engine as usize];
+        let has_work = session.objects.waiting.get(&fence).is_some_and(|waiting| !waiting.is_empty());
+        let (vidmm, kmd, _) = session.runtime.borrow();
+        let is_idle = vidmm.is_idle();
+        let destroyed = vidmm.destroy_context(kmd, context);
+        if matches!(destroyed, Err(DestroyError::InUse { .. })) && is_idle && !has_work {
+            session.broke("I28", format!("{context} cannot be destroyed, but all its work has ended"));
+        }
+        destroyed?;
+        let (vidmm, kmd, _) = session.runtime.borrow();
+        let renewed = vidmm.create_context(kmd, device, ordinal);
+        // A device that is refused the new one, as one in error is, has the name of the old one.
+        if let (Ok(context), Some(known)) = (&renewed, session.objects.devices.get_mut(&self.device)) {
+            known.engines[self.engine as usize].context = *context;
+        }
+        Answered::of(renewed.map(|_| ()))
     }
 }
 

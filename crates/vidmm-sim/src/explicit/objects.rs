@@ -42,7 +42,7 @@ pub(crate) struct Device {
     /// Another of another priority, which takes every second call where rules judge.
     pub second_queue: Option<PagingQueueId>,
     pub engines: [EngineQueue; 2],
-    pub trim_notification: Option<TrimNotificationId>,
+    pub trim_notifications: Vec<TrimNotificationId>,
     /// Its self-scheduled context, once a step has begun a use.
     pub self_scheduled: Option<ContextId>,
 }

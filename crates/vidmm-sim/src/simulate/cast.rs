@@ -28,7 +28,8 @@ pub(super) struct Device {
     pub name: String,
     pub process: usize,
     pub lives: bool,
-    pub listens: bool,
+    /// The number of its registrations for trim notifications.
+    pub listens: u32,
     /// Whether the allocations of its work must be on its list.
     pub has_list: bool,
 }

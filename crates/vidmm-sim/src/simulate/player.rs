@@ -141,7 +141,7 @@ impl<'s, 'a> Player<'s, 'a> {
         if !self.call(create).is_done() {
             return None;
         }
-        self.cast.devices.push(Device { name: device, process, lives: true, listens: false, has_list });
+        self.cast.devices.push(Device { name: device, process, lives: true, listens: 0, has_list });
         Some(self.cast.devices.len() - 1)
     }
 

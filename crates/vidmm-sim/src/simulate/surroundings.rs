@@ -7,7 +7,7 @@ use super::player::Player;
 use crate::features::Features;
 use crate::scenario::Duration;
 use crate::scenario::steps::{
-    Group, Intervals, NotifyBudget, Power, PowerState, ProcessPriority, QueryVideoMemory, RegisterTrim,
+    Group, IgnoreBudget, Intervals, NotifyBudget, Power, PowerState, ProcessPriority, QueryVideoMemory, RegisterTrim,
     ReserveVideoMemory, ResumeProcess, Signal, SuspendProcess, TrimIntervals, UnregisterTrim, Until, Wait,
 };
 
@@ -55,14 +55,17 @@ impl Player<'_, '_> {
                 self.cast.processes[process].reserved = size;
                 self.call(ReserveVideoMemory { process: name, group, size: ByteSize(size) });
             }
+            3 if self.dice.chance(20) => _ = self.call(IgnoreBudget { process: name }),
             3 => _ = self.call(NotifyBudget { process: name }),
-            4 if self.cast.devices[device].listens => {
-                self.cast.devices[device].listens = false;
+            4 if self.cast.devices[device].listens > 0 => {
                 self.call(UnregisterTrim { device: device_name });
+                self.cast.devices[device].listens -= 1;
             }
             4 | 5 => {
-                if !self.cast.devices[device].listens && self.call(RegisterTrim { device: device_name }).is_done() {
-                    self.cast.devices[device].listens = true;
+                // A device may be registered more than once.
+                let is_wanted = self.cast.devices[device].listens == 0 || self.dice.chance(20);
+                if is_wanted && self.call(RegisterTrim { device: device_name }).is_done() {
+                    self.cast.devices[device].listens += 1;
                 }
             }
             _ => {

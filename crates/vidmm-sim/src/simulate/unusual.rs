@@ -6,7 +6,7 @@ use super::player::Player;
 use crate::features::Features;
 use crate::scenario::steps::{
     CloseAllocation, CpuWrite, Evict, EvictFlag, KernelEngine, Lock, MakeResident, MakeResidentFlag, Map, Offer,
-    OfferFlag, OfferPriority, OpenAllocation, Reclaim, SetContextPriority, Unlock,
+    OfferFlag, OfferPriority, OpenAllocation, Reclaim, RenewContext, SetContextPriority, Unlock,
 };
 
 impl Player<'_, '_> {
@@ -17,7 +17,11 @@ impl Player<'_, '_> {
             2 => self.offer_listed(device),
             3 => self.reclaim_and_write(device),
             4 => self.unlock_and_use(device),
-            5 if self.has(Features::PREEMPTION) => self.set_context_priority(device),
+            5 if self.has(Features::PREEMPTION) && !self.dice.chance(30) => self.set_context_priority(device),
+            5 => {
+                let engine = self.draw_engine();
+                self.call(RenewContext { device: self.cast.devices[device].name.clone(), engine });
+            }
             _ if self.misuses() => self.make_wrong_call(device),
             _ => {}
         }

@@ -159,7 +159,7 @@ impl Player<'_, '_> {
         if self.dice.chance(50) { Content::Ramp } else { Content::Uniform }
     }
 
-    fn draw_engine(&mut self) -> KernelEngine {
+    pub fn draw_engine(&mut self) -> KernelEngine {
         let copies = self.has(Features::COPY_ENGINE) && !self.dice.chance(70);
         if copies { KernelEngine::Copy } else { KernelEngine::Render }
     }

@@ -188,6 +188,10 @@ impl World {
         if !is_speed && all_are_local && aside.chance(40) {
             draw_larger_tables(&mut adapter, local_memory);
         }
+        // So short that kernels of worlds run for longer, or no longer than the time between two looks at them.
+        if !is_speed && has(Features::PREEMPTION) && aside.chance(20) {
+            adapter.tdr.quantum = Duration { ns: aside.log_within(10_000, 50_000_000) };
+        }
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),

@@ -3,7 +3,7 @@
 use crate::log_support::broken::*;
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::Event;
+use vidmm::event::{Event, PreemptReason};
 use vidmm::*;
 use vidmm_trace::Invariant::*;
 
@@ -256,4 +256,42 @@ fn flt03_a_page_fault_names_the_wrong_mappings() {
     faults(at(8)).breaks_only(Flt03);
     faults(before_a(at(MAPPED_AT + A.size))).breaks_only(Flt03);
     faults(at(MAPPED_AT)).breaks_only(Flt03);
+}
+
+/// Of a device that ends, a fence of its own is at the maximum when its work has ended, not before.
+#[test]
+fn i13_a_fence_of_a_device_that_ends_is_at_the_maximum_while_its_work_runs() {
+    let own = MonitoredFenceId::from_bits(7);
+    let created = Event::MonitoredFenceCreated { fence: own, value: 0, device: Some(device()) };
+    let maximum = Event::MonitoredFenceSignaled { fence: own, value: u64::MAX };
+    let ends = |story: Broken| {
+        let created_before = |event: &Event| matches!(event, Event::MonitoredFenceCreated { .. });
+        story
+            .insert_after(created_before, created.clone())
+            .append(Event::DeviceTerminated { device: device() })
+            .append(maximum.clone())
+    };
+    ends(broken()).breaks_nothing();
+    let mut running = broken();
+    let end = running.position(is(Event::Completed { signal: fence(RENDER, 1) }));
+    running.0.truncate(end);
+    ends(running).breaks_only(I13);
+}
+
+/// FLT-22: a packet is asked to yield after a quantum of its own, in which it had nothing to wait for.
+#[test]
+fn flt22_a_packet_is_asked_to_yield_before_its_quantum_is_over() {
+    let asked = Event::PreemptRequested { engine: RENDER, preemption_fence_id: 1, reason: PreemptReason::Quantum };
+    let asked_after = |quantum| {
+        let mut story = broken().change(started, |event| {
+            let Event::AdapterStarted { tdr_quantum, .. } = event else { unreachable!("it was found") };
+            *tdr_quantum = Some(quantum);
+        });
+        let signaled = story.position(is(Event::PagingFenceSignaled { queue: queue(), value: 2 }));
+        story.0.truncate(signaled + 1);
+        story.append(asked.clone())
+    };
+    // Events are a microsecond apart. The packet is handed out four before the request, and waits for paging that ends three before.
+    asked_after(3000).breaks_nothing();
+    asked_after(4000).breaks_only(Flt22);
 }

@@ -245,6 +245,34 @@ fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
     offered_in_its_backing_store(&[refused, evict(B, EvictFlags::NOT_WRITTEN_TO, 2), decommitted]).breaks_only(I25);
 }
 
+/// RES-66: what the host was refused is enough; no more content goes for it.
+#[test]
+fn u37_a_backing_store_goes_though_as_much_as_was_refused_is_free() {
+    let gone = |named: Thing| {
+        let discarded = Event::ContentDiscarded { allocation: named.id(), plan: None };
+        [discarded, Event::Decommitted { allocation: named.id() }]
+    };
+    // `B` leaves, too, and is offered in its backing store beside `A`.
+    let both = |size| {
+        let mut offered_b = offered_after(2, OfferFlags::ALLOW_DECOMMIT);
+        if let Event::Offered { allocations, .. } = &mut offered_b {
+            *allocations = vec![B.id()];
+        }
+        let mut story = broken();
+        let used = story.0.iter().position(|event| matches!(event, Event::GpuVirtualAddressMapped { .. }));
+        story.0.truncate(used.expect("`A` is mapped"));
+        let offered_a = offered_after(0, OfferFlags::ALLOW_DECOMMIT);
+        if let Event::Offered { after_submission, .. } = &mut offered_b {
+            *after_submission = 0;
+        }
+        let mut more = vec![offered_a, offered_b, Event::BackingStoreRefused { size }];
+        more.extend(gone(A).into_iter().chain(gone(B)));
+        more.into_iter().fold(story, Broken::append)
+    };
+    both(A.size + 1).breaks_nothing();
+    both(A.size).breaks_only(U37);
+}
+
 #[test]
 fn i25_an_allocation_that_could_not_be_committed_is_used() {
     let lost = reclaimed(ReclaimResult::NotCommitted, 0, 3, 0);

@@ -501,3 +501,27 @@ fn gva52_addresses_are_reserved_that_are_no_blocks_of_64_kib() {
     reserved(2 * MAPPED_AT, PAGE_SIZE).breaks_only(Gva52);
     reserved(2 * MAPPED_AT + PAGE_SIZE, PAGE_SIZE_64K).breaks_only(Gva52);
 }
+
+/// GVA-43: where leaf tables of both page sizes stand side by side, an entry above them has two sides, and nowhere else.
+#[test]
+fn i15_an_entry_has_one_side_though_leaf_tables_are_of_two_kinds() {
+    let dual = |has_two_sides: bool| {
+        let mut story = broken().change(started, |event| {
+            let Event::AdapterStarted { leaf_table_64kb_bytes, .. } = event else { unreachable!("it was found") };
+            *leaf_table_64kb_bytes = Some(0x1000);
+        });
+        for event in &mut story.0 {
+            let Event::PagingOperation { operation: PagingOperation::UpdatePageTable(op), .. } = event else {
+                continue;
+            };
+            if op.page_table_level == 1 && has_two_sides {
+                op.page_table_entries.first_64kb = Some(Pte::INVALID);
+            }
+        }
+        story
+    };
+    dual(true).breaks_nothing();
+    dual(false).breaks_only(I15);
+    let two_sides = |op: &mut UpdatePageTable| op.page_table_entries.first_64kb = Some(Pte::INVALID);
+    broken().change(is(root_points_to_leaf()), |event| change_update(event, two_sides)).breaks_only(I15);
+}

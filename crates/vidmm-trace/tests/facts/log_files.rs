@@ -63,6 +63,7 @@ pub fn all_events() -> Vec<Event> {
             paging_table_bytes: LARGE,
             tdr_limit_count: number,
             tdr_limit_time: LARGE,
+            tdr_quantum: Some(LARGE),
             tdr_dependent_delay: Some(LARGE),
         },
         Event::PagingVaQueried {

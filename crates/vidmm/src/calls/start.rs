@@ -233,6 +233,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         paging_tables_segment: adapter.memory_segment(adapter.paging_tables_in).map_or(SegmentId::SYSTEM, |of| of.id),
         tdr_limit_count: state.engines.tdr().limit_count,
         tdr_limit_time: state.engines.tdr().limit_time,
+        tdr_quantum: Some(state.engines.tdr().quantum),
         tdr_dependent_delay: Some(state.engines.tdr().dependent_delay),
     });
 }

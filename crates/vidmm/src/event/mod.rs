@@ -141,6 +141,9 @@ pub enum Event {
         tdr_limit_count: u32,
         /// The time for which a reset is remembered, in nanoseconds.
         tdr_limit_time: Nanoseconds,
+        /// The time that a packet runs before it is asked to yield (6.4).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        tdr_quantum: Option<Nanoseconds>,
         /// The time that an engine has to yield if another's reset would harm it (FLT-26).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         tdr_dependent_delay: Option<Nanoseconds>,

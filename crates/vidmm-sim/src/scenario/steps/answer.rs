@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use vidmm::contract::RenderStatus;
 use vidmm::{
-    CreateError, EndUseError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError, MapError,
-    OfferError, OpenError, PriorityError, ReclaimError, RenderError, ReservationError, SubmitError, UnlockError,
-    UpdateError, VaRangeError,
+    CreateError, DestroyError, EndUseError, EvictError, GpuVaError, InvalidHandle, LockError, MakeResidentError,
+    MapError, OfferError, OpenError, PriorityError, ReclaimError, RenderError, ReservationError, SubmitError,
+    UnlockError, UpdateError, VaRangeError,
 };
 
 /// The answer of a call: that it was done, or the refusal by name.
@@ -80,6 +80,8 @@ pub enum Answer {
     AlreadyOpen,
     /// An allocation was not opened by the device.
     NotOpen,
+    /// Work or requests of an object are queued or under way.
+    InUse,
     /// A use has not begun, or has ended.
     NotUnderWay,
     /// An allocation's content is the caller's own memory.
@@ -207,6 +209,7 @@ by_name! { Answer:
         PageTableAreaFull as NoMemory, BackingStore, TooManyPending,
     }
     SubmitError { InvalidHandle, DeviceInError, NotResident, WrongContext as NotSupported, QueueFull, }
+    DestroyError { InvalidHandle, InUse, }
     EndUseError { InvalidHandle, NotUnderWay, Waits as Busy, }
     PriorityError { InvalidHandle, Range, }
     GpuVaError { InvalidHandle, Range, NoMemory, PageTableAreaFull as NoMemory, BackingStore, }

@@ -44,6 +44,8 @@ impl fmt::Display for Group {
 only_names! {
     /// RegisterVideoMemoryBudgetChangeNotification.
     "notify-budget" => NotifyBudget { process: String }, one Process;
+    /// UnregisterVideoMemoryBudgetChangeNotification.
+    "ignore-budget" => IgnoreBudget { process: String }, one Process;
     /// D3DKMTRegisterTrimNotification.
     "register-trim" => RegisterTrim { device: String }, one Device;
     /// D3DKMTUnregisterTrimNotification.

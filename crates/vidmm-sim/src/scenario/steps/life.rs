@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel::KernelEngine;
 use super::known::{Kind, Known};
 use super::names;
 use super::verb::{Verb, only_names};
@@ -14,6 +15,29 @@ only_names! {
     "resume-process" => ResumeProcess { process: String }, one Process;
     /// D3DKMTDestroyDevice.
     "destroy-device" => DestroyDevice { device: String }, one Device;
+}
+
+/// D3DKMTDestroyContext: another takes the place of a device's context on an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RenewContext {
+    /// The device.
+    #[serde(rename = "renew-context", with = "names")]
+    pub device: String,
+    /// The engine of the context.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub engine: KernelEngine,
+}
+
+impl Verb for RenewContext {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}", self.device)?;
+        if self.engine == KernelEngine::Copy { f.write_str(", on the copy engine") } else { Ok(()) }
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.one(Kind::Device, &self.device)
+    }
 }
 
 /// D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS.

@@ -41,6 +41,8 @@ pub(super) struct Adapter {
     pub paging_process: Option<KmdProcessHandle>,
     /// The page that pages of the aperture show when nothing is mapped there.
     pub dummy_page: PhysicalAddress,
+    /// The time that a packet runs before it is asked to yield; none if the log does not say.
+    pub tdr_quantum: Option<u64>,
     /// The time that an engine has to yield before another's reset that would harm it; none if the log does not say.
     pub tdr_dependent_delay: Option<u64>,
     /// The first address that processes may have, as far as the log says, and the first beyond all.
@@ -63,6 +65,7 @@ impl Default for Adapter {
             window_bytes: 0,
             paging_process: None,
             dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
+            tdr_quantum: None,
             tdr_dependent_delay: None,
             user_addresses: (0, u64::MAX),
         }
@@ -144,6 +147,7 @@ impl Audit {
             paging_tables_segment,
             tdr_limit_count,
             tdr_limit_time,
+            tdr_quantum,
             tdr_dependent_delay,
             ..
         } = event
@@ -164,6 +168,7 @@ impl Audit {
             window_bytes: paging_va_size,
             paging_process: Some(paging_process),
             dummy_page,
+            tdr_quantum,
             tdr_dependent_delay,
             user_addresses: (0, 1u64.checked_shl(va_bits).unwrap_or(u64::MAX)),
         };

@@ -50,6 +50,9 @@ pub(super) struct Offer {
     pub class: OfferPriority,
     /// The last submission that uses it.
     pub last: u64,
+    /// The event of the offer, and whether nothing used it by then.
+    pub at: u64,
+    pub was_idle: bool,
     /// Its content is lost.
     pub discarded: bool,
     pub decommitted: bool,

@@ -50,7 +50,7 @@ impl Audit {
         }
     }
 
-    /// A page fault is told with the allocation that is mapped at its address; if there is none, with the nearest mappings: their ends
+    /// A page fault is told with the allocation that is mapped at its address, and with the nearest mappings beside that: their ends
     /// are next to it. Of mappings that were cut the log says no more.
     fn check_fault(
         &mut self,
@@ -65,8 +65,9 @@ impl Audit {
         self.findings.check(at.map(|mapping| mapping.allocation) == allocation, Invariant::Flt03, || {
             format!("{allocation:?} is said to be mapped at {address:#x} of {process}, but that is {at:?}")
         });
-        let before = self.mappings.range((process, 0)..(process, address)).next_back();
-        let after = self.mappings.range((process, address)..=(process, u64::MAX)).next();
+        let (start, end) = at.map_or((address, address), |mapping| (mapping.virtual_address, mapping.end()));
+        let before = self.mappings.range((process, 0)..(process, start)).next_back();
+        let after = self.mappings.range((process, end)..=(process, u64::MAX)).next();
         let right = [
             before.map(|(_, mapping)| (mapping.allocation, mapping.end())),
             after.map(|(_, mapping)| (mapping.allocation, mapping.virtual_address)),
@@ -76,7 +77,7 @@ impl Audit {
             below.map(|of| (of.allocation, of.virtual_address.0.saturating_add(of.size))),
             above.map(|of| (of.allocation, of.virtual_address.0)),
         ];
-        self.findings.check(at.is_some() || told == right, Invariant::Flt03, || {
+        self.findings.check(told == right, Invariant::Flt03, || {
             format!("{told:?} are said to be next to {address:#x} of {process}, but {right:?} are")
         });
     }
@@ -107,6 +108,12 @@ impl Audit {
         self.findings.check(!engine.resetting, Invariant::I30, || {
             format!("engine {id} is asked to yield as {reason:?} while it is reset")
         });
+        if let Some(quantum) = self.adapter.tdr_quantum.filter(|_| reason == PreemptReason::Quantum) {
+            let ran = engine.running.map_or(0, |(_, since)| at.saturating_sub(since));
+            self.findings.check(ran >= quantum, Invariant::Flt22, || {
+                format!("engine {id} is asked to yield after {ran} ns of its packet, but a quantum is {quantum} ns")
+            });
+        }
         engine.preemptions = number.max(engine.preemptions);
         (engine.asked, engine.is_to_yield) = (true, true);
         engine.dependent_since = (reason == PreemptReason::Dependent).then_some(at);

@@ -58,6 +58,8 @@ pub(super) struct Engine {
     pub is_to_yield: bool,
     /// Since when it is to yield because another's reset would harm it (FLT-26).
     pub dependent_since: Option<u64>,
+    /// Its first packet, and since when that has had nothing to wait for but the engine.
+    pub running: Option<(u64, u64)>,
     /// It has stopped at a packet that cannot go on.
     pub stopped: bool,
     /// The driver resets it, and why.
@@ -167,6 +169,18 @@ impl Fences {
         self.engines.get(engine as usize).is_some_and(|engine| engine.stopped || engine.resetting)
     }
 
+    /// Notes which packets run from now on.
+    pub fn note_running(&mut self, now: u64) {
+        for engine in 0..self.num_scheduled as u32 {
+            let Some(first) = self.engine(engine).and_then(|books| books.in_flight.front()).copied() else { continue };
+            let work = self.work.get(&EngineFence { engine, fence_id: first });
+            let runs =
+                work.is_none_or(|work| work.waits.iter().all(|&wait| self.completed(wait.engine) >= wait.fence_id));
+            let running = &mut self.engines[engine as usize].running;
+            *running = running.filter(|&(fence_id, _)| fence_id == first).or(Some((first, now))).filter(|_| runs);
+        }
+    }
+
     /// All that engines have.
     pub fn in_flight(&self) -> impl Iterator<Item = EngineFence> {
         let engines = (0..).zip(&self.engines);
@@ -207,9 +221,17 @@ impl Fences {
         findings.check(engine.aborted != Some(signal.fence_id), Invariant::I30, || {
             format!("packet {} of engine {} ends, which its reset aborted", signal.fence_id, signal.engine)
         });
+        let work = self.work.remove(&signal);
+        let is_own = signal.engine as usize >= self.num_scheduled;
+        let waits =
+            || work.iter().flat_map(|work| &work.waits).find(|wait| self.completed(wait.engine) < wait.fence_id);
+        if let Some(wait) = waits().filter(|_| is_own) {
+            findings.report(Invariant::I06, format!("a use ends before {wait:?}, which it waits for, is signalled"));
+        }
+        let engine = &mut self.engines[signal.engine as usize];
         engine.in_flight.retain(|&packet| packet != signal.fence_id);
         engine.completed = signal.fence_id.clamp(engine.completed, engine.submitted.max(engine.completed));
-        self.work.remove(&signal)
+        work
     }
 
     /// A packet has left its engine without having ended. Returns whose it was.

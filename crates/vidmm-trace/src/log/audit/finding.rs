@@ -93,7 +93,7 @@ invariants! {
     I31 = "I31",
     /// A plan enters the stream when its waits are over and the plans that it follows have entered.
     D5 = "D5",
-    /// The reset of an engine aborts a packet that it has.
+    /// A packet runs for its quantum before it is asked to yield; the reset of an engine aborts a packet that it has.
     Flt22 = "FLT-22",
     /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.
     Flt23 = "FLT-23",

@@ -183,6 +183,8 @@ pub struct Audit {
     settling: Option<u32>,
     /// The host has just refused a backing store: what is offered may be decommitted for it.
     memory_was_refused: bool,
+    /// The bytes that are still to be decommitted for it.
+    still_refused: u64,
     /// The event that must come next.
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
@@ -318,6 +320,7 @@ impl Audit {
         }
         self.at = event.at;
         self.look(&event.event);
+        self.fences.note_running(event.at);
     }
 
     /// The findings so far, in the order in which it was found.

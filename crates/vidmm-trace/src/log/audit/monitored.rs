@@ -30,6 +30,16 @@ impl Monitored {
         self.owners.remove(&fence);
     }
 
+    /// Whether an end that was told owes this signal.
+    pub fn is_owed(&self, signal: FenceValue) -> bool {
+        self.owed.contains(&signal)
+    }
+
+    /// The device that a fence ends with.
+    pub fn owner(&self, fence: MonitoredFenceId) -> Option<DeviceId> {
+        self.owners.get(&fence).copied()
+    }
+
     /// The fences that end with a device.
     pub fn of_device(&self, device: DeviceId) -> Vec<MonitoredFenceId> {
         self.owners.iter().filter(|&(_, &owner)| owner == device).map(|(&fence, _)| fence).collect()

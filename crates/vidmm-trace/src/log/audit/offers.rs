@@ -32,7 +32,7 @@ impl Audit {
             }
             Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
             Event::Decommitted { allocation } => self.decommitted(allocation),
-            Event::BackingStoreRefused { .. } => self.memory_was_refused = true,
+            Event::BackingStoreRefused { size } => (self.memory_was_refused, self.still_refused) = (true, size),
             _ => {}
         }
     }
@@ -52,9 +52,15 @@ impl Audit {
             said => said,
         };
         self.offered.insert(id);
-        allocation.offer = Some(Offer { flags, class, last, discarded: false, decommitted: false, due_for: 0 });
+        let at = self.findings.event;
+        let offer = Offer { flags, class, last, at, was_idle: false, discarded: false, decommitted: false, due_for: 0 };
+        allocation.offer = Some(offer);
         if let Some(entry) = allocation.lists.get_mut(&device) {
             entry.offer(last);
+        }
+        let was_idle = self.allocations.get(&id).is_some_and(|allocation| self.is_unused(id, allocation));
+        if let Some(offer) = self.allocations.get_mut(&id).and_then(|allocation| allocation.offer.as_mut()) {
+            offer.was_idle = was_idle;
         }
         self.charge(id);
     }
@@ -134,6 +140,12 @@ impl Audit {
                  its content is discarded: {because}"
             )
         });
+        if self.memory_was_refused {
+            self.findings.check(self.still_refused > 0, Invariant::U37, || {
+                format!("the backing store of {id} goes, though as much as was refused is decommitted already")
+            });
+            self.still_refused = self.still_refused.saturating_sub(allocation.size);
+        }
         let class = offer.map(|offer| offer.class);
         if let Some(offer) = &mut allocation.offer {
             offer.decommitted = true;

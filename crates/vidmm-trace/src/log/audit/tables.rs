@@ -144,6 +144,11 @@ impl Tables {
                 op.page_table_level, op.first_pte_virtual_address, table.level, table.first_address
             )
         });
+        let has_two_sides = op.page_table_level == 1 && self.are_dual();
+        findings.check(op.page_table_entries.first_64kb.is_some() == has_two_sides, Invariant::I15, || {
+            let told = if has_two_sides { "one side of" } else { "two sides of" };
+            format!("{told} each entry of level {} is written at {address:?} (GVA-43)", op.page_table_level)
+        });
         if op.page_table_level > 0 {
             let entries = op.page_table_entries;
             self.check_link(op, entries.first, PageSize::Kib4, findings);

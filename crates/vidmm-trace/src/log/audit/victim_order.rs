@@ -5,7 +5,7 @@ use vidmm::{AllocationId, DeviceId, OfferFlags, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::Allocation;
-use super::aspects::Pool;
+use super::aspects::{Offer, Pool};
 use super::demands::ROUNDING;
 use super::device::RequestKind;
 use super::finding::Invariant;
@@ -44,11 +44,16 @@ impl Audit {
             self.check_priority(id, segment, reason == EvictReason::DeviceSuspended);
             self.check_not_entitled(id, segment, wanted_by);
         }
+        let owner = self.allocations.get(&id).map(|allocation| allocation.owner);
+        let process = owner.and_then(|owner| self.process_of(owner));
         let before = |id: &&AllocationId| {
             let allocation = self.allocations.get(*id);
-            let class =
-                allocation.filter(|other| self.is_free_to_go(**id, other, segment)).and_then(|other| other.offer);
-            class.is_some_and(|other| victim.is_none_or(|victim| other.class < victim.class))
+            let Some(other) = allocation.filter(|other| self.is_free_to_go(**id, other, segment)) else { return false };
+            let is_earlier = |offer: Offer, victim: Offer| {
+                let is_older = offer.was_idle && offer.at < victim.at && self.process_of(other.owner) == process;
+                (offer.class, !is_older) < (victim.class, true)
+            };
+            other.offer.is_some_and(|offer| victim.is_none_or(|victim| is_earlier(offer, victim)))
         };
         let passed_over = self.offered.iter().find(before).copied();
         self.findings.check(passed_over.is_none(), Invariant::U37, || {

@@ -1,7 +1,7 @@
 //! Work: submissions, and what engines report of them (I13).
 
 use vidmm::contract::EngineFence;
-use vidmm::{DeviceId, Event};
+use vidmm::{DeviceId, Event, MonitoredFenceId};
 
 use super::Audit;
 use super::device::Submission;
@@ -29,10 +29,24 @@ impl Audit {
             }
             Event::Aborted { signal } => self.aborted(signal),
             Event::MonitoredFenceSignaled { fence, value } => {
+                self.check_ends_alone(fence, value);
                 self.fences.monitored.signal((fence, value), &mut self.findings);
             }
             _ => {}
         }
+    }
+
+    /// The fences of a device that ends are at the maximum when the work has ended that the GPU was given.
+    fn check_ends_alone(&mut self, fence: MonitoredFenceId, value: u64) {
+        let is_of_end = value == u64::MAX && !self.fences.monitored.is_owed((fence, value));
+        let Some(owner) = self.fences.monitored.owner(fence).filter(|_| is_of_end) else { return };
+        let has_ended = self.devices.get(&owner).is_some_and(|device| device.has_ended);
+        let of_owner = |signal| self.fences.work.get(&signal).filter(|work| work.device == owner && has_ended);
+        let under_way = self.fences.in_flight().find_map(of_owner);
+        let submission = under_way.map(|work| work.submission);
+        self.findings.check(submission.is_none(), Invariant::I13, || {
+            format!("{fence} is at the maximum, since {owner} ends, but submission {submission:?} of that is under way")
+        });
     }
 
     pub(super) fn submitted(&mut self, id: DeviceId, submission: u64, work: Submission) {

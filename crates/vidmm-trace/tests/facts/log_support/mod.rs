@@ -350,6 +350,7 @@ fn objects() -> Vec<Event> {
             paging_table_bytes: 0x3000,
             tdr_limit_count: 5,
             tdr_limit_time: 60_000_000_000,
+            tdr_quantum: None,
             tdr_dependent_delay: None,
         },
         Event::ProcessCreated { process, handle: USER_HANDLE },

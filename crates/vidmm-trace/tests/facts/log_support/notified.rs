@@ -151,6 +151,7 @@ impl Run {
                 paging_table_bytes: if tables { 0x3000 } else { 0 },
                 tdr_limit_count: 5,
                 tdr_limit_time: 60_000_000_000,
+                tdr_quantum: None,
                 tdr_dependent_delay: None,
             },
             Event::PagingVaQueried {
