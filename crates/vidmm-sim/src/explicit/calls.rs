@@ -145,6 +145,7 @@ impl Session<'_> {
             openers,
             pages,
             alignment,
+            banks: create.banks.clone(),
             is_one_range,
             surface,
             keeps_copy,

@@ -57,6 +57,7 @@ impl See<Session<'_>> for ForgeHandle {
                     openers: Vec::new(),
                     pages: 1,
                     alignment: 0,
+                    banks: Vec::new(),
                     is_one_range: false,
                     surface: None,
                     keeps_copy: false,

@@ -76,6 +76,8 @@ pub(crate) struct Allocation {
     pub pages: u64,
     /// The alignment that its driver asked for, in bytes; 0 if it asked for none.
     pub alignment: u64,
+    /// The banks of local memory where its driver would rather have it, in order (SEG-43).
+    pub banks: Vec<u8>,
     /// Whether engines address it physically.
     pub is_one_range: bool,
     pub surface: Option<u32>,

@@ -216,6 +216,7 @@ impl<'a> Session<'a> {
         self.runtime.pump();
         self.take_note();
         self.judge_untold();
+        self.judge_banks();
     }
 
     /// Lets time pass until something happens, or until `limit`; `false` if nothing is to come.
@@ -341,6 +342,7 @@ impl<'a> Session<'a> {
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
             Event::Placed { allocation, segment, ref extents, .. } if self.rules.is_some() => {
                 self.check_range(allocation, segment, extents);
+                self.rules.iter_mut().for_each(|rules| rules.has_moved(allocation));
             }
             Event::AdapterStarted { system_commit_limit, .. } => {
                 if let Some(limit) = self.commit_limit.filter(|&limit| limit < system_commit_limit) {

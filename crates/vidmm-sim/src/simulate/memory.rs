@@ -139,10 +139,21 @@ impl Player<'_, '_> {
                 1 if has_direction => Some(DirectionName::FromEnd),
                 _ => None,
             },
-            banks: Vec::new(),
+            banks: self.draw_banks(segments),
             evict_through_aperture: is_physical && has_placement && self.dice.chance(20),
             device: Some(self.cast.devices[device].name.clone()),
         }
+    }
+
+    /// The banks of local memory where the driver of an allocation would rather have it, if it prefers that segment (SEG-43).
+    fn draw_banks(&mut self, segments: AllocationSegments) -> Vec<u8> {
+        let count = self.world.scenario.adapter.banks.len();
+        let prefers_local = matches!(segments, AllocationSegments::Local | AllocationSegments::LocalOrSystem);
+        if count == 0 || !prefers_local || self.dice.chance(40) {
+            return Vec::new();
+        }
+        let banks: Vec<u8> = (1..=count as u8).collect();
+        self.dice.some(&banks, 3)
     }
 
     fn add(&mut self, device: usize, create: &CreateAllocation) {

@@ -192,6 +192,9 @@ impl World {
         if !is_speed && has(Features::PREEMPTION) && aside.chance(20) {
             adapter.tdr.quantum = Duration { ns: aside.log_within(10_000, 50_000_000) };
         }
+        if adapter.is_physical() && has_local_memory && has(Features::PLACEMENT) && aside.chance(30) {
+            adapter.banks = banks(local_memory, &mut aside);
+        }
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
@@ -237,6 +240,17 @@ impl World {
             largest_allocation: None,
         })
     }
+}
+
+/// The ends of two to four banks of local memory, the last of which may be left out (SEG-31).
+fn banks(local_memory: u64, dice: &mut Dice) -> Vec<ByteSize> {
+    let most = (local_memory / vidmm::PAGE_SIZE - 1).min(3);
+    let count = dice.within(1, most.max(1));
+    let mut ends: Vec<u64> = (0..count).map(|_| dice.within(1, local_memory / vidmm::PAGE_SIZE - 1)).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends.extend(dice.chance(50).then_some(local_memory / vidmm::PAGE_SIZE));
+    ends.into_iter().map(|end| ByteSize(end * vidmm::PAGE_SIZE)).collect()
 }
 
 /// The addressing models, and how often each is drawn.

@@ -100,3 +100,10 @@ fn the_guide_names_every_kind_of_event() {
         assert!(TEXT.contains(&format!("`{kind}`")), "`{kind}` is not in docs/reference/events.md");
     }
 }
+
+#[test]
+fn the_guide_says_what_every_rule_of_the_audit_means() {
+    for rule in vidmm_trace::Invariant::ALL {
+        assert!(TEXT.contains(&format!("\n| {rule} | ")), "{rule} is not in docs/reference/events.md");
+    }
+}

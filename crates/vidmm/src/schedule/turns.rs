@@ -255,7 +255,10 @@ impl Schedule {
                         record.turn.began_at
                     };
                     let band = Reverse(state.objects[record.process].standing.band);
+                    // The room that a device leaves anyway is counted first, so that no other yields for it.
+                    let is_active = record.is_active();
                     candidates.push((
+                        is_active,
                         !over,
                         !work.has_nothing_to_run(&state.adapter, &state.objects, other),
                         band,
@@ -268,7 +271,9 @@ impl Schedule {
                 Yield::Never => {}
             }
         }
-        candidates.sort_unstable_by_key(|&(within, busy, band, since, other, _)| (within, busy, band, since, other));
+        candidates.sort_unstable_by_key(|&(is_active, within, busy, band, since, other, _)| {
+            (is_active, within, busy, band, since, other)
+        });
         candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect()
     }
 

@@ -4,13 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
+use vidmm::event::EvictReason;
 use vidmm::policy::PolicyChoice;
-use vidmm::{AllocationId, DeviceId, Event, MemorySegmentGroup, NumberedEvent, ProcessId, ReclaimResult};
+use vidmm::{
+    AllocationId, DeviceId, Event, Extent, MemorySegmentGroup, NumberedEvent, ProcessId, ReclaimResult, SegmentId,
+};
 use vidmm_trace::Audit;
 
 use crate::digest::Digest;
+use crate::explicit::objects::Allocation;
 use crate::features::Features;
 use crate::scenario::{AdapterSettings, Fault, FaultKind, When};
+
+/// The first memory segment of all machines, whose banks a world says.
+const LOCAL_MEMORY: SegmentId = SegmentId(1);
 
 /// The knowledge of a session that expects nothing.
 #[derive(Debug, Default)]
@@ -47,6 +54,12 @@ pub(crate) struct Rules {
     pub(super) has_driver_faults: bool,
     /// The manager puts off at random what it could do at once.
     pub(super) puts_off: bool,
+    /// Where the banks of local memory end.
+    bank_ends: Vec<u64>,
+    /// Allocations that came to a place outside of a bank that their driver hints at, and a range there that was free.
+    pub passed_over: Vec<(String, SegmentId, Extent)>,
+    /// The allocations that are moving so that others have room: they go wherever they are out of the way.
+    moving: BTreeSet<AllocationId>,
     /// Steps of the machine when all books were looked at last.
     pub(super) audited_at: u64,
     /// Something went wrong, so that all books are looked at after the step.
@@ -74,6 +87,7 @@ impl Rules {
             has_driver_faults,
             misreports_again,
             puts_off: adapter.buggify.is_some(),
+            bank_ends: adapter.banks.iter().map(|end| end.bytes()).collect(),
             ..Self::default()
         };
         if adapter.policy == PolicyChoice::Lru {
@@ -85,6 +99,7 @@ impl Rules {
     pub fn observe(&mut self, event: &NumberedEvent) {
         self.audit.event(event);
         match &event.event {
+            Event::Evicted { allocation, reason: EvictReason::Moved, .. } => _ = self.moving.insert(*allocation),
             Event::Offered { allocations, .. } => self.offered.extend(allocations),
             Event::Reclaimed { allocations, results, .. } => {
                 for (id, &result) in allocations.iter().zip(results) {
@@ -101,6 +116,31 @@ impl Rules {
         if let Some(digest) = &mut self.digest {
             digest.add(event);
         }
+    }
+
+    /// An allocation is in its new place.
+    pub fn has_moved(&mut self, allocation: AllocationId) {
+        self.moving.remove(&allocation);
+    }
+
+    /// A free range of a bank in which the driver of an allocation would rather have it than where it is placed (SEG-43).
+    pub fn bank_passed_over(&self, of: &Allocation, segment: SegmentId, extents: &[Extent]) -> Option<Extent> {
+        let [place] = extents else { return None };
+        if segment != LOCAL_MEMORY || self.moving.contains(&of.id) {
+            return None;
+        }
+        for &bank in &of.banks {
+            let end = *self.bank_ends.get(usize::from(bank) - 1)?;
+            let start = usize::from(bank).checked_sub(2).map_or(0, |before| self.bank_ends[before]);
+            if start <= place.offset && place.end() <= end {
+                return None;
+            }
+            let range = self.audit.free_range(segment, start..end, place.size, of.alignment);
+            if range.is_some() {
+                return range;
+            }
+        }
+        None
     }
 
     /// Whether the driver must hear of all that is unmapped from the IOMMU: the model GPU caches what that translates.

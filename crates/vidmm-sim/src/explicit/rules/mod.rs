@@ -35,8 +35,11 @@ impl Session<'_> {
         if self.runtime.vidmm().notify_budget_changes(process, listens).is_ok() {
             self.settle();
             if self.num_events > before {
-                let problem = "a call that changes nothing made the manager go on: it had not done all that it could";
-                self.broke("WAKES", problem.to_owned());
+                let next = before + 1;
+                let problem = format!(
+                    "a call that changes nothing made the manager go on with event {next}: it could have before"
+                );
+                self.broke("WAKES", problem);
             }
         }
     }

@@ -5,6 +5,7 @@ use vidmm::event::{Neighbour, PreemptReason};
 use vidmm::{AllocationId, DeviceErrorReason, Event, GpuVirtualAddress};
 
 use super::Audit;
+use super::allocation::Mapping;
 use super::device::Device;
 use super::finding::Invariant;
 
@@ -77,7 +78,10 @@ impl Audit {
             below.map(|of| (of.allocation, of.virtual_address.0.saturating_add(of.size))),
             above.map(|of| (of.allocation, of.virtual_address.0)),
         ];
-        self.findings.check(told == right, Invariant::Flt03, || {
+        let is_rest = |of: &Mapping| at.is_some_and(|at| at.allocation == of.allocation);
+        let is_cut = before.is_some_and(|(_, of)| is_rest(of) && of.end() == start)
+            || after.is_some_and(|(_, of)| is_rest(of) && of.virtual_address == end);
+        self.findings.check(is_cut || told == right, Invariant::Flt03, || {
             format!("{told:?} are said to be next to {address:#x} of {process}, but {right:?} are")
         });
     }

@@ -11,6 +11,9 @@ macro_rules! invariants {
         }
 
         impl Invariant {
+            /// All rules, in their order.
+            pub const ALL: &[Self] = &[$(Self::$invariant,)*];
+
             /// Its name, as the documents have it.
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,7 +1,10 @@
 //! The ledger of a segment: what is taken, and by which plan the rest was emptied (I01).
 
+use std::ops::Range;
+
 use vidmm::{Extent, PageSize, PhysicalAddress, PlanNo, SegmentId};
 
+use super::Audit;
 use super::finding::{Findings, Invariant};
 use super::intervals::Intervals;
 
@@ -94,6 +97,27 @@ impl Segment {
     /// The ranges that `plan` empties are free for all that follows.
     pub fn entered(&mut self, plan: PlanNo) {
         self.promised.retain(|by| by != plan);
+    }
+}
+
+impl Audit {
+    /// Bytes of a memory segment that nothing has, and no plan has promised, in one piece within `window` and aligned.
+    pub fn free_range(&self, segment: SegmentId, window: Range<u64>, size: u64, alignment: u64) -> Option<Extent> {
+        let segment = self.places.memory(segment)?;
+        let taken = segment.taken.within(window.start, window.end).map(|(start, end, ())| (start, end));
+        let promised = segment.promised.within(window.start, window.end).map(|(start, end, _)| (start, end));
+        let mut used = Vec::from_iter(taken.chain(promised));
+        used.sort_unstable();
+        used.push((window.end, window.end));
+        let mut from = window.start;
+        for (start, end) in used {
+            let offset = from.checked_next_multiple_of(alignment.max(1))?;
+            if offset.checked_add(size)? <= start {
+                return Some(Extent { offset, size });
+            }
+            from = from.max(end);
+        }
+        None
     }
 }
 

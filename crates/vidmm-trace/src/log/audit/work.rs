@@ -38,7 +38,8 @@ impl Audit {
 
     /// The fences of a device that ends are at the maximum when the work has ended that the GPU was given.
     fn check_ends_alone(&mut self, fence: MonitoredFenceId, value: u64) {
-        let is_of_end = value == u64::MAX && !self.fences.monitored.is_owed((fence, value));
+        // Where all is aborted one by one, each packet signals its own fences.
+        let is_of_end = value == u64::MAX && self.reset.is_none() && !self.fences.monitored.is_owed((fence, value));
         let Some(owner) = self.fences.monitored.owner(fence).filter(|_| is_of_end) else { return };
         let has_ended = self.devices.get(&owner).is_some_and(|device| device.has_ended);
         let of_owner = |signal| self.fences.work.get(&signal).filter(|work| work.device == owner && has_ended);
