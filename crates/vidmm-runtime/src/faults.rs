@@ -1,16 +1,17 @@
 //! A driver that makes mistakes: a hook before a right one, so that checks can be seen to fail.
 
 use vidmm::contract::{
-    AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, Kmd, KmdError, KmdProcessHandle,
+    AdapterInfo, AddressingModel, BuildPagingBuffer, BuildStatus, IoMmuDomain, Kmd, KmdError, KmdProcessHandle,
     MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Patch, PteFlags, Render, RenderStatus,
     SegmentFlags, SegmentSet, Transfer, UpdatePageTable,
 };
 use vidmm::{PhysicalAddress, SegmentId};
 
 use crate::driver_fault::DriverFault;
-use crate::early_unmap::EarlyHost;
+use crate::early_unmap::EarlyUnmaps;
 use crate::garbled;
 use crate::hook::{HookedKmd, KmdHook};
+use crate::host_hook::HookedHost;
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
@@ -33,7 +34,9 @@ impl Machine {
             num_slots: 0,
         };
         let host = match fault {
-            DriverFault::EarlyIoMmuUnmap => Box::new(mistake.early_host.insert(EarlyHost::new(host)).clone()),
+            DriverFault::EarlyIoMmuUnmap => {
+                Box::new(mistake.early_host.insert(HookedHost::new(host, EarlyUnmaps::default())).clone())
+            }
             _ => host,
         };
         Self { kmd: Box::new(HookedKmd::new(kmd, mistake)), host, ..self }
@@ -47,7 +50,7 @@ struct Mistake {
     /// Whether it hits the operation that the driver will be asked for again, if the last answer was not success.
     is_hit: Option<bool>,
     late: Option<Late>,
-    early_host: Option<EarlyHost>,
+    early_host: Option<HookedHost<EarlyUnmaps>>,
     addressing_model: AddressingModel,
     /// The aperture segments.
     apertures: SegmentSet,
@@ -105,9 +108,6 @@ impl KmdHook for Mistake {
         let segments = (1..).map(SegmentId).zip(&info.segments);
         let apertures = segments.filter(|(_, segment)| segment.flags.contains(SegmentFlags::APERTURE));
         self.apertures = SegmentSet(apertures.map(|(id, _)| SegmentSet::of(id).0).sum());
-        if let (AddressingModel::GpuVaIoMmuGlobal, Some(host)) = (info.addressing_model, &self.early_host) {
-            host.use_global_domain();
-        }
     }
 
     fn process_created(&mut self, process: KmdProcessHandle, system_process: bool) {
@@ -168,7 +168,11 @@ impl Mistake {
             (DriverFault::ReusePagingVa, PagingOperation::NotifyAlloc(_)) => without_first_command(driver, build),
             (DriverFault::EarlyIoMmuUnmap, PagingOperation::NotifyAlloc(op)) => {
                 if let (Some(host), Some(process)) = (&self.early_host, op.process.or(self.paging_process)) {
-                    host.unmap_now(process, op.gpu_virtual_address_at_offset, op.size_in_bytes);
+                    let domain = match self.addressing_model {
+                        AddressingModel::GpuVaIoMmuGlobal => IoMmuDomain::Global,
+                        _ => IoMmuDomain::Process(process),
+                    };
+                    host.unmap_now(domain, op.gpu_virtual_address_at_offset, op.size_in_bytes);
                 }
                 encode(driver, build.operation, build)
             }

@@ -2,8 +2,9 @@
 //!
 //! [`Runtime`] is the loop; [`Gpu`] executes; [`Umd`] encodes user work, whose results are specified in [`kernel`] so
 //! that they can be judged. [`HookedKmd`] is a driver behind a hook that encodes in its place, as a [`DriverFault`]
-//! does. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its driver misreport it. [`Hits`] says on
-//! which occasions. A [`Verifier`] finds what a driver's commands did wrong, with the GPU's [`Probe`].
+//! does; [`HookedHost`] is a host behind a hook. A [`GpuFault`] or an [`InterruptFault`] lets a GPU misbehave, or its
+//! driver misreport it. [`Hits`] says on which occasions. A [`Verifier`] finds what a driver's commands did wrong, with
+//! the GPU's [`Probe`].
 
 mod calls;
 mod driver_fault;
@@ -13,6 +14,7 @@ mod garbled;
 mod gpu;
 mod gpu_faults;
 mod hook;
+mod host_hook;
 mod interrupt_faults;
 pub mod kernel;
 mod occasions;
@@ -28,6 +30,7 @@ pub use driver_fault::DriverFault;
 pub use gpu::{CpuView, Gpu, GpuEvent};
 pub use gpu_faults::GpuFault;
 pub use hook::{HookedKmd, KmdHook, KmdObject};
+pub use host_hook::{HookedHost, HostHook};
 pub use interrupt_faults::InterruptFault;
 pub use kernel::{Content, KernelCommand, PageRange, Surface};
 pub use occasions::{FaultSwitch, Hits, Occasions, mixed};

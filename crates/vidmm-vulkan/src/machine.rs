@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use vidmm_runtime::{FaultSwitch, Machine};
+use vidmm_runtime::{FaultSwitch, HookedHost, Machine};
 use vidmm_soft::{
-    CostModel, IoMmu, Memories, ModelGpu, ModelGpuFaults, SoftAdapterConfig, SoftHost, SoftKmd, SoftUmd, SystemMemory,
+    CostModel, CpuAddresses, IoMmu, Memories, ModelGpu, ModelGpuFaults, SoftAdapterConfig, SoftHost, SoftKmd, SoftUmd,
+    SystemMemory,
 };
 
 use crate::device::VulkanDevice;
 use crate::error::VulkanError;
 use crate::executor::VulkanExecutor;
-use crate::host::VulkanHost;
+use crate::host::ClearMemory;
 use crate::memory::{Chunks, VulkanMemory};
 use crate::report::Rules;
 
@@ -36,9 +37,9 @@ pub fn machine(
     cost: CostModel,
 ) -> Result<Machine, VulkanError> {
     let memory = VulkanMemory::new(device.clone(), config, rules, Chunks::AsMapped)?;
-    let Parts { kmd, gpu, host, .. } = Parts::new(memory, config, cost, None);
+    let Parts { kmd, gpu, host, cpu, .. } = Parts::new(memory, config, cost, None);
     Ok(Machine {
-        cpu: Box::new(host.inner.cpu_addresses().clone()),
+        cpu: Box::new(cpu),
         kmd: Box::new(kmd),
         umd: Box::new(SoftUmd),
         gpu: Box::new(gpu),
@@ -51,7 +52,8 @@ pub fn machine(
 pub(crate) struct Parts {
     pub(crate) kmd: SoftKmd,
     pub(crate) gpu: ModelGpu<VulkanExecutor>,
-    pub(crate) host: VulkanHost,
+    pub(crate) host: HookedHost<ClearMemory>,
+    cpu: CpuAddresses,
     pub(crate) memory: Rc<RefCell<VulkanMemory>>,
 }
 
@@ -68,7 +70,9 @@ impl Parts {
         let executor = VulkanExecutor::new(Memories::new(config, system.clone()), memory.clone());
         let kmd = SoftKmd::new(config.clone()).with_memory(system.clone());
         let gpu = ModelGpu::over(config, cost, faults, executor, io_mmu.clone()).with_surface_book(kmd.surface_book());
-        let host = VulkanHost { inner: SoftHost::new(system, io_mmu, commit_limit), memory: memory.clone() };
-        Self { kmd, gpu, host, memory }
+        let host = SoftHost::new(system, io_mmu, commit_limit);
+        let cpu = host.cpu_addresses().clone();
+        let host = HookedHost::new(Box::new(host), ClearMemory(memory.clone()));
+        Self { kmd, gpu, host, cpu, memory }
     }
 }

@@ -1,13 +1,12 @@
 //! Running an explicit scenario.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use vidmm::{AdapterOptions, Nanoseconds};
-use vidmm_runtime::{HookedKmd, Machine};
+use vidmm_runtime::{HookedHost, HookedKmd, Machine};
 use vidmm_trace::Rights;
 
-use super::held::{CountedHost, DriverObjects, ObjectCounter};
+use super::held::Counter;
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
 use super::session::{PATIENCE, Session};
@@ -42,9 +41,9 @@ pub(crate) fn start<'a>(
     let memory = MemorySizes { local_memory_bytes, aperture_bytes, aperture_commit_limit_bytes };
     let desc = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
     let machine = build(factory, &desc).map_err(RunError::Machine)?;
-    let (host, held) = CountedHost::new(machine.host);
-    let driver_objects = Rc::new(RefCell::new(DriverObjects::default()));
-    let kmd = HookedKmd::new(machine.kmd, ObjectCounter(Rc::clone(&driver_objects)));
+    let counter = Counter(Rc::default());
+    let host = HookedHost::new(machine.host, counter.clone());
+    let kmd = HookedKmd::new(machine.kmd, counter.clone());
     let machine = Machine { kmd: Box::new(kmd), host: Box::new(host), ..machine };
     let options = AdapterOptions {
         events: true,
@@ -63,9 +62,8 @@ pub(crate) fn start<'a>(
     let mut session =
         Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
     session.seed = scenario.seed;
-    (session.held_at_start, session.held) = (held.get(), held);
-    session.driver_objects_at_start = driver_objects.borrow().live.clone();
-    session.driver_objects = driver_objects;
+    session.held_at_start = counter.0.borrow().clone();
+    session.held = counter.0;
     session.rights = scenario.strict.then(Rights::default);
     session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
     session.default_segments = scenario.default_segments();

@@ -1,6 +1,6 @@
 //! A scenario under way: the machine, what steps have created, and what was found.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, GpuVirtualAddress, MapGpuVirtualAddress,
     MemorySegmentGroup, MonitoredFenceId, Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
-use vidmm_runtime::{AllocationSegments, Happening, KmdObject, Runtime};
+use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{IllegalUse, Rights};
 
 use super::graves::Graves;
-use super::held::{DriverObjects, Held};
+use super::held::Held;
 use super::in_error::InError;
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
@@ -106,12 +106,9 @@ pub(crate) struct Session<'a> {
     pub budget_listeners: BTreeSet<ProcessId>,
     /// The mappings that were asked for, and where they were made, of which no event has told yet.
     pub asked_mappings: Vec<(MapGpuVirtualAddress, GpuVirtualAddress)>,
-    /// The memory, views and mappings that the manager has of the host, now and when it had just started.
-    pub held: Rc<Cell<Held>>,
+    /// The things that the manager has of the host and of the driver, now and when it had just started.
+    pub held: Rc<RefCell<Held>>,
     pub held_at_start: Held,
-    /// The objects of the driver, now and when the manager had just started.
-    pub driver_objects: Rc<RefCell<DriverObjects>>,
-    pub driver_objects_at_start: BTreeMap<KmdObject, u32>,
     observer: &'a mut dyn Observer,
 }
 
@@ -164,8 +161,6 @@ impl<'a> Session<'a> {
             asked_mappings: Vec::new(),
             held: Rc::default(),
             held_at_start: Held::default(),
-            driver_objects: Rc::default(),
-            driver_objects_at_start: BTreeMap::new(),
             observer,
         })
     }

@@ -154,27 +154,12 @@ fn an_allocation_may_exceed_what_can_be_resident() {
 /// 1.7: of the machine's memory half is for graphics, and 64 MiB at least.
 #[test]
 fn the_commit_limit_is_half_of_the_machines_memory() {
-    struct Small(Ledger, u64);
-    impl Host for Small {
-        fn commit_backing_store(&mut self, size: u64) -> Result<PhysicalAddress, BackingStoreError> {
-            self.0.commit_backing_store(size)
-        }
-        fn decommit_backing_store(&mut self, address: PhysicalAddress, size: u64) {
-            self.0.decommit_backing_store(address, size);
-        }
-        fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
-            self.0.reset_backing_store(address, size);
-        }
-        fn total_system_memory(&self) -> u64 {
-            self.1
-        }
-    }
     const MIB: u64 = 1 << 20;
     let config = Config::integrated(AddressingModel::GpuMmu, 1 << 20);
     for (total, expected) in
         [(16 * MIB, 64 * MIB), (128 * MIB, 64 * MIB), (1000 * MIB, 500 * MIB), (1 << 50, 4096 * MIB)]
     {
-        let mut host = Small(Ledger::default(), total);
+        let mut host = Ledger { system_memory: Some(total), ..Ledger::default() };
         let mut vidmm = VidMm::start_adapter(config.options(), &mut Driver::new(&config), &mut host).unwrap();
         let limit = vidmm.events().drain().find_map(|numbered| match numbered.event {
             Event::AdapterStarted { system_commit_limit, .. } => Some(system_commit_limit),

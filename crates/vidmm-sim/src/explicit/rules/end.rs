@@ -3,6 +3,7 @@
 use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, Visibility};
 
 use crate::explicit::Session;
+use crate::explicit::held::Held;
 
 impl Session<'_> {
     /// Lets everything end that is pending, then destroys all, and checks that nothing is left (I28, I32).
@@ -38,19 +39,18 @@ impl Session<'_> {
 
     /// The host has back all that it gave since the start, and the driver's objects have ended, each once.
     fn check_given_back(&mut self) {
-        let (held, at_start) = (self.held.get(), self.held_at_start);
+        let Held { of_host: held, objects, misused } = self.held.borrow().clone();
+        let left = objects.iter().find(|&(object, count)| self.held_at_start.objects.get(object) != Some(count));
+        let at_start = self.held_at_start.of_host;
         if held != at_start {
             let problem = format!("everything is destroyed, but the host still has {held}; at the start: {at_start}");
             self.broke("I28", problem);
         }
-        let objects = self.driver_objects.borrow();
-        let left = objects.live.iter().find(|&(object, count)| self.driver_objects_at_start.get(object) != Some(count));
-        let problem = match (left, objects.misused) {
+        let problem = match (left, misused) {
             (_, Some(object)) => format!("the driver is told to end {object:?}, which does not live"),
             (Some((object, _)), None) => format!("everything is destroyed, but {object:?} of the driver lives"),
             (None, None) => return,
         };
-        drop(objects);
         self.broke("I28", problem);
     }
 

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use vidmm::contract::Packet;
 use vidmm::{AllocationId, ContextId, DeviceId, Nanoseconds, Output, PAGE_SIZE, VidMm};
+use vidmm_runtime::HookedHost;
 use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
 
 use crate::block::Block;
 use crate::device::{Batch, Point, VulkanDevice};
 use crate::error::{VulkanError, caught};
-use crate::host::VulkanHost;
+use crate::host::ClearMemory;
 use crate::machine::Parts;
 use crate::memory::{Chunks, VulkanMemory};
 use crate::sparse::SparseBuffer;
@@ -42,7 +43,7 @@ pub(super) struct Worker {
     vidmm: VidMm,
     kmd: SoftKmd,
     paging: Paging,
-    host: VulkanHost,
+    host: HookedHost<ClearMemory>,
     /// Paging buffers that were not submitted.
     paging_queue: VecDeque<Packet>,
     turns: Turns,
@@ -101,7 +102,7 @@ impl Worker {
     ) -> Result<Self, Error> {
         let config = options.config();
         let memory = VulkanMemory::new(device.clone(), &config, options.rules(), Chunks::Reserved)?;
-        let Parts { mut kmd, gpu, mut host, memory } =
+        let Parts { mut kmd, gpu, mut host, memory, .. } =
             Parts::new(memory, &config, CostModel::default(), Some(options.system()));
         let vidmm = VidMm::start_adapter(manager_options(), &mut kmd, &mut host)?;
         let now = Instant::now();

@@ -18,6 +18,8 @@ pub struct Ledger {
     pub live: BTreeMap<u64, u64>,
     /// The most bytes that may be committed, if there is a limit.
     pub limit: Option<u64>,
+    /// The machine's system memory in bytes, if there is an end of it.
+    pub system_memory: Option<u64>,
     /// How many commits still succeed before one fails.
     pub fails_after: Option<u64>,
     /// Which call fails, of the driver's and the host's together.
@@ -110,6 +112,10 @@ impl Host for Ledger {
     fn reset_backing_store(&mut self, address: PhysicalAddress, size: u64) {
         assert!(self.holds(address.offset) && self.holds(address.offset + size - 1), "{address:?} is not committed");
         self.journal.push(Happened::Reset { address, size });
+    }
+
+    fn total_system_memory(&self) -> u64 {
+        self.system_memory.unwrap_or(u64::MAX)
     }
 
     fn map_cpu_virtual_address(
