@@ -56,8 +56,6 @@ pub(super) struct Offer {
     /// Its content is lost.
     pub discarded: bool,
     pub decommitted: bool,
-    /// How often time has passed since it was to be discarded at once, and nothing kept it from that.
-    pub due_for: u32,
 }
 
 /// The CPU's view of a locked allocation.

@@ -86,7 +86,7 @@ impl Audit {
             process.has_ended
                 && !has_devices(**id)
                 && process.tables_but_its_root().next().is_none()
-                && self.plans.are_all_retired()
+                && self.plans.are_over()
         };
         let process = self.processes.iter().find(is_over).map(|(id, _)| id.to_string());
         for id in device.into_iter().chain(process) {
@@ -102,8 +102,7 @@ impl Audit {
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
         let left = process.tables_but_its_root().next();
-        let is_over = self.devices.values().all(|device| device.process != id);
-        let is_over = is_over && !self.has_failed && self.reset.is_none() && !self.powered_down;
+        let is_over = self.is_up() && self.devices.values().all(|device| device.process != id);
         self.findings.check(left.is_none() || !is_over, Invariant::I15, || {
             format!("{id} is gone, and nothing was mapped any more, but its table at {left:?} was not freed")
         });

@@ -1,6 +1,7 @@
-//! Nothing stays that is to go: what was destroyed, freed, or taken off its list for good (RES-21, RES-91, GVA-53).
+//! Nothing stays that is to go: what was destroyed, freed, taken off its list for good or offered to be discarded at once
+//! (RES-21, RES-61, RES-91, GVA-53).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::{AllocationId, DeviceId, Event, EvictFlags, ProcessId};
 
@@ -12,13 +13,30 @@ use super::list_entry::ListEntry;
 /// The first address of a mapping of a process.
 type At = (ProcessId, u64);
 
-/// Things that are to go, and those that nothing has kept from that since time last passed.
+/// Things that nothing keeps from what is to happen to them at once, and how often in a row time has passed since.
+type Due<T> = BTreeMap<T, u32>;
+
+/// Time passes while nothing keeps these things. Returns one that nothing has kept for the second time: what is decided
+/// at once has happened by then. Each is told once.
+pub(super) fn late<T: Ord + Copy>(due: &mut Due<T>, free: impl Iterator<Item = T>) -> Option<T> {
+    let before = std::mem::take(due);
+    due.extend(free.map(|thing| (thing, before.get(&thing).map_or(1, |times| times.saturating_add(1)))));
+    let (&thing, times) = due.iter_mut().find(|(_, times)| (2..u32::MAX).contains(*times))?;
+    *times = u32::MAX;
+    Some(thing)
+}
+
+/// Things that are to go, and those of them that are due.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     destroyed: BTreeSet<AllocationId>,
     freed: BTreeSet<At>,
     evicted: BTreeSet<AllocationId>,
-    due: (BTreeSet<AllocationId>, BTreeSet<At>, BTreeSet<AllocationId>),
+    due_destroyed: Due<AllocationId>,
+    due_freed: Due<At>,
+    due_evicted: Due<AllocationId>,
+    due_offered: Due<AllocationId>,
+    pub due_suspended: Due<ProcessId>,
 }
 
 impl Liveness {
@@ -75,24 +93,22 @@ impl Audit {
 
     /// Time passes, and all that was decided is carried out: nothing is left that could have gone when time last passed.
     pub(super) fn check_has_gone(&mut self) {
-        let is_held = self.powered_down || self.reset.is_some() || self.has_failed || !self.rests.is_empty();
-        if is_held || !self.plans.are_all_retired() {
-            self.liveness.due = Default::default();
-            return;
+        let is_settled = self.is_up() && self.plans.are_over();
+        let is_free = is_settled && self.rests.is_empty();
+        let mut live = std::mem::take(&mut self.liveness);
+        let destroyed = live.destroyed.iter().copied().filter(|&id| is_free && self.is_used_by_nobody(id));
+        let freed = live.freed.iter().copied().filter(|at| is_free && self.is_left_by_all(at));
+        let evicted = live.evicted.iter().copied().filter(|&id| is_free && self.is_to_leave(id));
+        let offered = self.offered.iter().copied().filter(|&id| self.is_to_be_discarded(id));
+        let left = late(&mut live.due_destroyed, destroyed);
+        let kept = late(&mut live.due_freed, freed);
+        let there = late(&mut live.due_evicted, evicted);
+        if let Some(id) = is_settled.then(|| late(&mut live.due_offered, offered)).flatten() {
+            let message =
+                format!("{id} was offered to be discarded at once, and nothing uses it, but it keeps its content");
+            self.findings.report(Invariant::I25, message);
         }
-        let live = &self.liveness;
-        let allocations = live.destroyed.iter().copied().filter(|&id| self.is_used_by_nobody(id)).collect();
-        let mappings = live.freed.iter().copied().filter(|at| self.is_left_by_all(at)).collect();
-        let evicted = live.evicted.iter().copied().filter(|&id| self.is_to_leave(id)).collect();
-        let before = std::mem::replace(&mut self.liveness.due, (allocations, mappings, evicted));
-        let (allocations, mappings, evicted) = &self.liveness.due;
-        let left = allocations.intersection(&before.0).next().copied();
-        let kept = mappings.intersection(&before.1).next().copied();
-        let there = evicted.intersection(&before.2).next().copied();
-        // Each is told once.
-        self.liveness.destroyed.retain(|&id| Some(id) != left);
-        self.liveness.freed.retain(|&at| Some(at) != kept);
-        self.liveness.evicted.retain(|&id| Some(id) != there);
+        self.liveness = live;
         self.findings.check(left.is_none(), Invariant::Res91, || {
             format!("{left:?} was destroyed, and nothing uses it, but it is not gone")
         });

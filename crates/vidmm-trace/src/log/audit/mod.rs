@@ -230,8 +230,6 @@ struct Process {
     told: BTreeMap<MemorySegmentGroup, Option<budgets::Told>>,
     /// Whether a call has suspended it; and whether a submission ends that.
     suspended: Option<bool>,
-    /// How often time has passed since it was suspended and all its devices have stopped.
-    stopped_for: u32,
     /// When it hung an engine.
     timeouts: VecDeque<u64>,
     /// The last plan that cut a page of it.
@@ -250,7 +248,6 @@ impl Process {
             group_reservations: BTreeMap::new(),
             told: BTreeMap::new(),
             suspended: None,
-            stopped_for: 0,
             timeouts: VecDeque::new(),
             cut_by: 0,
         }
@@ -298,6 +295,11 @@ impl Audit {
         self.level == EventsLevel::Full
     }
 
+    /// Whether the adapter has power and runs, and is neither in error nor being reset.
+    fn is_up(&self) -> bool {
+        !(self.powered_down || self.has_failed || self.reset.is_some())
+    }
+
     /// Looks at the next event.
     pub fn event(&mut self, event: &NumberedEvent) {
         let expected = self.findings.event.saturating_add(1);
@@ -314,7 +316,6 @@ impl Audit {
             self.check_suspended_are_out();
             // The checker tells what work reads while the manager is not called.
             if !matches!(event.event, Event::ContentChecked { .. } | Event::Finding { .. }) {
-                self.check_discarded_at_once();
                 self.check_has_gone();
             }
         }

@@ -53,7 +53,7 @@ impl Audit {
         };
         self.offered.insert(id);
         let at = self.findings.event;
-        let offer = Offer { flags, class, last, at, was_idle: false, discarded: false, decommitted: false, due_for: 0 };
+        let offer = Offer { flags, class, last, at, was_idle: false, discarded: false, decommitted: false };
         allocation.offer = Some(offer);
         if let Some(entry) = allocation.lists.get_mut(&device) {
             entry.offer(last);
@@ -206,26 +206,11 @@ impl Audit {
         }
     }
 
-    /// An allocation that was offered with OFFER_IMMEDIATELY loses its content when the work submitted before has ended, whether memory
-    /// is wanted or not (RES-61): by the second time that time passes.
-    pub(super) fn check_discarded_at_once(&mut self) {
-        if self.powered_down || self.reset.is_some() || self.has_failed || !self.plans.are_all_retired() {
-            return;
-        }
-        let is_due = |id: &&AllocationId| self.allocations.get(*id).is_some_and(|of| self.is_to_be_discarded(**id, of));
-        let due = Vec::from_iter(self.offered.iter().filter(is_due).copied());
-        for id in due {
-            let Some(offer) = self.allocations.get_mut(&id).and_then(|of| of.offer.as_mut()) else { continue };
-            offer.due_for = offer.due_for.saturating_add(1);
-            self.findings.check(offer.due_for != 2, Invariant::I25, || {
-                format!("{id} was offered to be discarded at once, and nothing uses it, but it keeps its content")
-            });
-        }
-    }
-
-    /// Whether an allocation was offered to be discarded at once, and nothing keeps it from that: neither what was asked for before,
-    /// nor pages that are being cut, for which there may be no room.
-    fn is_to_be_discarded(&self, id: AllocationId, allocation: &Allocation) -> bool {
+    /// Whether nothing keeps an allocation that was offered with OFFER_IMMEDIATELY from losing its content, whether memory
+    /// is wanted or not (RES-61): neither work submitted before, nor what was asked for before, nor pages that are being
+    /// cut, for which there may be no room.
+    pub(super) fn is_to_be_discarded(&self, id: AllocationId) -> bool {
+        let Some(allocation) = self.allocations.get(&id) else { return false };
         let (Some(offer), Some(device)) = (allocation.offer, self.devices.get(&allocation.owner)) else { return false };
         offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY)
             && !offer.discarded

@@ -152,11 +152,6 @@ impl Plans {
         self.is_retired(number) || self.get(number).is_some_and(|plan| plan.stage == Stage::Entered)
     }
 
-    /// Whether no plan is under way.
-    pub fn are_all_retired(&self) -> bool {
-        self.plans.is_empty()
-    }
-
     /// Whether the plan has retired. Plan 0 is the start of the adapter, which nothing waits for.
     pub fn is_retired(&self, number: PlanNo) -> bool {
         number <= self.last && !self.plans.contains_key(&number)

@@ -8,6 +8,7 @@ use super::allocation::Allocation;
 use super::device::{Activity, Device, Period};
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
+use super::liveness::late;
 
 /// A device within its budget yields to one that has waited so long, in nanoseconds (U-39).
 const STARVATION: u64 = 1_000_000_000;
@@ -30,7 +31,6 @@ impl Audit {
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
                 if let Some(process) = self.processes.get_mut(&process) {
                     process.suspended = Some(allow_wake_on_submission);
-                    process.stopped_for = 0;
                 }
             }
             Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),
@@ -76,16 +76,13 @@ impl Audit {
     /// not (RES-71, P10): of that, allocations that nobody else may use or see, and that no plan moves. It is decided at once, so
     /// the second time that time passes is late enough.
     pub(super) fn check_suspended_are_out(&mut self) {
-        let has_stopped = |id: ProcessId| {
-            let mut devices = self.devices.values().filter(|device| device.process == id);
+        let has_stopped = |id: &ProcessId| {
+            let mut devices = self.devices.values().filter(|device| device.process == *id);
             devices.all(|device| matches!(device.activity, Activity::Suspended(_)) || device.is_over())
         };
-        let mut is_due = None;
-        for (&id, process) in self.processes.iter_mut().filter(|(_, of)| of.suspended.is_some() && of.stopped_for < 2) {
-            process.stopped_for += u32::from(has_stopped(id));
-            is_due = is_due.or((process.stopped_for == 2).then_some(id));
-        }
-        let Some(id) = is_due else { return };
+        let suspended = self.processes.iter().filter(|(_, of)| of.suspended.is_some()).map(|(&id, _)| id);
+        let due = late(&mut self.liveness.due_suspended, suspended.filter(has_stopped));
+        let Some(id) = due else { return };
         let is_of_stopped = |of: &Allocation| {
             let mut lists = of.lists.iter().filter_map(|(device, entry)| Some((self.devices.get(device)?, entry)));
             self.process_of(of.owner) == Some(id)

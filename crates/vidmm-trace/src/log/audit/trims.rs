@@ -149,12 +149,7 @@ impl Audit {
     /// Time passes: by now every device that listens has been asked to trim, if its process has come above its budget of a
     /// group, and its moment for an earlier request is over (RES-41).
     pub(super) fn check_asked_to_trim(&mut self) {
-        if std::mem::take(&mut self.has_restarted)
-            || self.listeners.is_empty()
-            || self.powered_down
-            || self.reset.is_some()
-            || self.has_failed
-        {
+        if std::mem::take(&mut self.has_restarted) || self.listeners.is_empty() || !self.is_up() {
             return;
         }
         if !self.demands_are_clear() {
