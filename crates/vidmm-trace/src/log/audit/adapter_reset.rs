@@ -147,9 +147,7 @@ impl Audit {
         self.check_all_aborted();
         self.check_purge();
         self.settle_content();
-        if let Some(building) = &self.building {
-            self.tables.forget(&building.steps.freed_tables);
-        }
+        self.tables.forget(&self.building.steps.freed_tables);
         self.forget_places();
     }
 
@@ -178,7 +176,7 @@ impl Audit {
         self.views.clear();
         self.tables.lose_content();
         self.open_buffer.clear();
-        (self.building, self.unfinished, self.notified_in) = (None, None, 0);
+        (self.building, self.unfinished, self.notified_in) = Default::default();
         self.plans.clear_stream();
         // The tables of the paging process are built before anything else.
         self.started = false;

@@ -125,9 +125,7 @@ impl Audit {
 
     /// Pages begin to show an allocation: all of it, at the place that the plan gives it, when nothing else is mapped there.
     pub(super) fn map_aperture(&mut self, op: &MapApertureSegment) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let range = bytes(op.offset_in_pages, op.number_of_pages);
         self.check_arrives_in_aperture(id, op.segment_id, range);
         let offset = self.allocations.get(&id).map_or(0, |allocation| allocation.backing_store);
@@ -148,8 +146,7 @@ impl Audit {
     }
 
     fn check_arrives_in_aperture(&mut self, id: AllocationId, segment: SegmentId, range: Extent) {
-        let arrivals = self.building.as_ref().map_or(&[][..], |building| &building.steps.arrivals);
-        let arrives = arrivals.iter().any(|arrival| {
+        let arrives = self.building.steps.arrivals.iter().any(|arrival| {
             arrival.allocation == id && arrival.place.segment == segment && arrival.place.extents == [range]
         });
         let is_lent = self.lend(id, segment, range);
@@ -171,9 +168,7 @@ impl Audit {
 
     /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).
     pub(super) fn unmap_aperture(&mut self, op: &UnmapApertureSegment) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let range = bytes(op.offset_in_pages, op.number_of_pages);
         let segment = op.segment_id;
         let is_it = |lent: &mut (SegmentId, Extent)| *lent == (segment, range);

@@ -10,16 +10,14 @@ use super::aspects::Chunk;
 use super::finding::Invariant;
 use super::plans::Arrival;
 use super::segment::Run;
-use super::shadow::leaf_bytes;
+use super::shadow::leaf_range;
 
 /// A window of the paging process, and the memory that it must show.
 pub(super) type Window = (GpuVirtualAddress, Vec<Run>);
 
 impl Audit {
     pub(super) fn transfer(&mut self, op: &TransferVirtual) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.transfer_size_in_bytes };
         let (source, destination) = (op.source_virtual_address, op.destination_virtual_address);
         let place = match op.transfer_direction {
@@ -65,9 +63,7 @@ impl Audit {
     }
 
     pub(super) fn fill(&mut self, op: &FillVirtual) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: op.allocation_offset_in_bytes, size: op.fill_size_in_bytes };
         let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
@@ -95,7 +91,7 @@ impl Audit {
 
     /// Counts a chunk that comes in. Returns where the allocation goes; none if the plan does not bring it in so.
     pub(super) fn chunk_in(&mut self, id: AllocationId, chunk: Chunk, content: ContentSource) -> Option<Place> {
-        let arrivals = &mut self.building.as_mut()?.steps.arrivals;
+        let arrivals = &mut self.building.steps.arrivals;
         let arrival = arrivals.iter_mut().find(|arrival| arrival.allocation == id && arrival.content == content)?;
         let (before, place) = (arrival.moved, arrival.place.clone());
         arrival.moved = chunk.offset.saturating_add(chunk.size);
@@ -106,7 +102,7 @@ impl Audit {
 
     /// Nothing may be moved that the plan did not decide; least of all what is in its backing store (I24).
     pub(super) fn report_unplanned(&mut self, id: AllocationId, chunk: Chunk) {
-        let plan = self.building.as_ref().map_or(0, |building| building.plan);
+        let plan = self.building.plan;
         let built = self.allocations.get(&id).and_then(|allocation| allocation.built.as_ref());
         let place = self.victim(id).map(|victim| &victim.place).or(built);
         let in_place = place.is_some_and(|place| self.places.in_system_memory(place.segment));
@@ -157,8 +153,8 @@ impl Audit {
     /// Entries become valid: the content of what they show has come, all of it (U-14).
     pub(super) fn check_has_come(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let arrivals = self.building.as_ref().map_or(&[][..], |building| &building.steps.arrivals);
-        let mut coming = arrivals.iter().filter(|arrival| arrival.content != ContentSource::InPlace);
+        let mut coming =
+            self.building.steps.arrivals.iter().filter(|arrival| arrival.content != ContentSource::InPlace);
         if let Some(partial) = coming.find(|arrival| arrival.allocation == id && arrival.moved < allocation.size) {
             let message = format!("entries for {id} become valid with {} bytes of it brought in", partial.moved);
             self.findings.report(partial.rule(), message);
@@ -167,12 +163,10 @@ impl Audit {
 
     /// Memory is used again: whoever left it in this plan must be hidden.
     pub(super) fn check_victims_hidden(&mut self) {
-        let Some(building) = self.building.as_mut() else { return };
-        if std::mem::replace(&mut building.victims_checked, true) {
+        if std::mem::replace(&mut self.building.victims_checked, true) {
             return;
         }
-        let victims: Vec<AllocationId> = building.steps.victims.iter().map(|victim| victim.allocation).collect();
-        for id in victims {
+        for id in self.victims() {
             self.check_hidden(id, Invariant::I05);
         }
     }
@@ -203,8 +197,7 @@ impl Audit {
 
     /// A window becomes valid: the chunk before is not mapped there any more.
     pub(super) fn check_window_is_new(&mut self, op: &UpdatePageTable) {
-        let start = op.first_pte_virtual_address.0;
-        let end = start.saturating_add(leaf_bytes(op));
+        let (start, end) = leaf_range(op);
         let mapped = self.shadow.is_mapped(op.process, start, end);
         self.findings.check(!mapped, Invariant::I10, || {
             format!("a window is mapped at {} before the last one there is unmapped", op.first_pte_virtual_address)

@@ -379,7 +379,7 @@ impl Audit {
         self.findings.check(plan.stage == Stage::Entered, Invariant::I20, || {
             format!("plan {number} retires, but never entered the stream")
         });
-        let completed = self.fences.completed(self.fences.paging_engine);
+        let completed = self.fences.paging_completed();
         let built = plan.built;
         self.findings.check(built.is_some_and(|fence_id| fence_id <= completed), Invariant::I13, || {
             format!("plan {number} retires when packet {completed} is the last done, but was built by packet {built:?}")

@@ -62,9 +62,8 @@ impl Audit {
         self.findings.check(engine == Some(signal.engine), Invariant::Log, || {
             format!("submission {submission} of {id} runs on engine {}, but is for {engine:?}", signal.engine)
         });
-        let paging = self.fences.paging_engine;
         let awaited = waits.iter().filter(|&&wait| self.fences.is_paging(wait)).map(|wait| wait.fence_id).max();
-        let covered = self.fences.completed(paging).max(awaited.unwrap_or(0));
+        let covered = self.fences.paging_completed().max(awaited.unwrap_or(0));
         self.fences.awaited = self.fences.awaited.max(covered);
         self.is_work_free = self.is_work_free || !self.plans.are_over_by(covered);
         let dispatch = Dispatch { device: id, submission, covered };
@@ -88,13 +87,9 @@ impl Audit {
         let own = work.map(|work| work.context);
         let mut packets =
             returned.iter().filter_map(|&fence_id| self.fences.work.get(&EngineFence { engine, fence_id }));
-        let paging = self.fences.paging_engine;
-        let waits = |work: &Work| {
-            let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
-            waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
-        };
         let is_overtaken = |packet: &Work| {
-            own.is_some_and(|own| self.priority_of(packet.context) < self.priority_of(own)) || waits(packet)
+            own.is_some_and(|own| self.priority_of(packet.context) < self.priority_of(own))
+                || self.fences.awaits_paging(packet)
         };
         let is_own = packets.clone().any(|packet| Some(packet.context) == own);
         self.findings.check(!is_own && packets.any(is_overtaken), Invariant::I30, || {

@@ -138,14 +138,30 @@ impl Fences {
         }
     }
 
+    /// The last packet that an engine has ended.
+    pub fn completed(&self, engine: u32) -> u64 {
+        self.engines.get(engine as usize).map_or(0, |engine| engine.completed)
+    }
+
     /// The last packet that was handed to an engine.
     pub fn submitted(&self, engine: u32) -> u64 {
         self.engines.get(engine as usize).map_or(0, |engine| engine.submitted)
     }
 
-    /// The last packet that an engine has ended.
-    pub fn completed(&self, engine: u32) -> u64 {
-        self.engines.get(engine as usize).map_or(0, |engine| engine.completed)
+    /// The last packet that the paging engine has ended.
+    pub fn paging_completed(&self) -> u64 {
+        self.completed(self.paging_engine)
+    }
+
+    /// The next packet of the paging engine.
+    pub fn next_paging(&self) -> u64 {
+        self.submitted(self.paging_engine).saturating_add(1)
+    }
+
+    /// Whether work waits for paging.
+    pub fn awaits_paging(&self, work: &Work) -> bool {
+        let mut waits = work.waits.iter().filter(|wait| wait.engine == self.paging_engine);
+        waits.any(|wait| self.paging_completed() < wait.fence_id)
     }
 
     /// Whether an engine has a packet that has not ended.

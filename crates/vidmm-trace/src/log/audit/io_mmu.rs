@@ -339,7 +339,7 @@ impl Audit {
 
     /// A window stays until its operation has ended.
     fn check_window_used(&mut self, key: Key, range: &Range) {
-        let completed = self.fences.completed(self.fences.paging_engine);
+        let completed = self.fences.paging_completed();
         let over = range.packet.is_some_and(|packet| packet <= completed);
         self.findings.check(over, Invariant::I14, || {
             format!("the window at {key} is unmapped after packet {completed}, but is for packet {:?}", range.packet)
@@ -365,7 +365,7 @@ impl Audit {
         self.findings.check(!must || range.packet.is_some(), Invariant::I09, || {
             format!("{key} is unmapped, but its driver was not notified of that")
         });
-        let completed = self.fences.completed(self.fences.paging_engine);
+        let completed = self.fences.paging_completed();
         let told_for_all = Some(allocation.unmap_told).filter(|&(of, _)| of == plan).map_or(0, |(_, packet)| packet);
         let told_in = range.packet.unwrap_or(told_for_all);
         self.findings.check(told_in <= completed, Invariant::I09, || {

@@ -146,8 +146,7 @@ pub struct Audit {
     /// Operations of a plan were built, so that those of adapter start are over.
     started: bool,
     open_buffer: OpenBuffer,
-    /// The plan whose operations are being built.
-    building: Option<Building>,
+    building: Building,
     /// The packet of the paging engine with the last notification in a window.
     notified_in: u64,
     /// The allocations that the operations of each packet of the paging engine name.
@@ -260,8 +259,8 @@ impl Process {
     }
 }
 
-/// The plan whose operations are being built.
-#[derive(Debug)]
+/// The plan whose operations are being built; 0 if there is none.
+#[derive(Debug, Default)]
 struct Building {
     plan: PlanNo,
     steps: Steps,
@@ -377,8 +376,11 @@ impl Audit {
         self.power(event);
     }
 
-    /// Reports that a driver's handle names nothing.
-    fn unknown_handle(&mut self, handle: KmdAllocationHandle) {
-        self.findings.report(Invariant::Log, format!("the driver's allocation {} does not exist", handle.0));
+    /// The allocation that an operation names by its driver's handle.
+    fn named(&mut self, handle: KmdAllocationHandle) -> Option<AllocationId> {
+        let id = self.by_handle.get(&handle).copied();
+        self.findings
+            .check(id.is_some(), Invariant::Log, || format!("the driver's allocation {} does not exist", handle.0));
+        id
     }
 }

@@ -73,9 +73,7 @@ impl Audit {
     pub(super) fn notify(&mut self, op: &NotifyAlloc, packet: u64) {
         let known = self.adapter.knows_notifications();
         self.findings.check(known, Invariant::I23, || "NOTIFY_ALLOC is sent to a driver before WDDM 3.2".to_owned());
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         self.note_window_used(op.gpu_virtual_address_at_offset, packet);
         let asked = match op.flags {
             NotifyAllocFlags::EVICTION => AllocationFlags2::NOTIFY_EVICTION,
@@ -87,8 +85,7 @@ impl Audit {
         };
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         if op.flags == NotifyAllocFlags::IO_MMU_UNMAP {
-            let plan = self.building.as_ref().map_or(0, |building| building.plan);
-            allocation.unmap_told = (plan, packet);
+            allocation.unmap_told = (self.building.plan, packet);
         }
         if !allocation.notify.contains(asked) {
             let message = format!("{:?} of {id} is notified, but its driver did not ask for that", op.flags);

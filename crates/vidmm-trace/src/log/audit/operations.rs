@@ -3,13 +3,13 @@
 use vidmm::contract::{
     BuildStatus, EngineFence, PagingOperation, Pte, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{AllocationId, Event, PageSize, PlanNo};
+use vidmm::{Event, PageSize, PlanNo};
 
 use super::Audit;
-use super::allocation::Mapping;
+use super::allocation::{Allocation, Mapping};
 use super::device::Device;
 use super::finding::Invariant;
-use super::shadow::leaf_bytes;
+use super::shadow::{leaf_bytes, leaf_range};
 use super::tlb::Stale;
 
 impl Audit {
@@ -37,8 +37,7 @@ impl Audit {
 
     /// The CPU writes entries: all that was built before has ended, and nothing of it is in a buffer (BPB-08).
     fn check_by_cpu(&mut self, offset: u32, bytes: u32) {
-        let paging = self.fences.paging_engine;
-        let (submitted, completed) = (self.fences.paging_submitted, self.fences.completed(paging));
+        let (submitted, completed) = (self.fences.paging_submitted, self.fences.paging_completed());
         self.findings.check(self.open_buffer.is_empty() && submitted <= completed, Invariant::I05, || {
             format!(
                 "the CPU writes entries when packet {completed} of {submitted} has ended, or more is built (BPB-08)"
@@ -54,9 +53,8 @@ impl Audit {
     /// Notes the allocation that the driver has encoded something for, with the packet that has it.
     fn note_paged(&mut self, operation: &PagingOperation, bytes: u32) {
         let Some(allocation) = operation.allocation().filter(|_| bytes > 0) else { return };
-        let paging = self.fences.paging_engine;
-        self.paged = self.paged.split_off(&self.fences.completed(paging));
-        self.paged.entry(self.fences.submitted(paging).saturating_add(1)).or_default().insert(allocation);
+        self.paged = self.paged.split_off(&self.fences.paging_completed());
+        self.paged.entry(self.fences.next_paging()).or_default().insert(allocation);
     }
 
     fn buffer_submitted(&mut self, signal: EngineFence) {
@@ -78,7 +76,7 @@ impl Audit {
             return;
         }
         let packet = match in_open_buffer {
-            true => self.fences.submitted(self.fences.paging_engine).saturating_add(1),
+            true => self.fences.next_paging(),
             false => self.fences.paging_submitted,
         };
         match operation {
@@ -146,12 +144,9 @@ impl Audit {
     /// handed out later waits for the plan (GVA-42).
     fn check_cut(&mut self, op: &UpdatePageTable) {
         let Some(&id) = self.by_process_handle.get(&op.process) else { return };
-        let start = op.first_pte_virtual_address.0;
-        let end = start.saturating_add(leaf_bytes(op));
+        let (start, end) = leaf_range(op);
         // An allocation that leaves meanwhile is shown nowhere: its pages are cut when it comes back.
-        let victims = self.building.as_ref().map_or(&[][..], |building| &building.steps.victims);
-        let leaves = |id: AllocationId| victims.iter().any(|victim| victim.allocation == id);
-        let cuts = |rest: &Mapping| rest.cut_from == Some(op.page_size()) && !leaves(rest.allocation);
+        let cuts = |rest: &Mapping| rest.cut_from == Some(op.page_size()) && self.victim(rest.allocation).is_none();
         let is_valid = op.page_table_entries.first.flags.contains(PteFlags::VALID);
         let is_shown = self.shadow.is_shown(op.process, op.page_size(), start, end);
         if is_valid || !is_shown || !self.mappings_within(id, start, end).any(cuts) {
@@ -162,22 +157,16 @@ impl Audit {
         self.findings.check(!running, Invariant::Gva42, || {
             format!("a page of {id} is cut at {}, but work of it is in flight", op.first_pte_virtual_address)
         });
-        let plan = self.building.as_ref().map_or(0, |building| building.plan);
-        self.processes.get_mut(&id).into_iter().for_each(|process| process.cut_by = plan);
+        self.processes.get_mut(&id).into_iter().for_each(|process| process.cut_by = self.building.plan);
     }
 
     /// Entries become invalid: whose driver is to hear that it leaves has heard it.
     fn check_told_before(&mut self, op: &UpdatePageTable) {
-        let start = op.first_pte_virtual_address.0;
-        let end = start.saturating_add(leaf_bytes(op));
-        let victims = self.building.as_ref().map_or(&[][..], |building| &building.steps.victims);
+        let (start, end) = leaf_range(op);
         let leaves = |handle| self.shadow.shows(op.process, start, end, handle);
-        let hidden = victims.iter().map(|victim| victim.allocation).filter(|id| {
-            self.allocations
-                .get(id)
-                .is_some_and(|allocation| !allocation.notify.is_empty() && leaves(allocation.handle))
-        });
-        let hidden: Vec<AllocationId> = hidden.collect();
+        let is_hidden = |of: &Allocation| !of.notify.is_empty() && leaves(of.handle);
+        let mut hidden = self.victims();
+        hidden.retain(|id| self.allocations.get(id).is_some_and(is_hidden));
         hidden.into_iter().for_each(|id| self.check_told(id));
     }
 
@@ -242,8 +231,8 @@ impl Audit {
             PageSize::Kib4 => PageSize::Kib64,
             PageSize::Kib64 => PageSize::Kib4,
         };
-        let start = op.first_pte_virtual_address.0;
-        let shown = self.shadow.is_shown(op.process, other, start, start.saturating_add(leaf_bytes(op)));
+        let (start, end) = leaf_range(op);
+        let shown = self.shadow.is_shown(op.process, other, start, end);
         self.findings.check(!shown, Invariant::I04, || {
             format!("{} becomes valid, but pages of {other:?} are valid there, too", op.first_pte_virtual_address)
         });

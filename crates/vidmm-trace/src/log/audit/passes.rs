@@ -29,8 +29,7 @@ impl Audit {
     /// The driver wants the allocation idle: all that was built before has ended. TRANSFER and DISCARD_CONTENT promise that it is; no
     /// other operation may be answered so by the documents, which the driver's author is told (BPB-06, NTF-08).
     fn check_after_busy(&mut self, operation: &PagingOperation) {
-        let paging = self.fences.paging_engine;
-        let (submitted, completed) = (self.fences.paging_submitted, self.fences.completed(paging));
+        let (submitted, completed) = (self.fences.paging_submitted, self.fences.paging_completed());
         self.findings.check(self.open_buffer.is_empty() && submitted <= completed, Invariant::I17, || {
             format!(
                 "{} comes again after a busy answer when packet {completed} of {submitted} has ended",

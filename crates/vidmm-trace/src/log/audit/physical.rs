@@ -12,9 +12,7 @@ use super::finding::Invariant;
 impl Audit {
     /// A part of an allocation moves from where it is to where it was placed (BPB-20, BPB-21).
     pub(super) fn physical_transfer(&mut self, op: &Transfer) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: op.transfer_offset, size: op.transfer_size };
         let is_out = self.places.is_memory(op.source.segment);
         let place = match is_out {
@@ -49,9 +47,7 @@ impl Audit {
 
     /// An allocation gets its first content, all of it, where it was placed (BPB-24).
     pub(super) fn physical_fill(&mut self, op: &Fill) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let chunk = Chunk { offset: 0, size: op.fill_size };
         let Some(place) = self.chunk_in(id, chunk, ContentSource::Fill) else {
             return self.report_unplanned(id, chunk);
@@ -65,9 +61,7 @@ impl Audit {
 
     /// An allocation leaves the memory segment, and is not copied (BPB-25).
     pub(super) fn discard_content(&mut self, op: &DiscardContent) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
+        let Some(id) = self.named(op.allocation) else { return };
         let (segment, offset) = (op.address.segment, op.address.offset);
         let victim = self.victim_mut(id).filter(|victim| victim.place.segment == segment && !victim.copied);
         let is_decided = victim.is_some_and(|victim| {

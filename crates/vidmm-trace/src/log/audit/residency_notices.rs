@@ -14,13 +14,10 @@ pub(super) struct Residency(Option<PhysicalAddress>);
 impl Audit {
     /// The driver hears of what has come, all of it, or of what leaves, none of it yet, and of each once.
     pub(super) fn notify_residency(&mut self, op: &NotifyResidency) {
-        let Some(&id) = self.by_handle.get(&op.allocation) else {
-            return self.unknown_handle(op.allocation);
-        };
-        let steps = self.building.as_ref().map(|building| &building.steps);
+        let Some(id) = self.named(op.allocation) else { return };
         let (moved, right) = match op.resident {
             true => {
-                let arrival = steps.and_then(|steps| steps.arrivals.iter().find(|arrival| arrival.allocation == id));
+                let arrival = self.building.steps.arrivals.iter().find(|arrival| arrival.allocation == id);
                 let place = arrival.and_then(|arrival| self.address_in_memory(&arrival.place));
                 (arrival.map(|arrival| arrival.moved), place)
             }

@@ -56,11 +56,7 @@ impl Audit {
     /// Paging buffers come first, and the packets of an engine in their order; but a context may come after others from its first
     /// packet on that waits for paging (D23).
     fn check_order(&mut self, before: EngineFence, is_paging: bool) {
-        let paging = self.fences.paging_engine;
-        let is_held_up = |work: &Work| {
-            let mut waits = work.waits.iter().filter(|wait| wait.engine == paging);
-            waits.any(|wait| self.fences.completed(paging) < wait.fence_id)
-        };
+        let is_held_up = |work: &Work| self.fences.awaits_paging(work);
         let own = self.fences.work.get(&before);
         let mut earlier = self
             .resubmission

@@ -32,6 +32,12 @@ impl Known for Target {
     }
 }
 
+/// The addresses that leaf entries cover: the first, and the first after them.
+pub(super) fn leaf_range(op: &UpdatePageTable) -> (u64, u64) {
+    let start = op.first_pte_virtual_address.0;
+    (start, start.saturating_add(leaf_bytes(op)))
+}
+
 /// Bytes of addresses that leaf entries cover.
 pub(super) fn leaf_bytes(op: &UpdatePageTable) -> u64 {
     u64::from(op.page_table_entries.num_page_table_entries) * op.page_size().bytes()
@@ -41,8 +47,7 @@ impl Shadow {
     /// Leaf entries are written. Addresses that a TLB may remember otherwise are stale until it is flushed. Whether any
     /// of them says something else than before.
     pub fn write(&mut self, op: &UpdatePageTable) -> bool {
-        let start = op.first_pte_virtual_address.0;
-        let end = start.saturating_add(leaf_bytes(op));
+        let (start, end) = leaf_range(op);
         let space = self.spaces.entry((op.process, op.page_size())).or_default();
         let first = op.page_table_entries.first;
         let target = Target { allocation: op.allocation, address: first.address, flags: first.flags };

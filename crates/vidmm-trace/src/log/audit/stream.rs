@@ -10,11 +10,16 @@ use super::{Audit, Building};
 
 impl Audit {
     pub(super) fn victim(&self, id: AllocationId) -> Option<&Victim> {
-        self.building.as_ref()?.steps.victims.iter().find(|victim| victim.allocation == id)
+        self.building.steps.victims.iter().find(|victim| victim.allocation == id)
     }
 
     pub(super) fn victim_mut(&mut self, id: AllocationId) -> Option<&mut Victim> {
-        self.building.as_mut()?.steps.victims.iter_mut().find(|victim| victim.allocation == id)
+        self.building.steps.victims.iter_mut().find(|victim| victim.allocation == id)
+    }
+
+    /// The allocations that the plan takes out which is being built.
+    pub(super) fn victims(&self) -> Vec<AllocationId> {
+        self.building.steps.victims.iter().map(|victim| victim.allocation).collect()
     }
 
     /// An operation of `plan` is built, or its end: the plans before it in the stream were built to their end. Plan 0 is adapter
@@ -26,7 +31,7 @@ impl Audit {
             });
         }
         self.started = true;
-        if self.building.as_ref().is_some_and(|building| building.plan == plan) {
+        if self.building.plan == plan {
             return;
         }
         if !self.plans.is_waiting(plan) {
@@ -34,8 +39,8 @@ impl Audit {
                 format!("an operation of plan {plan} is built, which is not in the stream or was built to its end");
             return self.findings.report(Invariant::I20, message);
         }
-        if let Some(before) = self.building.as_ref().map(|building| building.plan) {
-            self.report_unfinished(plan, before);
+        if self.building.plan != 0 {
+            self.report_unfinished(plan, self.building.plan);
         }
         while let Some(next) = self.next_plan().filter(|&next| next != plan) {
             self.report_unfinished(plan, next);
@@ -50,11 +55,11 @@ impl Audit {
     /// All of a plan is built: its last operation is in the packet that is named, or in one before it.
     pub(super) fn plan_built(&mut self, number: PlanNo, signal: EngineFence) {
         self.begin_plan(number);
-        if self.building.as_ref().is_some_and(|building| building.plan == number) {
+        if self.building.plan == number {
             self.close_plan();
         }
         let submitted = self.fences.paging_submitted;
-        let next = self.fences.submitted(self.fences.paging_engine).saturating_add(1);
+        let next = self.fences.next_paging();
         let is_right = match (self.sees_operations(), self.open_buffer.is_empty()) {
             (true, true) => signal.fence_id == submitted,
             (true, false) => signal.fence_id == next,
@@ -84,7 +89,7 @@ impl Audit {
             }
         }
         self.place_tables(&steps);
-        self.building = Some(Building { plan: number, steps, victims_checked: false });
+        self.building = Building { plan: number, steps, victims_checked: false };
         Some(number)
     }
 
@@ -99,14 +104,14 @@ impl Audit {
     fn close_plan(&mut self) {
         if !self.sees_operations() {
             // How the plan was carried out is not in the log.
-            let freed = self.building.take().map(|building| building.steps.freed_tables);
-            freed.and_then(|freed| self.tables.forget(&freed));
+            self.tables.forget(&std::mem::take(&mut self.building).steps.freed_tables);
             return;
         }
-        let Some(building) = &self.building else { return };
-        let victims: Vec<AllocationId> = building.steps.victims.iter().map(|victim| victim.allocation).collect();
-        victims.into_iter().for_each(|id| self.check_told(id));
-        let Some(Building { plan, steps, .. }) = self.building.take() else { return };
+        if self.building.plan == 0 {
+            return;
+        }
+        self.victims().into_iter().for_each(|id| self.check_told(id));
+        let Building { plan, steps, .. } = std::mem::take(&mut self.building);
         for victim in &steps.victims {
             self.check_has_left(plan, victim, &steps);
         }

@@ -6,7 +6,7 @@ use vidmm::{PageSize, PlanNo};
 
 use super::Audit;
 use super::finding::{Findings, Invariant};
-use super::shadow::{Shadow, leaf_bytes};
+use super::shadow::{Shadow, leaf_range};
 
 /// The entries of the paging process that show tables, and not what is moved.
 #[derive(Debug, Default)]
@@ -26,8 +26,7 @@ impl TableViews {
 
     /// Notes entries that show a table, or show it no longer. Whether they are such.
     pub fn write(&mut self, op: &UpdatePageTable, findings: &mut Findings) -> bool {
-        let start = op.first_pte_virtual_address.0;
-        let end = start.saturating_add(leaf_bytes(op));
+        let (start, end) = leaf_range(op);
         let is_valid = op.page_table_entries.first.flags.contains(PteFlags::VALID);
         let is_mapped = self.shadow.is_mapped(op.process, start, end);
         if is_valid && op.allocation.is_some() || !is_valid && !is_mapped {
