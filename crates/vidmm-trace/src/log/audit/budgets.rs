@@ -10,6 +10,7 @@ use vidmm::{
 use super::Audit;
 use super::aspects::{PerPool, Pool};
 use super::demands::{ROUNDING, Standing};
+use super::engines::Next;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 
@@ -233,8 +234,11 @@ impl Audit {
         reason: NoMemoryReason,
         shortages: &[Shortage],
     ) {
+        // That puts its device in error at once (RES-15).
         if flags.contains(MakeResidentFlags::MUST_SUCCEED) {
-            self.must_fail = Some(id);
+            let why =
+                format!("a MakeResident of {id} that must succeed was refused, but the device is not put in error");
+            self.must_follow(Next::Fail(id), Invariant::Res15, why);
         }
         if reason == NoMemoryReason::Fragmented || !self.demands_are_clear() {
             return;
@@ -357,15 +361,6 @@ impl Audit {
         let over = self.above_budget(process, of);
         self.findings.check(over.contains(&figure), Invariant::I08, || {
             format!("{} says that {process} is to trim {figure} bytes, but it is {over:?} above its budget", what())
-        });
-    }
-
-    /// A MakeResident that must succeed and was refused puts its device in error at once (RES-15).
-    pub(super) fn check_failed(&mut self, event: &Event) {
-        let Some(id) = self.must_fail.take() else { return };
-        let failed = matches!(event, Event::DeviceInError { device, .. } if *device == id);
-        self.findings.check(failed, Invariant::Res15, || {
-            format!("a MakeResident of {id} that must succeed was refused, but the device is not put in error")
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use vidmm::contract::EngineFence;
 use vidmm::event::{Neighbour, PreemptReason};
-use vidmm::{AllocationId, DeviceErrorReason, Event, GpuVirtualAddress};
+use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, GpuVirtualAddress, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -12,10 +12,22 @@ use super::finding::Invariant;
 /// The step that the manager must take next, and why.
 #[derive(Debug)]
 pub(super) struct Consequence {
-    /// The adapter may be reset for it, and not only stop.
-    is_reset: bool,
+    next: Next,
     invariant: Invariant,
     why: String,
+}
+
+/// A step that follows at once from the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// The adapter stops.
+    Stop,
+    /// It stops, or is reset.
+    Reset,
+    /// A device is put in error.
+    Fail(DeviceId),
+    /// A process that was suspended goes on.
+    Wake(ProcessId),
 }
 
 impl Audit {
@@ -242,20 +254,17 @@ impl Audit {
         let Some(last_aborted) = last_aborted else {
             self.suspect = hung.zip(reason);
             let why = format!("the reset of engine {id} failed, but the adapter is not reset");
-            self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::I30, why });
-            return;
+            return self.must_follow(Next::Reset, Invariant::I30, why);
         };
         if !(completed..=submitted).contains(&last_aborted) {
             let why =
                 format!("engine {id} aborted packet {last_aborted}, which is not from {completed} to {submitted}");
-            self.consequence = Some(Consequence { is_reset: false, invariant: Invariant::Flt22, why });
-            return;
+            return self.must_follow(Next::Stop, Invariant::Flt22, why);
         }
         let aborted = EngineFence { engine: id, fence_id: last_aborted };
         if self.fences.has(aborted) && self.fences.is_paging(aborted) {
             let why = format!("the reset of engine {id} aborted a paging buffer, but the adapter is not reset");
-            self.consequence = Some(Consequence { is_reset: true, invariant: Invariant::Flt23, why });
-            return;
+            return self.must_follow(Next::Reset, Invariant::Flt23, why);
         }
         self.take_back(id, last_aborted, returned);
         self.settling = Some(id);
@@ -266,19 +275,21 @@ impl Audit {
 
     /// The manager does what it must. An adapter is put in error once.
     pub(super) fn check_consequence(&mut self, event: &Event) {
-        let Some(Consequence { is_reset, invariant, why }) = self.consequence.take() else { return };
-        let follows = match event {
-            _ if self.has_failed => true,
-            Event::AdapterInError { .. } => true,
-            Event::AdapterResetBegun { .. } => is_reset,
-            _ => false,
+        let Some(Consequence { next, invariant, why }) = self.consequence.take() else { return };
+        let follows = match (next, event) {
+            (Next::Fail(id), event) => matches!(event, Event::DeviceInError { device, .. } if *device == id),
+            // A DMA buffer on a device with a list is rendered, and then submitted, which asks for the same.
+            (Next::Wake(_), Event::Submitted { .. }) => true,
+            (Next::Wake(id), event) => matches!(event, Event::ProcessResumed { process, .. } if *process == id),
+            (Next::Reset, Event::AdapterResetBegun { .. }) | (_, Event::AdapterInError { .. }) => true,
+            _ => self.has_failed,
         };
         self.findings.check(follows, invariant, || why);
     }
 
-    /// The driver did not do what the contract asks of it: the adapter stops.
-    pub(super) fn must_stop(&mut self, invariant: Invariant, why: String) {
-        self.consequence = Some(Consequence { is_reset: false, invariant, why });
+    /// This must follow at once.
+    pub(super) fn must_follow(&mut self, next: Next, invariant: Invariant, why: String) {
+        self.consequence = Some(Consequence { next, invariant, why });
     }
 
     /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum (FLT-33).

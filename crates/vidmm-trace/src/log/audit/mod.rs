@@ -169,15 +169,11 @@ pub struct Audit {
     heir: Option<(AllocationId, DeviceId)>,
     /// Devices of processes that were destroyed: they must end.
     must_end: BTreeSet<DeviceId>,
-    /// A device that must be put in error.
-    must_fail: Option<DeviceId>,
     /// Devices whose work stopped an engine, or was aborted.
     blamed: BTreeSet<DeviceId>,
     /// Processes that have lost the GPU, and one that must.
     blocked: BTreeSet<ProcessId>,
     must_block: Option<ProcessId>,
-    /// A process whose suspension must end, since it has submitted work.
-    must_wake: Option<ProcessId>,
     /// An engine that has yielded or was reset: what it had is about to end.
     settling: Option<u32>,
     /// The host has just refused a backing store: what is offered may be decommitted for it.
@@ -342,8 +338,6 @@ impl Audit {
         self.memory_was_refused &= matches!(event, Event::ContentDiscarded { .. } | Event::Decommitted { .. });
         self.check_inherited(event);
         self.check_rotated(event);
-        self.check_failed(event);
-        self.check_woken(event);
         self.check_names(event);
         self.check_consequence(event);
         self.check_settled(event);

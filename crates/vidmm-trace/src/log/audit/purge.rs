@@ -6,6 +6,7 @@ use vidmm::{AllocationId, PAGE_SIZE, PhysicalAddress};
 
 use super::Audit;
 use super::allocation::{Allocation, Place};
+use super::engines::Next;
 use super::finding::Invariant;
 use super::list_entry::Span;
 
@@ -27,7 +28,11 @@ enum Content {
 impl Audit {
     pub(super) fn purged(&mut self, id: AllocationId, operation: &PagingOperation, status: BuildStatus) {
         if status != BuildStatus::Success {
-            self.must_stop(Invariant::Flt32, format!("the driver answers {status:?} to the end of {id} after a reset"));
+            self.must_follow(
+                Next::Stop,
+                Invariant::Flt32,
+                format!("the driver answers {status:?} to the end of {id} after a reset"),
+            );
         }
         let Some(reset) = &mut self.reset else { return };
         let is_new = reset.purged.insert(id);

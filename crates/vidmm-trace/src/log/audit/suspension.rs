@@ -7,6 +7,7 @@ use super::Audit;
 use super::allocation::Allocation;
 use super::device::{Activity, Device, Period};
 use super::dispatch::Dispatch;
+use super::engines::Next;
 use super::finding::Invariant;
 use super::liveness::late;
 
@@ -110,23 +111,13 @@ impl Audit {
         });
     }
 
+    /// A submission ends the suspension of its process, where that allows it, at once (P10).
     fn submitted_to_its_process(&mut self, id: DeviceId) {
         let Some(process) = self.process_of(id) else { return };
-        let wakes = self.processes.get(&process).is_some_and(|process| process.suspended == Some(true));
-        self.must_wake = wakes.then_some(process);
-    }
-
-    /// A submission ends the suspension of its process, where that allows it, at once (P10).
-    pub(super) fn check_woken(&mut self, event: &Event) {
-        // A DMA buffer on a device with a list is rendered, and then submitted.
-        if matches!(event, Event::Submitted { .. }) {
-            return;
+        if self.processes.get(&process).is_some_and(|process| process.suspended == Some(true)) {
+            let why = format!("work of {process} was submitted, which ends its suspension, but it is not resumed");
+            self.must_follow(Next::Wake(process), Invariant::Res71, why);
         }
-        let Some(id) = self.must_wake.take() else { return };
-        let wakes = matches!(event, Event::ProcessResumed { process, .. } if *process == id);
-        self.findings.check(wakes, Invariant::Res71, || {
-            format!("work of {id} was submitted, which ends its suspension, but it is not resumed")
-        });
     }
 
     fn suspended(&mut self, id: DeviceId) {
