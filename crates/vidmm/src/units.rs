@@ -107,7 +107,7 @@ impl SegmentId {
 ///
 /// In system memory the offset is the address that the [`Host`](crate::contract::Host) handed out.
 #[doc(alias = "D3DGPU_PHYSICAL_ADDRESS")]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PhysicalAddress {
     /// The segment; [`SegmentId::SYSTEM`] is system memory.

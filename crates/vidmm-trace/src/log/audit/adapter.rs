@@ -17,9 +17,9 @@ use super::tables::Tables;
 use crate::Segments;
 
 /// The adapter, as its start describes it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Adapter {
-    wddm_version: WddmVersion,
+    wddm_version: u32,
     pub addressing_model: AddressingModel,
     /// The aperture is mapped by MAP_APERTURE_SEGMENT2, and never by the first form (BPB-34).
     map_aperture2_supported: bool,
@@ -46,30 +46,7 @@ pub(super) struct Adapter {
     /// The time that an engine has to yield before another's reset that would harm it; none if the log does not say.
     pub tdr_dependent_delay: Option<u64>,
     /// The first address that processes may have, as far as the log says, and the first beyond all.
-    pub user_addresses: (u64, u64),
-}
-
-impl Default for Adapter {
-    fn default() -> Self {
-        Self {
-            wddm_version: WddmVersion(0),
-            addressing_model: AddressingModel::GpuMmu,
-            map_aperture2_supported: false,
-            page_table_update_mode: PageTableUpdateMode::default(),
-            paging_tables_by_cpu: false,
-            cache_coherent_memory_supported: false,
-            budget_limits: (None, None),
-            num_slots: 0,
-            preemption_aware: false,
-            notification_revision: NotificationRevision::Current,
-            window_bytes: 0,
-            paging_process: None,
-            dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
-            tdr_quantum: None,
-            tdr_dependent_delay: None,
-            user_addresses: (0, u64::MAX),
-        }
-    }
+    pub user_addresses: Option<(u64, u64)>,
 }
 
 impl Adapter {
@@ -107,7 +84,7 @@ impl Adapter {
 
     /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
     pub fn knows_notifications(&self) -> bool {
-        self.wddm_version >= WddmVersion::WDDM3_2
+        self.wddm_version >= WddmVersion::WDDM3_2.0
     }
 
     /// An unmap from the IOMMU is notified as the present text says: for each mapping, not in chunks (NTF-04, NTF-06).
@@ -154,8 +131,9 @@ impl Audit {
         else {
             return;
         };
+        self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes);
         self.adapter = Adapter {
-            wddm_version: WddmVersion(wddm_version),
+            wddm_version,
             addressing_model,
             map_aperture2_supported,
             page_table_update_mode,
@@ -170,14 +148,12 @@ impl Audit {
             dummy_page,
             tdr_quantum,
             tdr_dependent_delay,
-            user_addresses: (0, 1u64.checked_shl(va_bits).unwrap_or(u64::MAX)),
+            user_addresses: Some((self.tables.leaf_coverage(), 1u64.checked_shl(va_bits).unwrap_or(u64::MAX))),
         };
         self.places = Places::new(memory, apertures, system_commit_limit);
         self.fences.start(engines);
         self.resets.limit = (tdr_limit_count, tdr_limit_time);
         self.groups = Segments::of(event).unwrap_or_default();
-        self.tables = Tables::new(level_bits, table_bytes, leaf_table_64kb_bytes);
-        self.adapter.user_addresses.0 = self.tables.leaf_coverage();
         self.open_buffer.capacity = paging_buffer_bytes;
         self.shadow.tlb.paging_process = Some(paging_process);
         self.shadow.tlb.remembers_invalid = !invalid_tlb_entries_not_cached;
@@ -223,10 +199,9 @@ impl Audit {
     /// The driver is sent only operations that its version, its model and its caps have (3.2, U-17). Returns whether the model
     /// has it: what only the version or the caps rule out is judged like any other.
     pub(super) fn check_operation_exists(&mut self, operation: &PagingOperation) -> bool {
-        let Adapter { wddm_version, addressing_model, map_aperture2_supported, .. } = self.adapter;
+        let Adapter { wddm_version: version, addressing_model, map_aperture2_supported, .. } = self.adapter;
         let kind = operation.kind();
-        self.findings.check(kind.is_known_to(wddm_version, addressing_model), Invariant::I23, || {
-            let version = wddm_version.0;
+        self.findings.check(kind.is_known_to(WddmVersion(version), addressing_model), Invariant::I23, || {
             format!("{kind} is sent to a driver of version {version:#x} and of the model {addressing_model:?}")
         });
         let is_other_form = match kind {
@@ -268,7 +243,7 @@ impl Audit {
     pub(super) fn check_notifications_exist(&mut self, notify: AllocationFlags2) {
         let known = notify.is_empty() || self.adapter.knows_notifications();
         self.findings.check(known, Invariant::I23, || {
-            format!("{notify:?} is to be sent to a driver of version {:#x} (CRE-07)", self.adapter.wddm_version.0)
+            format!("{notify:?} is to be sent to a driver of version {:#x} (CRE-07)", self.adapter.wddm_version)
         });
         let by_mapping = self.adapter.notifies_unmap_by_mapping();
         let unmapped = notify.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP);
