@@ -62,8 +62,8 @@ pub(super) struct Offer {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CpuView {
     pub address: CpuVirtualAddress,
-    pub segment: SegmentId,
-    pub extents: Vec<Extent>,
+    /// The segment and the ranges of it that it shows; no ranges while that moves.
+    pub shown: (SegmentId, Vec<Extent>),
     /// The last plan that moves it and has entered the stream: until that has retired the CPU sees nothing.
     pub hidden_by: Option<PlanNo>,
     pub locks: u32,

@@ -8,7 +8,6 @@ use super::Audit;
 use super::allocation::Place;
 use super::aspects::Chunk;
 use super::finding::Invariant;
-use super::plans::Arrival;
 use super::segment::Run;
 use super::shadow::leaf_range;
 
@@ -123,18 +122,7 @@ impl Audit {
     }
 
     /// A plan is built to its end: it has moved all of what it was to move.
-    pub(super) fn check_moved(&mut self, plan: PlanNo, id: AllocationId, how: &str, moved: u64, must: bool) {
-        self.check_all_moved(plan, id, how, moved, must, Invariant::I10);
-    }
-
-    /// The same of what comes in.
-    pub(super) fn check_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
-        let Arrival { allocation, content, moved, .. } = *arrival;
-        let must = content != ContentSource::InPlace;
-        self.check_all_moved(plan, allocation, "brought in", moved, must, arrival.rule());
-    }
-
-    fn check_all_moved(
+    pub(super) fn check_moved(
         &mut self,
         plan: PlanNo,
         id: AllocationId,

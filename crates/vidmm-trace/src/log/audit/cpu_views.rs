@@ -19,11 +19,12 @@ impl Audit {
             Event::Locked { allocation, address, segment, ref extents, .. } => {
                 self.locked(allocation, address, (segment, extents.clone()));
             }
-            Event::Rotated { allocation, address, segment, ref extents, .. } if self.reset.is_some() => {
-                self.rotated_after_reset(allocation, address, (segment, extents.clone()));
-            }
             Event::Rotated { plan, allocation, address, segment, ref extents } => {
-                self.rotated(plan, allocation, address, (segment, extents.clone()));
+                let shown = (segment, extents.clone());
+                match self.reset.is_some() {
+                    true => self.rotated_after_reset(allocation, address, shown),
+                    false => self.rotated(plan, allocation, address, shown),
+                }
             }
             Event::Unlocked { allocation, locks } => self.unlocked(allocation, locks),
             _ => {}
@@ -37,7 +38,7 @@ impl Audit {
         let view = allocation.cpu_view.as_ref().filter(|view| view.hidden_by.is_none());
         let is_seen = view.is_some();
         let right = match view {
-            Some(view) => (view.segment, view.extents.clone()),
+            Some(view) => view.shown.clone(),
             None => self.places.shown_to_cpu(allocation, allocation.decided.as_ref()),
         };
         let settled = is_seen || allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
@@ -47,18 +48,12 @@ impl Audit {
         self.places.check_seen(id, shown.0, &mut self.findings);
         // The CPU may have written there from now on.
         allocation.backed |= shown.0.is_system();
-        let (segment, extents) = shown;
         // It may be kept where the CPU sees it.
         allocation.preferred_segment = None;
-        let view = allocation.cpu_view.get_or_insert_with(|| CpuView {
-            address,
-            segment,
-            extents: extents.clone(),
-            hidden_by: None,
-            locks: 0,
-        });
+        let new = || CpuView { address, shown: shown.clone(), hidden_by: None, locks: 0 };
+        let view = allocation.cpu_view.get_or_insert_with(new);
         view.locks = view.locks.saturating_add(1);
-        let same = (view.address, view.segment, &view.extents) == (address, segment, &extents);
+        let same = (view.address, &view.shown) == (address, &shown);
         self.findings.check(same, Invariant::Res86, || format!("{id} is locked again at {address}, not as before"));
     }
 
@@ -70,15 +65,13 @@ impl Audit {
         self.findings.check(shown == right && address == view.address, Invariant::Res86, || {
             format!("after a reset the view of {id} is rotated at {address} to {shown:?}, but must show {right:?}")
         });
-        (view.segment, view.extents) = shown;
+        view.shown = shown;
     }
 
     /// The GPU runs again: no view is left of what is lost.
     pub(super) fn check_views_after_reset(&mut self) {
-        let is_stale = |allocation: &&Allocation| {
-            let view = allocation.cpu_view.as_ref();
-            view.is_some_and(|view| !view.segment.is_system())
-        };
+        let is_stale =
+            |allocation: &&Allocation| allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
         let stale = self.allocations.values().find(is_stale).map(|allocation| allocation.handle);
         self.findings.check(stale.is_none(), Invariant::Res86, || {
             format!("the adapter was reset, but the CPU still sees {stale:?} in the memory segment")
@@ -103,7 +96,7 @@ impl Audit {
                 view.address
             )
         });
-        (view.segment, view.extents) = shown;
+        view.shown = shown;
         view.hidden_by = None;
     }
 
@@ -122,7 +115,7 @@ impl Audit {
                 view.address
             )
         });
-        (view.segment, view.extents, view.hidden_by) = (SegmentId::SYSTEM, Vec::new(), Some(plan));
+        (view.shown, view.hidden_by) = ((SegmentId::SYSTEM, Vec::new()), Some(plan));
     }
 
     fn unlocked(&mut self, id: AllocationId, left: u32) {
@@ -148,7 +141,7 @@ impl Audit {
             let shows = |view: &&CpuView| view.hidden_by.is_none_or(|by| by == plan);
             let Some(view) = allocation.cpu_view.as_ref().filter(shows) else { continue };
             let shown = self.places.shown_to_cpu(allocation, place.as_ref());
-            if (view.segment, &view.extents) != (shown.0, &shown.1) {
+            if view.shown != shown {
                 self.rotations.push((*id, plan, shown));
             }
         }

@@ -1,9 +1,7 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5, SEG-50).
 
 use vidmm::event::{ContentSource, EvictReason};
-use vidmm::{
-    AllocationId, DeviceId, Event, Extent, PAGE_SIZE, PageSize, PhysicalAddress, PlanNo, ProcessId, SegmentId,
-};
+use vidmm::{AllocationId, DeviceId, Event, Extent, PAGE_SIZE, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
@@ -31,14 +29,12 @@ impl Audit {
             }
             Event::Refreshed { plan, allocation } => self.refreshed(plan, allocation),
             Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
-                let first_address = virtual_address.0;
-                let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
-                self.page_table_placed(plan, process, Table { level, page_size, first_address }, address, size);
+                let table = Table::new(level, page_size, virtual_address);
+                self.page_table_placed(plan, process, table, address, size);
             }
             Event::PageTableFreed { plan, process, level, page_size, virtual_address, address, size } => {
-                let first_address = virtual_address.0;
-                let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
-                self.page_table_freed(plan, process, Table { level, page_size, first_address }, address, size);
+                let table = Table::new(level, page_size, virtual_address);
+                self.page_table_freed(plan, process, table, address, size);
             }
             Event::PlanDecided { plan, ref waits, ref after } => self.plan_decided(plan, waits, after),
             Event::PlanEntered { plan } => self.plan_entered(plan),
@@ -63,7 +59,7 @@ impl Audit {
         });
         let in_place = self.places.in_system_memory(left.segment);
         // Places where the CPU may write.
-        allocation.written |= allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
+        allocation.written |= allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
         let lost = allocation.written && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
         self.findings.check(!(copied && in_place), Invariant::I24, || {

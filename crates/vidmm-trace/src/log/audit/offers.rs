@@ -88,9 +88,7 @@ impl Audit {
         }
         for (id, span) in spans {
             self.check_in_place(device, id);
-            if let Some(allocation) = self.allocations.get_mut(&id) {
-                allocation.grant(device, span);
-            }
+            self.allocations.get_mut(&id).into_iter().for_each(|of| of.grant(device, span));
         }
     }
 

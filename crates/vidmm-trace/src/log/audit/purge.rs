@@ -134,7 +134,7 @@ impl Audit {
         let mut spans =
             allocation.lists.iter().flat_map(|(device, entry)| entry.spans().map(move |span| (device, span)));
         let by_work = spans.any(|(device, span)| wrote(device, span));
-        let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.segment.is_system());
+        let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
         allocation.written |= by_work || by_cpu;
         let lost = if allocation.destroyed { Content::Unknown } else { Content::Lost };
         if halfway.is_copied {

@@ -85,9 +85,7 @@ impl Audit {
         match &request.kind {
             RequestKind::MakeResident(spans) => {
                 for &(allocation, span) in spans {
-                    if let Some(allocation) = self.allocations.get_mut(&allocation) {
-                        allocation.grant(id, span);
-                    }
+                    self.allocations.get_mut(&allocation).into_iter().for_each(|of| of.grant(id, span));
                 }
             }
             &RequestKind::Map(process, start, end) => {
@@ -187,13 +185,9 @@ impl Audit {
             ),
             RequestKind::Move => {}
             RequestKind::MakeResident(spans) => {
-                let absent =
-                    spans.iter().filter_map(|(id, _)| self.allocations.get(id)).filter(|of| of.decided.is_none());
-                for allocation in absent {
-                    if let [only] = self.places.pools_of(SegmentSet(allocation.supported_segment_set))[..] {
-                        pools.0.insert(only);
-                    }
-                }
+                let named = spans.iter().filter_map(|(id, _)| self.allocations.get(id));
+                let absent = named.filter(|of| of.decided.is_none());
+                pools.0.extend(absent.filter_map(|of| self.only_pool_of(of)));
             }
         }
         pools

@@ -1,6 +1,7 @@
 //! The stream: plans one after another, and what must hold when a plan is built to its end (I04, I05, I10, I20).
 
 use vidmm::contract::EngineFence;
+use vidmm::event::ContentSource;
 use vidmm::{AllocationId, PageSize, PlanNo};
 
 use super::allocation::{Mapping, Place};
@@ -140,7 +141,7 @@ impl Audit {
     /// An allocation that the plan takes out is copied, and seen no more where it was.
     fn check_has_left(&mut self, plan: PlanNo, victim: &Victim, steps: &Steps) {
         let id = victim.allocation;
-        self.check_moved(plan, id, "copied out", victim.moved, victim.copied);
+        self.check_moved(plan, id, "copied out", victim.moved, victim.copied, Invariant::I10);
         let untold = victim.discards.as_deref().unwrap_or_default();
         self.findings.check(untold.is_empty(), Invariant::U13, || {
             format!("plan {plan} ends, but the driver was not told that {id} left {untold:?} without a copy")
@@ -164,7 +165,8 @@ impl Audit {
     /// An allocation that the plan brings in has its content, and is seen wherever it is mapped.
     fn check_has_arrived(&mut self, plan: PlanNo, arrival: &Arrival) {
         let id = arrival.allocation;
-        self.check_arrived(plan, arrival);
+        let must = arrival.content != ContentSource::InPlace;
+        self.check_moved(plan, id, "brought in", arrival.moved, must, arrival.rule());
         if self.places.is_aperture(arrival.place.segment) {
             self.check_aperture(id, &arrival.place, true);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable, UpdatePageTableFlags};
-use vidmm::{PAGE_SIZE, PageSize, PhysicalAddress};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress};
 
 use super::finding::{Findings, Invariant};
 use super::links::Links;
@@ -29,6 +29,13 @@ pub(super) struct Table {
     pub page_size: PageSize,
     /// The first address that it covers.
     pub first_address: u64,
+}
+
+impl Table {
+    pub fn new(level: u32, page_size: PageSize, first_address: GpuVirtualAddress) -> Self {
+        let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
+        Self { level, page_size, first_address: first_address.0 }
+    }
 }
 
 impl Tables {

@@ -140,7 +140,10 @@ impl Audit {
 
     /// Whether an allocation is in a segment, is not offered, and is spare there, with no list that requires it.
     fn is_missed_by_nobody(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
-        allocation.offer.is_none() && is_off_all_lists(allocation) && self.is_spare(id, allocation, segment)
+        allocation.offer.is_none()
+            && is_off_all_lists(allocation)
+            && self.is_in(allocation, segment)
+            && self.is_not_awaited(id, allocation)
     }
 
     /// The event of the last work that used an allocation before the lists let it go that name it no more.
@@ -150,11 +153,6 @@ impl Audit {
             (entry.last_use() == Some(device.submitted)).then_some(device.submitted_at)
         };
         allocation.lists.iter().filter_map(used).chain(allocation.last_use).max()
-    }
-
-    /// Whether an allocation is in a segment, and nothing that is still to be granted or dispatched uses it.
-    fn is_spare(&self, id: AllocationId, allocation: &Allocation, segment: SegmentId) -> bool {
-        self.is_in(allocation, segment) && self.is_not_awaited(id, allocation)
     }
 
     pub(super) fn is_in(&self, allocation: &Allocation, segment: SegmentId) -> bool {
