@@ -99,7 +99,7 @@ impl Session<'_> {
             notify_eviction: create.notify.contains(&Notification::Eviction)
                 || self.rules.is_some() && create.compression,
             notify_io_mmu_unmap: create.notify.contains(&Notification::IoMmuUnmap)
-                || self.rules.as_ref().is_some_and(|rules| rules.needs_unmap_notices()),
+                || self.rules.as_ref().is_some_and(|rules| rules.has_device_cache),
             priority: create.priority.map_or(0, |priority| priority.value()),
             cpu: create.cpu.map_or(vidmm_runtime::CpuAccess::None, |cpu| match cpu {
                 CpuAccess::Visible => vidmm_runtime::CpuAccess::Visible,
@@ -146,6 +146,7 @@ impl Session<'_> {
             pages,
             alignment,
             banks: create.banks.clone(),
+            bank_direction: placement(create).hinted_bank.directions[0],
             is_one_range,
             surface,
             keeps_copy,
@@ -163,7 +164,7 @@ impl Session<'_> {
             CreateError::Allocation(error) => *error != CreateAllocationError::NoMemory,
             error => matches!(error, CreateError::Violation(_)),
         };
-        if is_driver && self.rules.as_ref().is_some_and(|rules| !rules.may_misdescribe()) {
+        if is_driver && self.rules.as_ref().is_some_and(|rules| !rules.may_misdescribe) {
             self.broke("CRE-03", error.to_string());
         }
     }
@@ -274,7 +275,7 @@ fn placement(create: &CreateAllocation) -> Placement {
     let mut hinted_bank = SegmentBankPreference::default();
     hinted_bank.banks[..create.banks.len()].copy_from_slice(&create.banks);
     let direction = create.direction.map(Direction::from).unwrap_or_default();
-    hinted_bank.directions = [direction; 4];
+    hinted_bank.directions = [create.bank_direction.map_or(direction, Direction::from); 4];
     Placement {
         alignment: create.alignment.map_or(0, |alignment| alignment.bytes() as u32),
         from_end_of_segment: false,

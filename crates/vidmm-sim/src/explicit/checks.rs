@@ -57,9 +57,8 @@ impl Session<'_> {
             [range] => !self.truth.is_memory(segment) || range.offset.is_multiple_of(known.alignment.max(1)),
             _ => false,
         };
-        let passed_over = self.rules.as_ref().and_then(|rules| rules.bank_passed_over(known, segment, extents));
-        if let (Some(range), Some(rules)) = (passed_over, &mut self.rules) {
-            rules.passed_over.push((name.clone(), segment, range));
+        if let Some(rules) = &mut self.rules {
+            rules.banks.placed(&rules.audit, (name, known), segment, extents);
         }
         if !is_right {
             let wanted = known.alignment;
@@ -67,21 +66,6 @@ impl Session<'_> {
                 "SEG-46",
                 format!("{name} is to be one range aligned to {wanted}, but is placed at {extents:?}"),
             );
-        }
-    }
-}
-
-impl Session<'_> {
-    /// Ranges of hinted banks that were free when an allocation came to another place, and are free still: what was decided with it
-    /// has not taken them (SEG-43).
-    pub fn judge_banks(&mut self) {
-        let Some(rules) = &mut self.rules else { return };
-        for (name, segment, range) in std::mem::take(&mut rules.passed_over) {
-            let is_free = rules.audit.free_range(segment, range.offset..range.end(), range.size, 1).is_some();
-            if is_free {
-                let problem = format!("{name} is not in the bank that its driver hints at, where {range:?} is free");
-                return self.broke("SEG-43", problem);
-            }
         }
     }
 }

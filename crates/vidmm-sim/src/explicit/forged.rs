@@ -1,5 +1,6 @@
 //! Handles that nobody was given, by the names that steps give them.
 
+use vidmm::contract::Direction;
 use vidmm::{AllocationId, ContextId, DeviceId, MonitoredFenceId, PagingQueueId, ProcessId};
 use vidmm_trace::SplitMix64;
 
@@ -58,6 +59,7 @@ impl See<Session<'_>> for ForgeHandle {
                     pages: 1,
                     alignment: 0,
                     banks: Vec::new(),
+                    bank_direction: Direction::default(),
                     is_one_range: false,
                     surface: None,
                     keeps_copy: false,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use vidmm::contract::CpuVirtualAddress;
+use vidmm::contract::{CpuVirtualAddress, Direction};
 use vidmm::{
     AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PAGE_SIZE, PagingQueueId, PhysicalAddress,
     ProcessId, TrimNotificationId,
@@ -78,6 +78,8 @@ pub(crate) struct Allocation {
     pub alignment: u64,
     /// The banks of local memory where its driver would rather have it, in order (SEG-43).
     pub banks: Vec<u8>,
+    /// The end of the bank at which it is to be.
+    pub bank_direction: Direction,
     /// Whether engines address it physically.
     pub is_one_range: bool,
     pub surface: Option<u32>,

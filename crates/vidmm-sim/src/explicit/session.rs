@@ -337,7 +337,6 @@ impl<'a> Session<'a> {
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
             Event::Placed { allocation, segment, ref extents, .. } if self.rules.is_some() => {
                 self.check_range(allocation, segment, extents);
-                self.rules.iter_mut().for_each(|rules| rules.has_moved(allocation));
             }
             Event::AdapterStarted { system_commit_limit, .. } => {
                 if let Some(limit) = self.commit_limit.filter(|&limit| limit < system_commit_limit) {
@@ -414,7 +413,7 @@ impl<'a> Session<'a> {
         match output {
             Output::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Output::AdapterInError(violation) => {
-                if self.rules.as_ref().is_some_and(|rules| !rules.may_fail()) {
+                if self.rules.as_ref().is_some_and(|rules| !rules.may_fail) {
                     self.broke("I12", format!("the adapter is in error, and nobody made a mistake: {violation}"));
                 }
                 self.adapter_error = Some(InError::unexpected(violation.to_string()));
@@ -457,7 +456,7 @@ impl<'a> Session<'a> {
             kernel.fault_is_expected
         });
         match (&self.rules, name) {
-            (Some(rules), _) if rules.may_fault() || !is_promised => {}
+            (Some(rules), _) if rules.may_fault || !is_promised => {}
             (Some(_), name) => {
                 let who = name.map_or_else(|| "a paging buffer".to_owned(), |name| format!("kernel {name}"));
                 self.broke("I04", format!("{who} {what}, although its device has made all of it resident"));

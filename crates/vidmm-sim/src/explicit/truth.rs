@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use vidmm_trace::Segments;
 
-use vidmm::{AllocationId, Event, MemorySegmentGroup, ProcessId, SegmentId};
+use vidmm::{AllocationId, Event, MemorySegmentGroup, ProcessId, ReclaimResult, SegmentId};
 
 use crate::scenario::steps::Whereabouts;
 
@@ -22,6 +22,10 @@ struct Allocation {
     size: u64,
     place: Option<SegmentId>,
     offered: bool,
+    /// It was offered, and not reclaimed with a backing store since: its content may go at any time (RES-66).
+    may_lose_content: bool,
+    /// A Reclaim could not commit it again.
+    uncommitted: bool,
 }
 
 impl Truth {
@@ -30,7 +34,8 @@ impl Truth {
         match *event {
             Event::AdapterStarted { .. } => self.segments = Segments::of(event).unwrap_or_default(),
             Event::AllocationCreated { allocation, process, size, .. } => {
-                let created = Allocation { owner: process, size, place: None, offered: false };
+                let (place, offered, may_lose_content, uncommitted) = (None, false, false, false);
+                let created = Allocation { owner: process, size, place, offered, may_lose_content, uncommitted };
                 self.allocations.insert(allocation, created);
             }
             Event::AllocationReclaimed { allocation } => {
@@ -49,10 +54,20 @@ impl Truth {
                 self.is_reset = false;
                 self.allocations.values_mut().for_each(|allocation| allocation.place = None);
             }
-            Event::Offered { ref allocations, .. } => self.set_offered(allocations, true),
-            Event::Reclaimed { ref allocations, .. } => self.set_offered(allocations, false),
+            Event::Offered { ref allocations, .. } => {
+                let offer = |of: &mut Allocation| (of.offered, of.may_lose_content) = (true, true);
+                allocations.iter().for_each(|&id| self.change(id, offer));
+            }
+            Event::Reclaimed { ref allocations, ref results, .. } => {
+                for (&id, &result) in allocations.iter().zip(results) {
+                    let is_uncommitted = result == ReclaimResult::NotCommitted;
+                    self.change(id, |of| {
+                        (of.offered, of.may_lose_content, of.uncommitted) = (false, is_uncommitted, is_uncommitted);
+                    });
+                }
+            }
             // No program can reclaim it any more: until it goes it is memory of its owner's.
-            Event::AllocationDestroyed { allocation, .. } => self.set_offered(&[allocation], false),
+            Event::AllocationDestroyed { allocation, .. } => self.change(allocation, |of| of.offered = false),
             _ => {}
         }
     }
@@ -66,6 +81,16 @@ impl Truth {
                 && allocation.place.is_some_and(|place| self.segments.group(place) == Some(group))
         };
         (!self.is_reset).then(|| self.allocations.values().filter(counts).map(|allocation| allocation.size).sum())
+    }
+
+    /// Whether a Reclaim could not commit an allocation again.
+    pub fn is_uncommitted(&self, allocation: AllocationId) -> bool {
+        self.allocations.get(&allocation).is_some_and(|allocation| allocation.uncommitted)
+    }
+
+    /// Whether the content of an allocation may go at any time.
+    pub fn may_lose_content(&self, allocation: AllocationId) -> bool {
+        self.allocations.get(&allocation).is_some_and(|allocation| allocation.may_lose_content)
     }
 
     /// Whether the adapter is being reset.
@@ -91,10 +116,6 @@ impl Truth {
             Some(segment) if self.is_memory(segment) => Whereabouts::Local,
             Some(_) => Whereabouts::Aperture,
         }
-    }
-
-    fn set_offered(&mut self, allocations: &[AllocationId], offered: bool) {
-        allocations.iter().for_each(|&id| self.change(id, |allocation| allocation.offered = offered));
     }
 
     fn change(&mut self, allocation: AllocationId, change: impl FnOnce(&mut Allocation)) {

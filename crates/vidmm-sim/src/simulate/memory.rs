@@ -116,6 +116,9 @@ impl Player<'_, '_> {
         let is_accessed_physically = self.world.tells_residency
             || self.world.has_ranges && self.dice.chance(25)
             || may_be_accessed && self.dice.chance(25);
+        let banks = self.draw_banks(segments);
+        let directions = [DirectionName::FromStart, DirectionName::FromEnd];
+        let bank_direction = if banks.is_empty() { None } else { self.dice.pick(&directions) };
         let is_aligned_range = self.world.has_ranges && is_accessed_physically;
         let has_direction = (is_physical || is_aligned_range) && has_placement;
         CreateAllocation {
@@ -139,7 +142,8 @@ impl Player<'_, '_> {
                 1 if has_direction => Some(DirectionName::FromEnd),
                 _ => None,
             },
-            banks: self.draw_banks(segments),
+            banks,
+            bank_direction,
             evict_through_aperture: is_physical && has_placement && self.dice.chance(20),
             device: Some(self.cast.devices[device].name.clone()),
         }

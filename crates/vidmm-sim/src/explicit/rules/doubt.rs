@@ -52,7 +52,7 @@ impl Session<'_> {
     /// A packet was aborted: what its kernels were to write is anybody's guess.
     pub(in crate::explicit) fn packet_aborted(&mut self, signal: EngineFence) {
         let Some(rules) = &mut self.rules else { return };
-        rules.trouble();
+        rules.is_trouble = true;
         for kernel in self.kernels_of(signal) {
             match self.objects.kernels[kernel].begun {
                 true => self.doubt(kernel),
@@ -74,7 +74,7 @@ impl Session<'_> {
     /// A report was not understood. If it was one of a fault that nobody has had, those that wait for what it stopped
     /// may run, since a fault lets them go (FLT-11), and nobody knows who they are until the adapter is reset.
     pub(in crate::explicit) fn fault_misreported(&mut self) {
-        let Some(rules) = self.rules.as_mut().filter(|rules| rules.may_fault()) else { return };
+        let Some(rules) = self.rules.as_mut().filter(|rules| rules.may_fault) else { return };
         rules.is_misreported = true;
         self.open_kernels(|_| true).into_iter().for_each(|kernel| self.let_go(kernel));
     }

@@ -4,6 +4,7 @@ use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, Visibility};
 
 use crate::explicit::Session;
 use crate::explicit::held::Held;
+use crate::explicit::objects::Allocation;
 
 impl Session<'_> {
     /// Lets everything end that is pending, then destroys all, and checks that nothing is left (I28, I32).
@@ -56,9 +57,8 @@ impl Session<'_> {
 
     /// With nothing under way, what is in system memory only is what was written last, also if nobody reads it again.
     fn check_copies(&mut self) {
-        let Some(rules) = &self.rules else { return };
-        let is_kept = |id: &AllocationId| !rules.offered.contains(id);
-        let known = self.objects.allocations.iter().filter(|(_, known)| is_kept(&known.id));
+        let is_kept = |(_, known): &(&String, &Allocation)| !self.truth.may_lose_content(known.id);
+        let known = self.objects.allocations.iter().filter(is_kept);
         let known: Vec<(String, AllocationId)> = known.map(|(name, known)| (name.clone(), known.id)).collect();
         for (name, id) in known {
             if matches!(self.runtime.vidmm().system_copy(id), Ok(Some(_))) {

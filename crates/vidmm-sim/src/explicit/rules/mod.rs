@@ -4,6 +4,7 @@
 //! that follow from the answers alone: a kernel whose device has made everything resident that it uses does not fault,
 //! and nothing is left of what ended.
 
+mod banks;
 mod doubt;
 mod end;
 pub(crate) mod known;
@@ -130,7 +131,7 @@ impl Session<'_> {
     pub(super) fn empty_list(&mut self, device: DeviceId) {
         let Some(rules) = &mut self.rules else { return };
         rules.lists.retain(|(of, _), _| *of != device);
-        rules.trouble();
+        rules.is_trouble = true;
         // Its fences let others go, while what it had handed out may still run, or begin.
         self.open_kernels(|kernel| kernel.device == device).into_iter().for_each(|kernel| self.doubt(kernel));
     }
@@ -151,7 +152,7 @@ impl Session<'_> {
         let is_required = |part: &&Part| {
             let count = rules.lists.get(&(device, part.allocation.clone()));
             let known = &self.objects.allocations[&part.allocation];
-            count.is_some_and(|&count| count > 0) && !rules.offered.contains(&known.id)
+            count.is_some_and(|&count| count > 0) && !self.truth.may_lose_content(known.id)
         };
         parts.iter().all(is_required)
     }

@@ -37,7 +37,6 @@ impl Session<'_> {
 
     /// The reason of a refusal holds for none of the allocations that the call names.
     fn undue_refusal(&self, call: &Call, answer: Answer) -> Option<&'static str> {
-        let rules = self.rules.as_ref()?;
         let all = |names: &[String], holds: &dyn Fn(&String, &Allocation) -> bool| {
             names.iter().all(|name| self.objects.allocations.get(name).is_some_and(|known| holds(name, known)))
         };
@@ -48,7 +47,7 @@ impl Session<'_> {
             (Call::Evict(evict), Answer::NotResident) => {
                 let device = of(&evict.device, &evict.allocations)?;
                 let named = |name: &String| evict.allocations.iter().filter(|&other| other == name).count() as u32;
-                let is_committed = |known: &Allocation| !rules.uncommitted.contains(&known.id);
+                let is_committed = |known: &Allocation| !self.truth.is_uncommitted(known.id);
                 all(&evict.allocations, &|name, known| {
                     self.times_listed(device, name) >= named(name) && is_committed(known)
                 })
@@ -89,13 +88,11 @@ impl Session<'_> {
     }
 
     fn is_offered(&self, name: &str) -> bool {
-        let Some(rules) = &self.rules else { return false };
-        self.objects.allocations.get(name).is_some_and(|known| rules.offered.contains(&known.id))
+        self.objects.allocations.get(name).is_some_and(|known| self.truth.may_lose_content(known.id))
     }
 
     fn can_be_reclaimed(&self, name: &str) -> bool {
-        let Some(rules) = &self.rules else { return false };
         let known = self.objects.allocations.get(name);
-        known.is_some_and(|known| rules.offered.contains(&known.id) && !rules.uncommitted.contains(&known.id))
+        self.is_offered(name) && known.is_some_and(|known| !self.truth.is_uncommitted(known.id))
     }
 }

@@ -177,6 +177,9 @@ pub struct CreateAllocation {
     /// The preferred banks of local memory, from 1, in order of preference (SEG-43).
     #[serde(default, deserialize_with = "banks", skip_serializing_if = "Vec::is_empty")]
     pub banks: Vec<u8>,
+    /// The end of the bank from which a place is sought; none is the same as of its segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bank_direction: Option<DirectionName>,
     /// Whether their content leaves local memory through the aperture (SEG-45).
     #[serde(default, skip_serializing_if = "is_default")]
     pub evict_through_aperture: bool,
@@ -214,6 +217,8 @@ impl Verb for CreateAllocation {
             marked(self.direction == Some(DirectionName::FromStart), "from the start of its segment"),
             marked(self.direction == Some(DirectionName::FromEnd), "from the end of its segment"),
             (!banks.is_empty()).then(|| format!("in bank {}", banks.join(" or "))),
+            marked(self.bank_direction == Some(DirectionName::FromStart), "from the start of its bank"),
+            marked(self.bank_direction == Some(DirectionName::FromEnd), "from the end of its bank"),
             marked(self.evict_through_aperture, "leaves through the aperture"),
             self.priority.map(|priority| format!("priority {priority}")),
             self.cpu.map(|cpu| match cpu {

@@ -1,0 +1,91 @@
+//! Banks of local memory: an allocation is in the first of those that its driver hints at and that has room, at the end of it that
+//! the hint names (SEG-43).
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use vidmm::contract::Direction;
+use vidmm::event::EvictReason;
+use vidmm::{AllocationId, Event, Extent, PAGE_SIZE, SegmentId};
+use vidmm_trace::{Audit, ByteSize};
+
+use crate::explicit::Session;
+use crate::explicit::objects::Allocation;
+
+/// The first memory segment of all machines, whose banks a world says.
+const LOCAL_MEMORY: SegmentId = SegmentId(1);
+
+/// The banks of local memory, and the allocations that may be in the wrong one.
+#[derive(Debug, Default)]
+pub(crate) struct Banks {
+    ends: Vec<u64>,
+    /// The allocations that are moving so that others have room: they go wherever they are out of the way.
+    moving: BTreeSet<AllocationId>,
+    /// Allocations that came to one place, and a better range that was free then.
+    passed_over: Vec<(String, Extent)>,
+}
+
+impl Banks {
+    pub fn new(ends: &[ByteSize]) -> Self {
+        Self { ends: ends.iter().map(|end| end.bytes()).collect(), ..Self::default() }
+    }
+
+    pub fn observe(&mut self, event: &Event) {
+        if let Event::Evicted { allocation, reason: EvictReason::Moved, .. } = *event {
+            self.moving.insert(allocation);
+        }
+    }
+
+    /// An allocation comes to a place.
+    pub fn placed(&mut self, audit: &Audit, (name, of): (&str, &Allocation), segment: SegmentId, extents: &[Extent]) {
+        if self.moving.remove(&of.id) || segment != LOCAL_MEMORY {
+            return;
+        }
+        let [place] = *extents else { return };
+        let better = self.better_than(audit, of, place);
+        self.passed_over.extend(better.map(|range| (name.to_owned(), range)));
+    }
+
+    /// A free range in a bank that is hinted at before the one of a place; or beside the place, nearer to the end of the bank that the
+    /// hint names.
+    fn better_than(&self, audit: &Audit, of: &Allocation, place: Extent) -> Option<Extent> {
+        for bank in of.banks.iter().filter_map(|&bank| self.bank(bank)) {
+            if bank.start > place.offset || place.end() > bank.end {
+                let range = audit.free_range(LOCAL_MEMORY, bank, place.size, of.alignment);
+                if range.is_some() {
+                    return range;
+                }
+                continue;
+            }
+            let step = of.alignment.max(PAGE_SIZE);
+            let beside = match of.bank_direction {
+                Direction::FromStart => place.offset.saturating_sub(step)..place.offset,
+                Direction::FromEnd => place.end()..place.end().saturating_add(step),
+            };
+            let is_in_bank = bank.start <= beside.start && beside.end <= bank.end;
+            return audit.free_range(LOCAL_MEMORY, beside, step, 1).filter(|_| is_in_bank);
+        }
+        None
+    }
+
+    /// The bytes of a bank, if there is one of that number.
+    fn bank(&self, number: u8) -> Option<Range<u64>> {
+        let at = usize::from(number).checked_sub(1)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(start..*self.ends.get(at)?)
+    }
+}
+
+impl Session<'_> {
+    /// Better ranges that were free when an allocation came to its place, and are free still: what was decided with it has not taken
+    /// them.
+    pub fn judge_banks(&mut self) {
+        let Some(rules) = &mut self.rules else { return };
+        let is_free =
+            |range: &Extent| rules.audit.free_range(LOCAL_MEMORY, range.offset..range.end(), range.size, 1).is_some();
+        let passed_over = std::mem::take(&mut rules.banks.passed_over);
+        if let Some((name, range)) = { passed_over }.into_iter().find(|(_, range)| is_free(range)) {
+            self.broke("SEG-43", format!("{name} is not where its driver hints at, though {range:?} is free"));
+        }
+    }
+}
