@@ -6,7 +6,7 @@ use vidmm::{GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, PAGE_S
 use vidmm_trace::ByteSize;
 
 use super::ledger::Part;
-use super::objects::{Allocation, Mapping, Reservation};
+use super::objects::{Allocation, Mapping, Reservation, named};
 use super::session::Session;
 use crate::scenario::steps::{Answered, DEFAULT_PROCESS, FreeVa, Make, Map, ReserveVa, Undone};
 
@@ -97,10 +97,7 @@ impl Make<Session<'_>> for Map {
             let (process, queue) = (known.process, known.queue_at(session.num_machine_steps)?);
             let (offset, size) = (self.offset.bytes(), self.size.bytes());
             let base_address = match &self.r#in {
-                Some(name) => {
-                    let of = session.objects.reservations.get(name).ok_or_else(|| Undone::Absent(name.clone()))?;
-                    Some(of.addresses.start + self.at.bytes())
-                }
+                Some(name) => Some(named(&session.objects.reservations, name)?.addresses.start + self.at.bytes()),
                 None => self.base_address,
             };
             let (write, execute) = (!self.read_only, !self.no_execute);
@@ -158,7 +155,7 @@ impl Make<Session<'_>> for FreeVa {
         }
         // The size of a whole mapping is the manager's to say, in the event of the mapping.
         session.settle();
-        let known = session.objects.mappings.get(&self.mapping).ok_or_else(|| Undone::Absent(self.mapping.clone()))?;
+        let known = named(&session.objects.mappings, &self.mapping)?;
         let Mapping { process, virtual_address, size, .. } = *known;
         let said = session.narrator.names.mapped.get(&(process, virtual_address)).copied();
         let whole = if size == 0 { said.unwrap_or(size) } else { size };

@@ -150,10 +150,7 @@ impl See<Session<'_>> for QueryVideoMemory {
             ("available-for-reservation", self.available_for_reservation, available_for_reservation),
         ];
         for (name, expected, found) in expectations {
-            if let Some(expected) = expected.filter(|expected| expected.bytes() != found) {
-                let [expected, found] = [expected.bytes(), found].map(exact);
-                session.found(format!("the {name} is {found}, but {expected} was expected"));
-            }
+            session.judge_bytes(expected, found, |found| format!("the {name} is {found}"));
         }
         let told = session.rules.as_ref().and_then(|rules| rules.audit.budgets_of(process, group));
         if let Some(told) = told.filter(|told| !told.contains(&budget)) {
@@ -198,10 +195,7 @@ impl See<Session<'_>> for ExpectTrim {
             session.found(format!("{} got {found}, but {expected} was expected", self.device));
         }
         let bytes = notified.map_or(0, |(_, bytes)| bytes);
-        if let Some(expected) = self.num_bytes_to_trim.filter(|expected| expected.bytes() != bytes) {
-            let [expected, found] = [expected.bytes(), bytes].map(exact);
-            session.found(format!("{} is asked to trim {found}, but {expected} was expected", self.device));
-        }
+        session.judge_bytes(self.num_bytes_to_trim, bytes, |found| format!("{} is asked to trim {found}", self.device));
         Ok(())
     }
 }

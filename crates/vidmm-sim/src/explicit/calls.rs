@@ -8,7 +8,7 @@ use vidmm::{
 use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface};
 
 use super::ledger::{Part, Work};
-use super::objects::{Allocation, Device, EngineQueue, KernelState};
+use super::objects::{Allocation, Device, EngineQueue, KernelState, named};
 use super::session::Session;
 use crate::prediction::Content;
 use crate::scenario::Notification;
@@ -78,7 +78,7 @@ impl Session<'_> {
                 return Err(absent);
             }
         }
-        if self.objects.devices.contains_key(name) { Ok(()) } else { Err(Undone::Absent(name.to_owned())) }
+        self.objects.device(name).map(drop)
     }
 
     fn create_allocation(
@@ -252,7 +252,7 @@ impl Session<'_> {
 
     /// The pages of a mapping that a kernel reads or writes, and those of which allocation they are.
     fn range(&self, name: &str) -> Result<(PageRange, Part), Undone> {
-        let mapping = self.objects.mappings.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))?;
+        let mapping = named(&self.objects.mappings, name)?;
         let Part { first_page, pages, .. } = mapping.part;
         let surface = self.objects.allocation(&mapping.part.allocation)?.surface;
         let surface = surface.map(|number| Surface { number, first_page });
@@ -376,8 +376,7 @@ impl Make<Session<'_>> for DestroyAllocation {
 
 impl Make<Session<'_>> for Signal {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let absent = || Undone::Absent(self.fence.clone());
-        let fence = *session.objects.fences.get(&self.fence).ok_or_else(absent)?;
+        let fence = *named(&session.objects.fences, &self.fence)?;
         let is_judged = session.rules.is_some();
         let vidmm = session.runtime.vidmm();
         if !is_judged {

@@ -45,9 +45,7 @@ impl Session<'_> {
             self.broke("I24", format!("{name} has left the aperture, but page {page} of it is still seen there"));
         }
     }
-}
 
-impl Session<'_> {
     /// An allocation that engines address physically is one range, aligned as its driver asked (SEG-13, SEG-46).
     pub fn check_range(&mut self, allocation: AllocationId, segment: SegmentId, extents: &[Extent]) {
         let Some(name) = self.narrator.names.allocations.get(&allocation) else { return };

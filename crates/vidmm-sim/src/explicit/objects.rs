@@ -201,15 +201,15 @@ impl Objects {
     }
 
     pub fn process(&self, name: &str) -> Result<ProcessId, Undone> {
-        self.processes.get(name).copied().ok_or_else(|| Undone::Absent(name.to_owned()))
+        named(&self.processes, name).copied()
     }
 
     pub fn device(&self, name: &str) -> Result<&Device, Undone> {
-        self.devices.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))
+        named(&self.devices, name)
     }
 
     pub fn allocation(&self, name: &str) -> Result<&Allocation, Undone> {
-        self.allocations.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))
+        named(&self.allocations, name)
     }
 
     pub fn ids(&self, names: &[String]) -> Result<Vec<AllocationId>, Undone> {
@@ -224,4 +224,9 @@ impl Objects {
             (None, None) => Err(Undone::empty()),
         }
     }
+}
+
+/// The thing of that name.
+pub(super) fn named<'a, T>(things: &'a BTreeMap<String, T>, name: &str) -> Result<&'a T, Undone> {
+    things.get(name).ok_or_else(|| Undone::Absent(name.to_owned()))
 }

@@ -16,11 +16,11 @@ use crate::scenario::steps::{
 };
 
 impl Session<'_> {
-    /// Compares what an answer asks to trim with what it must.
-    fn judge_trim(&mut self, expected: Option<ByteSize>, found: u64, of: &str) {
+    /// Compares bytes with those that a step expects; `said` says of what the bytes are.
+    pub(super) fn judge_bytes(&mut self, expected: Option<ByteSize>, found: u64, said: impl FnOnce(&str) -> String) {
         if let Some(expected) = expected.filter(|expected| expected.bytes() != found) {
             let [expected, found] = [expected.bytes(), found].map(exact);
-            self.found(format!("the answer asks to trim {found}{of}, but {expected} was expected"));
+            self.found(format!("{}, but {expected} was expected", said(&found)));
         }
     }
 
@@ -59,11 +59,12 @@ impl Make<Session<'_>> for MakeResident {
             }
             _ => (0, &[][..]),
         };
-        session.judge_trim(self.num_bytes_to_trim, trim, "");
+        session.judge_bytes(self.num_bytes_to_trim, trim, |found| format!("the answer asks to trim {found}"));
         for (expected, group) in [(self.trim_local, Group::Local), (self.trim_non_local, Group::NonLocal)] {
             let of_group = shortages.iter().filter(|shortage| shortage.account.group == Some(group.into()));
             let trim = of_group.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
-            session.judge_trim(expected, trim, &format!(" of the {group} group"));
+            session
+                .judge_bytes(expected, trim, |found| format!("the answer asks to trim {found} of the {group} group"));
         }
         let paging_fence_value = match answer {
             Ok(Residency::Resident) => 0,
@@ -96,7 +97,8 @@ impl Make<Session<'_>> for Evict {
             EvictFlag::NotWrittenTo => EvictFlags::NOT_WRITTEN_TO,
         });
         let evicted = session.runtime.vidmm().evict(device, &allocations, flags.collect());
-        session.judge_trim(self.num_bytes_to_trim, *evicted.as_ref().unwrap_or(&0), "");
+        let asked = *evicted.as_ref().unwrap_or(&0);
+        session.judge_bytes(self.num_bytes_to_trim, asked, |found| format!("the answer asks to trim {found}"));
         let trim = evicted?;
         session.book_list(device, &self.allocations, false);
         let more = if trim > 0 { format!("trim {}", exact(trim)) } else { String::new() };

@@ -4,12 +4,11 @@ use std::rc::Rc;
 
 use vidmm::{AdapterOptions, Nanoseconds};
 use vidmm_runtime::{HookedHost, HookedKmd, Machine};
-use vidmm_trace::Rights;
 
 use super::held::Counter;
 use super::report::ExplicitReport;
 use super::rules::known::Rules;
-use super::session::{PATIENCE, Session};
+use super::session::Session;
 use crate::caught::caught_of;
 use crate::figures::Figures;
 use crate::machine::{MachineDesc, MachineFactory, MemorySizes, build, limits_without};
@@ -59,17 +58,8 @@ pub(crate) fn start<'a>(
     };
     let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
-    let mut session =
-        Session::new(runtime, adapter.is_physical(), scenario.steps.len(), observer).ok_or_else(no_engine)?;
-    session.seed = scenario.seed;
-    session.held_at_start = counter.0.borrow().clone();
-    session.held = counter.0;
-    session.rights = scenario.strict.then(Rights::default);
-    session.patience = PATIENCE.saturating_add(scenario.longest_kernel());
-    session.default_segments = scenario.default_segments();
-    session.commit_limit = aperture_commit_limit_bytes;
-    session.rules = (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter, faults, lacks)));
-    Ok(session)
+    let rules = (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter, faults, lacks)));
+    Session::new(runtime, scenario, rules, counter.0, observer).ok_or_else(no_engine)
 }
 
 /// Runs `scenario` on a machine of `factory`'s. `observer` is shown every line of the sequence and every event.
@@ -181,7 +171,7 @@ impl Session<'_> {
         self.report.portions = self.is_physical.then(|| self.narrator.portions.clone());
         self.closing = true;
         self.step = (0, "the end of the scenario".to_owned());
-        let intact = self.report.findings.is_empty() && self.adapter_error.is_none();
+        let intact = self.is_intact();
         let refused = self.close();
         // After a finding nothing can be expected of the rest, and of an adapter in error neither.
         if intact {

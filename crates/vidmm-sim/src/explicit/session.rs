@@ -24,11 +24,12 @@ use super::truth::Truth;
 use crate::features::engine_for;
 use crate::illegal_uses::{IllegalUses, UseFinding};
 use crate::run::Observer;
+use crate::scenario::ExplicitScenario;
 use crate::scenario::steps::{Action, Answer};
 use crate::sequence::Narrator;
 
 /// How long nothing but the manager's clock may move before a wait gives up, beside the longest kernel's time.
-pub(super) const PATIENCE: Nanoseconds = 60_000_000_000;
+const PATIENCE: Nanoseconds = 60_000_000_000;
 
 /// A scenario under way.
 pub(crate) struct Session<'a> {
@@ -114,7 +115,13 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Begins on a machine that was just started; none if it has no engine of a kind that kernels need.
-    pub fn new(mut runtime: Runtime, is_physical: bool, steps: usize, observer: &'a mut dyn Observer) -> Option<Self> {
+    pub fn new(
+        mut runtime: Runtime,
+        scenario: &ExplicitScenario,
+        rules: Option<Box<Rules>>,
+        held: Rc<RefCell<Held>>,
+        observer: &'a mut dyn Observer,
+    ) -> Option<Self> {
         let kinds = runtime.vidmm().engines().to_vec();
         let engines = [engine_for(&kinds, EngineKind::Render3d)?, engine_for(&kinds, EngineKind::Copy)?];
         Some(Self {
@@ -122,14 +129,14 @@ impl<'a> Session<'a> {
             objects: Objects::default(),
             ledger: Ledger::default(),
             narrator: Narrator::default(),
-            report: ExplicitReport { steps: steps as u64, ..ExplicitReport::default() },
+            report: ExplicitReport { steps: scenario.steps.len() as u64, ..ExplicitReport::default() },
             engines,
-            seed: 0,
-            is_physical,
+            seed: scenario.seed,
+            is_physical: scenario.adapter.is_physical(),
             step: (0, String::new()),
             expect: None,
-            default_segments: AllocationSegments::Local,
-            commit_limit: None,
+            default_segments: scenario.default_segments(),
+            commit_limit: scenario.aperture_commit_limit_bytes,
             closing: false,
             truth: Truth::default(),
             graves: Graves::default(),
@@ -149,20 +156,25 @@ impl<'a> Session<'a> {
             doomed: Vec::new(),
             is_down: false,
             has_powered_down: false,
-            rights: None,
+            rights: scenario.strict.then(Rights::default),
             illegal_uses: IllegalUses::default(),
-            rules: None,
+            rules,
             num_machine_steps: 0,
             last_activity: 0,
-            patience: PATIENCE,
+            patience: PATIENCE.saturating_add(scenario.longest_kernel()),
             num_events: 0,
             untold: Vec::new(),
             budget_listeners: BTreeSet::new(),
             asked_mappings: Vec::new(),
-            held: Rc::default(),
-            held_at_start: Held::default(),
+            held: Rc::clone(&held),
+            held_at_start: held.borrow().clone(),
             observer,
         })
+    }
+
+    /// Whether nothing was found, and the adapter is not in error.
+    pub fn is_intact(&self) -> bool {
+        self.report.findings.is_empty() && self.adapter_error.is_none()
     }
 
     /// Records that something did not hold.

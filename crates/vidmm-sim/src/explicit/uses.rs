@@ -1,5 +1,6 @@
 //! Uses by the queues of owners, whose place the session takes (D25).
 
+use super::objects::named;
 use super::session::Session;
 use crate::scenario::steps::{Answered, BeginUse, DEFAULT_DEVICE, EndUse, Make, Undone};
 
@@ -23,8 +24,7 @@ impl Make<Session<'_>> for BeginUse {
 /// Ends a use, once it has begun. Where rules judge, it is ended at once, or not at all.
 impl Make<Session<'_>> for EndUse {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let &(context, number) =
-            session.objects.uses.get(&self.name).ok_or_else(|| Undone::Absent(self.name.clone()))?;
+        let &(context, number) = named(&session.objects.uses, &self.name)?;
         let end = |session: &mut Session<'_>| session.runtime.vidmm().end_use(context, number);
         let patience = session.patience;
         if session.rules.is_none() && session.run_until(patience, |session| end(session).is_ok()) {

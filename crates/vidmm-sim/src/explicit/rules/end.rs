@@ -10,13 +10,13 @@ impl Session<'_> {
     /// Lets everything end that is pending, then destroys all, and checks that nothing is left (I28, I32).
     pub(crate) fn end_by_rules(&mut self) {
         self.step = (0, "the end".to_owned());
-        if self.report.findings.is_empty() && self.adapter_error.is_none() {
+        if self.is_intact() {
             self.let_everything_end();
         }
-        if self.report.findings.is_empty() && self.adapter_error.is_none() {
+        if self.is_intact() {
             self.check_copies();
         }
-        let intact = self.report.findings.is_empty() && self.adapter_error.is_none();
+        let intact = self.is_intact();
         self.closing = true;
         let refused = self.close();
         if intact && self.adapter_error.is_none() {
@@ -24,13 +24,10 @@ impl Session<'_> {
             self.audit();
         }
         self.settle();
-        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() && !self.awaited.is_empty() {
-            self.broke(
-                "RES-91",
-                "an allocation is gone that was destroyed synchronously, but nobody was told".to_owned(),
-            );
+        if intact && self.is_intact() && !self.awaited.is_empty() {
+            self.broke("RES-91", "an allocation is gone that was destroyed synchronously, but nobody was told");
         }
-        if intact && self.report.findings.is_empty() && self.adapter_error.is_none() {
+        if intact && self.is_intact() {
             self.check_given_back();
         }
         if self.report.findings.is_empty() {
@@ -99,7 +96,7 @@ impl Session<'_> {
             }
         }
         let is_idle = self.run_until_idle();
-        if self.adapter_error.is_some() || !self.report.findings.is_empty() {
+        if !self.is_intact() {
             return;
         }
         let in_error = &self.errors;
