@@ -238,6 +238,11 @@ impl Choices {
         self.into_iter().map(Home::account)
     }
 
+    /// How many there are.
+    pub fn len(self) -> u32 {
+        (u64::BITS - self.0.leading_zeros()).div_ceil(Self::BITS)
+    }
+
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -296,6 +301,7 @@ mod tests {
         let all = Homes { accounts, num_apertures: Home::APERTURES_MAX as u8 };
         let choices: Choices = all.iter().chain(all.iter()).collect();
         assert_eq!(Vec::from_iter(choices), Vec::from_iter(all.iter()));
+        assert_eq!([choices, Choices::only(Home::SYSTEM), Choices::default()].map(Choices::len), [15, 1, 0]);
         assert_eq!(Choices::only(Home::SYSTEM).first(), Some(Home::SYSTEM));
         assert_eq!(Choices::default().first(), None);
     }

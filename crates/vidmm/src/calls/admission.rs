@@ -23,7 +23,7 @@ use crate::{
     placement::homes,
     residency::{
         rehoming::Rehoming,
-        weight::{self, PackingRoom},
+        weight::{self, Footprint, PackingRoom},
     },
     schedule::{Schedule, turns},
     state::State,
@@ -48,12 +48,11 @@ pub(crate) struct Admission {
     rehomes: bool,
     /// The reason for a refusal of what would fit alone.
     over_budget: NoMemoryReason,
-    /// Bytes that are left for the device's list, and would be with no other list; below 0 is the amount to be trimmed
-    /// first.
+    /// Bytes that are left for the device's list; below 0 is the amount to be trimmed first.
     left: PerAccount<i128>,
-    alone: PerAccount<i128>,
-    /// The room for joiners in which each allocation that is one range still has its place when no other list is there.
-    packing: PerHome<PackingRoom>,
+    /// The room for joiners in which each allocation that is one range still has its place when no other list is there;
+    /// none where all that join are pages.
+    packing: Option<PerHome<PackingRoom>>,
     /// Bytes that join it, and that move their home from an account.
     added: PerAccount<u64>,
     removed: PerAccount<u64>,
@@ -108,10 +107,6 @@ impl Shortages {
 pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[AllocationIx], terms: Terms) -> Admission {
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
-    let alone = |account: Account| {
-        let record = &state.objects[device];
-        i128::from(state.memory.list_capacity(account)) - i128::from(record.list[account].now())
-    };
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
         let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.requested_total());
@@ -125,7 +120,9 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
                 }
             }
         };
-        beside_all.max(i128::from(entitlement) - i128::from(account_shares.requested(process))).min(alone(account))
+        beside_all
+            .max(i128::from(entitlement) - i128::from(account_shares.requested(process)))
+            .min(left_alone(state, device, account))
     };
     let cannot_trim = match terms {
         Terms::BesideAll => false,
@@ -136,7 +133,6 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
         rehomes: matches!(terms, Terms::Rehoming(_)),
         over_budget: if cannot_trim { NoMemoryReason::OverMaximumBudget } else { NoMemoryReason::OverBudget },
         left: accounts.per(left),
-        alone: accounts.per(alone),
         packing: weight::packing_room_for(
             &state.objects,
             &state.memory,
@@ -154,32 +150,57 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
     }
 }
 
+/// Bytes that are left for a device's list as it stands when no other list is there.
+fn left_alone(state: &State, device: DeviceIx, account: Account) -> i128 {
+    i128::from(state.memory.list_capacity(account)) - i128::from(state.objects[device].list[account].now())
+}
+
 impl Admission {
     /// Whether an allocation fits in a home.
     fn has_room(&self, state: &State, index: AllocationIx, home: Home) -> bool {
-        let footprint = weight::footprint(&state.objects, index, home);
         let size = i128::from(state.objects[index].size);
-        size <= self.left[home.account()] && self.packing[home].missing_for(footprint) <= 0
+        size <= self.left[home.account()] && self.misplaced(state, index, home) <= 0
+    }
+
+    /// The bytes that a home misses for the range of an allocation; 0 or less if it fits.
+    fn misplaced(&self, state: &State, index: AllocationIx, home: Home) -> i128 {
+        let missing =
+            |packing: &PerHome<PackingRoom>| packing[home].missing_for(weight::footprint(&state.objects, index, home));
+        self.packing.as_ref().map_or(0, missing)
+    }
+
+    /// Changes the room that ranges have in a home by that of an allocation.
+    fn pack(
+        &mut self,
+        state: &State,
+        index: AllocationIx,
+        home: Home,
+        change: impl FnOnce(PackingRoom, Footprint) -> PackingRoom,
+    ) {
+        if let Some(packing) = &mut self.packing {
+            packing[home] = change(packing[home], weight::footprint(&state.objects, index, home));
+        }
     }
 
     /// Counts an allocation in a home.
     fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
-        let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
-        self.packing[home] = self.packing[home].with(footprint);
+        self.pack(state, index, home, PackingRoom::with);
         self.left[account] -= i128::from(size);
-        self.alone[account] -= i128::from(size);
         self.added[account] += size;
     }
 
     /// Counts an allocation in a home no more.
     fn count_out(&mut self, state: &State, index: AllocationIx, home: Home) {
-        let footprint = weight::footprint(&state.objects, index, home);
         let (account, size) = (home.account(), state.objects[index].size);
-        self.packing[home] = self.packing[home].without(footprint);
+        self.pack(state, index, home, PackingRoom::without);
         self.left[account] += i128::from(size);
-        self.alone[account] += i128::from(size);
         self.removed[account] += size;
+    }
+
+    /// Bytes that are left for the device's list with all that was counted, when no other list is there.
+    fn left_alone(&self, state: &State, account: Account) -> i128 {
+        left_alone(state, self.device, account) - i128::from(self.added[account]) + i128::from(self.removed[account])
     }
 }
 
@@ -210,10 +231,10 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
     for home in choices {
         let account = home.account();
         let missing = i128::from(size) - core::mem::take(&mut admission.left[account]);
-        let footprint = weight::footprint(&state.objects, index, home);
-        let misplaced = admission.packing[home].missing_for(footprint);
-        admission.packing[home] = admission.packing[home].with_after_trimming(footprint);
-        let here = match i128::from(size) <= admission.alone[account] {
+        let misplaced = admission.misplaced(state, index, home);
+        admission.pack(state, index, home, PackingRoom::with_after_trimming);
+        let alone = admission.left_alone(state, account);
+        let here = match i128::from(size) <= alone {
             _ if missing <= 0 && misplaced > 0 => NoMemoryReason::Fragmented,
             true => admission.over_budget,
             false => NoMemoryReason::DoesNotFit,
@@ -222,7 +243,7 @@ pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut 
             reason = here;
         }
         // An allocation that leaves weighs no less than its size, and no more can leave than the list has.
-        let listed = i128::from(state.memory.list_capacity(account)) - admission.alone[account];
+        let listed = i128::from(state.memory.list_capacity(account)) - alone;
         let misplaced = misplaced.min(listed.max(i128::from(size)));
         admission.shortages.add(account, missing.max(misplaced), here);
     }

@@ -218,9 +218,11 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
         let mut misplaced = 0;
         for index in indices.iter().copied().filter(comes_back) {
             let home = state.residency.home_on_list(&state.objects, index);
-            let footprint = weight::footprint(&state.objects, index, home);
-            misplaced = packing[home].missing_for(footprint).max(misplaced);
-            packing[home] = packing[home].with(footprint);
+            if let Some(packing) = &mut packing {
+                let footprint = weight::footprint(&state.objects, index, home);
+                misplaced = packing[home].missing_for(footprint).max(misplaced);
+                packing[home] = packing[home].with(footprint);
+            }
             list += state.objects[index].size;
         }
         let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));

@@ -345,12 +345,12 @@ fn count_all_in(
     terms: Terms,
 ) -> Admission {
     let mut admission = admission::begin_admission(state, device, indices, terms);
-    let mut joining = Vec::new();
+    let mut joining = Vec::with_capacity(indices.len());
     for &index in indices {
         let count = &mut state.objects[index].entry_mut(device).count;
         *count += 1;
         if *count == 1 {
-            joining.push((state.residency.choices(&state.objects, index, device).into_iter().count(), index));
+            joining.push((state.residency.choices(&state.objects, index, device).len(), index));
         }
     }
     // Those with the fewest choices first: the others take what these leave (D19).

@@ -59,8 +59,6 @@ pub(crate) struct PackingRoom {
 }
 
 impl PackingRoom {
-    const UNLIMITED: Self = Self { left: i128::MAX / 2, tail: 0 };
-
     /// The bytes that are missing for another range; 0 or less if it fits.
     pub(crate) fn missing_for(self, footprint: Footprint) -> i128 {
         let with = self.with(footprint);
@@ -69,7 +67,7 @@ impl PackingRoom {
 
     /// The bytes that are left without a range; no more than there is, though which range lies last may change.
     pub(crate) fn without(self, Footprint { weight, .. }: Footprint) -> Self {
-        Self { left: self.left.saturating_add(i128::from(weight)), tail: 0 }
+        Self { left: self.left + i128::from(weight), tail: 0 }
     }
 
     /// The bytes that another range leaves.
@@ -125,19 +123,15 @@ fn are_enough(memory: &Memory, room: &PerHome<PackingRoom>) -> bool {
     memory.homes().iter().all(|home| room[home].is_enough())
 }
 
-/// The room on a device's list for the ranges of allocations that are to join it; unlimited, at no cost, if none of them can be a
-/// range.
+/// The room on a device's list for the ranges of allocations that are to join it; none if all of them are pages.
 pub(crate) fn packing_room_for(
     objects: &Objects,
     memory: &Memory,
     residency: &Residents,
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx>,
-) -> PerHome<PackingRoom> {
-    match may_be_ranges(objects, joining) {
-        true => room_on_list(objects, memory, residency, device),
-        false => memory.homes().per(|_| PackingRoom::UNLIMITED),
-    }
+) -> Option<PerHome<PackingRoom>> {
+    may_be_ranges(objects, joining).then(|| room_on_list(objects, memory, residency, device))
 }
 
 fn room_on_list(objects: &Objects, memory: &Memory, residency: &Residents, device: DeviceIx) -> PerHome<PackingRoom> {
