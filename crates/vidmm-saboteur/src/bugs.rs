@@ -208,8 +208,8 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "An Evict takes an allocation off the list that was made resident twice.",
         file: "calls/resident.rs",
         edit: Edit::Before {
-            right: "let effect = self.state.residency.leave(&mut self.state.objects, index, device_index, last, flags);",
-            wrong: "let entry = self.state.objects[index].entry_mut(device_index);
+            right: "if allocation.entry_mut(device_index).count == 1 {",
+            wrong: "let entry = allocation.entry_mut(device_index);
             entry.count -= u32::from(entry.count > 1);",
         },
     },

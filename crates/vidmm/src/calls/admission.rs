@@ -204,12 +204,17 @@ impl Admission {
     }
 }
 
-/// Finds room for an allocation that joins the list, or adds to the amount to be trimmed.
-pub(crate) fn admit(state: &mut State, schedule: &mut Schedule, admission: &mut Admission, index: AllocationIx) {
+/// Finds room for an allocation that joins the list in one of the homes that it may have, or adds to the amount to be trimmed.
+pub(crate) fn admit(
+    state: &mut State,
+    schedule: &mut Schedule,
+    admission: &mut Admission,
+    index: AllocationIx,
+    choices: Choices,
+) {
     let allocation = &state.objects[index];
     let size = allocation.size;
     let counted = state.residency.home_on_list(&state.objects, index);
-    let choices = state.residency.choices(&state.objects, index, admission.device);
     let is_pinned = allocation.is_pinned_by(admission.device);
     let fitting = choices.into_iter().find(|&home| admission.has_room(state, index, home));
     if let Some(home) = fitting.or_else(|| rehome(state, admission, index, choices)) {

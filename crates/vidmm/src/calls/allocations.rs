@@ -369,7 +369,8 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
         state.objects[index].state |= AllocationState::DIRTY;
     }
     state.shares.withdraw_promise(&state.objects, device);
-    pins::release(&mut state.objects, index, device);
+    let Objects { allocations, devices, .. } = &mut state.objects;
+    pins::release(&mut allocations[index], device, &mut devices[device]);
     state.shares.renew_promise(&state.objects, device);
     state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);

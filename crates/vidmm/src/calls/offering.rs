@@ -300,10 +300,9 @@ fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, 
     for Listed { index, count } in listed {
         let entry = state.objects[index].entry_mut(device);
         if at_once {
-            let effect = entry.join_granted(after_submission);
             entry.count = count;
             state.shares.withdraw_promise(&state.objects, device);
-            state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
+            state.residency.join_granted(&mut state.objects, index, device, after_submission);
             state.shares.renew_promise(&state.objects, device);
         } else {
             items.push((index, entry.join_ungranted(after_submission, &mut state.residency.spans)));

@@ -133,15 +133,7 @@ impl VidMm {
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, indices.iter().copied());
             self.state.shares.withdraw_promise(&self.state.objects, device);
             for index in indices {
-                let effect = self.state.objects[index].entry_mut(device).join_granted(after_submission);
-                self.state.residency.apply(
-                    &mut self.state.moment,
-                    &mut self.state.objects,
-                    &mut self.state.memory,
-                    index,
-                    device,
-                    effect,
-                );
+                self.state.residency.join_granted(&mut self.state.objects, index, device, after_submission);
             }
             self.state.shares.renew_promise(&self.state.objects, device);
             return Ok(Residency::Resident);
@@ -193,23 +185,17 @@ impl VidMm {
         let mut left: PerAccount<u64> = self.state.memory.accounts().none();
         self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
-            if self.state.objects[index].state.contains(AllocationState::OFFERED) {
+            let allocation = &mut self.state.objects[index];
+            if allocation.state.contains(AllocationState::OFFERED) {
                 offering::leave_offered(&mut self.state, index);
                 continue;
             }
-            let effect = self.state.residency.leave(&mut self.state.objects, index, device_index, last, flags);
-            if self.state.objects[index].entry_mut(device_index).count == 0 {
-                let account = self.state.residency.counted_in(&self.state.objects, index);
-                left[account] += self.state.objects[index].size;
+            let size = allocation.size;
+            if allocation.entry_mut(device_index).count == 1 {
+                left[self.state.residency.counted_in(&self.state.objects, index)] += size;
             }
-            self.state.residency.apply(
-                &mut self.state.moment,
-                &mut self.state.objects,
-                &mut self.state.memory,
-                index,
-                device_index,
-                effect,
-            );
+            let State { moment, objects, memory, residency, .. } = &mut self.state;
+            residency.leave(moment, objects, memory, index, device_index, (last, flags));
         }
         self.state.shares.renew_promise(&self.state.objects, device_index);
         for account in self.state.memory.accounts().iter().filter(|&account| left[account] > 0) {
@@ -350,12 +336,12 @@ fn count_all_in(
         let count = &mut state.objects[index].entry_mut(device).count;
         *count += 1;
         if *count == 1 {
-            joining.push((state.residency.choices(&state.objects, index, device).len(), index));
+            joining.push((state.residency.choices(&state.objects, index, device), index));
         }
     }
     // Those with the fewest choices first: the others take what these leave (D19).
-    joining.sort_by_key(|&(choices, _)| choices);
-    joining.into_iter().for_each(|(_, index)| admission::admit(state, schedule, &mut admission, index));
+    joining.sort_by_key(|&(choices, _)| choices.len());
+    joining.into_iter().for_each(|(choices, index)| admission::admit(state, schedule, &mut admission, index, choices));
     admission
 }
 
@@ -402,13 +388,13 @@ pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceI
     let entry = state.objects[index].entry_mut(device);
     if entry.count > 0 {
         entry.count = 1;
-        let effect = state.residency.leave(&mut state.objects, index, device, submitted, flags);
         let account = state.residency.counted_in(&state.objects, index);
         let size = state.objects[index].size;
         let bytes = state.objects[device].list[account].now() - size;
         state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
-        state.shares.withdraw_promise(&state.objects, device);
-        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
-        state.shares.renew_promise(&state.objects, device);
+        let State { moment, objects, memory, shares, residency, .. } = state;
+        shares.withdraw_promise(objects, device);
+        residency.leave(moment, objects, memory, index, device, (submitted, flags));
+        shares.renew_promise(objects, device);
     }
 }

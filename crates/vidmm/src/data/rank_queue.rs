@@ -121,7 +121,10 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     pub fn remove(&mut self, member: T, rank: u64, standing: Standing) {
         match standing {
             Standing::InOrder(at) => self.present.remove(at as usize),
-            Standing::Late(number) => _ = self.late.remove(&(rank, number.get())),
+            Standing::Late(number) => {
+                let late = self.late.remove(&(rank, number.get()));
+                debug_assert!(late == Some(member), "only a member is taken out");
+            }
         }
         if self.first == Some((rank, member)) {
             self.first = self.first_of(0, (0, 0));
@@ -146,9 +149,8 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         }
         self.room = (2 * self.in_order.len()).max(LEAST_ROOM);
         self.in_order.reserve_exact(self.room - self.in_order.len());
-        self.present = NumberSet::new(self.room);
+        self.present = NumberSet::below(self.in_order.len(), self.room);
         for (at, entry) in self.in_order.iter().enumerate() {
-            self.present.insert(at);
             tell(entry.member, Standing::in_order(at));
         }
     }

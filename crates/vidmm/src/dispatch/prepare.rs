@@ -298,15 +298,13 @@ fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &
         let (account, size) = (place.account(), state.objects[index].size);
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;
-        let is_first = entry.count == 1;
-        // It is numbered when it is handed out, and what it writes is known.
-        let effect = entry.join_granted(0);
-        if is_first {
+        if entry.count == 1 {
             let bytes = state.objects[device].list[account].now() + size;
             state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         }
         state.shares.withdraw_promise(&state.objects, device);
-        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
+        // It is numbered when it is handed out, and what it writes is known.
+        state.residency.join_granted(&mut state.objects, index, device, 0);
         state.shares.renew_promise(&state.objects, device);
     }
 }

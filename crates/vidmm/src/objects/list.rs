@@ -119,22 +119,23 @@ impl ListEntry {
         was_set
     }
 
-    /// Begins the span of a MakeResident that was granted at once after submission `from`, and has been counted.
-    pub fn join_granted(&mut self, from: SubmissionNo) -> Effect {
+    /// Begins the span of a MakeResident that was granted at once after submission `from`, and has been counted. Returns
+    /// whether none was open: then the entry is to pin the allocation.
+    pub fn join_granted(&mut self, from: SubmissionNo) -> bool {
         debug_assert!(!self.has_ungranted_span(), "nothing is granted before what came earlier");
-        if self.is_open() {
-            return Effect::Nothing;
+        let is_first = !self.is_open();
+        if is_first {
+            self.open(from, from);
         }
-        self.open(from, from)
+        is_first
     }
 
-    fn open(&mut self, from: SubmissionNo, unwritten: SubmissionNo) -> Effect {
+    fn open(&mut self, from: SubmissionNo, unwritten: SubmissionNo) {
         let is_pinned = self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE);
         self.is.set(EntryFlags::PINNED_BEFORE, is_pinned);
         self.is.set(EntryFlags::READ, unwritten > from);
         self.is |= EntryFlags::OPEN;
         self.until = U56::new(unwritten);
-        Effect::Open
     }
 
     /// Begins the span of a MakeResident that waits for its grant, and has been counted after submission `from`. Returns
@@ -161,7 +162,10 @@ impl ListEntry {
         let span = spans.get_mut(number);
         span.ungranted -= 1;
         let effect = match (core::mem::replace(&mut span.granted, true), span.ended) {
-            (false, None) => self.open(span.from, span.unwritten),
+            (false, None) => {
+                self.open(span.from, span.unwritten);
+                Effect::Open
+            }
             (false, Some((last, flags))) if last > span.from => {
                 self.extend(last);
                 Effect::Until(last, flags)

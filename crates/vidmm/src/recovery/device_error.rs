@@ -91,8 +91,8 @@ fn empty_list(state: &mut State, device: DeviceIx) {
         allocation.entry_mut(device).count = 1;
         allocation.state -= AllocationState::EVICT_SOON;
         let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY;
-        let effect = state.residency.leave(&mut state.objects, index, device, last, flags);
-        state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
+        let State { moment, objects, memory, residency, .. } = &mut *state;
+        residency.leave(moment, objects, memory, index, device, (last, flags));
     }
     // Nothing is brought in for it any more: its allocations keep their homes.
     state.residency.rehomings.retain(|_, rehoming| rehoming.device != device);

@@ -106,21 +106,17 @@ impl Evictable {
         Class::ALL.into_iter().filter(|class| class.is_worthless()).map(|class| self.bytes[class as usize]).sum()
     }
 
-    /// Appends `index` to its queue. Does nothing if it is in one already.
+    /// Appends `index`, which is in no queue, to its own.
     pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
         let allocation = &mut allocations[index];
-        if allocation.state.contains(AllocationState::EVICTABLE) {
-            return;
-        }
+        debug_assert!(!allocation.state.contains(AllocationState::EVICTABLE), "an allocation is in one queue");
         allocation.state |= AllocationState::EVICTABLE;
         allocation.set_queued_class(class);
         self.bytes[class as usize] += allocation.size;
         let (key, rank) = allocation.queue_key();
-        let queue = self.queues.entry(key).or_default();
-        let before = queue.first().map(|(rank, _)| rank);
-        queue.push(rank, index, |index, standing| allocations[index].standing = standing);
-        let after = queue.first().map(|(rank, _)| rank);
-        self.note_first(key, before, after);
+        self.change(key, |queue| {
+            queue.push(rank, index, |index, standing| allocations[index].standing = standing);
+        });
     }
 
     /// Takes `index` out. Does nothing if it is not in. Its process, priority and rank are what they were when it entered.
@@ -132,38 +128,42 @@ impl Evictable {
         allocation.state -= AllocationState::EVICTABLE;
         self.bytes[allocation.queued_class() as usize] -= allocation.size;
         let (key, rank) = allocation.queue_key();
-        let queue = self.queues.get_mut(&key).expect("an evictable allocation is in a queue");
+        self.change(key, |queue| queue.remove(index, rank, allocation.standing));
+    }
+
+    /// Gives one of them another rank.
+    pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
+        let (key, from) = allocations[index].queue_key();
+        self.change(key, |queue| {
+            let allocation = &mut allocations[index];
+            queue.remove(index, from, allocation.standing);
+            allocation.set_rank(rank);
+            let (_, to) = allocation.queue_key();
+            queue.push(to, index, |index, standing| allocations[index].standing = standing);
+        });
+    }
+
+    /// Changes a queue, and what depends on its first.
+    fn change(&mut self, key: QueueKey, change: impl FnOnce(&mut RankQueue<AllocationIx>)) {
+        let queue = self.queues.entry(key).or_default();
         let before = queue.first().map(|(rank, _)| rank);
-        queue.remove(index, rank, allocation.standing);
+        change(queue);
         let after = queue.first().map(|(rank, _)| rank);
+        if before != after {
+            self.note_first(key, before, after);
+        }
+    }
+
+    /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
+    fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
         if after.is_none()
             && let Some(other) = self.empty.replace(key).filter(|&other| other != key)
             && self.queues.get(&other).is_some_and(RankQueue::is_empty)
         {
             self.queues.remove(&other);
         }
-        self.note_first(key, before, after);
-    }
-
-    /// Gives one of them another rank.
-    pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
-        let allocation = &mut allocations[index];
-        let (key, from) = allocation.queue_key();
-        let queue = self.queues.get_mut(&key).expect("an evictable allocation is in a queue");
-        let before = queue.first().map(|(rank, _)| rank);
-        queue.remove(index, from, allocation.standing);
-        allocation.set_rank(rank);
-        let (_, to) = allocation.queue_key();
-        queue.push(to, index, |index, standing| allocations[index].standing = standing);
-        let after = queue.first().map(|(rank, _)| rank);
-        self.note_first(key, before, after);
-    }
-
-    /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
-    fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
         let (process, class, priority) = key;
-        let is_first = || self.queues.range((process, Class::Dead, 0)..key).all(|(_, queue)| queue.is_empty());
-        if before == after || !is_first() {
+        if !self.queues.range((process, Class::Dead, 0)..key).all(|(_, queue)| queue.is_empty()) {
             return;
         }
         // Where this queue is empty, the next one of the process has its first.

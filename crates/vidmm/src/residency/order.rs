@@ -57,14 +57,16 @@ impl Residents {
 
     /// The worth of an evictable allocation to its owner.
     pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
-        let allocation = &objects[index];
-        if objects.is_dead(index) {
+        let state = objects[index].state;
+        let is_done_with = state.intersects(AllocationState::DESTROYED | AllocationState::OFFERED)
+            && objects.is_done_with(index);
+        if is_done_with && state.contains(AllocationState::DESTROYED) {
             return Class::Dead;
         }
-        if allocation.state.contains(AllocationState::SUSPENDED) {
+        if state.contains(AllocationState::SUSPENDED) {
             return Class::DeviceSuspended;
         }
-        if !objects.is_discardable(index) {
+        if !is_done_with {
             return Class::NotRequired;
         }
         match self.offers[&index].priority {

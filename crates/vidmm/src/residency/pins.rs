@@ -10,6 +10,7 @@ use crate::{
     objects::{
         Objects,
         allocation::{Allocation, AllocationState},
+        device::Device,
         list::{Effect, EntryFlags, ListEntry},
         request::RequestKind,
         spans::SpanNo,
@@ -19,33 +20,43 @@ use crate::{
 };
 
 impl Residents {
-    /// The device evicts the allocation once, or does without it, after submission `last` (RES-20). Returns what follows for its
-    /// entry, which is to be applied. What was submitted while the list named it has used it (CRE-31a).
-    pub(crate) fn leave(
+    /// The device makes the allocation resident without a request, after submission `from` (RES-16). Called while the promise is
+    /// withdrawn.
+    pub(crate) fn join_granted(
         &mut self,
         objects: &mut Objects,
         index: AllocationIx,
         device: DeviceIx,
-        last: SubmissionNo,
-        flags: EvictFlags,
-    ) -> Effect {
-        self.note_use(objects, index, device, last);
-        objects[index].entry_mut(device).leave(last, flags, &mut self.spans)
+        from: SubmissionNo,
+    ) {
+        if objects[index].entry_mut(device).join_granted(from) {
+            self.open(objects, index, device);
+        }
     }
 
-    /// Notes when an allocation that is on a device's list was last used.
-    pub(crate) fn note_use(
+    /// The device evicts the allocation once, or does without it, after submission `last` (RES-20). What was submitted while the
+    /// list named it has used it (CRE-31a). Called while the promise is withdrawn.
+    pub(crate) fn leave(
         &mut self,
+        moment: &mut Moment,
         objects: &mut Objects,
+        memory: &mut Memory,
         index: AllocationIx,
         device: DeviceIx,
-        last: SubmissionNo,
+        (last, flags): (SubmissionNo, EvictFlags),
     ) {
-        let last_use = objects[device].last_use;
-        let is_used = objects[index].entry(device).is_some_and(|entry| entry.is_used(last, &self.spans));
-        if !is_used {
-            return;
+        let entry = objects.allocations[index].entry_mut(device);
+        let is_used = entry.is_used(last, &self.spans);
+        let effect = entry.leave(last, flags, &mut self.spans);
+        if is_used {
+            self.note_use(objects, index, device);
         }
+        self.apply(moment, objects, memory, index, device, effect);
+    }
+
+    /// Notes that the last submission of a device has used an allocation.
+    pub(crate) fn note_use(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+        let last_use = objects[device].last_use;
         let rank = self.rank_released(objects, index, last_use);
         if rank == objects[index].rank() {
             return;
@@ -69,10 +80,7 @@ impl Residents {
     ) {
         match effect {
             Effect::Nothing => {}
-            Effect::Open => {
-                objects[index].state -= AllocationState::EVICT_SOON;
-                self.pin(objects, index, device);
-            }
+            Effect::Open => self.open(objects, index, device),
             Effect::Until(last, flags) => {
                 let record = &mut objects[device];
                 if last <= record.dispatched() {
@@ -93,6 +101,12 @@ impl Residents {
                 self.expire(moment, objects, memory, index, device, flags);
             }
         }
+    }
+
+    /// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
+    fn open(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+        objects[index].state -= AllocationState::EVICT_SOON;
+        self.pin(objects, index, device);
     }
 
     /// The device's entry pins the allocation in place. Called while the promise is withdrawn.
@@ -127,14 +141,15 @@ impl Residents {
         device: DeviceIx,
         flags: EvictFlags,
     ) {
-        let allocation = &mut objects.allocations[index];
+        let Objects { allocations, devices, .. } = &mut *objects;
+        let (allocation, record) = (&mut allocations[index], &mut devices[device]);
         // To a device in error nothing is brought in, and its work writes nowhere.
         let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
         if may_be_written {
             allocation.state |= AllocationState::DIRTY;
         }
         let Some(entry) = allocation.entry(device) else { return };
-        if entry.is_open() || entry.until() > objects.devices[device].dispatched() {
+        if entry.is_open() || entry.until() > record.dispatched() {
             return;
         }
         // Of several spans that end with one submission the last decides (RES-21). An allocation that was offered since
@@ -142,7 +157,7 @@ impl Residents {
         let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
         let is_offered = allocation.state.contains(AllocationState::OFFERED);
         allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
-        release(objects, index, device);
+        release(allocation, device, record);
         self.unpin(moment, objects, memory, index);
     }
 
@@ -226,9 +241,7 @@ impl Residents {
 }
 
 /// The device's entry pins the allocation no more. Called while the promise is withdrawn.
-pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-    let allocation = &mut objects.allocations[index];
-    let record = &mut objects.devices[device];
+pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mut Device) {
     let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);
     if entry.replace(EntryFlags::TO_RESTORE, false) {

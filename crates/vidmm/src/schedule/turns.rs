@@ -467,23 +467,26 @@ fn release_all(state: &mut State, device: DeviceIx) {
         if !is_open {
             continue;
         }
-        let entry = state.objects[index].entry_mut(device);
+        let entry = state.objects.allocations[index].entry_mut(device);
         entry.is -= EntryFlags::IN_PINNED;
         if !entry.is_pinning() {
             continue;
         }
-        let submitted = state.objects[device].submitted;
-        state.residency.note_use(&mut state.objects, index, device, submitted);
+        let is_used = entry.is_used(state.objects.devices[device].submitted, &state.residency.spans);
+        if is_used {
+            state.residency.note_use(&mut state.objects, index, device);
+        }
         let id = state.objects.allocation_id(index);
-        state.objects[device].to_bring_back.push(id);
-        pins::release(&mut state.objects, index, device);
-        let allocation = &mut state.objects[index];
-        allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
-        let (account, size) = (allocation.account(), allocation.size);
-        state.objects[device].to_restore[account] += size;
-        let mut allocation_state = AllocationState::SUSPENDED;
         let Objects { allocations, devices, .. } = &mut state.objects;
-        let is_written = allocations[index].entry_mut(device).take_writes(&devices[device].dispatches);
+        let (allocation, record) = (&mut allocations[index], &mut devices[device]);
+        record.to_bring_back.push(id);
+        pins::release(allocation, device, record);
+        let (account, size) = (allocation.account(), allocation.size);
+        record.to_restore[account] += size;
+        let mut allocation_state = AllocationState::SUSPENDED;
+        let entry = allocation.entry_mut(device);
+        entry.is |= EntryFlags::TO_RESTORE;
+        let is_written = entry.take_writes(&record.dispatches);
         allocation_state.set(AllocationState::DIRTY, is_written);
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
         allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);

@@ -70,12 +70,12 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     let (account, size) = (allocation.account(), allocation.size);
     let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
     let is_last = allocation.entry_mut(device).count == 1;
-    let effect = state.residency.leave(&mut state.objects, index, device, number, flags);
     if is_last {
         state.shares.lighten_list(&mut state.objects, device, account, size);
     }
     state.shares.withdraw_promise(&state.objects, device);
-    state.residency.apply(&mut state.moment, &mut state.objects, &mut state.memory, index, device, effect);
+    let submission = (number, flags);
+    state.residency.leave(&mut state.moment, &mut state.objects, &mut state.memory, index, device, submission);
     state.shares.renew_promise(&state.objects, device);
 }
 
