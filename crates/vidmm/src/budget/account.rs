@@ -71,7 +71,7 @@ impl Accounts {
     pub fn per<T>(self, mut of: impl FnMut(Account) -> T) -> PerAccount<T> {
         let first = Account::FIRST_MEMORY;
         let in_place = of(first);
-        let more = self.memory().skip(1).map(&mut of).collect();
+        let more = (2..=self.memory_segments).map(|account| of(Account(account))).collect();
         PerAccount { first: [of(Account::SYSTEM), in_place], more }
     }
 

@@ -129,7 +129,6 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            self.state.residency.keep_all(&mut self.state.objects, indices.iter().copied());
             place::assign_where_shown(&self.state.objects, &mut self.state.memory, indices.iter().copied());
             self.state.shares.withdraw_promise(&self.state.objects, device);
             for index in indices {
@@ -331,17 +330,24 @@ fn count_all_in(
     terms: Terms,
 ) -> Admission {
     let mut admission = admission::begin_admission(state, device, indices, terms);
-    let mut joining = Vec::with_capacity(indices.len());
+    // Those with the fewest choices first: the others take what these leave (D19).
+    let mut with_choice = Vec::new();
     for &index in indices {
         let count = &mut state.objects[index].entry_mut(device).count;
         *count += 1;
-        if *count == 1 {
-            joining.push((state.residency.choices(&state.objects, index, device), index));
+        if *count > 1 {
+            continue;
+        }
+        let choices = state.residency.choices(&state.objects, index, device);
+        match choices.len() {
+            1 => admission::admit(state, schedule, &mut admission, index, choices),
+            _ => with_choice.push((choices, index)),
         }
     }
-    // Those with the fewest choices first: the others take what these leave (D19).
-    joining.sort_by_key(|&(choices, _)| choices.len());
-    joining.into_iter().for_each(|(choices, index)| admission::admit(state, schedule, &mut admission, index, choices));
+    with_choice.sort_by_key(|&(choices, _)| choices.len());
+    for (choices, index) in with_choice {
+        admission::admit(state, schedule, &mut admission, index, choices);
+    }
     admission
 }
 
@@ -365,6 +371,7 @@ fn count_out(
 
 /// The number of times that the device's list names the allocation, or will name it again when it is reclaimed. None if
 /// it is not open on the device.
+#[inline]
 fn count_mut<'a>(
     objects: &'a mut Objects,
     residency: &'a mut Residents,

@@ -7,8 +7,7 @@
 //! The allocations of one process, class and priority are a queue, in the order of their ranks; those of equal rank, in the order
 //! in which they entered. Entering and leaving touch no other allocation, but for a pass over a queue now and then.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use core::ops::Bound;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
     budget::account::Account,
@@ -70,29 +69,32 @@ impl Allocation {
         if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.rank()) }
     }
 
-    /// The queue that it stands in, and its rank there.
+    /// The queue of its process that it stands in, and its rank there.
     fn queue_key(&self) -> (QueueKey, u64) {
         let (class, priority, rank) = self.queued_worth();
-        ((self.process, class, priority), rank)
+        ((class, priority), rank)
     }
 }
 
 /// The class, the priority and the rank of an allocation, of which the least goes first.
 pub(crate) type Worth = (Class, u32, u64);
 
-/// The process, the class and the priority that the allocations of a queue have in common.
-type QueueKey = (ProcessIx, Class, u32);
+/// The class and the priority that the allocations of a queue have in common.
+type QueueKey = (Class, u32);
+
+/// The queues of a process, in the order in which they go.
+type Queues = Vec<(QueueKey, RankQueue<AllocationIx>)>;
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
-    /// The queues in the order of rank. At most one of them is empty.
-    queues: BTreeMap<QueueKey, RankQueue<AllocationIx>>,
+    /// By process. At most one queue is empty.
+    queues: Vec<Queues>,
     /// The worth of the first of each process.
     firsts: BTreeSet<(Worth, ProcessIx)>,
     bytes: [u64; Class::COUNT],
     /// The queue that has become empty last. It stays: often it is wanted again at once.
-    empty: Option<QueueKey>,
+    empty: Option<(ProcessIx, QueueKey)>,
 }
 
 impl Evictable {
@@ -113,8 +115,8 @@ impl Evictable {
         allocation.state |= AllocationState::EVICTABLE;
         allocation.set_queued_class(class);
         self.bytes[class as usize] += allocation.size;
-        let (key, rank) = allocation.queue_key();
-        self.change(key, |queue| {
+        let (process, (key, rank)) = (allocation.process, allocation.queue_key());
+        self.change(process, key, |queue| {
             queue.push(rank, index, |index, standing| allocations[index].standing = standing);
         });
     }
@@ -127,14 +129,14 @@ impl Evictable {
         }
         allocation.state -= AllocationState::EVICTABLE;
         self.bytes[allocation.queued_class() as usize] -= allocation.size;
-        let (key, rank) = allocation.queue_key();
-        self.change(key, |queue| queue.remove(index, rank, allocation.standing));
+        let (process, (key, rank)) = (allocation.process, allocation.queue_key());
+        self.change(process, key, |queue| queue.remove(index, rank, allocation.standing));
     }
 
     /// Gives one of them another rank.
     pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
-        let (key, from) = allocations[index].queue_key();
-        self.change(key, |queue| {
+        let (process, (key, from)) = (allocations[index].process, allocations[index].queue_key());
+        self.change(process, key, |queue| {
             let allocation = &mut allocations[index];
             queue.remove(index, from, allocation.standing);
             allocation.set_rank(rank);
@@ -144,30 +146,38 @@ impl Evictable {
     }
 
     /// Changes a queue, and what depends on its first.
-    fn change(&mut self, key: QueueKey, change: impl FnOnce(&mut RankQueue<AllocationIx>)) {
-        let queue = self.queues.entry(key).or_default();
+    fn change(&mut self, process: ProcessIx, key: QueueKey, change: impl FnOnce(&mut RankQueue<AllocationIx>)) {
+        if self.queues.len() <= process.at() {
+            self.queues.resize_with(process.at() + 1, Queues::new);
+        }
+        let queues = &mut self.queues[process.at()];
+        let at = queues.binary_search_by_key(&key, |&(key, _)| key).unwrap_or_else(|at| {
+            queues.insert(at, (key, RankQueue::default()));
+            at
+        });
+        let (_, queue) = &mut queues[at];
         let before = queue.first().map(|(rank, _)| rank);
         change(queue);
         let after = queue.first().map(|(rank, _)| rank);
         if before != after {
-            self.note_first(key, before, after);
+            self.note_first(process, key, before, after);
         }
     }
 
     /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
-    fn note_first(&mut self, key: QueueKey, before: Option<u64>, after: Option<u64>) {
+    fn note_first(&mut self, process: ProcessIx, key: QueueKey, before: Option<u64>, after: Option<u64>) {
         if after.is_none()
-            && let Some(other) = self.empty.replace(key).filter(|&other| other != key)
-            && self.queues.get(&other).is_some_and(RankQueue::is_empty)
+            && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
         {
-            self.queues.remove(&other);
+            self.queues[other.at()].retain(|(of, queue)| *of != key || !queue.is_empty());
         }
-        let (process, class, priority) = key;
-        if !self.queues.range((process, Class::Dead, 0)..key).all(|(_, queue)| queue.is_empty()) {
+        let mut before_it = self.queues[process.at()].iter().take_while(|(other, _)| *other < key);
+        if before_it.any(|(_, queue)| !queue.is_empty()) {
             return;
         }
+        let (class, priority) = key;
         // Where this queue is empty, the next one of the process has its first.
-        let next = self.first_behind(key).map(|(worth, _)| worth);
+        let next = self.first_behind(process, key).map(|(worth, _)| worth);
         let first = |rank: Option<u64>| rank.map(|rank| (class, priority, rank)).or(next);
         if let Some(worth) = first(before) {
             self.firsts.remove(&(worth, process));
@@ -175,28 +185,34 @@ impl Evictable {
         self.firsts.extend(first(after).map(|worth| (worth, process)));
     }
 
+    /// A queue of a process, if there is one.
+    fn queue(&self, process: ProcessIx, key: QueueKey) -> Option<&RankQueue<AllocationIx>> {
+        let queues = self.queues.get(process.at())?;
+        let at = queues.binary_search_by_key(&key, |&(key, _)| key).ok()?;
+        Some(&queues[at].1)
+    }
+
     /// The first of a process in the queue of `key`, of those of `rank` or above, and of the queues behind it.
-    fn first_from(&self, key: QueueKey, rank: u64) -> Option<(Worth, AllocationIx)> {
-        let (_, class, priority) = key;
-        let first = self.queues.get(&key).and_then(|queue| queue.first_from(rank));
-        first.map(|(rank, index)| ((class, priority, rank), index)).or_else(|| self.first_behind(key))
+    fn first_from(&self, process: ProcessIx, key: QueueKey, rank: u64) -> Option<(Worth, AllocationIx)> {
+        let (class, priority) = key;
+        let first = self.queue(process, key).and_then(|queue| queue.first_from(rank));
+        first.map(|(rank, index)| ((class, priority, rank), index)).or_else(|| self.first_behind(process, key))
     }
 
     /// The first of a process in the queues behind that of `key`.
-    fn first_behind(&self, key: QueueKey) -> Option<(Worth, AllocationIx)> {
-        let mut behind = self.queues.range((Bound::Excluded(key), Bound::Unbounded));
-        let (&(process, class, priority), queue) = behind.find(|(_, queue)| !queue.is_empty())?;
-        let (rank, index) = queue.first().filter(|_| process == key.0)?;
-        Some(((class, priority, rank), index))
+    fn first_behind(&self, process: ProcessIx, key: QueueKey) -> Option<(Worth, AllocationIx)> {
+        let mut behind = self.queues[process.at()].iter().skip_while(|(other, _)| *other <= key);
+        let first = |&((class, priority), ref queue): &(QueueKey, RankQueue<AllocationIx>)| {
+            queue.first().map(|(rank, index)| ((class, priority, rank), index))
+        };
+        behind.find_map(first)
     }
 
     /// The first of each process, in the order in which they go.
     fn firsts(&self) -> impl Iterator<Item = AllocationIx> + Clone {
         self.firsts.iter().map(|&((class, priority, _), process)| {
-            let (_, first) = self.queues[&(process, class, priority)]
-                .first()
-                .expect("a process has its first in a queue that has one");
-            first
+            let first = self.queue(process, (class, priority)).and_then(RankQueue::first);
+            first.expect("a process has its first in a queue that has one").1
         })
     }
 
@@ -205,16 +221,15 @@ impl Evictable {
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
         let Some(index) = index else { return self.firsts().next() };
         let allocation = &allocations[index];
-        let (key, rank) = allocation.queue_key();
-        let next = self.queues[&key].after(rank, allocation.standing);
+        let (process, (key, rank)) = (allocation.process, allocation.queue_key());
+        let next = self.queue(process, key).and_then(|queue| queue.after(rank, allocation.standing));
         if let Some((_, next)) = next.filter(|&(next, _)| next == rank) {
             return Some(next);
         }
-        let (process, class, priority) = key;
         let next_of = |&(_, other): &(Worth, ProcessIx)| {
             // Of equal worth, the lower process's goes first.
             let from = if other > process { rank } else { rank + 1 };
-            self.first_from((other, class, priority), from).map(|(worth, next)| (worth, other, next))
+            self.first_from(other, key, from).map(|(worth, next)| (worth, other, next))
         };
         self.firsts.iter().filter_map(next_of).min().map(|(.., next)| next)
     }
@@ -246,6 +261,7 @@ pub(crate) struct Cheapest<'a> {
     allocations: &'a mut Allocations,
     account: Account,
     memory: SegmentId,
+    process: ProcessIx,
     key: QueueKey,
 }
 
@@ -257,8 +273,8 @@ impl<'a> Cheapest<'a> {
         (account, memory): (Account, SegmentId),
         first: AllocationIx,
     ) -> Self {
-        let (key, _) = allocations[first].queue_key();
-        Self { evictable, allocations, account, memory, key }
+        let (process, (key, _)) = (allocations[first].process, allocations[first].queue_key());
+        Self { evictable, allocations, account, memory, process, key }
     }
 
     fn candidate(&self, index: AllocationIx) -> Candidate {
@@ -273,7 +289,7 @@ impl<'a> Cheapest<'a> {
         let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
         let is_in = allocation.place.is_some_and(|place| place.account() == self.account);
         let (key, _) = allocation.queue_key();
-        (is_evictable && is_in && key == self.key).then_some(index)
+        (is_evictable && is_in && allocation.process == self.process && key == self.key).then_some(index)
     }
 }
 
@@ -283,7 +299,7 @@ impl Candidates for Cheapest<'_> {
     }
 
     fn first_from(&self, rank: u64) -> Option<Candidate> {
-        let queue = self.evictable.queues.get(&self.key)?;
+        let queue = self.evictable.queue(self.process, self.key)?;
         queue.first_from(rank).map(|(_, index)| self.candidate(index))
     }
 

@@ -69,7 +69,8 @@ impl Residents {
     }
 
     /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
-    pub(crate) fn apply(
+    #[inline]
+    fn apply(
         &mut self,
         moment: &mut Moment,
         objects: &mut Objects,
@@ -78,19 +79,20 @@ impl Residents {
         device: DeviceIx,
         effect: Effect,
     ) {
-        match effect {
-            Effect::Nothing => {}
-            Effect::Open => self.open(objects, index, device),
+        let flags = match effect {
+            Effect::Nothing => return,
+            Effect::Open => return self.open(objects, index, device),
             Effect::Until(last, flags) => {
                 let record = &mut objects[device];
-                if last <= record.dispatched() {
-                    return self.expire(moment, objects, memory, index, device, flags);
+                if last > record.dispatched() {
+                    record.expiring.insert(last, index, flags);
+                    // The allocations that a suspended device still needs are brought back, and pinned, when it is resumed.
+                    if !record.is_suspended() {
+                        self.pin(objects, index, device);
+                    }
+                    return;
                 }
-                record.expiring.insert(last, index, flags);
-                // The allocations that a suspended device still needs are brought back, and pinned, when it is resumed.
-                if !record.is_suspended() {
-                    self.pin(objects, index, device);
-                }
+                flags
             }
             Effect::InVain(flags) => {
                 let record = &mut objects.devices[device];
@@ -98,9 +100,10 @@ impl Residents {
                 let was_pinned = entry.replace(EntryFlags::PINNED_BEFORE, false);
                 let pinned_for = was_pinned.then(|| record.expiring.hand_over(index, flags)).flatten();
                 entry.shorten(pinned_for.unwrap_or_else(|| entry.until().min(record.dispatched())));
-                self.expire(moment, objects, memory, index, device, flags);
+                flags
             }
-        }
+        };
+        self.expire(moment, objects, memory, index, device, flags);
     }
 
     /// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
@@ -198,8 +201,7 @@ impl Residents {
         }
     }
 
-    /// The allocations are no victims any more. Their records lie anywhere in memory: with nothing else between
-    /// one and the next, the processor waits for several of them at once.
+    /// The allocations are no victims any more.
     pub(crate) fn keep_all(&mut self, objects: &mut Objects, indices: impl Iterator<Item = AllocationIx>) {
         indices.for_each(|index| self.remove_candidate(objects, index));
     }
@@ -241,6 +243,7 @@ impl Residents {
 }
 
 /// The device's entry pins the allocation no more. Called while the promise is withdrawn.
+#[inline]
 pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mut Device) {
     let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);
@@ -267,11 +270,15 @@ fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
     let record = &mut objects.devices[device];
     record.pinned_allocations.push(index);
     let pinned_before = record.num_pins - 1;
-    if record.pinned_allocations.len() <= 2 * pinned_before + 64 {
-        return;
+    if record.pinned_allocations.len() > 2 * pinned_before + 64 {
+        strike_out_unpinned(objects, device);
     }
-    let allocations = &mut objects.allocations;
-    record.pinned_allocations.retain(|&index| {
+}
+
+#[inline(never)]
+fn strike_out_unpinned(objects: &mut Objects, device: DeviceIx) {
+    let Objects { allocations, devices, .. } = objects;
+    devices[device].pinned_allocations.retain(|&index| {
         let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
         is_open && {
             let entry = allocations[index].entry_mut(device);
