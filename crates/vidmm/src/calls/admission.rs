@@ -157,12 +157,14 @@ fn left_alone(state: &State, device: DeviceIx, account: Account) -> i128 {
 
 impl Admission {
     /// Whether an allocation fits in a home.
+    #[inline]
     fn has_room(&self, state: &State, index: AllocationIx, home: Home) -> bool {
         let size = i128::from(state.objects[index].size);
         size <= self.left[home.account()] && self.misplaced(state, index, home) <= 0
     }
 
     /// The bytes that a home misses for the range of an allocation; 0 or less if it fits.
+    #[inline]
     fn misplaced(&self, state: &State, index: AllocationIx, home: Home) -> i128 {
         let missing =
             |packing: &PerHome<PackingRoom>| packing[home].missing_for(weight::footprint(&state.objects, index, home));
@@ -170,6 +172,7 @@ impl Admission {
     }
 
     /// Changes the room that ranges have in a home by that of an allocation.
+    #[inline]
     fn pack(
         &mut self,
         state: &State,
@@ -183,6 +186,7 @@ impl Admission {
     }
 
     /// Counts an allocation in a home.
+    #[inline]
     fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
         let (account, size) = (home.account(), state.objects[index].size);
         self.pack(state, index, home, PackingRoom::with);

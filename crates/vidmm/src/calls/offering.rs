@@ -176,7 +176,9 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            place::assign_where_shown(&self.state.objects, &mut self.state.memory, joining.into_iter());
+            for index in joining {
+                place::assign_where_shown(&self.state.objects, &mut self.state.memory, index);
+            }
         }
         join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
         Ok(Reclaimed { results, paging_fence_value })

@@ -129,9 +129,9 @@ impl VidMm {
             paging_fence_value,
         });
         if at_once {
-            place::assign_where_shown(&self.state.objects, &mut self.state.memory, indices.iter().copied());
             self.state.shares.withdraw_promise(&self.state.objects, device);
             for index in indices {
+                place::assign_where_shown(&self.state.objects, &mut self.state.memory, index);
                 self.state.residency.join_granted(&mut self.state.objects, index, device, after_submission);
             }
             self.state.shares.renew_promise(&self.state.objects, device);

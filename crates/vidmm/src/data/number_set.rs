@@ -58,9 +58,15 @@ impl NumberSet {
         }
     }
 
-    /// Whether a number below the bound is in.
-    pub fn contains(&self, number: usize) -> bool {
-        self.levels[0][number / 64] >> (number % 64) & 1 == 1
+    /// All members, the least first.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.levels[0].iter().enumerate().flat_map(|(at, &word)| {
+            let not_empty = |&word: &u64| word != 0;
+            let rests = core::iter::successors(Some(word).filter(not_empty), move |rest| {
+                Some(rest & (rest - 1)).filter(not_empty)
+            });
+            rests.map(move |rest| at * 64 + rest.trailing_zeros() as usize)
+        })
     }
 
     /// The least member that is not below `from`.
@@ -103,6 +109,7 @@ mod tests {
         members.iter().for_each(|&number| set.insert(number));
         let walked: Vec<usize> = core::iter::successors(set.next(0), |&number| set.next(number + 1)).collect();
         assert_eq!(walked, members);
+        assert_eq!(Vec::from_iter(set.iter()), members);
         assert_eq!(set.last(), Some(299_999));
         [0, 299_999, 4096].iter().for_each(|&number| set.remove(number));
         assert_eq!((set.next(0), set.next(4096), set.last()), (Some(63), Some(262_143), Some(262_144)));
@@ -114,6 +121,7 @@ mod tests {
             let set = NumberSet::below(end, 5000);
             let walked: Vec<usize> = core::iter::successors(set.next(0), |&number| set.next(number + 1)).collect();
             assert_eq!((walked, set.last()), (Vec::from_iter(0..end), end.checked_sub(1)));
+            assert!(set.iter().eq(0..end));
         }
     }
 

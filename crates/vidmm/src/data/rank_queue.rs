@@ -23,15 +23,19 @@ pub(crate) enum Standing {
 
 const _: () = assert!(size_of::<Standing>() == 8, "each allocation has one");
 
+/// Packed, so that a member of four bytes makes it one of twelve.
 #[derive(Clone, Copy, Debug)]
-struct Entry<T> {
-    rank: U56,
+#[repr(C, packed(4))]
+struct Entry<T: Copy> {
+    rank: u64,
     member: T,
 }
 
+const _: () = assert!(size_of::<Entry<u32>>() == 12, "each evictable allocation has one, and as many have left");
+
 /// The queue. Each member knows its [`Standing`], which the queue tells it.
 #[derive(Debug)]
-pub(crate) struct RankQueue<T> {
+pub(crate) struct RankQueue<T: Copy> {
     first: Option<(u64, T)>,
     /// Members that came in order, and those of them that have left.
     in_order: Vec<Entry<T>>,
@@ -45,7 +49,7 @@ pub(crate) struct RankQueue<T> {
     room: usize,
 }
 
-impl<T> Default for RankQueue<T> {
+impl<T: Copy> Default for RankQueue<T> {
     fn default() -> Self {
         Self {
             first: None,
@@ -70,7 +74,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
 
     /// The first member of `rank` or above.
     pub fn first_from(&self, rank: u64) -> Option<(u64, T)> {
-        self.first_of(self.in_order.partition_point(|entry| entry.rank.get() < rank), (rank, 0))
+        self.first_of(self.in_order.partition_point(|entry| entry.rank < rank), (rank, 0))
     }
 
     /// The member behind another one.
@@ -78,7 +82,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         match standing {
             Standing::InOrder(at) => self.first_of(at as usize + 1, (rank, 0)),
             Standing::Late(number) => {
-                let above = self.in_order.partition_point(|entry| entry.rank.get() <= rank);
+                let above = self.in_order.partition_point(|entry| entry.rank <= rank);
                 self.first_of(above, (rank, number.get() + 1))
             }
         }
@@ -87,7 +91,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     /// The first member of the array from an index on, and of the tree from a key on. Of equal rank, those of the array came first:
     /// a member is late only where the array goes on with a higher rank.
     fn first_of(&self, at: usize, key: (u64, u64)) -> Option<(u64, T)> {
-        let in_order = self.present.next(at).map(|at| (self.in_order[at].rank.get(), self.in_order[at].member));
+        let in_order = self.present.next(at).map(|at| (self.in_order[at].rank, self.in_order[at].member));
         let late = self.late.range(key..).next().map(|(&(rank, _), &member)| (rank, member));
         match (in_order, late) {
             (Some(in_order), Some(late)) if late.0 < in_order.0 => Some(late),
@@ -100,14 +104,14 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         if self.in_order.len() + self.late.len() >= self.room {
             self.make_anew(&mut tell);
         }
-        let is_late = self.in_order.last().is_some_and(|last| rank < last.rank.get());
+        let is_late = self.in_order.last().is_some_and(|last| rank < last.rank);
         let standing = if is_late {
             self.last_late += 1;
             self.late.insert((rank, self.last_late), member);
             Standing::Late(U56::new(self.last_late))
         } else {
             let at = self.in_order.len();
-            self.in_order.push(Entry { rank: U56::new(rank), member });
+            self.in_order.push(Entry { rank, member });
             self.present.insert(at);
             Standing::in_order(at)
         };
@@ -118,6 +122,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     }
 
     /// Takes out a member of this rank.
+    #[inline]
     pub fn remove(&mut self, member: T, rank: u64, standing: Standing) {
         match standing {
             Standing::InOrder(at) => self.present.remove(at as usize),
@@ -135,17 +140,19 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     }
 
     /// Puts all members into the array, in order and without gaps.
+    #[inline(never)]
     fn make_anew(&mut self, tell: &mut impl FnMut(T, Standing)) {
-        let mut at = 0;
-        self.in_order.retain(|_| {
-            at += 1;
-            self.present.contains(at - 1)
+        let mut count = 0;
+        self.present.iter().for_each(|at| {
+            self.in_order[count] = self.in_order[at];
+            count += 1;
         });
+        self.in_order.truncate(count);
         if !self.late.is_empty() {
             let late = core::mem::take(&mut self.late).into_iter();
-            self.in_order.extend(late.map(|((rank, _), member)| Entry { rank: U56::new(rank), member }));
+            self.in_order.extend(late.map(|((rank, _), member)| Entry { rank, member }));
             // The sort is stable, and merges the two runs in one pass.
-            self.in_order.sort_by_key(|entry| entry.rank.get());
+            self.in_order.sort_by_key(|entry| entry.rank);
         }
         self.room = (2 * self.in_order.len()).max(LEAST_ROOM);
         self.in_order.reserve_exact(self.room - self.in_order.len());

@@ -188,6 +188,7 @@ impl ListEntry {
 
     /// An Evict after submission `last`; the count must be above 0. It ends the span that lowers the count to 0, and its
     /// flags count then. Each may say that nothing was written by the work submitted before it (RES-22).
+    #[inline]
     pub fn leave(&mut self, last: SubmissionNo, mut flags: EvictFlags, spans: &mut Spans) -> Effect {
         self.count -= 1;
         let is_unwritten = flags.contains(EvictFlags::NOT_WRITTEN_TO);

@@ -56,6 +56,7 @@ impl Residents {
     }
 
     /// The worth of an evictable allocation to its owner.
+    #[inline]
     pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
         let state = objects[index].state;
         let is_done_with = state.intersects(AllocationState::DESTROYED | AllocationState::OFFERED)

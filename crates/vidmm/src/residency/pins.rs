@@ -113,6 +113,7 @@ impl Residents {
     }
 
     /// The device's entry pins the allocation in place. Called while the promise is withdrawn.
+    #[inline]
     pub(crate) fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
         let record = &mut objects.devices[device];
@@ -166,6 +167,7 @@ impl Residents {
 
     /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one
     /// goes first when nothing will use it any more, which changes only here: where a span of it ends.
+    #[inline]
     pub(crate) fn unpin(
         &mut self,
         moment: &mut Moment,
@@ -192,6 +194,7 @@ impl Residents {
     }
 
     /// The allocation is no victim any more.
+    #[inline]
     pub(crate) fn remove_candidate(&mut self, objects: &mut Objects, index: AllocationIx) {
         let allocation = &objects[index];
         if allocation.state.contains(AllocationState::EVICTABLE)
@@ -208,6 +211,7 @@ impl Residents {
 
     /// The allocation may be a victim, as what it is to its owner now: as the most recently used of that class and its priority
     /// if it was none, or of another class.
+    #[inline]
     pub(crate) fn make_evictable(&mut self, objects: &mut Objects, index: AllocationIx) {
         let Some(place) = objects[index].place else { return };
         let class = self.class_of(objects, index);

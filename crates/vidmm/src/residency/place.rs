@@ -43,18 +43,17 @@ pub(crate) fn home(memory: &Memory, place: Place) -> Home {
 }
 
 /// An allocation that joins a list at once is in place; where the aperture shows it, the range is its own from now on.
-pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, indices: impl Iterator<Item = AllocationIx>) {
-    for index in indices {
-        let Allocation { place, size, .. } = objects[index];
-        if let Some(Place::Aperture(page)) = place
-            && memory.aperture.assigned(index).is_none()
-        {
-            memory.aperture.assign_at(index, Extent { offset: page.bytes(), size });
-        }
+pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, index: AllocationIx) {
+    let Allocation { place, size, .. } = objects[index];
+    if let Some(Place::Aperture(page)) = place
+        && memory.aperture.assigned(index).is_none()
+    {
+        memory.aperture.assign_at(index, Extent { offset: page.bytes(), size });
     }
 }
 
 /// Whether it is decided that the allocation is where its device's list counts it.
+#[inline]
 pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     match allocation.place {
