@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::Adapter,
-    budget::account::{Account, Accounts, Choices, Home, PerAccount, PerHome},
+    budget::account::{Account, Choices, Home, PerAccount, PerHome},
     event::{
         error::{NoMemoryReason, Shortage},
         list_flags::MakeResidentFlags,
@@ -68,38 +68,36 @@ pub(crate) struct Admission {
     pub shortages: Shortages,
 }
 
-/// The bytes that the accounts miss of what a list was to have.
-#[derive(Clone)]
-pub(crate) struct Shortages(PerAccount<Option<(u64, NoMemoryReason)>>);
+/// The bytes that accounts miss of what a list was to have, and the reasons. Nothing is missing by default.
+#[derive(Clone, Default)]
+pub(crate) struct Shortages(Vec<(Account, u64, NoMemoryReason)>);
 
 impl Shortages {
-    /// Nothing is missing.
-    pub(crate) fn none(accounts: Accounts) -> Self {
-        Self(accounts.none())
-    }
-
     /// An account misses so much more, for a reason; the first one stands. Nothing is missing below 0.
     pub(crate) fn add(&mut self, account: Account, missing: i128, reason: NoMemoryReason) {
         let bytes = u64::try_from(missing.max(0)).unwrap_or(u64::MAX);
-        if bytes > 0 {
-            let shortage = self.0[account].get_or_insert((0, reason));
-            shortage.0 = shortage.0.saturating_add(bytes);
+        match self.0.iter_mut().find(|(of, ..)| *of == account) {
+            Some((_, before, _)) => *before = before.saturating_add(bytes),
+            None if bytes > 0 => self.0.push((account, bytes, reason)),
+            None => {}
         }
     }
 
     /// The bytes that all accounts miss.
     pub(crate) fn num_bytes_to_trim(&self) -> u64 {
-        let bytes = |account| self.0[account].map_or(0, |(bytes, _)| bytes);
-        self.0.accounts().iter().map(bytes).fold(0, u64::saturating_add)
+        self.0.iter().map(|&(_, bytes, _)| bytes).fold(0, u64::saturating_add)
     }
 
-    /// The shortages, as callers are told of them.
+    /// The shortages, as callers are told of them: those of memory segments first.
     pub(crate) fn told(&self, adapter: &Adapter) -> Vec<Shortage> {
-        let of = |account| {
-            let (num_bytes_to_trim, reason) = self.0[account]?;
-            Some(Shortage { account: adapter.memory_account(account), num_bytes_to_trim, reason })
+        let mut shortages = self.0.clone();
+        shortages.sort_by_key(|&(account, ..)| (!account.is_memory(), account));
+        let told = |(account, num_bytes_to_trim, reason)| Shortage {
+            account: adapter.memory_account(account),
+            num_bytes_to_trim,
+            reason,
         };
-        self.0.accounts().iter().filter_map(of).collect()
+        shortages.into_iter().map(told).collect()
     }
 }
 
@@ -146,7 +144,7 @@ pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[Alloca
         moved: Vec::new(),
         rehomed: Vec::new(),
         refused: None,
-        shortages: Shortages::none(accounts),
+        shortages: Shortages::default(),
     }
 }
 
@@ -157,14 +155,14 @@ fn left_alone(state: &State, device: DeviceIx, account: Account) -> i128 {
 
 impl Admission {
     /// Whether an allocation fits in a home.
-    #[inline]
+    #[inline(always)]
     fn has_room(&self, state: &State, index: AllocationIx, home: Home) -> bool {
         let size = i128::from(state.objects[index].size);
         size <= self.left[home.account()] && self.misplaced(state, index, home) <= 0
     }
 
     /// The bytes that a home misses for the range of an allocation; 0 or less if it fits.
-    #[inline]
+    #[inline(always)]
     fn misplaced(&self, state: &State, index: AllocationIx, home: Home) -> i128 {
         let missing =
             |packing: &PerHome<PackingRoom>| packing[home].missing_for(weight::footprint(&state.objects, index, home));
@@ -172,7 +170,7 @@ impl Admission {
     }
 
     /// Changes the room that ranges have in a home by that of an allocation.
-    #[inline]
+    #[inline(always)]
     fn pack(
         &mut self,
         state: &State,
@@ -186,7 +184,7 @@ impl Admission {
     }
 
     /// Counts an allocation in a home.
-    #[inline]
+    #[inline(always)]
     fn count_in(&mut self, state: &State, index: AllocationIx, home: Home) {
         let (account, size) = (home.account(), state.objects[index].size);
         self.pack(state, index, home, PackingRoom::with);

@@ -209,7 +209,7 @@ pub(crate) fn offer(
 
 /// Checks that the device's list fits alone with the allocations that come back to it: then its turn comes (D3).
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
-    let mut shortages = Shortages::none(state.memory.accounts());
+    let mut shortages = Shortages::default();
     let joining = indices.iter().copied();
     let mut packing = weight::packing_room_for(&state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {

@@ -371,7 +371,7 @@ fn count_out(
 
 /// The number of times that the device's list names the allocation, or will name it again when it is reclaimed. None if
 /// it is not open on the device.
-#[inline]
+#[inline(always)]
 fn count_mut<'a>(
     objects: &'a mut Objects,
     residency: &'a mut Residents,

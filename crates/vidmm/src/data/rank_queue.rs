@@ -122,7 +122,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     }
 
     /// Takes out a member of this rank.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, member: T, rank: u64, standing: Standing) {
         match standing {
             Standing::InOrder(at) => self.present.remove(at as usize),

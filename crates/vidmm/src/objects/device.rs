@@ -140,6 +140,7 @@ impl Device {
 
     /// Bytes that must be there for the device to run: its pinned allocations or those that are to be pinned again, and
     /// the footprint of its outstanding requests.
+    #[inline]
     pub fn needed(&self, account: Account) -> u64 {
         (self.pinned[account] + self.to_restore[account]).max(self.list[account].peak())
     }
@@ -152,6 +153,7 @@ impl Device {
     }
 
     /// Bytes that must be there for the device now.
+    #[inline]
     pub fn promised(&self, account: Account) -> u64 {
         match self.turn.activity {
             Activity::Active => self.needed(account),

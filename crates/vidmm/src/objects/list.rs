@@ -264,6 +264,7 @@ impl ListBytes {
     }
 
     /// The largest weight under which anything outstanding was made.
+    #[inline]
     pub fn peak(&self) -> u64 {
         self.earlier.front().map_or(self.now, |earliest| earliest.bytes.max(self.now))
     }

@@ -56,11 +56,11 @@ impl Residents {
     }
 
     /// The worth of an evictable allocation to its owner.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
         let state = objects[index].state;
-        let is_done_with = state.intersects(AllocationState::DESTROYED | AllocationState::OFFERED)
-            && objects.is_done_with(index);
+        let is_done_with =
+            state.intersects(AllocationState::DESTROYED | AllocationState::OFFERED) && objects.is_done_with(index);
         if is_done_with && state.contains(AllocationState::DESTROYED) {
             return Class::Dead;
         }

@@ -69,7 +69,7 @@ impl Residents {
     }
 
     /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
-    #[inline]
+    #[inline(always)]
     fn apply(
         &mut self,
         moment: &mut Moment,
@@ -107,13 +107,14 @@ impl Residents {
     }
 
     /// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
+    #[inline(always)]
     fn open(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         objects[index].state -= AllocationState::EVICT_SOON;
         self.pin(objects, index, device);
     }
 
     /// The device's entry pins the allocation in place. Called while the promise is withdrawn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
         let record = &mut objects.devices[device];
@@ -167,7 +168,6 @@ impl Residents {
 
     /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one
     /// goes first when nothing will use it any more, which changes only here: where a span of it ends.
-    #[inline]
     pub(crate) fn unpin(
         &mut self,
         moment: &mut Moment,
@@ -211,7 +211,7 @@ impl Residents {
 
     /// The allocation may be a victim, as what it is to its owner now: as the most recently used of that class and its priority
     /// if it was none, or of another class.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn make_evictable(&mut self, objects: &mut Objects, index: AllocationIx) {
         let Some(place) = objects[index].place else { return };
         let class = self.class_of(objects, index);
@@ -247,7 +247,7 @@ impl Residents {
 }
 
 /// The device's entry pins the allocation no more. Called while the promise is withdrawn.
-#[inline]
+#[inline(always)]
 pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mut Device) {
     let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);

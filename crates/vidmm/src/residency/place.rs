@@ -43,6 +43,7 @@ pub(crate) fn home(memory: &Memory, place: Place) -> Home {
 }
 
 /// An allocation that joins a list at once is in place; where the aperture shows it, the range is its own from now on.
+#[inline]
 pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, index: AllocationIx) {
     let Allocation { place, size, .. } = objects[index];
     if let Some(Place::Aperture(page)) = place
@@ -53,7 +54,7 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, index: 
 }
 
 /// Whether it is decided that the allocation is where its device's list counts it.
-#[inline]
+#[inline(always)]
 pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
     match allocation.place {
