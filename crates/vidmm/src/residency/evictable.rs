@@ -7,7 +7,11 @@
 //! The allocations of one process, class and priority are a queue, in the order of their ranks; those of equal rank, in the order
 //! in which they entered. Entering and leaving touch no other allocation, but for a pass over a queue now and then.
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::ops::Bound;
 
 use crate::{
     budget::account::Account,
@@ -83,7 +87,7 @@ pub(crate) type Worth = (Class, u32, u64);
 type QueueKey = (Class, u32);
 
 /// The queues of a process, in the order in which they go.
-type Queues = Vec<(QueueKey, RankQueue<AllocationIx>)>;
+type Queues = BTreeMap<QueueKey, RankQueue<AllocationIx>>;
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
@@ -150,12 +154,7 @@ impl Evictable {
         if self.queues.len() <= process.at() {
             self.queues.resize_with(process.at() + 1, Queues::new);
         }
-        let queues = &mut self.queues[process.at()];
-        let at = queues.binary_search_by_key(&key, |&(key, _)| key).unwrap_or_else(|at| {
-            queues.insert(at, (key, RankQueue::default()));
-            at
-        });
-        let (_, queue) = &mut queues[at];
+        let queue = self.queues[process.at()].entry(key).or_default();
         let before = queue.first().map(|(rank, _)| rank);
         change(queue);
         let after = queue.first().map(|(rank, _)| rank);
@@ -169,10 +168,12 @@ impl Evictable {
         if after.is_none()
             && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
         {
-            self.queues[other.at()].retain(|(of, queue)| *of != key || !queue.is_empty());
+            let queues = &mut self.queues[other.at()];
+            if queues.get(&key).is_some_and(RankQueue::is_empty) {
+                queues.remove(&key);
+            }
         }
-        let mut before_it = self.queues[process.at()].iter().take_while(|(other, _)| *other < key);
-        if before_it.any(|(_, queue)| !queue.is_empty()) {
+        if self.queues[process.at()].range(..key).any(|(_, queue)| !queue.is_empty()) {
             return;
         }
         let (class, priority) = key;
@@ -187,9 +188,7 @@ impl Evictable {
 
     /// A queue of a process, if there is one.
     fn queue(&self, process: ProcessIx, key: QueueKey) -> Option<&RankQueue<AllocationIx>> {
-        let queues = self.queues.get(process.at())?;
-        let at = queues.binary_search_by_key(&key, |&(key, _)| key).ok()?;
-        Some(&queues[at].1)
+        self.queues.get(process.at())?.get(&key)
     }
 
     /// The first of a process in the queue of `key`, of those of `rank` or above, and of the queues behind it.
@@ -201,11 +200,11 @@ impl Evictable {
 
     /// The first of a process in the queues behind that of `key`.
     fn first_behind(&self, process: ProcessIx, key: QueueKey) -> Option<(Worth, AllocationIx)> {
-        let mut behind = self.queues[process.at()].iter().skip_while(|(other, _)| *other <= key);
-        let first = |&((class, priority), ref queue): &(QueueKey, RankQueue<AllocationIx>)| {
+        let behind = self.queues[process.at()].range((Bound::Excluded(key), Bound::Unbounded));
+        let first = |(&(class, priority), queue): (&QueueKey, &RankQueue<AllocationIx>)| {
             queue.first().map(|(rank, index)| ((class, priority, rank), index))
         };
-        behind.find_map(first)
+        { behind }.find_map(first)
     }
 
     /// The first of each process, in the order in which they go.
