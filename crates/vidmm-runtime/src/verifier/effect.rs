@@ -194,16 +194,23 @@ impl Effect {
         }
     }
 
-    /// The offsets that the driver has added to the addresses of a later part, which has gone wrong, of an allocation that starts
-    /// at these places; none if that does not explain it.
-    pub fn offsets(&self, [source, destination]: [Option<Page>; 2], gpu: &dyn Gpu) -> Option<Offsets> {
+    /// The offsets that the driver has added to the addresses of a later part, in which this is the first wrong page; none if that
+    /// does not explain it. `from_start` says where the pages lie from which one counts and to which, without any offset.
+    pub fn offsets(
+        &self,
+        wrong: u64,
+        from_start: impl FnOnce(u64) -> [Option<Page>; 2],
+        gpu: &dyn Gpu,
+    ) -> Option<Offsets> {
         let Effect::Moved(allocation, pages) = self else { return None };
-        let first = pages.first()?;
-        let digest = |place| plain_digest(gpu, *allocation, first.page, place);
+        let at = pages.iter().position(|moved| moved.page == wrong)?;
+        let moved = &pages[at];
+        let digest = |place| plain_digest(gpu, *allocation, moved.page, place);
+        let [source, destination] = from_start(at as u64);
         let (start_of_source, start_of_destination) = (digest(source?)?, digest(destination?)?);
-        let (expected, found) = (first.content.digest()?, digest(first.to));
+        let (expected, found) = (moved.content.digest()?, digest(moved.to));
         // Pages with equal content leave a choice; the commonest reading comes first.
-        if found == first.before && start_of_destination == start_of_source {
+        if found == moved.before && start_of_destination == start_of_source {
             Some(Offsets::None)
         } else if found == Some(start_of_source) {
             Some(Offsets::OfDestination)
