@@ -2,7 +2,7 @@
 
 bugs! {
     "gpummu";
-    a_transfer_that_is_dropped: BUG_TRANSFER_REPORTS_SUCCESS by "BPB-40 VIRTUAL_TRANSFER";
+    a_transfer_that_is_dropped: BUG_TRANSFER_REPORTS_SUCCESS by "BPB-40 VIRTUAL_TRANSFER" in "1..80";
     a_transfer_the_other_way_round: BUG_SWAPPED_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
     a_transfer_without_its_last_page: BUG_SHORT_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
     an_offset_that_is_added_twice: BUG_OFFSET_ADDED by "I04";
