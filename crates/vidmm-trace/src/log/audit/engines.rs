@@ -125,9 +125,9 @@ impl Audit {
             format!("engine {id} is asked to yield as {reason:?} while it is reset")
         });
         if let Some(quantum) = self.adapter.tdr_quantum.filter(|_| reason == PreemptReason::Quantum) {
-            let ran = engine.running.map_or(0, |(_, since)| at.saturating_sub(since));
-            self.findings.check(ran >= quantum, Invariant::Flt22, || {
-                format!("engine {id} is asked to yield after {ran} ns of its packet, but a quantum is {quantum} ns")
+            let since = engine.running.map_or(at, |(_, since)| since);
+            self.findings.check(at >= since.saturating_add(quantum), Invariant::Flt22, || {
+                format!("engine {id} is asked to yield at {at}, but its packet runs since {since}, and a quantum is {quantum} ns")
             });
         }
         engine.preemptions = number.max(engine.preemptions);
