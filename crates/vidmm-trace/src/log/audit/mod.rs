@@ -176,10 +176,8 @@ pub struct Audit {
     must_block: Option<ProcessId>,
     /// An engine that has yielded or was reset: what it had is about to end.
     settling: Option<u32>,
-    /// The host has just refused a backing store: what is offered may be decommitted for it.
-    memory_was_refused: bool,
-    /// The bytes that are still to be decommitted for it.
-    still_refused: u64,
+    /// The host has just refused a backing store: what is offered may be decommitted until so many more bytes are free.
+    refused_memory: Option<u64>,
     /// The event that must come next.
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
@@ -335,7 +333,8 @@ impl Audit {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
         }
-        self.memory_was_refused &= matches!(event, Event::ContentDiscarded { .. } | Event::Decommitted { .. });
+        let goes_for_it = matches!(event, Event::ContentDiscarded { .. } | Event::Decommitted { .. });
+        self.refused_memory = self.refused_memory.filter(|_| goes_for_it);
         self.check_inherited(event);
         self.check_rotated(event);
         self.check_names(event);

@@ -32,7 +32,7 @@ impl Audit {
             }
             Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
             Event::Decommitted { allocation } => self.decommitted(allocation),
-            Event::BackingStoreRefused { size } => (self.memory_was_refused, self.still_refused) = (true, size),
+            Event::BackingStoreRefused { size } => self.refused_memory = Some(size),
             _ => {}
         }
     }
@@ -138,11 +138,11 @@ impl Audit {
                  its content is discarded: {because}"
             )
         });
-        if self.memory_was_refused {
-            self.findings.check(self.still_refused > 0, Invariant::U37, || {
+        if let Some(bytes) = &mut self.refused_memory {
+            self.findings.check(*bytes > 0, Invariant::U37, || {
                 format!("the backing store of {id} goes, though as much as was refused is decommitted already")
             });
-            self.still_refused = self.still_refused.saturating_sub(allocation.size);
+            *bytes = bytes.saturating_sub(allocation.size);
         }
         let class = offer.map(|offer| offer.class);
         if let Some(offer) = &mut allocation.offer {
@@ -164,7 +164,7 @@ impl Audit {
                 && self.plans.is_retired(of.last_plan)
                 && self.is_unused(**other, of)
         };
-        let passed_over = self.offered.iter().find(goes_before).filter(|_| self.memory_was_refused);
+        let passed_over = self.offered.iter().find(goes_before).filter(|_| self.refused_memory.is_some());
         self.findings.check(passed_over.is_none(), Invariant::U37, || {
             format!("the backing store of {id} goes, but {passed_over:?} was to lose its own before")
         });
@@ -192,7 +192,7 @@ impl Audit {
     fn discarded(&mut self, id: AllocationId, plan: Option<PlanNo>) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let is_new = allocation.offer.is_some_and(|offer| !offer.discarded);
-        let may_go = plan.is_some() || self.memory_was_refused && allocation.decided.is_none();
+        let may_go = plan.is_some() || self.refused_memory.is_some() && allocation.decided.is_none();
         self.findings.check(is_new && may_go, Invariant::I25, || {
             format!("{id} is discarded by {plan:?}; it is offered, and was not discarded yet: {is_new}")
         });
