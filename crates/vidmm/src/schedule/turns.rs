@@ -184,10 +184,6 @@ impl Schedule {
         let may_be_demoted = state.shares.is_over_budget(process) || starves_at <= state.moment.now();
         if state.objects[device].is_suspended() {
             self.place_anew(state, device, may_be_demoted);
-            // From then on its list may fit where it does not now, without anything else that happens.
-            if !may_be_demoted {
-                state.moment.wake_at(starves_at);
-            }
         }
         room_needed(state, device)
     }
@@ -384,7 +380,7 @@ impl Schedule {
 }
 
 /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
-pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
+fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
     for device in Vec::from_iter(state.shares.stopped()) {
         let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
@@ -392,7 +388,12 @@ pub(crate) fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
         let turn = &mut state.objects[device].turn;
         turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
         let Some(since) = turn.waits_since else { continue };
-        let starved = turn.starves_at(now) <= now;
+        let starves_at = turn.starves_at(now);
+        let starved = starves_at <= now;
+        // From then on it goes before others, and its list may fit where it does not now, without anything else that happens.
+        if !starved {
+            state.moment.wake_at(starves_at);
+        }
         let process = state.objects[device].process;
         let band = state.objects[process].standing.band;
         waiting.push((!starved, state.shares.is_over_budget(process), band, since, device));

@@ -279,6 +279,35 @@ fn repeated_trim_requests_do_not_starve_other_devices() {
     world.tear_down();
 }
 
+/// U-38: a device that has waited for a second goes before one in focus, for which room is still being made. Time alone decides that.
+#[test]
+fn a_device_that_starves_goes_first_when_its_time_comes() {
+    let (mut world, runner) = World::with_pages(26);
+    let [leaver, starving, in_focus] = [(); 3].map(|()| world.client());
+    world.resident(runner, 20);
+    let (left, _) = world.resident(leaver, 1);
+    world.submit(runner, &[]);
+    world.poll();
+    let ask = |world: &mut World, client: Client, pages: u64| {
+        let wanted = world.allocate(client, pages);
+        let _: Residency = world.make_resident(client, &[wanted]).unwrap();
+    };
+    ask(&mut world, starving, 6);
+    world.wait(500 * MILLISECOND);
+    ask(&mut world, in_focus, 7);
+    world.set_priority(in_focus, PriorityBand::Focus, Visibility::Visible);
+    world.wait(100 * MILLISECOND);
+    world.evict(leaver, &[left], SOON).unwrap();
+    world.wait(399 * MILLISECOND);
+    assert_eq!(world.paging_fence(starving), 0, "the six pages that are free are for the device in focus");
+    world.wait(2 * MILLISECOND);
+    assert_eq!((world.paging_fence(starving), world.paging_fence(in_focus)), (1, 0));
+    world.complete(RENDER);
+    world.run_all();
+    assert_eq!(world.paging_fence(in_focus), 1);
+    world.tear_down();
+}
+
 /// RES-71: of two that could make way the idle one does, and the one that is busy goes on.
 #[test]
 fn idle_devices_yield_before_busy_ones() {
