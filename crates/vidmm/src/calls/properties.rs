@@ -42,7 +42,7 @@ impl VidMm {
         if priority == 0 {
             return Err(UpdateError::Impossible(AllocationInfoRule::Priority));
         }
-        self.state.residency.requeue(&mut self.state.objects, index, |allocation| allocation.priority = priority);
+        self.state.residency.set_priority(&mut self.state.objects, index, priority);
         self.state.moment.record(|| Event::AllocationPriorityChanged { allocation, priority });
         Ok(())
     }

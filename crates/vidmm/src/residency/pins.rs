@@ -228,6 +228,17 @@ impl Residents {
         self.evictable[place.account()].push(&mut objects.allocations, index, class);
     }
 
+    /// Sets the priority of an allocation. Among the worthless it does not count: there the allocation keeps its place.
+    pub(crate) fn set_priority(&mut self, objects: &mut Objects, index: AllocationIx, priority: u32) {
+        let allocation = &mut objects[index];
+        let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
+        if is_evictable && allocation.queued_class().is_worthless() {
+            allocation.priority = priority;
+        } else {
+            self.requeue(objects, index, |allocation| allocation.priority = priority);
+        }
+    }
+
     /// Changes what the place of an allocation among the evictable ones depends on.
     pub(crate) fn requeue(&mut self, objects: &mut Objects, index: AllocationIx, change: impl FnOnce(&mut Allocation)) {
         let is_evictable = objects[index].state.contains(AllocationState::EVICTABLE);

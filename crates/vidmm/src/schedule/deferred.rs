@@ -34,6 +34,10 @@ fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, devi
         }
         state.objects[device].deferred.pop_front();
         carry_out(state, plans, device, next);
+        // The owner may have offered it, to be discarded at once, while the device that closed it still had a use for it.
+        if let DeferredAction::Close(index) = next.action {
+            carry_out(state, plans, device, Deferred { action: DeferredAction::Discard(index), ..next });
+        }
     }
     requests.settle_deferred(device);
 }

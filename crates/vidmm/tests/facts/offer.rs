@@ -72,6 +72,34 @@ fn offered_allocations_go_first_and_in_the_order_of_their_priorities() {
     world.tear_down();
 }
 
+/// U-37, CRE-31a: the priority that an allocation gets later is none of its offer's: it goes in its turn.
+#[test]
+fn another_priority_moves_no_offered_allocation() {
+    let (mut world, client) = World::with_pages(8);
+    let [first, second] = [(); 2].map(|()| world.resident(client, 1).0);
+    world.offer(client, &[first, second], LOW).unwrap();
+    world.call(|vidmm, _, _| vidmm.set_allocation_priority(first, 0xA001_0000)).unwrap();
+    squeeze(&mut world, 8);
+    assert_eq!(world.evicted()[..2], [(first, OFFERED), (second, OFFERED)]);
+    world.tear_down();
+}
+
+/// RES-61, RES-21: an Evict that was to take effect at once ends with the Offer that follows it: the content stays.
+#[test]
+fn an_offer_takes_back_the_haste_of_an_evict_before_it() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.evict(client, &[a], SOON).unwrap();
+    world.offer(client, &[a], LOW).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Ok]);
+    world.bring_in(client, &[a]);
+    assert_eq!(read(&mut world, client, at), 7);
+    world.tear_down();
+}
+
 /// RES-60, CRE-31b: AUTO follows the allocation's own priority.
 #[test]
 fn auto_is_as_reluctant_as_the_allocation_s_priority() {
@@ -289,6 +317,30 @@ fn an_immediate_offer_is_discarded_when_earlier_work_has_ended() {
     assert_eq!(world.translate(client, at), None);
     assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
     assert_eq!(read(&mut world, client, at), 0);
+    world.tear_down();
+}
+
+/// RES-60: work of a device that has closed the allocation keeps the content, which is discarded when that has been handed out.
+#[test]
+fn an_immediate_offer_is_discarded_when_devices_that_closed_it_are_done() {
+    let (mut world, client) = World::with_pages(8);
+    let other = world.client();
+    let a = world.create_shared(client, 4);
+    world.open(other, a).unwrap();
+    let at = world.map(other, a);
+    world.bring_in(client, &[a]);
+    world.bring_in(other, &[a]);
+    write(&mut world, other, at, 7);
+    let fence = world.fence();
+    world.submit_to(other.context, &[Access::Read(at)], &[(fence, 1)], &[]);
+    world.close(other, a).unwrap();
+    world.offer_with(client, &[a], LOW, OfferFlags::OFFER_IMMEDIATELY).unwrap();
+    world.run_paging();
+    assert_eq!(world.evicted(), []);
+    world.signal(fence, 1);
+    world.run_all();
+    assert_eq!((&world.read[..], world.evicted()), (&[7][..], vec![(a, OFFERED)]));
+    assert_eq!(results(world.reclaim(client, &[a])), [ReclaimResult::Discarded]);
     world.tear_down();
 }
 
