@@ -366,6 +366,35 @@ fn a_process_that_hangs_engines_loses_the_gpu() {
     world.tear_down();
 }
 
+/// FLT-31: hangs count for a minute. Of six, each 20 seconds after the last, four are within one at most.
+#[test]
+fn a_process_that_hangs_engines_now_and_then_keeps_the_gpu() {
+    let mut world = timed(16);
+    let first = world.client();
+    for round in 1..=6 {
+        let client = world.sibling(first);
+        world.submit(client, &[]);
+        world.wait(20_000 * MILLISECOND);
+        world.run_all();
+        assert_eq!(world.engine_resets().len(), round);
+    }
+    assert!(!world.events.contains(&Event::ProcessBlocked { process: first.process }));
+    world.tear_down();
+}
+
+/// FLT-22: a hang is found when its time is over, also while the manager waits for a later time anyway.
+#[test]
+fn a_hang_is_found_in_time_while_a_period_of_trims_runs() {
+    let mut world = timed(16);
+    let client = world.client();
+    world.call(|vidmm, _, _| vidmm.register_trim_notification(client.device)).unwrap();
+    world.submit(client, &[]);
+    world.wait(2100 * MILLISECOND);
+    world.run_all();
+    assert_eq!(world.devices_in_error(), [(client.device, DeviceErrorReason::EngineTimeout)]);
+    world.tear_down();
+}
+
 /// P41, FLT-02, RES-04: a submission that names what is not on its device's list is refused, and its device in error.
 #[test]
 fn a_list_that_names_what_is_not_resident_is_refused() {

@@ -168,6 +168,29 @@ fn a_busy_allocation_is_let_come_to_rest() {
     assert_eq!((failure(&world), world.paging_fence(client)), (None, 1));
 }
 
+/// BPB-06: an operation that takes several buffers after a busy answer is idle in each: none is begun before the GPU has run the last.
+#[test]
+fn an_operation_that_was_busy_is_idle_in_each_of_its_buffers() {
+    let mut world = World::new(Config { operation_bytes: 3 * 4096, ..Config::pages(8) });
+    let client = world.client();
+    at_first_fill(&mut world, |_| BuildStatus::AllocationBusy);
+    let a = world.allocate(client, 1);
+    let _: Residency = world.make_resident(client, &[a]).unwrap();
+    world.poll();
+    let is_fill = |call: &&Call| matches!(call.operation, PagingOperation::VirtualFill(_));
+    while world.can_complete(PAGING) {
+        let before = world.driver.calls.iter().filter(is_fill).count();
+        world.complete(PAGING);
+        let fills = world.driver.calls.iter().filter(is_fill).count();
+        assert!(fills <= before + 1, "a buffer has run before the operation goes on in another");
+    }
+    let fills: Vec<_> =
+        world.driver.calls.iter().filter(is_fill).map(|call| (call.allocation_is_idle, call.status)).collect();
+    let full = (true, BuildStatus::InsufficientDmaBuffer);
+    assert_eq!(fills, [(false, BuildStatus::AllocationBusy), full, full, (true, BuildStatus::Success)]);
+    assert_eq!((failure(&world), world.paging_fence(client)), (None, 1));
+}
+
 /// U-11.
 #[test]
 fn busy_while_idle_is_an_error_of_the_driver() {

@@ -62,6 +62,26 @@ fn counts_are_each_device_s_own() {
     world.tear_down();
 }
 
+/// CRE-31a: the last use of any device counts, although the device that used it first evicts it last.
+#[test]
+fn the_last_use_of_any_device_counts() {
+    let Shared { mut world, owner, opener, allocation, .. } = shared(2, 8);
+    let third = world.client();
+    let used_between = world.allocate(third, 2);
+    for (client, used) in [(owner, allocation), (third, used_between), (opener, allocation)] {
+        world.bring_in(client, &[used]);
+        world.submit(client, &[]);
+        world.run_all();
+    }
+    for (client, used) in [(third, used_between), (opener, allocation), (owner, allocation)] {
+        world.evict(client, &[used], IF_NECESSARY).unwrap();
+    }
+    squeeze(&mut world, 8);
+    let order: Vec<_> = world.evicted().into_iter().map(|(evicted, _)| evicted).take(2).collect();
+    assert_eq!(order, [used_between, allocation]);
+    world.tear_down();
+}
+
 /// RES-71: the suspension of one does not take it from the other.
 #[test]
 fn it_stays_when_one_of_its_devices_is_suspended() {
