@@ -1,12 +1,11 @@
 //! Banks of local memory: an allocation is in the first of those that its driver hints at and that has room, at the end of it that
 //! the hint names (SEG-43).
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use vidmm::contract::Direction;
 use vidmm::event::EvictReason;
-use vidmm::{AllocationId, Event, Extent, PAGE_SIZE, SegmentId};
+use vidmm::{Event, Extent, PAGE_SIZE, SegmentId};
 use vidmm_trace::{Audit, ByteSize};
 
 use crate::explicit::Session;
@@ -19,9 +18,9 @@ const LOCAL_MEMORY: SegmentId = SegmentId(1);
 #[derive(Debug, Default)]
 pub(crate) struct Banks {
     ends: Vec<u64>,
-    /// The allocations that are moving so that others have room: they go wherever they are out of the way.
-    moving: BTreeSet<AllocationId>,
-    /// Allocations that came to one place, and a better range that was free then.
+    /// Whether allocations have moved in this step so that others have room: all go wherever they are out of each other's way.
+    is_packed: bool,
+    /// Allocations that came to one place, and a better range that is free ever since.
     passed_over: Vec<(String, Extent)>,
 }
 
@@ -30,15 +29,15 @@ impl Banks {
         Self { ends: ends.iter().map(|end| end.bytes()).collect(), ..Self::default() }
     }
 
-    pub fn observe(&mut self, event: &Event) {
-        if let Event::Evicted { allocation, reason: EvictReason::Moved, .. } = *event {
-            self.moving.insert(allocation);
-        }
+    /// An event that the audit has seen. What it took was perhaps set aside when a place was found that came to light before it.
+    pub fn observe(&mut self, audit: &Audit, event: &Event) {
+        self.passed_over.retain(|(_, range)| is_free(audit, range));
+        self.is_packed |= matches!(event, Event::Evicted { reason: EvictReason::Moved, .. });
     }
 
     /// An allocation comes to a place.
     pub fn placed(&mut self, audit: &Audit, (name, of): (&str, &Allocation), segment: SegmentId, extents: &[Extent]) {
-        if self.moving.remove(&of.id) || segment != LOCAL_MEMORY {
+        if segment != LOCAL_MEMORY {
             return;
         }
         let [place] = *extents else { return };
@@ -77,17 +76,18 @@ impl Banks {
 }
 
 impl Session<'_> {
-    /// Better ranges that were free when an allocation came to its place, and are free still: what was decided with it has not taken
-    /// them.
+    /// Better ranges that were free when an allocation came to its place, and are free ever since: what was decided with it has not
+    /// taken them.
     pub fn judge_banks(&mut self) {
         let Some(rules) = &mut self.rules else { return };
-        let is_free =
-            |range: &Extent| rules.audit.free_range(LOCAL_MEMORY, range.offset..range.end(), range.size, 1).is_some();
+        let is_packed = std::mem::take(&mut rules.banks.is_packed);
         let passed_over = std::mem::take(&mut rules.banks.passed_over);
-        // In the end everything goes at once, so that a range may be free which was taken when the place was found.
-        let judged = { passed_over }.into_iter().filter(|_| !self.closing);
-        if let Some((name, range)) = { judged }.find(|(_, range)| is_free(range)) {
+        if let Some((name, range)) = passed_over.first().filter(|_| !is_packed) {
             self.broke("SEG-43", format!("{name} is not where its driver hints at, though {range:?} is free"));
         }
     }
+}
+
+fn is_free(audit: &Audit, range: &Extent) -> bool {
+    audit.free_range(LOCAL_MEMORY, range.offset..range.end(), range.size, 1).is_some()
 }

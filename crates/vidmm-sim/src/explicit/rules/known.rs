@@ -84,7 +84,7 @@ impl Rules {
 
     pub fn observe(&mut self, event: &NumberedEvent) {
         self.audit.event(event);
-        self.banks.observe(&event.event);
+        self.banks.observe(&self.audit, &event.event);
         if let Some(digest) = &mut self.digest {
             digest.add(event);
         }
