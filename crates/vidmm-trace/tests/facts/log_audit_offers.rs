@@ -245,32 +245,49 @@ fn i25_a_backing_store_goes_with_its_content_though_the_host_has_memory() {
     offered_in_its_backing_store(&[refused, evict(B, EvictFlags::NOT_WRITTEN_TO, 2), decommitted]).breaks_only(I25);
 }
 
+/// `A` and `B` are offered with these priorities and have nothing but their backing stores, when the host refuses `size` bytes.
+fn both_offered(priorities: [OfferPriority; 2], size: u64) -> Broken {
+    let mut story = broken();
+    let used = story.0.iter().position(|event| matches!(event, Event::GpuVirtualAddressMapped { .. }));
+    story.0.truncate(used.expect("`A` is mapped"));
+    let offered = [A, B].into_iter().zip(priorities).map(|(named, priority)| {
+        let (device, allocations, flags) = (device(), vec![named.id()], OfferFlags::ALLOW_DECOMMIT);
+        Event::Offered { device, allocations, priority, flags, after_submission: 0 }
+    });
+    offered.chain([Event::BackingStoreRefused { size }]).fold(story, Broken::append)
+}
+
+/// The content and the backing store of an allocation are given up for what was refused.
+fn given_up(story: Broken, named: Thing) -> Broken {
+    let discarded = Event::ContentDiscarded { allocation: named.id(), plan: None };
+    story.append(discarded).append(Event::Decommitted { allocation: named.id() })
+}
+
 /// RES-66: what the host was refused is enough; no more content goes for it.
 #[test]
 fn u37_a_backing_store_goes_though_as_much_as_was_refused_is_free() {
-    let gone = |named: Thing| {
-        let discarded = Event::ContentDiscarded { allocation: named.id(), plan: None };
-        [discarded, Event::Decommitted { allocation: named.id() }]
-    };
-    // `B` leaves, too, and is offered in its backing store beside `A`.
-    let both = |size| {
-        let mut offered_b = offered_after(2, OfferFlags::ALLOW_DECOMMIT);
-        if let Event::Offered { allocations, .. } = &mut offered_b {
-            *allocations = vec![B.id()];
-        }
-        let mut story = broken();
-        let used = story.0.iter().position(|event| matches!(event, Event::GpuVirtualAddressMapped { .. }));
-        story.0.truncate(used.expect("`A` is mapped"));
-        let offered_a = offered_after(0, OfferFlags::ALLOW_DECOMMIT);
-        if let Event::Offered { after_submission, .. } = &mut offered_b {
-            *after_submission = 0;
-        }
-        let mut more = vec![offered_a, offered_b, Event::BackingStoreRefused { size }];
-        more.extend(gone(A).into_iter().chain(gone(B)));
-        more.into_iter().fold(story, Broken::append)
-    };
+    let both = |size| given_up(given_up(both_offered([OfferPriority::Low; 2], size), A), B);
     both(A.size + 1).breaks_nothing();
     both(A.size).breaks_only(U37);
+}
+
+/// U-37: low before normal; but what a Reclaim takes back is not offered any more, although that is told of afterwards.
+#[test]
+fn u37_a_backing_store_goes_before_one_of_a_lower_priority() {
+    let normal = |priority_of_b| given_up(both_offered([OfferPriority::Normal, priority_of_b], A.size), A);
+    let reclaimed_b = Event::Reclaimed {
+        device: device(),
+        queue: queue(),
+        allocations: vec![B.id()],
+        results: vec![ReclaimResult::Ok],
+        backing_stores: vec![B.backing_store],
+        after_submission: 0,
+        paging_fence_value: 0,
+    };
+    let priority_changed = Event::AllocationPriorityChanged { allocation: B.id(), priority: 1 };
+    normal(OfferPriority::High).append(priority_changed.clone()).breaks_nothing();
+    normal(OfferPriority::Low).append(priority_changed).breaks_only(U37);
+    normal(OfferPriority::Low).append(reclaimed_b).breaks_nothing();
 }
 
 #[test]

@@ -109,7 +109,10 @@ impl Run {
         let (device, bytes, allocations) = (device(), DMA_BUFFER_BYTES, vec![Some(named)]);
         let patch_locations = bound_at(split_offsets);
         let is_there = named != a() || self.0.iter().any(|event| matches!(event, Event::Placed { .. }));
-        let run = self.and(Event::Rendered { device, context, dma_buffer, bytes, allocations, patch_locations });
+        let (waits, signals) = (vec![], vec![]);
+        let rendered =
+            Event::Rendered { device, context, dma_buffer, bytes, allocations, patch_locations, waits, signals };
+        let run = self.and(rendered);
         if is_there { run } else { run.with_a() }
     }
 

@@ -261,6 +261,8 @@ fn split_events() -> Vec<Event> {
             bytes: number,
             allocations: vec![None, Some(allocation)],
             patch_locations: vec![location],
+            waits: vec![(MonitoredFenceId::from_bits(LARGE), LARGE)],
+            signals: vec![(MonitoredFenceId::from_bits(1), 0)],
         },
         Event::PreparationFailed { device, dma_buffer, offset: number, bytes: LARGE },
     ];

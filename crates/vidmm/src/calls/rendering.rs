@@ -128,15 +128,18 @@ impl VidMm {
             }
         }
         let device = self.state.objects.devices.id(device_index);
+        let allocations = desc.allocations.iter().map(|listed| listed.allocation).collect();
+        let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
         self.state.moment.record(|| Event::Rendered {
             device,
             context,
             dma_buffer: number,
-            bytes: dma_buffer.len() as u32,
-            allocations: desc.allocations.iter().map(|listed| listed.allocation).collect(),
+            bytes: desc.dma_buffer.len() as u32,
+            allocations,
             patch_locations: references.patch_locations.clone(),
+            waits: FenceValueDesc::pairs(&desc.waits),
+            signals: FenceValueDesc::pairs(&desc.signals),
         });
-        let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
         let submission = if is_prepared {
             0
         } else {

@@ -668,6 +668,10 @@ pub enum Event {
         allocations: Vec<Option<AllocationId>>,
         /// The driver's patch-location list.
         patch_locations: Vec<PatchLocation>,
+        /// Monitored fences that must have reached their values before its first portion runs.
+        waits: Vec<(MonitoredFenceId, u64)>,
+        /// Monitored fences that the end of its last portion signals.
+        signals: Vec<(MonitoredFenceId, u64)>,
     },
     /// A portion of such a DMA buffer is handed to its engine, as the event that follows says (SPL-05).
     Portion {

@@ -31,6 +31,13 @@ pub struct FenceValueDesc {
     pub value: u64,
 }
 
+impl FenceValueDesc {
+    /// Fences and values as events have them.
+    pub(crate) fn pairs(descs: &[Self]) -> Vec<(MonitoredFenceId, u64)> {
+        descs.iter().map(|desc| (desc.fence, desc.value)).collect()
+    }
+}
+
 impl SubmitDesc {
     /// The fences and allocations that it names: while it is queued they exist.
     pub(crate) fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {

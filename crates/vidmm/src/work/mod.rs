@@ -42,13 +42,12 @@ pub(crate) fn number_submission(
 ) -> u64 {
     let number = objects.number_submission(device_index);
     let device = objects.devices.id(device_index);
-    let values = |descs: &[FenceValueDesc]| descs.iter().map(|desc| (desc.fence, desc.value)).collect();
     moment.record(|| Event::Submitted {
         device,
         context,
         submission: number,
-        waits: values(&desc.waits),
-        signals: values(&desc.signals),
+        waits: FenceValueDesc::pairs(&desc.waits),
+        signals: FenceValueDesc::pairs(&desc.signals),
     });
     number
 }

@@ -117,6 +117,7 @@ impl Audit {
             written: false,
             destroyed: false,
             open: vec![device],
+            closed_by: Vec::new(),
             lists: BTreeMap::from([(device, ListEntry::default())]),
             is_to_go: false,
             offer: None,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::EngineFence;
-use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, PlanNo};
+use vidmm::{AllocationId, ContextId, DeviceId, PlanNo};
 
 use super::Audit;
-use super::device::{Device, Submission};
+use super::device::Submission;
 use super::fences::Work;
 use super::finding::Invariant;
 use super::monitored::FenceValue;
@@ -178,14 +178,9 @@ impl Audit {
     }
 
     /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.
-    /// The log does not say what packets of a device with reference lists signal.
     fn check_monitored_waits(&mut self, dispatch: Dispatch, fences: &[FenceValue], waits: &[EngineFence]) {
         for &(fence, value) in fences {
-            let is_told = |device: &Device| device.residency == DeviceResidency::DeviceList;
-            let signals = |work: &Work| {
-                let is_untold = self.devices.get(&work.device).is_some_and(|device| !is_told(device));
-                is_untold || work.signals.iter().any(|&(of, to)| of == fence && value <= to)
-            };
+            let signals = |work: &Work| work.signals.iter().any(|&(of, to)| of == fence && value <= to);
             let awaited = || waits.iter().any(|wait| self.fences.work.get(wait).is_some_and(signals));
             let done = self.fences.monitored.has_reached((fence, value)) || awaited();
             self.findings.check(done, Invariant::I06, || {

@@ -162,7 +162,7 @@ impl Audit {
     fn monitored_fence_destroyed(&mut self, id: MonitoredFenceId) {
         self.gone(id);
         self.fences.monitored.remove(id);
-        let queued = self.devices.values().any(|device| device.has_work_that_names(id));
+        let queued = self.portions.name(id) || self.devices.values().any(|device| device.has_work_that_names(id));
         let running = self.fences.work.values().flat_map(|work| &work.signals).any(|&(fence, _)| fence == id);
         self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but work names it"));
     }

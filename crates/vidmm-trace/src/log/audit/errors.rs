@@ -38,8 +38,8 @@ impl Audit {
     /// would have signalled.
     pub(super) fn drop_work(&mut self, id: DeviceId) -> Vec<MonitoredFenceId> {
         self.empty_list(id);
-        self.portions.drop_device(id);
-        let dropped = self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default();
+        let mut dropped = self.portions.drop_device(id);
+        dropped.extend(self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default());
         self.settle(id);
         dropped
     }

@@ -90,6 +90,7 @@ pub use finding::{AuditFinding, Invariant};
 use io_mmu::IoMmu;
 use liveness::Liveness;
 use names::Names;
+use offers::RefusedMemory;
 use paging_va::PagingVa;
 pub use paging_va::paging_va_rule;
 use passes::Unfinished;
@@ -176,8 +177,8 @@ pub struct Audit {
     must_block: Option<ProcessId>,
     /// An engine that has yielded or was reset: what it had is about to end.
     settling: Option<u32>,
-    /// The host has just refused a backing store: what is offered may be decommitted until so many more bytes are free.
-    refused_memory: Option<u64>,
+    /// The host has just refused a backing store: what is offered may be decommitted for it.
+    refused_memory: Option<RefusedMemory>,
     /// The event that must come next.
     consequence: Option<Consequence>,
     /// Packets that are handed out again, at once.
@@ -333,8 +334,7 @@ impl Audit {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
         }
-        let goes_for_it = matches!(event, Event::ContentDiscarded { .. } | Event::Decommitted { .. });
-        self.refused_memory = self.refused_memory.filter(|_| goes_for_it);
+        self.check_went_in_order(event);
         self.check_inherited(event);
         self.check_rotated(event);
         self.check_names(event);

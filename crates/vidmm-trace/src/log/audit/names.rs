@@ -198,9 +198,10 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
             look!(device, context);
             waits.iter().chain(signals).for_each(|&(fence, _)| look(fence.into()));
         }
-        Event::Rendered { device, context, allocations, .. } => {
+        Event::Rendered { device, context, allocations, waits, signals, .. } => {
             look!(device, context);
             allocations.iter().flatten().for_each(|&allocation| look(allocation.into()));
+            waits.iter().chain(signals).for_each(|&(fence, _)| look(fence.into()));
         }
         Event::Portion { device, bindings, .. } => {
             look!(device);

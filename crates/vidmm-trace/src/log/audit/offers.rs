@@ -15,6 +15,15 @@ use super::finding::Invariant;
 const PRIORITY_LOW: u32 = 0x5000_0000;
 const PRIORITY_HIGH: u32 = 0xa000_0000;
 
+/// Memory that the host refused, while all that happens is that content goes for it.
+#[derive(Debug)]
+pub(super) struct RefusedMemory {
+    /// So many more bytes are to be free.
+    bytes: u64,
+    /// What was decommitted, and what is offered and was to go before.
+    passed_over: Vec<(AllocationId, AllocationId)>,
+}
+
 impl Audit {
     pub(super) fn offer(&mut self, event: &Event) {
         match *event {
@@ -32,7 +41,9 @@ impl Audit {
             }
             Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
             Event::Decommitted { allocation } => self.decommitted(allocation),
-            Event::BackingStoreRefused { size } => self.refused_memory = Some(size),
+            Event::BackingStoreRefused { size } => {
+                self.refused_memory = Some(RefusedMemory { bytes: size, passed_over: Vec::new() });
+            }
             _ => {}
         }
     }
@@ -138,11 +149,11 @@ impl Audit {
                  its content is discarded: {because}"
             )
         });
-        if let Some(bytes) = &mut self.refused_memory {
-            self.findings.check(*bytes > 0, Invariant::U37, || {
+        if let Some(refused) = &mut self.refused_memory {
+            self.findings.check(refused.bytes > 0, Invariant::U37, || {
                 format!("the backing store of {id} goes, though as much as was refused is decommitted already")
             });
-            *bytes = bytes.saturating_sub(allocation.size);
+            refused.bytes = refused.bytes.saturating_sub(allocation.size);
         }
         let class = offer.map(|offer| offer.class);
         if let Some(offer) = &mut allocation.offer {
@@ -164,10 +175,25 @@ impl Audit {
                 && self.plans.is_retired(of.last_plan)
                 && self.is_unused(**other, of)
         };
-        let passed_over = self.offered.iter().find(goes_before).filter(|_| self.refused_memory.is_some());
-        self.findings.check(passed_over.is_none(), Invariant::U37, || {
-            format!("the backing store of {id} goes, but {passed_over:?} was to lose its own before")
-        });
+        let passed_over = Vec::from_iter(self.offered.iter().filter(goes_before).map(|&other| (id, other)));
+        if let Some(refused) = &mut self.refused_memory {
+            refused.passed_over.extend(passed_over);
+        }
+    }
+
+    /// Nothing more goes for memory that was refused: what went was the first to go. A Reclaim takes what it names back before it is
+    /// short of memory for that, and is told of afterwards.
+    pub(super) fn check_went_in_order(&mut self, event: &Event) {
+        if matches!(event, Event::ContentDiscarded { .. } | Event::Decommitted { .. }) {
+            return;
+        }
+        let Some(refused) = self.refused_memory.take() else { return };
+        let is_reclaimed =
+            |id| matches!(event, Event::Reclaimed { allocations, .. } if allocations.contains(id));
+        if let Some((id, other)) = refused.passed_over.iter().find(|(_, other)| !is_reclaimed(other)) {
+            let message = format!("the backing store of {id} goes, but {other} was to lose its own before");
+            self.findings.report(Invariant::U37, message);
+        }
     }
 
     /// Content is thrown away only of what is offered; and what goes for being offered loses its content (RES-61).

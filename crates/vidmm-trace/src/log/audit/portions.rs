@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use vidmm::contract::PatchLocation;
 use vidmm::event::{PortionBinding, PortionEnd};
-use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, PhysicalAddress};
+use vidmm::{
+    AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, MonitoredFenceId, PhysicalAddress,
+};
 
 use super::Audit;
 use super::device::Submission;
 use super::finding::{Findings, Invariant};
 use super::list_entry::ListEntry;
+use super::monitored::FenceValue;
 
 /// DMA buffers that were rendered and have not been handed out to their ends.
 #[derive(Debug, Default)]
@@ -28,6 +31,9 @@ struct Buffer {
     bytes: u32,
     allocations: Vec<Option<AllocationId>>,
     locations: Vec<PatchLocation>,
+    /// What its first portion waits for, and what the last one signals.
+    waits: Vec<FenceValue>,
+    signals: Vec<FenceValue>,
     /// The event that rendered it; and its submission, if its device's list drives residency: then it is never split (PAT-17).
     rendered_by: u64,
     submission: Option<u64>,
@@ -97,9 +103,18 @@ impl Portions {
         })
     }
 
-    /// DMA buffers that a device in error had rendered are dropped.
-    pub fn drop_device(&mut self, device: DeviceId) {
-        self.buffers.retain(|_, buffer| buffer.device != device);
+    /// DMA buffers that a device in error had rendered are dropped. Returns the fences that these would have signalled.
+    pub fn drop_device(&mut self, device: DeviceId) -> Vec<MonitoredFenceId> {
+        let is_of_device = |buffer: &Buffer| buffer.device == device;
+        let dropped = self.buffers.values().filter(|buffer| is_of_device(buffer));
+        let signals = dropped.flat_map(|buffer| &buffer.signals).map(|&(fence, _)| fence).collect();
+        self.buffers.retain(|_, buffer| !is_of_device(buffer));
+        signals
+    }
+
+    /// Whether a DMA buffer that has not been handed out to its end waits for a fence or signals it.
+    pub fn name(&self, fence: MonitoredFenceId) -> bool {
+        self.buffers.values().flat_map(|buffer| buffer.waits.iter().chain(&buffer.signals)).any(|named| named.0 == fence)
     }
 
     /// The patch locations hold to the rules, so that every portion has a resource table (I18, SPL-04).
@@ -134,10 +149,11 @@ impl Audit {
     }
 
     fn rendered(&mut self, event: &Event) {
-        let &Event::Rendered { device, context, dma_buffer, bytes, ref allocations, ref patch_locations } = event
+        let &Event::Rendered { device, context, dma_buffer, bytes, ref allocations, ref patch_locations, .. } = event
         else {
             return;
         };
+        let Event::Rendered { waits, signals, .. } = event.clone() else { return };
         let expected = self.portions.last.saturating_add(1);
         self.findings.check(dma_buffer == expected, Invariant::Log, || {
             format!("DMA buffer {dma_buffer} is rendered, but the next is {expected}")
@@ -152,6 +168,8 @@ impl Audit {
             bytes,
             allocations: allocations.clone(),
             locations: patch_locations.clone(),
+            waits,
+            signals,
             rendered_by: self.findings.event,
             submission: None,
             portions: 0,
@@ -210,7 +228,8 @@ impl Audit {
         match buffer.submission {
             None => {
                 let portion = Some(buffer.portions);
-                let (waits, signals) = (Vec::new(), Vec::new());
+                let waits = std::mem::take(&mut buffer.waits);
+                let signals = if is_last { std::mem::take(&mut buffer.signals) } else { Vec::new() };
                 let work = Submission { context: buffer.context, waits, signals, portion, preemptions: 0 };
                 self.require(device, submission, work, bindings);
             }
