@@ -329,10 +329,17 @@ fn i17_an_allocation_that_running_work_uses_is_notified() {
 
 /// A pass of the second chunk, with this answer, in a packet of its own.
 fn with_pass(run: Run, status: BuildStatus) -> Broken {
+    with_passes(run, &[status])
+}
+
+/// Passes of the second chunk with these answers, each in a packet of its own.
+fn with_passes(run: Run, statuses: &[BuildStatus]) -> Broken {
     let story = run.story();
-    let pass = unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
     let [submitted, completed] = packet();
-    renumbered(story.insert_all_before(evicted_chunk(CHUNKS[1].0), [pass, submitted, completed]))
+    let pass = |&status| unfinished(first(&story, evicted_chunk(CHUNKS[1].0)), status);
+    let passes = Vec::from_iter(statuses.iter().map(pass));
+    let passes = passes.into_iter().flat_map(|pass| [pass, submitted.clone(), completed.clone()]);
+    renumbered(story.insert_all_before(evicted_chunk(CHUNKS[1].0), passes))
 }
 
 /// The driver's author is told that busy is no answer to NOTIFY_ALLOC.
@@ -360,15 +367,16 @@ fn i20_the_author_is_not_told_that_busy_is_no_answer() {
     with_pass(IMPLICIT, BuildStatus::AllocationBusy).breaks_only(I20);
 }
 
+/// BPB-06: also when the driver was busy some passes before.
 #[test]
-fn i17_a_busy_driver_is_called_again_before_the_gpu_is_idle() {
-    for run in EVICTED {
-        let story = with_pass(run, BuildStatus::AllocationBusy).insert_before(evicted_chunk_ended, busy_told());
+fn i17_a_driver_that_was_busy_is_called_again_before_the_gpu_is_idle() {
+    let answers = [BuildStatus::AllocationBusy, BuildStatus::InsufficientDmaBuffer];
+    for (run, passes) in EVICTED.into_iter().flat_map(|run| [(run, 1), (run, 2)]) {
+        let mut story = with_passes(run, &answers[..passes]).insert_before(evicted_chunk(CHUNKS[1].0), busy_told());
+        Broken(story.0.clone()).breaks_nothing();
         let at = story.position(evicted_chunk_ended);
-        let mut story = story;
-        assert!(matches!(story.0[at - 2], Event::Completed { .. }));
-        let late = story.0.remove(at - 2);
-        story.0.insert(at, late);
+        assert!(matches!(story.0[at - 1], Event::Completed { .. }));
+        story.0.swap(at - 1, at);
         story.breaks_only(I17);
     }
 }

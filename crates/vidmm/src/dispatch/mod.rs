@@ -192,7 +192,7 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
 /// The fence of the paging engine with which all is gone that is on its way out, and all else is done that was decided; none while
 /// something waits to be decided, or for work that runs.
 fn all_gone(state: &State, plans: &Plans) -> Option<u64> {
-    let is_decided = state.residency.evict_soon.is_empty();
+    let is_decided = state.residency.evict_soon.is_empty() && !state.objects.discards_are_due();
     if is_decided { plans.stream.fence_of_all(&plans.stream.numbers()) } else { None }
 }
 

@@ -113,6 +113,11 @@ impl DeferredAction {
 }
 
 impl Device {
+    /// Whether an action may be carried out: all that was submitted and requested before is dispatched and granted.
+    pub fn is_due(&self, deferred: &Deferred) -> bool {
+        deferred.submission <= self.dispatched() && deferred.request <= self.granted_request()
+    }
+
     /// Whether the references of its DMA buffers drive its residency.
     pub fn has_reference_lists(&self) -> bool {
         self.residency == DeviceResidency::ReferenceLists

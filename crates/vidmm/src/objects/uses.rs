@@ -1,6 +1,11 @@
 use crate::{
     id::{AllocationIx, DeviceIx},
-    objects::{Objects, allocation::AllocationState, list::ListEntry},
+    objects::{
+        Objects,
+        allocation::AllocationState,
+        device::{Deferred, DeferredAction, Device},
+        list::ListEntry,
+    },
 };
 
 impl Objects {
@@ -40,5 +45,11 @@ impl Objects {
     /// Whether a queued DMA buffer refers to an allocation.
     pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
         self.patched.get(&index).is_some_and(|patched| patched.queued > 0)
+    }
+    /// Whether content is to be discarded of which nothing that was submitted or requested before makes use any more.
+    pub(crate) fn discards_are_due(&self) -> bool {
+        let is_discard = |deferred: &Deferred| matches!(deferred.action, DeferredAction::Discard(_));
+        let is_due = |device: &Device| device.deferred.iter().take_while(|next| device.is_due(next)).any(is_discard);
+        self.devices.iter().any(|(_, device)| is_due(device))
     }
 }

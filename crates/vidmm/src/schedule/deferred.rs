@@ -4,7 +4,7 @@ use crate::{
     id::DeviceIx,
     objects::{
         allocation::{Allocation, AllocationState},
-        device::{Deferred, DeferredAction, Device},
+        device::{Deferred, DeferredAction},
     },
     plans::{
         Plans, Retire,
@@ -25,11 +25,8 @@ pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut
 }
 
 fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, device: DeviceIx) {
-    let is_due = |deferred: &Deferred, record: &Device| {
-        deferred.submission <= record.dispatched() && deferred.request <= record.granted_request()
-    };
     while let Some(next) = state.objects[device].deferred.front().copied() {
-        if !is_due(&next, &state.objects[device]) || !unmapping::get_ready_for(state, &next.action) {
+        if !state.objects[device].is_due(&next) || !unmapping::get_ready_for(state, &next.action) {
             return;
         }
         state.objects[device].deferred.pop_front();

@@ -79,3 +79,4 @@ mod trims;
 mod turns;
 mod update_modes;
 mod uses;
+mod verifier_knobs;

@@ -16,7 +16,7 @@ impl Audit {
     pub(super) fn paging(&mut self, event: &Event) {
         match *event {
             Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
-                self.check_goes_on(operation);
+                self.check_goes_on(operation, status);
                 match operation.is_by_cpu() {
                     true => self.check_by_cpu(offset, bytes),
                     false => self.open_buffer.write(offset, bytes, &mut self.findings),
@@ -69,7 +69,6 @@ impl Audit {
     fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
         self.begin_plan(plan);
         if status != BuildStatus::Success {
-            self.unfinished = Some((*operation, status));
             return;
         }
         if !self.check_operation_exists(operation) {

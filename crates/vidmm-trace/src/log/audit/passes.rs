@@ -7,13 +7,23 @@ use vidmm::contract::{BuildStatus, PagingOperation};
 use super::Audit;
 use super::finding::Invariant;
 
-/// An operation that is to come again, and what the driver answered.
-pub(super) type Unfinished = (PagingOperation, BuildStatus);
+/// An operation that is to come again.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    operation: PagingOperation,
+    /// Whether the driver has answered busy: the GPU is idle each time that it is asked from then on.
+    was_busy: bool,
+}
 
 impl Audit {
     /// An operation is built: if the one before was not ended, it is that one.
-    pub(super) fn check_goes_on(&mut self, operation: &PagingOperation) {
-        let Some((before, status)) = self.unfinished.take() else { return };
+    pub(super) fn check_goes_on(&mut self, operation: &PagingOperation, status: BuildStatus) {
+        let before = self.unfinished.take();
+        let has_been_busy = before.as_ref().is_some_and(|before| before.was_busy);
+        let was_busy = has_been_busy || status == BuildStatus::AllocationBusy;
+        self.unfinished =
+            (status != BuildStatus::Success).then_some(Unfinished { operation: *operation, was_busy });
+        let Some(Unfinished { operation: before, .. }) = before else { return };
         if promised_idle(&before) != promised_idle(operation) {
             let is_same = (before.kind(), before.allocation()) == (operation.kind(), operation.allocation());
             let is_changed = is_same && matches!(operation, PagingOperation::Transfer(_));
@@ -21,7 +31,7 @@ impl Audit {
             let message = format!("{operation:?} is built before {before:?} was ended");
             return self.findings.report(invariant, message);
         }
-        if status == BuildStatus::AllocationBusy {
+        if has_been_busy {
             self.check_after_busy(operation);
         }
     }

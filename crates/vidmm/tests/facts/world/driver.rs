@@ -6,6 +6,7 @@ use vidmm::contract::*;
 use vidmm::policy::PolicyChoice;
 use vidmm::{
     AdapterOptions, Nanoseconds, NotificationRevision, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId, TdrOptions,
+    VerifierKnobs,
 };
 
 use super::failing::{Failing, Fallible};
@@ -45,6 +46,7 @@ pub struct Config {
     pub page_table_area: u64,
     /// The order of eviction.
     pub policy: PolicyChoice,
+    pub verifier: VerifierKnobs,
     /// The CPU sees local memory.
     pub cpu_visible: bool,
     /// Index bits of the levels, leaf first, root last.
@@ -93,6 +95,7 @@ impl Default for Config {
             tables_in_system: true,
             page_table_area: 0,
             policy: PolicyChoice::Lru,
+            verifier: VerifierKnobs::default(),
             cpu_visible: false,
             level_bits: vec![4, 4, 8],
             dual: false,
@@ -148,6 +151,7 @@ impl Config {
             notification_revision: self.revision,
             page_table_area: self.page_table_area,
             policy: self.policy,
+            verifier: self.verifier,
             paging_va_without_local_memory: self.paging_va_without_local_memory,
             paging_tables_by_cpu: self.paging_tables_by_cpu,
             tdr: self.tdr,
