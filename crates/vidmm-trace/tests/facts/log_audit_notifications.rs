@@ -372,7 +372,9 @@ fn i20_the_author_is_not_told_that_busy_is_no_answer() {
 fn i17_a_driver_that_was_busy_is_called_again_before_the_gpu_is_idle() {
     let answers = [BuildStatus::AllocationBusy, BuildStatus::InsufficientDmaBuffer];
     for (run, passes) in EVICTED.into_iter().flat_map(|run| [(run, 1), (run, 2)]) {
-        let mut story = with_passes(run, &answers[..passes]).insert_before(evicted_chunk(CHUNKS[1].0), busy_told());
+        let mut story = with_passes(run, &answers[..passes]);
+        let first = story.0.iter().position(evicted_chunk(CHUNKS[1].0)).expect("the chunk is evicted");
+        story.0.insert(first, busy_told());
         Broken(story.0.clone()).breaks_nothing();
         let at = story.position(evicted_chunk_ended);
         assert!(matches!(story.0[at - 1], Event::Completed { .. }));
