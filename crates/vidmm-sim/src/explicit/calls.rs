@@ -10,12 +10,11 @@ use vidmm_runtime::{AllocationDesc, KernelCommand, PageRange, Placement, Surface
 use super::ledger::{Part, Work};
 use super::objects::{Allocation, Device, EngineQueue, KernelState, named};
 use super::session::Session;
-use crate::prediction::Content;
 use crate::scenario::Notification;
 use crate::scenario::steps::{
     Answer, Answered, CheckContent, CloseAllocation, CpuAccess, CreateAllocation, CreateDevice, CreateFence,
-    CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, Kernel, KernelEngine, Make,
-    OpenAllocation, SetContextPriority, Signal, Undone,
+    CreateProcess, DEFAULT_DEVICE, DEFAULT_PROCESS, DestroyAllocation, DestroyFlag, Kernel, Make, OpenAllocation,
+    SetContextPriority, Signal, Undone,
 };
 
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
@@ -171,18 +170,8 @@ impl Session<'_> {
 
     /// Submits a kernel that reads mappings, to see what is there.
     fn read_content(&mut self, mappings: &[String]) -> Result<Answered, Undone> {
-        let reader = Kernel {
-            name: format!("check {}", self.objects.kernels.len() + 1),
-            reads: mappings.to_owned(),
-            writes: Vec::new(),
-            content: Content::Ramp,
-            nanoseconds: 1000,
-            hangs: false,
-            engine: KernelEngine::Render,
-            after: Vec::new(),
-            allocations: Vec::new(),
-            device: None,
-        };
+        let name = format!("check {}", self.objects.kernels.len() + 1);
+        let reader = Kernel { reads: mappings.to_owned(), ..Kernel::new(name) };
         self.submit(&reader)
     }
 

@@ -341,6 +341,7 @@ impl<'a> Session<'a> {
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
         self.must_tell(&numbered.event);
         self.judge_mapping(&numbered.event);
+        self.judge_knobs(&numbered.event);
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {

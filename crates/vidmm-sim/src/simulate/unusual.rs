@@ -5,8 +5,8 @@ use vidmm_trace::ByteSize;
 use super::player::Player;
 use crate::features::Features;
 use crate::scenario::steps::{
-    CloseAllocation, CpuWrite, Evict, EvictFlag, KernelEngine, Lock, MakeResident, MakeResidentFlag, Map, Offer,
-    OfferFlag, OfferPriority, OpenAllocation, Reclaim, RenewContext, SetContextPriority, Unlock,
+    CloseAllocation, CpuWrite, Evict, EvictFlag, Kernel, KernelEngine, Lock, MakeResident, MakeResidentFlag, Map,
+    Offer, OfferFlag, OfferPriority, OpenAllocation, Reclaim, RenewContext, SetContextPriority, Unlock,
 };
 
 impl Player<'_, '_> {
@@ -156,7 +156,11 @@ impl Player<'_, '_> {
         let Some(chosen) = self.dice.pick(&dead) else { return };
         let allocations = self.cast.names(&[chosen]);
         let device = Some(self.cast.devices[device].name.clone());
-        match self.dice.below(4) {
+        match self.dice.below(5) {
+            3 if !self.world.scenario.adapter.is_physical() => {
+                let kernel = Kernel::new(self.cast.name("k"));
+                self.call(Kernel { allocations, device, ..kernel });
+            }
             0 => _ = self.call(Lock { allocations }),
             1 => _ = self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() }),
             2 => _ = self.call(Evict { allocations, device, flags: Vec::new(), num_bytes_to_trim: None }),

@@ -52,16 +52,15 @@ impl Player<'_, '_> {
             return self.make_resident(device);
         }
         let kernel = Kernel {
-            name: self.cast.name("k"),
             reads,
             writes,
             content: self.draw_content(),
             nanoseconds: self.dice.log_within(100, self.world.habits.longest_kernel),
             hangs: careless && self.dice.chance(20),
             engine: self.draw_engine(),
-            after: Vec::new(),
             allocations,
             device: Some(self.cast.devices[device].name.clone()),
+            ..Kernel::new(self.cast.name("k"))
         };
         let kernel = Kernel { after: self.draw_fence(), ..kernel };
         self.call(kernel);

@@ -201,6 +201,14 @@ fn u37_an_allocation_of_a_suspended_device_goes_for_another_device_before_an_off
     assert!(goes_for(Some(device())) && !goes_for(None));
 }
 
+/// U-36: what is reclaimed before its backing store is reset comes in after that.
+#[test]
+fn i25_an_allocation_comes_in_before_its_discard_is_over() {
+    let retired = Event::PlanRetired { plan: 6 };
+    let late = discarded_and_reclaimed().remove(is(retired.clone()));
+    late.insert_after(is(Event::PlanEntered { plan: 7 }), retired).breaks(I25);
+}
+
 /// `A` is offered with its backing store, and loses both.
 fn decommitted(flags: OfferFlags) -> Broken {
     let mut broken = discarded_and_reclaimed().replace(is(offered()), offered_after(2, flags));

@@ -264,6 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_vacant_when_all_plans_that_unmap_it_have_entered() {
+        let mut ranges = ApertureRanges::new(vec![part(0, 1)]);
+        for (number, plan) in [(1, 5), (2, 6)] {
+            ranges.show(allocation(number), part(0, 1), &mut Vec::new());
+            ranges.hide(plan, part(0, 1));
+        }
+        ranges.entered(5);
+        assert_eq!(ranges.vacant().next(), None);
+        ranges.entered(6);
+        assert!(ranges.vacant().eq([part(0, 1)]));
+    }
+
+    #[test]
     fn an_allocation_mapped_where_another_was_comes_after_the_plan_that_unmaps_that() {
         let mut ranges = ApertureRanges::new(vec![part(0, 4)]);
         let range = ranges.assign(allocation(1), 2 * K64, Home::SYSTEM).unwrap();

@@ -147,6 +147,24 @@ fn processes_share_the_global_domain() {
     world.tear_down();
 }
 
+/// U-17: a process cannot choose addresses that are another's, also the process's behind its own.
+#[test]
+fn addresses_of_another_process_cannot_be_chosen() {
+    let (mut world, client) = io_mmu(AddressingModel::GpuVaIoMmuGlobal);
+    let other = world.client();
+    let [own, others] = [client, other].map(|client| {
+        let allocation = world.create(client, Place::System, 16, SILENT);
+        (allocation, world.map(client, allocation))
+    });
+    assert!(own.1 < others.1, "processes follow each other");
+    for at in [0, 1 << 20] {
+        let base_address = Some(GpuVirtualAddress(others.1 + at));
+        let chosen = world.try_map(client, &MapGpuVirtualAddress { base_address, ..MapGpuVirtualAddress::whole(own.0) });
+        assert!(matches!(chosen, Err(MapError::Range(_))), "{at:#x}: {chosen:?}");
+    }
+    world.tear_down();
+}
+
 /// U-17: the one address space has room for so many processes, and a destroyed one makes room.
 #[test]
 fn the_global_domain_is_full_at_some_point() {

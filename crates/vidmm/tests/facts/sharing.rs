@@ -196,6 +196,25 @@ fn the_locks_of_a_former_owner_end() {
     world.tear_down();
 }
 
+/// U-34: the lock of a former owner ends as any: the GPU sees what the CPU wrote into the copy in system memory.
+#[test]
+fn the_gpu_sees_what_a_former_owner_wrote() {
+    let mut world = World::new(Config::discrete(8, 8));
+    let (owner, opener) = (world.client(), world.client());
+    let info = world.config.allocation(Place::Local, 4, SILENT);
+    let flags = info.flags | AllocationFlags::PERMANENT_SYS_MEM | AllocationFlags::CPU_VISIBLE;
+    let allocation = world.create_to_share(owner, AllocationInfo { flags, ..info });
+    world.open(opener, allocation).unwrap();
+    let at = world.map(opener, allocation);
+    world.bring_in(opener, &[allocation]);
+    write(&mut world, opener, at, 7);
+    let address = world.lock(owner, allocation).unwrap();
+    world.cpu_write(address, 0, 8);
+    world.destroy(allocation);
+    assert_eq!(read(&mut world, opener, at), 8);
+    world.tear_down();
+}
+
 /// RES-91: closing does not take it from work that was submitted before; then its mappings end, and the owner's do not.
 #[test]
 fn closing_waits_for_work_that_is_queued() {

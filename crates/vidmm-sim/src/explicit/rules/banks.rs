@@ -18,8 +18,9 @@ const LOCAL_MEMORY: SegmentId = SegmentId(1);
 #[derive(Debug, Default)]
 pub(crate) struct Banks {
     ends: Vec<u64>,
-    /// Whether allocations have moved in this step so that others have room: all go wherever they are out of each other's way.
-    is_packed: bool,
+    /// Whether allocations have left in this step so that others have room: these go where that is, and what moves wherever it is out of
+    /// the way.
+    is_short: bool,
     /// Allocations that came to one place, and a better range that is free ever since.
     passed_over: Vec<(String, Extent)>,
 }
@@ -32,7 +33,7 @@ impl Banks {
     /// An event that the audit has seen. What it took was perhaps set aside when a place was found that came to light before it.
     pub fn observe(&mut self, audit: &Audit, event: &Event) {
         self.passed_over.retain(|(_, range)| is_free(audit, range));
-        self.is_packed |= matches!(event, Event::Evicted { reason: EvictReason::Moved, .. });
+        self.is_short |= matches!(event, Event::Evicted { reason: EvictReason::Moved | EvictReason::RoomWanted, .. });
     }
 
     /// An allocation comes to a place.
@@ -80,9 +81,9 @@ impl Session<'_> {
     /// taken them.
     pub fn judge_banks(&mut self) {
         let Some(rules) = &mut self.rules else { return };
-        let is_packed = std::mem::take(&mut rules.banks.is_packed);
+        let is_short = std::mem::take(&mut rules.banks.is_short);
         let passed_over = std::mem::take(&mut rules.banks.passed_over);
-        if let Some((name, range)) = passed_over.first().filter(|_| !is_packed) {
+        if let Some((name, range)) = passed_over.first().filter(|_| !is_short) {
             self.broke("SEG-43", format!("{name} is not where its driver hints at, though {range:?} is free"));
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{DeviceId, MemorySegmentGroup, NumberedEvent, ProcessId};
+use vidmm::{DeviceId, MemorySegmentGroup, NumberedEvent, ProcessId, VerifierKnobs};
 use vidmm_trace::Audit;
 
 use super::banks::Banks;
@@ -46,6 +46,8 @@ pub(crate) struct Rules {
     pub(super) puts_off: bool,
     /// The banks of local memory.
     pub(in crate::explicit) banks: Banks,
+    /// The knobs of the verifier.
+    pub(in crate::explicit) knobs: VerifierKnobs,
     /// Steps of the machine when all books were looked at last.
     pub(super) audited_at: u64,
     /// Something went wrong, so that all books are looked at after the step.
@@ -74,6 +76,7 @@ impl Rules {
             misreports_again,
             puts_off: adapter.buggify.is_some(),
             banks: Banks::new(&adapter.banks),
+            knobs: adapter.verifier.into(),
             ..Self::default()
         };
         if adapter.policy == PolicyChoice::Lru {

@@ -77,6 +77,24 @@ pub struct Kernel {
     pub device: Option<String>,
 }
 
+impl Kernel {
+    /// A kernel that does nothing, for a microsecond.
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            name,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            content: ramp(),
+            nanoseconds: microsecond(),
+            hangs: false,
+            engine: KernelEngine::default(),
+            after: Vec::new(),
+            allocations: Vec::new(),
+            device: None,
+        }
+    }
+}
+
 /// An engine that runs kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,6 +104,16 @@ pub enum KernelEngine {
     Render,
     /// It copies.
     Copy,
+}
+
+impl KernelEngine {
+    /// The words for it behind a step; the engine that renders goes without saying.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Render => "",
+            Self::Copy => ", on the copy engine",
+        }
+    }
 }
 
 /// D3DKMTSetContextSchedulingPriority: the priority of a device's work on an engine.
@@ -104,8 +132,7 @@ pub struct SetContextPriority {
 
 impl Verb for SetContextPriority {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, " {}: {}", self.device, self.priority)?;
-        if self.engine == KernelEngine::Copy { f.write_str(", on the copy engine") } else { Ok(()) }
+        write!(f, " {}: {}{}", self.device, self.priority, self.engine.words())
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {

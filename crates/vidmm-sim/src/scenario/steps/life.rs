@@ -31,8 +31,7 @@ pub struct RenewContext {
 
 impl Verb for RenewContext {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, " {}", self.device)?;
-        if self.engine == KernelEngine::Copy { f.write_str(", on the copy engine") } else { Ok(()) }
+        write!(f, " {}{}", self.device, self.engine.words())
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {

@@ -151,9 +151,7 @@ impl Verb for Render {
         if !self.after.is_empty() {
             write!(f, ", after {}", list(&self.after))?;
         }
-        if self.engine == KernelEngine::Copy {
-            f.write_str(", on the copy engine")?;
-        }
+        f.write_str(self.engine.words())?;
         match self.hostile {
             None => Ok(()),
             Some(HostileList::DecreasingSplitOffsets) => f.write_str(", its split offsets decrease"),

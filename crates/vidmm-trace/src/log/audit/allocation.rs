@@ -72,6 +72,8 @@ pub(super) struct Allocation {
     /// An Evict has asked that it goes, whether its room is wanted or not (RES-21), since a list last began to name it.
     pub is_to_go: bool,
     pub offer: Option<Offer>,
+    /// The last plan that discards its content.
+    pub discarded_by: PlanNo,
     /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
     /// Where lists count it, if it may be in several memories.

@@ -16,6 +16,8 @@ use super::plans::Stage;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Emptied {
     plan: PlanNo,
+    /// Whether the allocation only moves: it goes wherever it is out of the way.
+    is_moved: bool,
     allocation: AllocationId,
     segment: SegmentId,
     extent: Extent,
@@ -54,18 +56,22 @@ fn bytes(offset_in_pages: u64, number_of_pages: u64) -> Extent {
 impl Audit {
     /// An allocation leaves its range of an aperture, which is wanted.
     pub(super) fn range_is_emptied(&mut self, allocation: AllocationId, place: &Place, reason: EvictReason) {
-        if reason == EvictReason::RangeWanted
+        if matches!(reason, EvictReason::RangeWanted | EvictReason::Moved)
             && let [extent] = place.extents[..]
         {
-            self.emptied.push(Emptied { plan: place.plan, allocation, segment: place.segment, extent });
+            let (plan, segment, is_moved) = (place.plan, place.segment, reason == EvictReason::Moved);
+            self.emptied.push(Emptied { plan, is_moved, allocation, segment, extent });
         }
     }
 
     /// A request is granted by `plans`: no range is emptied for an allocation that could have one where nothing is mapped, for which
     /// nobody must go (docs of `ApertureRanges`). Ranges that are assigned and show nothing the log does not tell.
     pub(super) fn check_emptied(&mut self, device: DeviceId, plans: &[PlanNo]) {
-        let emptied = std::mem::take(&mut self.emptied);
-        for Emptied { plan, allocation, segment, extent } in emptied {
+        let (moved, emptied): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.emptied).into_iter().partition(|emptied| emptied.is_moved);
+        let is_moved =
+            |id: &AllocationId| moved.iter().any(|moved| moved.allocation == *id && plans.contains(&moved.plan));
+        for Emptied { plan, allocation, segment, extent, .. } in emptied {
             if self.adapter.is_physical() || !plans.contains(&plan) || self.may_have_hidden_range(segment) {
                 continue;
             }
@@ -78,7 +84,8 @@ impl Audit {
                     && of.lists.get(&device).is_some_and(|entry| entry.spans().filter(holds).count() == 1)
                     && of_others.map(|(_, entry)| entry).flat_map(ListEntry::spans).next().is_none()
             };
-            let Some(size) = self.allocations.values().find(|of| is_for(of)).map(|of| of.size) else { continue };
+            let mut wanting = self.allocations.iter().filter(|(id, _)| !is_moved(id));
+            let Some(size) = wanting.find(|(_, of)| is_for(of)).map(|(_, of)| of.size) else { continue };
             let vacant = self.vacant_range(segment, size);
             self.findings.check(vacant.is_none(), Invariant::I24, || {
                 format!("{allocation} leaves {extent:?} of the aperture for {device}, but {vacant:?} shows nothing")

@@ -121,6 +121,7 @@ impl Audit {
             lists: BTreeMap::from([(device, ListEntry::default())]),
             is_to_go: false,
             offer: None,
+            discarded_by: 0,
             cpu_view: None,
             charges: Vec::new(),
             counted_in: None,

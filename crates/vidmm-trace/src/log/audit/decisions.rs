@@ -169,6 +169,7 @@ impl Audit {
             format!("{id} goes to segment {} with content from {content:?}, but that is {of}", place.segment.0)
         });
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
+        self.plans.draft(plan).after_discards.push(allocation.discarded_by);
         allocation.last_plan = plan;
         allocation.moved_at = self.findings.event;
         allocation.decided = Some(place.clone());
@@ -314,6 +315,10 @@ impl Audit {
         let parked = plan.after.iter().find(|&&before| !self.plans.has_entered(before));
         self.findings.check(parked.is_none(), Invariant::D5, || {
             format!("plan {number} enters before plan {}, which it follows", parked.unwrap_or(&0))
+        });
+        let discarding = plan.after_discards.iter().find(|&&discard| !self.plans.is_retired(discard));
+        self.findings.check(discarding.is_none(), Invariant::I25, || {
+            format!("plan {number} enters before plan {discarding:?} has reset the backing store of what it brings in")
         });
         for &(id, submission) in &plan.waits {
             let over = self.devices.get(&id).is_none_or(|device| device.has_retired(submission));

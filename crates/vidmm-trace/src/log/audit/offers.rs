@@ -188,8 +188,7 @@ impl Audit {
             return;
         }
         let Some(refused) = self.refused_memory.take() else { return };
-        let is_reclaimed =
-            |id| matches!(event, Event::Reclaimed { allocations, .. } if allocations.contains(id));
+        let is_reclaimed = |id| matches!(event, Event::Reclaimed { allocations, .. } if allocations.contains(id));
         if let Some((id, other)) = refused.passed_over.iter().find(|(_, other)| !is_reclaimed(other)) {
             let message = format!("the backing store of {id} goes, but {other} was to lose its own before");
             self.findings.report(Invariant::U37, message);
@@ -225,6 +224,7 @@ impl Audit {
         (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
         // Until that plan has ended, its backing store stays, too.
         allocation.last_plan = plan.unwrap_or(allocation.last_plan);
+        allocation.discarded_by = plan.unwrap_or(allocation.discarded_by);
         if let Some(offer) = &mut allocation.offer {
             offer.discarded = true;
         }

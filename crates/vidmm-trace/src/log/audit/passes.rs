@@ -21,8 +21,7 @@ impl Audit {
         let before = self.unfinished.take();
         let has_been_busy = before.as_ref().is_some_and(|before| before.was_busy);
         let was_busy = has_been_busy || status == BuildStatus::AllocationBusy;
-        self.unfinished =
-            (status != BuildStatus::Success).then_some(Unfinished { operation: *operation, was_busy });
+        self.unfinished = (status != BuildStatus::Success).then_some(Unfinished { operation: *operation, was_busy });
         let Some(Unfinished { operation: before, .. }) = before else { return };
         if promised_idle(&before) != promised_idle(operation) {
             let is_same = (before.kind(), before.allocation()) == (operation.kind(), operation.allocation());

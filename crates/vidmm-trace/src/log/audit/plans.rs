@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub users: Vec<(DeviceId, AllocationId, Span)>,
     /// The allocations that it brings up to date in their places.
     pub refreshes: Vec<AllocationId>,
+    /// Plans that discard what it brings in: with their ends backing stores are reset.
+    pub after_discards: Vec<PlanNo>,
     /// The system memory that is committed for tables which it frees.
     pub decommits: Vec<Extent>,
     /// The packet of the paging engine after which it is carried out, once it is built to its end.

@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::PatchLocation;
 use vidmm::event::{PortionBinding, PortionEnd};
-use vidmm::{
-    AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, MonitoredFenceId, PhysicalAddress,
-};
+use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, MonitoredFenceId, PhysicalAddress};
 
 use super::Audit;
 use super::device::Submission;
@@ -114,7 +112,10 @@ impl Portions {
 
     /// Whether a DMA buffer that has not been handed out to its end waits for a fence or signals it.
     pub fn name(&self, fence: MonitoredFenceId) -> bool {
-        self.buffers.values().flat_map(|buffer| buffer.waits.iter().chain(&buffer.signals)).any(|named| named.0 == fence)
+        self.buffers
+            .values()
+            .flat_map(|buffer| buffer.waits.iter().chain(&buffer.signals))
+            .any(|named| named.0 == fence)
     }
 
     /// The patch locations hold to the rules, so that every portion has a resource table (I18, SPL-04).
