@@ -159,7 +159,8 @@ fn addresses_of_another_process_cannot_be_chosen() {
     assert!(own.1 < others.1, "processes follow each other");
     for at in [0, 1 << 20] {
         let base_address = Some(GpuVirtualAddress(others.1 + at));
-        let chosen = world.try_map(client, &MapGpuVirtualAddress { base_address, ..MapGpuVirtualAddress::whole(own.0) });
+        let chosen =
+            world.try_map(client, &MapGpuVirtualAddress { base_address, ..MapGpuVirtualAddress::whole(own.0) });
         assert!(matches!(chosen, Err(MapError::Range(_))), "{at:#x}: {chosen:?}");
     }
     world.tear_down();
