@@ -420,6 +420,22 @@ fn a_list_that_names_what_is_not_resident_is_refused() {
     world.tear_down();
 }
 
+/// U-26, FLT-02: a handle that names nothing is refused, and harms no device: nobody knows what was meant.
+#[test]
+fn a_list_that_names_a_destroyed_allocation_is_only_refused() {
+    let (mut world, client) = World::with_pages(16);
+    let (gone, _) = world.resident(client, 2);
+    world.destroy(gone);
+    world.run_all();
+    let desc = SubmitDesc { allocations: vec![gone], ..SubmitDesc::default() };
+    let refused = world.call(|vidmm, _, _| vidmm.submit(client.context, desc));
+    assert!(matches!(refused, Err(SubmitError::InvalidHandle(_))), "{refused:?}");
+    world.submit(client, &[Access::Tag(1)]);
+    world.run_all();
+    assert_eq!((world.devices_in_error(), world.read.as_slice()), (vec![], &[1][..]));
+    world.tear_down();
+}
+
 /// FLT-04, U-43: the memory of a device in error is given back, so that others can have the room.
 #[test]
 fn a_device_in_error_requires_nothing() {
