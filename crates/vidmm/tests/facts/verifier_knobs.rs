@@ -84,9 +84,9 @@ fn nothing_goes_before_the_work_that_was_submitted_before() {
     }
 }
 
-/// RES-60: what is offered loses its content, whatever its flags say, and nothing else does.
+/// RES-60: an offered allocation loses its content, whatever its flags say, and no other does.
 #[test]
-fn what_is_offered_is_always_discarded() {
+fn offered_content_is_always_discarded() {
     for (verifier, result) in [(DISCARDED, ReclaimResult::Discarded), (NEVER_DEFERRED, ReclaimResult::Ok)] {
         let (mut world, client, a, at) = world_with(verifier);
         world.offer(client, &[a], OfferPriority::High).unwrap();

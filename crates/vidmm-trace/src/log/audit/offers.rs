@@ -20,7 +20,7 @@ const PRIORITY_HIGH: u32 = 0xa000_0000;
 pub(super) struct RefusedMemory {
     /// So many more bytes are to be free.
     bytes: u64,
-    /// What was decommitted, and what is offered and was to go before.
+    /// Pairs of an allocation that was decommitted, and of one that is offered and was to go before.
     passed_over: Vec<(AllocationId, AllocationId)>,
 }
 

@@ -29,7 +29,7 @@ struct Buffer {
     bytes: u32,
     allocations: Vec<Option<AllocationId>>,
     locations: Vec<PatchLocation>,
-    /// What its first portion waits for, and what the last one signals.
+    /// The fences that its first portion waits for, and that the last one signals.
     waits: Vec<FenceValue>,
     signals: Vec<FenceValue>,
     /// The event that rendered it; and its submission, if its device's list drives residency: then it is never split (PAT-17).
