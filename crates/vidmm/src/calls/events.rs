@@ -115,8 +115,8 @@ impl VidMm {
             last_aborted_fence_id,
             returned: returned.iter().map(|&(fence_id, _)| fence_id).collect(),
         });
-        let suspect = self.state.engines.device_under_way(&self.state.objects, engine);
         let Some(last_aborted) = last_aborted_fence_id else {
+            let suspect = self.state.engines.device_under_way(&self.state.objects, engine);
             // The reset counts as one of the adapter, and not as an engine timeout of a process: the owner of the
             // packet stays unknown (FLT-31).
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
@@ -152,13 +152,9 @@ impl VidMm {
         self.state.engines.engines[engine as usize].last_answered =
             self.state.engines.engines[engine as usize].preemption_fence_id;
         engine_reset::complete_lost(&mut self.state, &mut self.plans, engine, last_aborted.saturating_sub(1));
-        // Only now is the packet that hung known: it may not be the first that was not reported. If it has ended after
-        // all, its device is in error none the less (FLT-24).
-        let guilty = if last_aborted > last_completed {
-            self.state.engines.device_under_way(&self.state.objects, engine)
-        } else {
-            suspect
-        };
+        // Only now is the packet that hung known: it may not be the first that was not reported. If none was aborted, the first is
+        // meant, and its device is in error none the less (FLT-24).
+        let guilty = self.state.engines.device_under_way(&self.state.objects, engine);
         engine_reset::blame(&mut self.state, &mut self.requests, &mut self.work, guilty, reason);
         if let Some(aborted) = self.state.engines.engines[engine as usize].pop_up_to(last_aborted) {
             retire::ended(&mut self.state, engine, aborted, true);
