@@ -46,6 +46,7 @@ impl Objects {
     pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
         self.patched.get(&index).is_some_and(|patched| patched.queued > 0)
     }
+
     /// Whether content is to be discarded of which nothing that was submitted or requested before makes use any more.
     pub(crate) fn discards_are_due(&self) -> bool {
         let is_discard = |deferred: &Deferred| matches!(deferred.action, DeferredAction::Discard(_));

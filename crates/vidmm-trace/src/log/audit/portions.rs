@@ -150,11 +150,19 @@ impl Audit {
     }
 
     fn rendered(&mut self, event: &Event) {
-        let &Event::Rendered { device, context, dma_buffer, bytes, ref allocations, ref patch_locations, .. } = event
+        let &Event::Rendered {
+            device,
+            context,
+            dma_buffer,
+            bytes,
+            ref allocations,
+            ref patch_locations,
+            ref waits,
+            ref signals,
+        } = event
         else {
             return;
         };
-        let Event::Rendered { waits, signals, .. } = event.clone() else { return };
         let expected = self.portions.last.saturating_add(1);
         self.findings.check(dma_buffer == expected, Invariant::Log, || {
             format!("DMA buffer {dma_buffer} is rendered, but the next is {expected}")
@@ -169,8 +177,8 @@ impl Audit {
             bytes,
             allocations: allocations.clone(),
             locations: patch_locations.clone(),
-            waits,
-            signals,
+            waits: waits.clone(),
+            signals: signals.clone(),
             rendered_by: self.findings.event,
             submission: None,
             portions: 0,
