@@ -185,12 +185,16 @@ impl Effect {
         }
     }
 
-    /// A kernel has written pages of an allocation, which are compressed now.
+    /// A kernel has written pages of an allocation, which are compressed now: the GPU keeps one mark for a page, wherever it lies.
     pub fn compressed(&mut self, of: KmdAllocationHandle, written: &Range<u64>) {
-        if let Effect::Plain { allocation, pages, .. } = self
-            && *allocation == of
-        {
-            pages.retain(|page| !written.contains(page));
+        match self {
+            Effect::Plain { allocation, pages, .. } if *allocation == of => {
+                pages.retain(|page| !written.contains(page));
+            }
+            Effect::Moved(allocation, pages) if *allocation == of => {
+                pages.retain(|moved| !written.contains(&moved.page));
+            }
+            _ => {}
         }
     }
 
