@@ -118,8 +118,6 @@ bitflags! {
         const SHARED = 1 << 12;
         /// It was destroyed, and goes when the last device that has closed it no longer uses it.
         const PURGE_DUE = 1 << 13;
-        /// Only devices that are suspended require it.
-        const SUSPENDED = 1 << 14;
         /// Its owner does without it until it is reclaimed (RES-61).
         const OFFERED = 1 << 15;
         /// It was discarded since it was offered.
@@ -361,6 +359,11 @@ impl Allocation {
     /// Whether a granted span, or the work in one that has ended, pins it.
     pub fn is_pinned(&self) -> bool {
         self.any_entry(|_, entry| entry.is_pinning())
+    }
+
+    /// Whether a device that is suspended is to have it back.
+    pub fn is_to_restore(&self) -> bool {
+        self.any_entry(|_, entry| entry.is_to_restore())
     }
 
     /// Whether an entry of `device` pins it.

@@ -262,10 +262,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let allocation = &mut state.objects.allocations[index];
     let loss = loss_of(allocation, place, halfway).filter(|_| !is_dead);
     let is_news = allocation.state.contains(AllocationState::DIRTY);
-    allocation.state -= AllocationState::DIRTY
-        | AllocationState::EVICT_SOON
-        | AllocationState::SUSPENDED
-        | AllocationState::LOCK_PENDING;
+    allocation.state -= AllocationState::DIRTY | AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
     if is_news && matches!(place, Some(Place::System | Place::Aperture(_))) {
         allocation.state |= AllocationState::BACKED;
     }

@@ -64,7 +64,7 @@ impl Residents {
         if is_done_with && state.contains(AllocationState::DESTROYED) {
             return Class::Dead;
         }
-        if state.contains(AllocationState::SUSPENDED) {
+        if objects[index].is_to_restore() {
             return Class::DeviceSuspended;
         }
         if !is_done_with {

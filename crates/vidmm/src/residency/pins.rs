@@ -119,7 +119,6 @@ impl Residents {
         let allocation = &mut objects.allocations[index];
         let record = &mut objects.devices[device];
         let (account, size) = (allocation.account(), allocation.size);
-        allocation.state -= AllocationState::SUSPENDED;
         let entry = allocation.entry_mut(device);
         if entry.replace(EntryFlags::TO_RESTORE, false) {
             record.to_restore[account] -= size;
@@ -182,9 +181,6 @@ impl Residents {
         }
         if allocation.place.is_none() || allocation.is_pinned() {
             return;
-        }
-        if allocation.state.contains(AllocationState::SUSPENDED) && !allocation.is_required() {
-            objects[index].state -= AllocationState::SUSPENDED;
         }
         if objects[index].state.contains(AllocationState::EVICT_SOON) {
             self.evict_soon.push_back(index);

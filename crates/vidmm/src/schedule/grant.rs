@@ -33,7 +33,7 @@ impl Schedule {
             if device.replace(owner) != Some(owner) {
                 plans.finish(&mut state.moment, &state.objects, core::mem::take(&mut draft));
             }
-            let suspended = state.objects[index].any_entry(|_, entry| entry.is_to_restore());
+            let suspended = state.objects[index].is_to_restore();
             let locked = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
             let reason = match (self.turns.power, suspended) {
                 (Power::Up, _) if locked => EvictReason::Locked,

@@ -4,7 +4,9 @@ use crate::{
     event::{Event, SuspendReason},
     id::{ContextIx, DeviceIx, ProcessIx},
     moment::Moment,
-    objects::{Objects, allocation::AllocationState, context::Queued, submission::Submission, turn::Power},
+    objects::{
+        Objects, allocation::AllocationState, context::Queued, list::ListEntry, submission::Submission, turn::Power,
+    },
     schedule::{Schedule, turns},
     state::State,
     work::Work,
@@ -54,7 +56,7 @@ impl Schedule {
 fn evict_suspended(state: &mut State, device: DeviceIx) {
     for id in state.objects[device].to_bring_back.clone() {
         if let Ok(index) = state.objects.allocations.lookup(id)
-            && state.objects[index].state.contains(AllocationState::SUSPENDED)
+            && state.objects[index].entry(device).is_some_and(ListEntry::is_to_restore)
         {
             state.objects[index].state |= AllocationState::EVICT_SOON;
             state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);

@@ -484,7 +484,7 @@ fn release_all(state: &mut State, device: DeviceIx) {
         pins::release(allocation, device, record);
         let (account, size) = (allocation.account(), allocation.size);
         record.to_restore[account] += size;
-        let mut allocation_state = AllocationState::SUSPENDED;
+        let mut allocation_state = AllocationState::empty();
         let entry = allocation.entry_mut(device);
         entry.is |= EntryFlags::TO_RESTORE;
         let is_written = entry.take_writes(&record.dispatches);

@@ -82,6 +82,32 @@ fn the_last_use_of_any_device_counts() {
     world.tear_down();
 }
 
+/// RES-71: it leaves for a suspension only while a device that is suspended is to have it back: not when a call has ended that.
+#[test]
+fn it_leaves_for_a_suspension_that_still_concerns_it() {
+    for evicted_while_suspended in [false, true] {
+        let Shared { mut world, owner, opener, allocation, .. } = shared(4, 8);
+        world.bring_in(owner, &[allocation]);
+        world.bring_in(opener, &[allocation]);
+        world.call(|vidmm, _, _| vidmm.suspend_process(owner.process, false)).unwrap();
+        world.run_all();
+        if evicted_while_suspended {
+            world.evict(owner, &[allocation], SOON).unwrap();
+            world.run_all();
+        }
+        world.evict(opener, &[allocation], SOON).unwrap();
+        world.run_all();
+        let reason = match evicted_while_suspended {
+            false => EvictReason::DeviceSuspended,
+            true => EvictReason::EvictRequested,
+        };
+        assert_eq!(world.evicted(), [(allocation, reason)]);
+        world.call(|vidmm, _, _| vidmm.resume_process(owner.process)).unwrap();
+        world.run_all();
+        world.tear_down();
+    }
+}
+
 /// RES-71: the suspension of one does not take it from the other.
 #[test]
 fn it_stays_when_one_of_its_devices_is_suspended() {
