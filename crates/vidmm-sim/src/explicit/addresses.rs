@@ -118,8 +118,9 @@ impl Make<Session<'_>> for Map {
                 session.asked_mappings.push((desc, virtual_address));
             }
             let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
-            let reservation = self.r#in.as_ref().and_then(|name| session.objects.reservations.get_mut(name));
-            reservation.into_iter().for_each(|of| of.used.push(addresses.clone()));
+            // An address that the program chose may be in a reservation that it does not name.
+            let reservations = session.objects.reservations.values_mut().filter(|of| of.process == process);
+            reservations.for_each(|of| of.used.push(addresses.clone()));
             if base_address.is_none() {
                 session.check_reserved_by_nobody(process, addresses);
                 let size = if size == 0 { pages * PAGE_SIZE } else { size };

@@ -20,6 +20,9 @@ use crate::scenario::steps::{
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
 const STORE_UNIT: u64 = 1 << 16;
 
+/// The bytes of a DMA buffer that no GPU knows as a command.
+const ILLEGAL_BYTES: usize = 64;
+
 impl Session<'_> {
     /// The process of that name, which is made if it is the default.
     pub fn process(&mut self, name: &str) -> Result<ProcessId, Undone> {
@@ -32,7 +35,7 @@ impl Session<'_> {
 
     fn make_device(&mut self, process: ProcessId, create: &CreateDevice) -> Result<Device, CreateError> {
         let (engines, is_physical, is_judged) = (self.engines, self.is_physical, self.rules.is_some());
-        let residency = create.residency.map(DeviceResidency::from);
+        let (residency, priority) = (create.residency.map(DeviceResidency::from), create.priority);
         let (vidmm, kmd, host) = self.runtime.borrow();
         let device = vidmm.create_device(CreateDeviceDesc { process, residency })?;
         let has_queue = !is_physical || residency == Some(DeviceResidency::DeviceList);
@@ -40,10 +43,10 @@ impl Session<'_> {
         let (mut queue, mut second_queue, mut contexts, mut fences) = (None, None, Vec::new(), Vec::new());
         let mut furnish = || {
             if has_queue {
-                queue = Some(vidmm.create_paging_queue(device, create.priority)?);
+                queue = Some(vidmm.create_paging_queue(device, priority)?);
             }
             if has_second {
-                second_queue = Some(vidmm.create_paging_queue(device, create.priority - 1)?);
+                second_queue = Some(vidmm.create_paging_queue(device, priority - 1)?);
             }
             for ordinal in engines {
                 contexts.push(vidmm.create_context(kmd, device, ordinal)?);
@@ -62,6 +65,7 @@ impl Session<'_> {
             process,
             device,
             queue,
+            priority,
             second_queue,
             engines: [engine(0), engine(1)],
             trim_notifications: Vec::new(),
@@ -195,6 +199,7 @@ impl Session<'_> {
         let addresses: [Vec<_>; 2] = [addresses(&kernel.reads), addresses(&kernel.writes)];
         let is_promised =
             self.is_covered(device.device, &parts) && !addresses.iter().flatten().any(|used| self.may_be_stale(used));
+        let is_promised = is_promised && !kernel.illegal;
         let (is_covered, must_fault) = (is_promised && !writes_read_only, is_promised && writes_read_only);
         let command = KernelCommand {
             kernel: number,
@@ -203,7 +208,10 @@ impl Session<'_> {
             inputs,
             outputs,
         };
-        let dma_buffer = self.runtime.umd().encode_kernel(&command);
+        let dma_buffer = match kernel.illegal {
+            true => vec![0xFF; ILLEGAL_BYTES],
+            false => self.runtime.umd().encode_kernel(&command),
+        };
         let allocations = self.objects.ids(&kernel.allocations)?;
         let device = self.objects.devices.get_mut(&device_name).expect("it is there, or made");
         let queue = &mut device.engines[kernel.engine as usize];

@@ -41,6 +41,7 @@ impl See<Session<'_>> for ForgeHandle {
                     process: ProcessId::from_bits(bits()),
                     device: DeviceId::from_bits(bits()),
                     queue: Some(PagingQueueId::from_bits(bits())),
+                    priority: 0,
                     engines,
                     trim_notifications: Vec::new(),
                     second_queue: None,

@@ -7,7 +7,8 @@ use vidmm::{DestroyError, DestroyFlags, ProcessId};
 use super::objects::{Device, Doomed, EngineQueue, Mapping};
 use super::session::Session;
 use crate::scenario::steps::{
-    Answered, DestroyDevice, KillProcess, Make, Power, PowerState, RenewContext, ResumeProcess, SuspendProcess, Undone,
+    Answered, DestroyDevice, KillProcess, Make, Power, PowerState, RenewContext, RenewPagingQueue, ResumeProcess,
+    SuspendProcess, Undone,
 };
 
 impl Session<'_> {
@@ -154,6 +155,31 @@ impl Make<Session<'_>> for RenewContext {
         // A device that is refused the new one, as one in error is, has the name of the old one.
         if let (Ok(context), Some(known)) = (&renewed, session.objects.devices.get_mut(&self.device)) {
             known.engines[self.engine as usize].context = *context;
+        }
+        Answered::of(renewed.map(|_| ()))
+    }
+}
+
+/// Destroys the paging queue of a device, unless an operation of it is pending, and creates another.
+impl Make<Session<'_>> for RenewPagingQueue {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.device(&self.device)?;
+        let Device { device, queue, priority, .. } = session.objects.devices[&self.device];
+        let queue = queue.ok_or_else(Undone::no_paging_queue)?;
+        let vidmm = session.runtime.vidmm();
+        let is_idle = vidmm.is_idle();
+        let destroyed = vidmm.destroy_paging_queue(queue);
+        if matches!(destroyed, Err(DestroyError::InUse { .. })) && is_idle {
+            session.broke("I28", format!("{queue} cannot be destroyed, but all its operations have ended"));
+        }
+        destroyed?;
+        if session.runtime.vidmm().paging_fence_value(queue).is_ok() {
+            session.broke("I27", format!("{queue} was destroyed, and has a fence all the same"));
+        }
+        let renewed = session.runtime.vidmm().create_paging_queue(device, priority);
+        // A device that is refused the new one, as one in error is, has the name of the old one.
+        if let (Ok(queue), Some(known)) = (&renewed, session.objects.devices.get_mut(&self.device)) {
+            known.queue = Some(*queue);
         }
         Answered::of(renewed.map(|_| ()))
     }

@@ -39,6 +39,8 @@ pub(crate) struct Device {
     pub process: ProcessId,
     pub device: DeviceId,
     pub queue: Option<PagingQueueId>,
+    /// The priority of that.
+    pub priority: i32,
     /// Another of another priority, which takes every second call where rules judge.
     pub second_queue: Option<PagingQueueId>,
     pub engines: [EngineQueue; 2],

@@ -108,7 +108,9 @@ fn of_step(step: &Step) -> Features {
     let of_engine = |engine: KernelEngine| if_so(Features::COPY_ENGINE, engine == KernelEngine::Copy);
     let of_action = match &step.action {
         Action::Call(Call::CreateAllocation(create)) => of_allocation(create),
-        Action::Call(Call::Kernel(kernel)) => of_engine(kernel.engine) | if_so(Features::RECOVERY, kernel.hangs),
+        Action::Call(Call::Kernel(kernel)) => {
+            of_engine(kernel.engine) | if_so(Features::RECOVERY, kernel.hangs || kernel.illegal)
+        }
         Action::Call(Call::Render(render)) => of_engine(render.engine),
         Action::Call(Call::Power(_)) => Features::POWER,
         Action::Call(Call::SetContextPriority(_)) => Features::PREEMPTION,

@@ -15,10 +15,15 @@ const RESERVATIONS_MAX: usize = 3;
 /// The largest reservation, in units of 64 KiB.
 const UNITS_MAX: u64 = 16;
 
+/// The mappings that a program makes at a time which makes many.
+const CROWD: u32 = 64;
+
 /// The reservations of a world's programs, and the dice that they are drawn with.
 pub(super) struct Reservations {
     dice: Dice,
     those: Vec<Reservation>,
+    /// Some programs map single pages again and again.
+    has_crowds: bool,
 }
 
 /// A reservation.
@@ -33,32 +38,40 @@ impl Reservations {
     /// Those of a world; a quarter of the worlds have some, where there are addresses.
     pub fn draw(seed: u64, world: &World) -> Option<Self> {
         let mut dice = Dice::of_reservations(seed);
-        (dice.chance(25) && !world.scenario.adapter.is_physical()).then(|| Self { dice, those: Vec::new() })
+        if !dice.chance(25) || world.scenario.adapter.is_physical() {
+            return None;
+        }
+        let has_crowds = dice.chance(20);
+        Some(Self { dice, those: Vec::new(), has_crowds })
     }
 }
 
 impl Player<'_, '_> {
     /// Reserves addresses, maps an allocation there, or gives a reservation back, all or a part of it.
     pub fn use_reservations(&mut self, device: usize) {
-        let Some(Reservations { dice, those }) = &mut self.reservations else { return };
-        let process = self.cast.devices[device].process;
+        let Some(Reservations { dice, those, has_crowds }) = &mut self.reservations else { return };
+        let (process, has_crowds) = (self.cast.devices[device].process, *has_crowds);
         those.retain(|of| self.cast.processes[of.process].lives);
         let own: Vec<usize> = (0..those.len()).filter(|&at| those[at].process == process).collect();
         match (dice.below(100), dice.pick(&own)) {
             (0..4, _) if those.len() < RESERVATIONS_MAX => self.reserve(process),
             (4..10, Some(at)) => self.map_reserved(device, at),
             (10..12, Some(at)) => self.unreserve(at),
+            (12..15, _) => self.map_chosen(device),
+            (15..17, _) if has_crowds => self.map_crowd(device),
             _ => {}
         }
     }
 
     fn reserve(&mut self, process: usize) {
-        let Some(Reservations { dice, those }) = &mut self.reservations else { return };
+        let base_address = self.choose_address().map(|address| address & !(PAGE_SIZE_64K - 1));
+        let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
+        let base_address = base_address.filter(|_| dice.chance(40));
         let units = dice.within(1, UNITS_MAX);
         let (name, process_name) = (self.cast.name("v"), self.cast.processes[process].name.clone());
         those.push(Reservation { name: name.clone(), process, pages: units * (PAGE_SIZE_64K / PAGE_SIZE) });
         let size = ByteSize(units * PAGE_SIZE_64K);
-        if !self.call(ReserveVa { name, process: Some(process_name), size, base_address: None }).is_done() {
+        if !self.call(ReserveVa { name, process: Some(process_name), size, base_address }).is_done() {
             self.reservations.iter_mut().for_each(|of| drop(of.those.pop()));
         }
     }
@@ -66,7 +79,7 @@ impl Player<'_, '_> {
     /// Maps some pages of an allocation at some page of a reservation. Something may be mapped there already.
     fn map_reserved(&mut self, device: usize, at: usize) {
         let usable = self.cast.usable_by(device);
-        let Some(Reservations { dice, those }) = &mut self.reservations else { return };
+        let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
         let (Some(allocation), Reservation { name: reservation, pages: reserved, .. }) =
             (dice.pick(&usable), those[at].clone())
         else {
@@ -93,9 +106,66 @@ impl Player<'_, '_> {
         }
     }
 
+    /// An address near one that a program has: what lies there may be free, its own, or another's. Or one far from it, perhaps in no
+    /// process's part of the space (U-17).
+    fn choose_address(&mut self) -> Option<u64> {
+        let objects = &self.session.objects;
+        let reserved = objects.reservations.values().flat_map(|of| [of.addresses.start, of.addresses.end]);
+        let mapped = objects.mappings.values().filter(|of| !of.is_freed).map(|of| of.virtual_address.0);
+        let known = Vec::from_iter(reserved.chain(mapped));
+        let Reservations { dice, .. } = self.reservations.as_mut()?;
+        let near = dice.pick(&known)?;
+        let by = dice.within(0, 8) * if dice.chance(50) { PAGE_SIZE } else { PAGE_SIZE_64K };
+        let is_far = dice.chance(20);
+        Some(match dice.chance(50) {
+            _ if is_far => near ^ 1 << dice.within(20, 47),
+            true => near + by,
+            false => near.saturating_sub(by),
+        })
+    }
+
+    /// Maps an allocation at an address that the program chooses.
+    fn map_chosen(&mut self, device: usize) {
+        let base_address = self.choose_address();
+        let usable = self.cast.usable_by(device);
+        let Some(Reservations { dice, .. }) = &mut self.reservations else { return };
+        if let (Some(allocation), true) = (dice.pick(&usable), base_address.is_some()) {
+            self.map_at(device, allocation, self.cast.allocations[allocation].pages, base_address);
+        }
+    }
+
+    /// Maps the first page of an allocation again and again.
+    fn map_crowd(&mut self, device: usize) {
+        let usable = self.cast.usable_by(device);
+        let Some(Reservations { dice, .. }) = &mut self.reservations else { return };
+        if let Some(allocation) = dice.pick(&usable) {
+            (0..CROWD).for_each(|_| self.map_at(device, allocation, 1, None));
+        }
+    }
+
+    /// Maps the first pages of an allocation for a device.
+    fn map_at(&mut self, device: usize, allocation: usize, pages: u64, base_address: Option<u64>) {
+        let name = self.cast.name("m");
+        let map = Map {
+            allocations: self.cast.names(&[allocation]),
+            name: Some(name.clone()),
+            device: Some(self.cast.devices[device].name.clone()),
+            offset: ByteSize(0),
+            size: ByteSize(pages * PAGE_SIZE),
+            read_only: false,
+            no_execute: false,
+            base_address,
+            r#in: None,
+            at: ByteSize(0),
+        };
+        if self.call(map).is_done() {
+            self.cast.allocations[allocation].views.push(View { name, device, is_read_only: false, pages });
+        }
+    }
+
     /// Gives a reservation back, or its end.
     fn unreserve(&mut self, at: usize) {
-        let Some(Reservations { dice, those }) = &mut self.reservations else { return };
+        let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
         let Reservation { name, pages, .. } = those[at].clone();
         let kept = if dice.chance(50) { 0 } else { dice.below(pages as usize) as u64 };
         let free = FreeVa { mapping: name, offset: ByteSize(kept * PAGE_SIZE), size: ByteSize(0), rest: None };

@@ -31,7 +31,6 @@ pub const UNMET: &[(&str, &str)] = &[
         "device_in_error reason engine_timeout_promoted_to_adapter_reset",
         "a device is in error for what its own work did",
     ),
-    ("device_in_error reason illegal_command", NO_SUCH_PROGRAM),
     ("device_in_error reason out_of_memory", "seldom: MustSucceed must be refused"),
     ("device_in_error reason paging_engine_timeout", "a device is in error for what its own work did"),
     ("driver_finding finding adapter_reset_unasked", NO_SUCH_MACHINE),
@@ -47,5 +46,4 @@ pub const UNMET: &[(&str, &str)] = &[
     ("driver_finding finding preempted_unasked", NO_SUCH_MACHINE),
     ("driver_finding finding reset_unasked", NO_SUCH_MACHINE),
     ("event finding", "runs of workloads write it, for a wrong page"),
-    ("event illegal_command", NO_SUCH_PROGRAM),
 ];

@@ -6,7 +6,8 @@ use super::player::Player;
 use crate::features::Features;
 use crate::scenario::steps::{
     CloseAllocation, CpuWrite, Evict, EvictFlag, Kernel, KernelEngine, Lock, MakeResident, MakeResidentFlag, Map,
-    Offer, OfferFlag, OfferPriority, OpenAllocation, Reclaim, RenewContext, SetContextPriority, Unlock,
+    Offer, OfferFlag, OfferPriority, OpenAllocation, Reclaim, RenewContext, RenewPagingQueue, SetContextPriority,
+    Unlock,
 };
 
 impl Player<'_, '_> {
@@ -20,7 +21,11 @@ impl Player<'_, '_> {
             5 if self.has(Features::PREEMPTION) && !self.dice.chance(30) => self.set_context_priority(device),
             5 => {
                 let engine = self.draw_engine();
-                self.call(RenewContext { device: self.cast.devices[device].name.clone(), engine });
+                let name = self.cast.devices[device].name.clone();
+                match engine {
+                    KernelEngine::Render => self.call(RenewContext { device: name, engine }),
+                    KernelEngine::Copy => self.call(RenewPagingQueue { device: name }),
+                };
             }
             _ if self.misuses() => self.make_wrong_call(device),
             _ => {}

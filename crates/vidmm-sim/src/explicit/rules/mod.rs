@@ -9,6 +9,7 @@ mod doubt;
 mod end;
 pub(crate) mod known;
 mod refusals;
+mod strangers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +50,7 @@ impl Session<'_> {
     /// made, or cannot be made now.
     pub(crate) fn play(&mut self, step: &Step) -> Option<Answer> {
         self.expect = step.expect;
+        let events_before = self.num_events;
         let played = match &step.action {
             Action::Call(call) => {
                 let answer = call.make(self).or_else(Undone::answer).map(|answered| answered.answer);
@@ -79,7 +81,9 @@ impl Session<'_> {
         self.settle();
         if let (Action::Call(call), Ok(answer), true) = (&step.action, &played, self.rules.is_some()) {
             self.judge_by_answers(call, *answer);
+            self.judge_refused(call, *answer, events_before);
         }
+        self.judge_strangers();
         if self.num_machine_steps.is_multiple_of(STEPS_BETWEEN_WAKES) {
             self.judge_wakes();
         }

@@ -22,6 +22,32 @@ impl Session<'_> {
         }
     }
 
+    /// A call that is refused changes nothing, and no event follows: there were so many before it. A refusal for want of memory is an
+    /// event itself; of what is locked elsewhere, the reason why it moves; and steps that make several calls may have made some.
+    pub(super) fn judge_refused(&mut self, call: &Call, answer: Answer, before: u64) {
+        let is_atomic = match call {
+            Call::Evict(_) | Call::MakeResident(_) | Call::Offer(_) | Call::Reclaim(_) => answer != Answer::NoMemory,
+            Call::Lock(step) => step.allocations.len() == 1 && answer != Answer::Busy,
+            Call::Unlock(step) => step.allocations.len() == 1,
+            Call::Map(step) => step.allocations.len() == 1,
+            Call::OpenAllocation(step) => step.allocations.len() == 1,
+            Call::CloseAllocation(step) => step.allocations.len() == 1,
+            Call::DestroyAllocation(step) => step.allocations.len() == 1,
+            Call::UpdateProperty(step) => step.allocations.len() == 1,
+            Call::SetPriority(step) => step.allocations.len() == 1,
+            Call::FreeVa(_)
+            | Call::ReserveVa(_)
+            | Call::ReserveVideoMemory(_)
+            | Call::BeginUse(_)
+            | Call::EndUse(_) => true,
+            Call::SetContextPriority(_) | Call::DestroyDevice(_) => true,
+            _ => false,
+        };
+        if is_atomic && !answer.is_done() && self.num_events > before {
+            self.broke("REFUSED", format!("the answer is {answer}, but event {} follows", before + 1));
+        }
+    }
+
     /// No device and no adapter is in error.
     fn undue_error(&self) -> Option<&'static str> {
         (self.errors.is_empty() && self.adapter_error.is_none() && self.doomed.is_empty()).then_some("I12")

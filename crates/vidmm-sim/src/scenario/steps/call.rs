@@ -154,6 +154,7 @@ verbs! {
     "kill-process" => KillProcess,
     "destroy-device" => DestroyDevice,
     "renew-context" => RenewContext,
+    "renew-paging-queue" => RenewPagingQueue,
     "power" => Power,
     "kernel" => Kernel,
     "render" => Render,

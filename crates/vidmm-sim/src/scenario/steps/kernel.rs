@@ -63,6 +63,9 @@ pub struct Kernel {
     /// It never ends by itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hangs: bool,
+    /// It is no command that the GPU knows (FLT-12).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub illegal: bool,
     /// The engine that runs it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub engine: KernelEngine,
@@ -87,6 +90,7 @@ impl Kernel {
             content: ramp(),
             nanoseconds: microsecond(),
             hangs: false,
+            illegal: false,
             engine: KernelEngine::default(),
             after: Vec::new(),
             allocations: Vec::new(),
@@ -154,6 +158,10 @@ impl Verb for Kernel {
         }
         if self.hangs {
             write!(f, "{lead} never ends")?;
+            lead = ",";
+        }
+        if self.illegal {
+            write!(f, "{lead} illegal")?;
             lead = ",";
         }
         if self.engine == KernelEngine::Copy { write!(f, "{lead} on the copy engine") } else { Ok(()) }

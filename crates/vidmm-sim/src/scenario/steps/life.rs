@@ -15,6 +15,8 @@ only_names! {
     "resume-process" => ResumeProcess { process: String }, one Process;
     /// D3DKMTDestroyDevice.
     "destroy-device" => DestroyDevice { device: String }, one Device;
+    /// D3DKMTDestroyPagingQueue: another takes the place of a device's paging queue.
+    "renew-paging-queue" => RenewPagingQueue { device: String }, one Device;
 }
 
 /// D3DKMTDestroyContext: another takes the place of a device's context on an engine.
