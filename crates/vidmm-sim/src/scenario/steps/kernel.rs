@@ -63,7 +63,7 @@ pub struct Kernel {
     /// It never ends by itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub hangs: bool,
-    /// It is no command that the GPU knows (FLT-12).
+    /// It is no command that a GPU knows, which the driver reports as DMA_FAULTED.
     #[serde(default, skip_serializing_if = "is_default")]
     pub illegal: bool,
     /// The engine that runs it.
