@@ -1,6 +1,9 @@
 //! Making calls: budgets, reservations and trims; and judging what is said of them.
 
-use vidmm::{AllocationResidencyStatus, MemorySegmentGroup, ProcessId, ReservationError, TrimFlags, VideoMemoryInfo};
+use vidmm::{
+    AllocationResidencyStatus, MemorySegmentGroup, ProcessId, QueryStatistics, ReservationError, SegmentId, TrimFlags,
+    VideoMemoryInfo,
+};
 use vidmm_trace::ByteSize;
 
 use super::session::Session;
@@ -129,6 +132,31 @@ impl Session<'_> {
     }
 }
 
+impl Session<'_> {
+    /// The statistics of a process, of system memory and of both together say what the log has there.
+    fn judge_statistics(&mut self, process: ProcessId) {
+        if self.rules.is_none() || self.truth.is_reset() {
+            return;
+        }
+        let system = SegmentId::SYSTEM;
+        let asked = [
+            (QueryStatistics::Process(process), (Some(process), None)),
+            (QueryStatistics::Segment(system), (None, Some(system))),
+            (QueryStatistics::ProcessSegment(process, system), (Some(process), Some(system))),
+        ];
+        for (of, (process, segment)) in asked {
+            let Ok(said) = self.runtime.vidmm().query_statistics(of) else { continue };
+            let (bytes, count) = self.truth.resident(process, segment);
+            if (said.bytes_resident, said.allocations_resident) != (bytes, count) {
+                let problem = format!(
+                    "{of:?}: {count} allocations of {bytes} bytes are resident by the log, but the answer is {said:?}"
+                );
+                return self.broke("STATISTICS", problem);
+            }
+        }
+    }
+}
+
 /// Asks what a process may use, and compares it with what is expected, with what was said last, and with the event log.
 impl See<Session<'_>> for QueryVideoMemory {
     fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
@@ -161,6 +189,7 @@ impl See<Session<'_>> for QueryVideoMemory {
         }
         session.judge_reservation(process, group, current_reservation);
         session.judge_residency();
+        session.judge_statistics(process);
         let Some(resident) = session.truth.usage(process, group) else { return Ok(()) };
         if resident != current_usage {
             let [said, resident] = [current_usage, resident].map(exact);

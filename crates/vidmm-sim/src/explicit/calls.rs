@@ -238,6 +238,7 @@ impl Session<'_> {
             fault_is_expected: self.expect == Some(Answer::PageFault),
             is_covered,
             must_fault,
+            is_illegal: kernel.illegal,
             faulted: false,
             aborted: false,
             begun: false,

@@ -177,6 +177,8 @@ pub(crate) struct KernelState {
     pub is_covered: bool,
     /// It writes through a mapping that is read-only.
     pub must_fault: bool,
+    /// It is no command of the GPU.
+    pub is_illegal: bool,
     pub faulted: bool,
     pub aborted: bool,
     pub begun: bool,

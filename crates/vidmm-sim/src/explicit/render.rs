@@ -70,6 +70,7 @@ impl Session<'_> {
                 fault_is_expected: false,
                 is_covered: true,
                 must_fault: false,
+                is_illegal: false,
                 faulted: false,
                 aborted: false,
                 begun: false,

@@ -83,6 +83,17 @@ impl Truth {
         (!self.is_reset).then(|| self.allocations.values().filter(counts).map(|allocation| allocation.size).sum())
     }
 
+    /// The bytes and the number of allocations of a process, or of all, that are resident in a segment, or anywhere.
+    pub fn resident(&self, process: Option<ProcessId>, segment: Option<SegmentId>) -> (u64, u64) {
+        let counts = |allocation: &&Allocation| {
+            let place = allocation.place.map(|place| if self.is_memory(place) { place } else { SegmentId::SYSTEM });
+            process.is_none_or(|process| process == allocation.owner)
+                && place.is_some_and(|place| segment.is_none_or(|segment| segment == place))
+        };
+        let sizes = self.allocations.values().filter(counts).map(|allocation| allocation.size);
+        sizes.fold((0, 0), |(bytes, count), size| (bytes + size, count + 1))
+    }
+
     /// Whether a Reclaim could not commit an allocation again.
     pub fn is_uncommitted(&self, allocation: AllocationId) -> bool {
         self.allocations.get(&allocation).is_some_and(|allocation| allocation.uncommitted)

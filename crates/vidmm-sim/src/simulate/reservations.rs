@@ -16,7 +16,7 @@ const RESERVATIONS_MAX: usize = 3;
 const UNITS_MAX: u64 = 16;
 
 /// The mappings that a program makes at a time which makes many.
-const CROWD: u32 = 64;
+const CROWD: u32 = 300;
 
 /// The reservations of a world's programs, and the dice that they are drawn with.
 pub(super) struct Reservations {
@@ -58,7 +58,7 @@ impl Player<'_, '_> {
             (4..10, Some(at)) => self.map_reserved(device, at),
             (10..12, Some(at)) => self.unreserve(at),
             (12..15, _) => self.map_chosen(device),
-            (15..17, _) if has_crowds => self.map_crowd(device),
+            (15..16, _) if has_crowds => self.map_crowd(device),
             _ => {}
         }
     }

@@ -195,6 +195,10 @@ impl World {
         if adapter.is_physical() && has_local_memory && has(Features::PLACEMENT) && aside.chance(30) {
             adapter.banks = banks(local_memory, &mut aside);
         }
+        // So short that work which runs for long counts as hung, and ends while its engine is reset.
+        if !is_speed && !is_calm && aside.chance(12) {
+            adapter.tdr.delay = Duration { ns: aside.log_within(100_000, 100_000_000) };
+        }
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         // Of a segment of more than 64 MiB, large holes are kept apart.
         let is_large = !is_speed && adapter.is_physical() && has_local_memory && aside.chance(6);

@@ -72,9 +72,12 @@ impl VidMm {
     }
 
     fn account_of(&self, segment: SegmentId) -> Result<Account, QueryStatisticsError> {
+        if segment.is_system() {
+            return Ok(Account::SYSTEM);
+        }
         let adapter = &self.state.adapter;
-        let mut accounts = adapter.accounts().iter();
-        let found = accounts.find(|&account| adapter.memory_account(account).segment == segment);
+        let is_it = |&account: &Account| adapter.memory_segment(account).is_some_and(|memory| memory.id == segment);
+        let found = adapter.accounts().iter().find(is_it);
         found.ok_or(QueryStatisticsError::NoMemorySegment { segment })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vidmm::contract::AddressingModel;
 use vidmm::event::{ContentSource, Event, EvictReason};
 use vidmm::*;
 
@@ -137,4 +138,17 @@ fn apertures_have_no_statistics_of_their_own() {
     let local = world.vidmm.query_statistics(QueryStatistics::Segment(LOCAL)).unwrap();
     let info = local.commit_limit;
     assert!(0 < info && info <= 16 * PAGE_SIZE, "page tables take the rest");
+}
+
+#[test]
+fn system_memory_is_counted_where_there_is_no_other() {
+    let mut world = World::new(Config::integrated(AddressingModel::GpuVaIoMmu, 256));
+    let client = world.client();
+    let allocation = world.create(client, Place::System, 3, SILENT);
+    world.bring_in(client, &[allocation]);
+    world.run_all();
+    let system = world.vidmm.query_statistics(QueryStatistics::Segment(SegmentId::SYSTEM)).unwrap();
+    assert_eq!((system.bytes_resident, system.allocations_resident), (3 * PAGE_SIZE, 1));
+    assert_eq!(system.bytes_committed, 3 * PAGE_SIZE);
+    assert_eq!(system.commit_limit, 256 * PAGE_SIZE);
 }
