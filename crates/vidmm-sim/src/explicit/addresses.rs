@@ -103,8 +103,10 @@ impl Make<Session<'_>> for Map {
             let (write, execute) = (!self.read_only, !self.no_execute);
             let whole = MapGpuVirtualAddress::whole(id);
             let base = base_address.map(GpuVirtualAddress);
-            // Any number, which the driver is to get back (GVA-57): the same whenever the step is made.
-            let driver_protection = if session.rules.is_some() { (id.to_bits() & 0xFFFF) << 5 | 1 } else { 0 };
+            // Any number, which the driver is to get back (GVA-57): the same whenever the step is made. Most mappings have none, and such
+            // a mapping of a whole allocation is kept in another form.
+            let has_protection = session.rules.is_some() && id.to_bits().is_multiple_of(3);
+            let driver_protection = if has_protection { (id.to_bits() & 0xFFFF) << 5 | 1 } else { 0 };
             let desc =
                 MapGpuVirtualAddress { base_address: base, offset, size, write, execute, driver_protection, ..whole };
             let (vidmm, _, host) = session.runtime.borrow();
