@@ -145,6 +145,7 @@ fn a_kernel_has_other_defaults_than_its_parts() {
         content,
         nanoseconds,
         hangs: nanoseconds == 1,
+        illegal: nanoseconds == 1,
         engine,
         after: Vec::new(),
         allocations: Vec::new(),

@@ -34,6 +34,16 @@ struct Reservation {
     pages: u64,
 }
 
+/// The addresses that a mapping is asked for.
+enum Where {
+    /// The manager chooses them.
+    Anywhere,
+    /// From this one on.
+    At(u64),
+    /// In the reservation of that name, so far from its start.
+    In(String, ByteSize),
+}
+
 impl Reservations {
     /// Those of a world; a quarter of the worlds have some, where there are addresses.
     pub fn draw(seed: u64, world: &World) -> Option<Self> {
@@ -88,22 +98,7 @@ impl Player<'_, '_> {
         let known = &self.cast.allocations[allocation];
         let first = dice.below(reserved as usize) as u64;
         let pages = dice.within(1, known.pages.min(reserved - first).max(1));
-        let name = self.cast.name("m");
-        let map = Map {
-            allocations: self.cast.names(&[allocation]),
-            name: Some(name.clone()),
-            device: Some(self.cast.devices[device].name.clone()),
-            offset: ByteSize(0),
-            size: ByteSize(pages * PAGE_SIZE),
-            read_only: false,
-            no_execute: false,
-            base_address: None,
-            r#in: Some(reservation),
-            at: ByteSize(first * PAGE_SIZE),
-        };
-        if self.call(map).is_done() {
-            self.cast.allocations[allocation].views.push(View { name, device, is_read_only: false, pages });
-        }
+        self.map_first(device, allocation, pages, Where::In(reservation, ByteSize(first * PAGE_SIZE)));
     }
 
     /// An address near one that a program has: what lies there may be free, its own, or another's. Or one far from it, perhaps in no
@@ -126,11 +121,11 @@ impl Player<'_, '_> {
 
     /// Maps an allocation at an address that the program chooses.
     fn map_chosen(&mut self, device: usize) {
-        let base_address = self.choose_address();
+        let Some(address) = self.choose_address() else { return };
         let usable = self.cast.usable_by(device);
         let Some(Reservations { dice, .. }) = &mut self.reservations else { return };
-        if let (Some(allocation), true) = (dice.pick(&usable), base_address.is_some()) {
-            self.map_at(device, allocation, self.cast.allocations[allocation].pages, base_address);
+        if let Some(allocation) = dice.pick(&usable) {
+            self.map_first(device, allocation, self.cast.allocations[allocation].pages, Where::At(address));
         }
     }
 
@@ -139,12 +134,17 @@ impl Player<'_, '_> {
         let usable = self.cast.usable_by(device);
         let Some(Reservations { dice, .. }) = &mut self.reservations else { return };
         if let Some(allocation) = dice.pick(&usable) {
-            (0..CROWD).for_each(|_| self.map_at(device, allocation, 1, None));
+            (0..CROWD).for_each(|_| self.map_first(device, allocation, 1, Where::Anywhere));
         }
     }
 
     /// Maps the first pages of an allocation for a device.
-    fn map_at(&mut self, device: usize, allocation: usize, pages: u64, base_address: Option<u64>) {
+    fn map_first(&mut self, device: usize, allocation: usize, pages: u64, place: Where) {
+        let (base_address, reservation, at) = match place {
+            Where::Anywhere => (None, None, ByteSize(0)),
+            Where::At(address) => (Some(address), None, ByteSize(0)),
+            Where::In(reservation, at) => (None, Some(reservation), at),
+        };
         let name = self.cast.name("m");
         let map = Map {
             allocations: self.cast.names(&[allocation]),
@@ -155,8 +155,8 @@ impl Player<'_, '_> {
             read_only: false,
             no_execute: false,
             base_address,
-            r#in: None,
-            at: ByteSize(0),
+            r#in: reservation,
+            at,
         };
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only: false, pages });
