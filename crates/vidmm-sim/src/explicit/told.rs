@@ -1,8 +1,8 @@
 //! Whether the outputs are those that the events tell of.
 
 use vidmm::{
-    DeviceId, Event, EvictFlags, GpuVirtualAddress, MapGpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
-    OfferFlags, Output, PagingQueueId, ProcessId, TrimFlags, TrimNotificationId,
+    DeviceId, Event, GpuVirtualAddress, MapGpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
+    Output, PagingQueueId, ProcessId, TrimFlags, TrimNotificationId,
 };
 
 use super::session::Session;
@@ -55,25 +55,6 @@ impl Session<'_> {
         if let Some(told) = self.untold.first().copied() {
             self.untold.clear();
             self.broke("OUTPUTS", format!("an event tells of {told:?}, but no client is told"));
-        }
-    }
-
-    /// An event tells of an Evict or an Offer: the verifier makes of it what its knobs say (RES-25).
-    pub fn judge_knobs(&mut self, event: &Event) {
-        let Some(rules) = &self.rules else { return };
-        let knobs = rules.knobs;
-        let is_heeded = match *event {
-            Event::Evict { flags, .. } => {
-                let hastens = knobs.never_defer_evictions || knobs.force_synchronous_evict;
-                !(hastens && flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY))
-            }
-            Event::Offered { flags, .. } => {
-                !knobs.always_discard_offer || flags.contains(OfferFlags::OFFER_IMMEDIATELY)
-            }
-            _ => true,
-        };
-        if !is_heeded {
-            self.broke("RES-25", format!("{event:?} is not what the verifier makes of it with {knobs:?}"));
         }
     }
 

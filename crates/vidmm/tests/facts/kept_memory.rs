@@ -19,6 +19,13 @@ fn allocate(world: &mut World, client: Client, count: usize) -> Vec<AllocationId
     (0..count).map(|_| world.allocate(client, 1)).collect()
 }
 
+/// An allocation that is one range of the memory segment.
+fn range(world: &mut World, client: Client, pages: u64) -> AllocationId {
+    let flags = contract::AllocationFlags::ACCESSED_PHYSICALLY;
+    let info = contract::AllocationInfo { flags, ..allocation_info(pages * PAGE_SIZE, NORMAL) };
+    world.try_create(client, info).unwrap()
+}
+
 /// The allocations of `own` that were evicted, in that order, each by its number.
 fn evicted(world: &World, own: &[AllocationId]) -> Vec<usize> {
     let number = |id| own.iter().position(|&allocation| allocation == id);
@@ -153,23 +160,30 @@ fn ranges_are_kept_as_pages_are() {
     let mut world = World::new(Config { policy: PolicyChoice::default(), ..Config::discrete(16, 64) });
     let (game, scan) = (world.client(), world.client());
     is_above_the_other(&mut world, game);
-    let range = |world: &mut World, client| {
-        let flags = contract::AllocationFlags::ACCESSED_PHYSICALLY;
-        let info = contract::AllocationInfo { flags, ..allocation_info(2 * PAGE_SIZE, NORMAL) };
-        world.try_create(client, info).unwrap()
-    };
-    let textures = [(); 4].map(|()| range(&mut world, game));
-    let files = [(); 8].map(|()| range(&mut world, scan));
+    let textures = [(); 4].map(|()| range(&mut world, game, 2));
+    let files = [(); 8].map(|()| range(&mut world, scan, 2));
     use_each(&mut world, game, &textures);
     use_each(&mut world, scan, &files);
     assert_eq!(evicted(&world, &textures), [0; 0]);
     assert!(!evicted(&world, &files).is_empty());
-    let large = {
-        let flags = contract::AllocationFlags::ACCESSED_PHYSICALLY;
-        let info = contract::AllocationInfo { flags, ..allocation_info(12 * PAGE_SIZE, NORMAL) };
-        world.try_create(scan, info).unwrap()
-    };
+    let large = range(&mut world, scan, 12);
     world.bring_in(scan, &[large]);
     assert!(!evicted(&world, &textures).is_empty(), "what is only kept goes in the end");
+    world.tear_down();
+}
+
+/// U-31: all that one placement takes of a process counts, so that it keeps what it has reserved.
+#[test]
+fn a_reservation_is_kept_from_a_range_that_takes_the_place_of_several() {
+    let mut world = World::new(Config::discrete(16, 64));
+    let (one, other) = (world.client(), world.client());
+    let [old, new] = [one, other].map(|client| [(); 3].map(|()| range(&mut world, client, 2)));
+    world.reserve(one, 4 * PAGE_SIZE).unwrap();
+    use_each(&mut world, one, &old);
+    use_each(&mut world, other, &new);
+    let large = range(&mut world, other, 6);
+    world.bring_in(other, &[large]);
+    assert!(!world.evicted().is_empty(), "memory is short");
+    assert!(evicted(&world, &old).len() <= 1, "of three ranges it has reserved two: {:?}", world.evicted());
     world.tear_down();
 }

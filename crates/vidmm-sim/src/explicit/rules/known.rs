@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
-use vidmm::{DeviceId, MemorySegmentGroup, NumberedEvent, ProcessId, VerifierKnobs};
+use vidmm::{DeviceId, MemorySegmentGroup, NumberedEvent, ProcessId};
 use vidmm_trace::Audit;
 
 use super::banks::Banks;
+use super::knobs::Knobs;
 use crate::digest::Digest;
 use crate::features::Features;
 use crate::scenario::{AdapterSettings, Fault, FaultKind, When};
@@ -47,7 +48,7 @@ pub(crate) struct Rules {
     /// The banks of local memory.
     pub(in crate::explicit) banks: Banks,
     /// The knobs of the verifier.
-    pub(in crate::explicit) knobs: VerifierKnobs,
+    pub(in crate::explicit) knobs: Knobs,
     /// Steps of the machine when all books were looked at last.
     pub(super) audited_at: u64,
     /// Something went wrong, so that all books are looked at after the step.
@@ -76,7 +77,7 @@ impl Rules {
             misreports_again,
             puts_off: adapter.buggify.is_some(),
             banks: Banks::new(&adapter.banks),
-            knobs: adapter.verifier.into(),
+            knobs: Knobs::new(adapter.verifier.into()),
             ..Self::default()
         };
         if adapter.policy == PolicyChoice::Lru {

@@ -7,6 +7,7 @@
 mod banks;
 mod doubt;
 mod end;
+mod knobs;
 pub(crate) mod known;
 mod refusals;
 mod strangers;
