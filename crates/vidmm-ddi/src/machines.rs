@@ -173,6 +173,7 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource, resets_engine
         | Features::PLACEMENT
         | Features::COSTS
         | Features::INNER_FAULTS
+        | Features::ILLEGAL_COMMANDS
         | Features::MODEL_OCCASIONS;
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));

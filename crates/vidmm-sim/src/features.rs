@@ -89,11 +89,13 @@ bitflags! {
         const NAMED_SEGMENTS = 1 << 35;
         /// Allocations that have a copy in system memory for as long as they live, or are the program's own memory.
         const SYSTEM_COPIES = 1 << 36;
+        /// A user-mode driver that submits what no GPU knows as a command.
+        const ILLEGAL_COMMANDS = 1 << 37;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 37] = [
+const NAMES: [(Features, &str); 38] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -131,6 +133,7 @@ const NAMES: [(Features, &str); 37] = [
     (Features::VIRTUAL_TABLES, "page tables that are written at virtual addresses"),
     (Features::NAMED_SEGMENTS, "segments that programs name"),
     (Features::SYSTEM_COPIES, "copies in system memory that stay"),
+    (Features::ILLEGAL_COMMANDS, "work that is no command"),
 ];
 
 impl Features {

@@ -1,8 +1,8 @@
 //! Whether the outputs are those that the events tell of.
 
 use vidmm::{
-    DeviceId, Event, GpuVirtualAddress, MapGpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId,
-    Output, PagingQueueId, ProcessId, TrimFlags, TrimNotificationId,
+    DeviceId, Event, GpuVirtualAddress, MapGpuVirtualAddress, MemorySegmentGroup, MonitoredFenceId, Output,
+    PagingQueueId, ProcessId, TrimFlags, TrimNotificationId,
 };
 
 use super::session::Session;

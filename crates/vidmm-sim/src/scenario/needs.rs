@@ -109,7 +109,9 @@ fn of_step(step: &Step) -> Features {
     let of_action = match &step.action {
         Action::Call(Call::CreateAllocation(create)) => of_allocation(create),
         Action::Call(Call::Kernel(kernel)) => {
-            of_engine(kernel.engine) | if_so(Features::RECOVERY, kernel.hangs || kernel.illegal)
+            of_engine(kernel.engine)
+                | if_so(Features::RECOVERY, kernel.hangs)
+                | if_so(Features::RECOVERY | Features::ILLEGAL_COMMANDS, kernel.illegal)
         }
         Action::Call(Call::Render(render)) => of_engine(render.engine),
         Action::Call(Call::Power(_)) => Features::POWER,

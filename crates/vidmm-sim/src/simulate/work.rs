@@ -63,7 +63,7 @@ impl Player<'_, '_> {
             ..Kernel::new(self.cast.name("k"))
         };
         let kernel = Kernel { after: self.draw_fence(), ..kernel };
-        let may_be_illegal = careless && self.has(Features::OWN_COMMANDS);
+        let may_be_illegal = careless && self.has(Features::ILLEGAL_COMMANDS);
         let kernel = Kernel { illegal: may_be_illegal && self.dice.chance(10), ..kernel };
         self.call(kernel);
     }
