@@ -202,7 +202,7 @@ impl World {
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         // Of a segment of more than 64 MiB, large holes are kept apart.
         let may_be_large = adapter.is_physical() && has_local_memory && has(Features::MORE_SEGMENTS);
-        let is_large = !is_speed && may_be_large && aside.chance(6);
+        let is_large = !is_speed && may_be_large && aside.chance(3);
         let local_memory = if is_large { local_memory.max(aside.within(72, 160) << 20) } else { local_memory };
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
