@@ -479,11 +479,29 @@ fn i02_lost_content_is_not_in_its_backing_store() {
     a_comes_again(ContentSource::BackingStore).breaks(I02);
 }
 
+/// A fault while the engine has no packet: the driver says that it knows of none (FLT-11).
+fn fault_of_no_packet() -> Event {
+    let mut fault = page_fault(fence(RENDER, 0), GpuVirtualAddress(8));
+    if let Event::PageFault { flags, in_flight, .. } = &mut fault {
+        *flags = PageFaultFlags::FENCE_INVALID | PageFaultFlags::ADAPTER_RESET_REQUIRED;
+        in_flight.clear();
+    }
+    fault
+}
+
+#[test]
+fn i30_an_engine_stops_at_a_packet_that_it_has() {
+    let nothing_runs = || Broken(story());
+    let is_reset = Event::AdapterResetBegun { cause: DeviceErrorReason::AdapterReset };
+    nothing_runs().append(fault_of_no_packet()).append(is_reset.clone()).breaks_nothing();
+    nothing_runs().append(Event::IllegalCommand { signal: fence(RENDER, 0) }).append(is_reset).breaks_only(I30);
+}
+
 /// That many resets of the adapter.
 fn resets(count: usize) -> Broken {
     let reset = |story: Broken| {
         story
-            .append(Event::IllegalCommand { signal: fence(RENDER, 0) })
+            .append(fault_of_no_packet())
             .append(Event::AdapterResetBegun { cause: DeviceErrorReason::AdapterReset })
             .append(Event::AdapterRestarted)
     };
