@@ -242,12 +242,16 @@ impl<E: Executor> Device<E> {
         }
     }
 
-    /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment.
-    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun<E::Bytes>) {
+    /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment. Returns
+    /// what kernels have written.
+    pub fn abandon(&mut self, mut space: Option<AddressSpace>, begun: Begun<E::Bytes>) -> Vec<GpuEvent> {
         let counters = self.counters;
         // Pages that cannot be accessed are not written: their engine is being reset anyway.
-        let _ = self.finish(&mut space, begun.first_half(), &mut Vec::new());
+        let mut events = Vec::new();
+        let _ = self.finish(&mut space, begun.first_half(), &mut events);
         self.counters = counters;
+        events.retain(|event| matches!(event, GpuEvent::KernelWrote { .. }));
+        events
     }
 
     fn finish_other(

@@ -42,6 +42,8 @@ pub struct ModelGpu<E: Executor = Memories> {
     power: Power,
     /// None on an adapter with GPU virtual addresses: its engines have no state to lose.
     programmed: Option<ProgrammedState>,
+    /// The pages that kernels had written when their engines were stopped, of which no event has told yet.
+    half_written: Vec<GpuEvent>,
 }
 
 /// Whether the engines run.
@@ -112,6 +114,7 @@ impl<E: Executor> ModelGpu<E> {
             faults,
             power: Power::On,
             programmed: config.is_physical().then(|| ProgrammedState::new(config.engines, config.preemption_aware)),
+            half_written: Vec::new(),
         }
     }
 
@@ -235,7 +238,7 @@ impl<E: Executor> ModelGpu<E> {
     fn stop(&mut self, engine: usize) -> Option<Packet> {
         let (packet, begun) = self.engines[engine].stop();
         if let Some(begun) = begun {
-            self.device.abandon(self.engines[engine].space, begun);
+            self.half_written.extend(self.device.abandon(self.engines[engine].space, begun));
         }
         packet
     }
@@ -341,6 +344,7 @@ impl<E: Executor> Gpu for ModelGpu<E> {
     }
 
     fn advance(&mut self, now: Nanoseconds, events: &mut Vec<GpuEvent>) {
+        events.append(&mut self.half_written);
         let before = events.len();
         let has_ended = |events: &[GpuEvent]| matches!(events.last(), Some(GpuEvent::Completed { .. }));
         while let Some((at, step)) = self.next_step().filter(|&(at, _)| at <= now) {
