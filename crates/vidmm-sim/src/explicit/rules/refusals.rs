@@ -39,8 +39,9 @@ impl Session<'_> {
             | Call::ReserveVa(_)
             | Call::ReserveVideoMemory(_)
             | Call::BeginUse(_)
-            | Call::EndUse(_) => true,
-            Call::SetContextPriority(_) | Call::DestroyDevice(_) => true,
+            | Call::EndUse(_)
+            | Call::SetContextPriority(_)
+            | Call::DestroyDevice(_) => true,
             _ => false,
         };
         if is_atomic && !answer.is_done() && self.num_events > before {
