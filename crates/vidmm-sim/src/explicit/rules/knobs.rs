@@ -13,6 +13,8 @@ pub(in crate::explicit) struct Knobs {
     set: VerifierKnobs,
     /// The plans that take something out and have not retired, and the packets that end them, once these are built.
     leaving: BTreeMap<u64, Option<EngineFence>>,
+    /// The last packet that each engine has ended. A plan is said to have retired after that.
+    completed: BTreeMap<u32, u64>,
 }
 
 impl Knobs {
@@ -37,12 +39,14 @@ impl Knobs {
                 self.leaving.entry(plan).and_modify(|ends| *ends = Some(signal));
             }
             Event::PlanRetired { plan } => drop(self.leaving.remove(&plan)),
+            Event::Completed { signal } => drop(self.completed.insert(signal.engine, signal.fence_id)),
             Event::AdapterResetBegun { .. } => self.leaving.clear(),
             // It begins behind all that is on its way out: on the same engine, or by what it waits for.
             Event::Dispatched { signal, ref waits, .. } => {
                 let is_behind = |ends: &EngineFence| {
                     let waits = waits.iter().any(|wait| wait.engine == ends.engine && wait.fence_id >= ends.fence_id);
-                    ends.engine == signal.engine || waits
+                    let has_ended = self.completed.get(&ends.engine).is_some_and(|&last| ends.fence_id <= last);
+                    ends.engine == signal.engine || has_ended || waits
                 };
                 return self.leaving.values().all(|ends| ends.as_ref().is_some_and(is_behind));
             }
