@@ -35,10 +35,10 @@ impl Session<'_> {
         let Some(&process) = self.objects.processes.values().next_back().filter(|_| is_prompt) else { return };
         let listens = self.budget_listeners.contains(&process);
         let before = self.num_events;
-        let fences = Vec::from_iter(self.objects.devices.values().map(|device| device.engines[0].fence));
+        let mut fences = self.objects.devices.values().map(|device| device.engines[0].fence);
         let vidmm = self.runtime.vidmm();
         // No fence is below 0: nothing waits for that.
-        let is_signalled = fences.into_iter().any(|fence| vidmm.signal_monitored_fence(fence, 0).is_ok());
+        let is_signalled = fences.any(|fence| vidmm.signal_monitored_fence(fence, 0).is_ok());
         if is_signalled || vidmm.notify_budget_changes(process, listens).is_ok() {
             self.settle();
             if self.num_events > before {

@@ -34,18 +34,14 @@ impl Audit {
     pub(super) fn engine(&mut self, event: &Event) {
         match *event {
             Event::PageFault { signal, virtual_address, allocation, flags, below, above, ref in_flight, .. } => {
-                self.check_stopped(signal, flags.contains(PageFaultFlags::FENCE_INVALID));
                 self.check_fault(signal, virtual_address, allocation, [below, above]);
                 let right: Vec<EngineFence> = self.fences.in_flight().collect();
                 self.findings.check(*in_flight == right, Invariant::Log, || {
                     format!("{in_flight:?} are said to be under way, but by the log {right:?} are")
                 });
-                self.stopped(signal);
+                self.stopped(signal, flags.contains(PageFaultFlags::FENCE_INVALID));
             }
-            Event::IllegalCommand { signal } => {
-                self.check_stopped(signal, false);
-                self.stopped(signal);
-            }
+            Event::IllegalCommand { signal } => self.stopped(signal, false),
             Event::PreemptRequested { engine, preemption_fence_id, reason } => {
                 self.preempt_requested(engine, preemption_fence_id, reason);
             }
@@ -102,15 +98,12 @@ impl Audit {
         });
     }
 
-    /// An engine cannot go on with the first packet that it has. It has not ended.
-    /// A fault stops the first packet that the engine has, unless the driver says that it knows of none (FLT-11).
-    fn check_stopped(&mut self, signal: EngineFence, may_be_none: bool) {
+    /// An engine cannot go on with the first packet that it has. It has not ended. Only where the driver says that it knows of no packet
+    /// may there be none (FLT-11).
+    fn stopped(&mut self, signal: EngineFence, may_be_none: bool) {
         self.findings.check(may_be_none || signal.fence_id > 0, Invariant::I30, || {
             format!("engine {} stops at a packet, but has none", signal.engine)
         });
-    }
-
-    fn stopped(&mut self, signal: EngineFence) {
         if let Some(work) = self.fences.work.get(&signal) {
             self.blamed.insert(work.device);
         }
