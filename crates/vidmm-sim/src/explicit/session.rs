@@ -519,7 +519,7 @@ impl<'a> Session<'a> {
     }
 
     fn fence_signaled(&mut self, fence: MonitoredFenceId, value: u64) {
-        let may_fault = self.rules.as_ref().is_none_or(|rules| rules.may_fault);
+        let may_be_misreported = self.rules.as_ref().is_none_or(|rules| rules.may_misreport_ends);
         let Some(waiting) = self.objects.waiting.get_mut(&fence) else { return };
         let ended = waiting.iter().take_while(|&&kernel| self.objects.kernels[kernel].value <= value).count();
         for kernel in waiting.drain(..ended).collect::<Vec<_>>() {
@@ -534,7 +534,7 @@ impl<'a> Session<'a> {
                     kernel.name
                 );
                 self.broke("GVA-50", problem);
-            } else if (kernel.faulted || kernel.is_illegal) && value != u64::MAX && !may_fault {
+            } else if (kernel.faulted || kernel.is_illegal) && value != u64::MAX && !may_be_misreported {
                 let problem =
                     format!("kernel {} has faulted, and its fence is signalled as if it had ended", kernel.name);
                 self.broke("FLT-03", problem);

@@ -151,7 +151,9 @@ impl Player<'_, '_> {
 
     /// The banks of local memory where the driver of an allocation would rather have it, if it prefers that segment (SEG-43).
     fn draw_banks(&mut self, segments: AllocationSegments) -> Vec<u8> {
-        let count = self.world.scenario.adapter.banks.len();
+        let ends = &self.world.scenario.adapter.banks;
+        let is_last_implied = ends.last().is_some_and(|end| end.bytes() < self.world.scenario.local_memory_bytes);
+        let count = ends.len() + usize::from(is_last_implied);
         let prefers_local = matches!(segments, AllocationSegments::Local | AllocationSegments::LocalOrSystem);
         if count == 0 || !prefers_local || self.dice.chance(40) {
             return Vec::new();

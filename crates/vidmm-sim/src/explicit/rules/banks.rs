@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::Direction;
 use vidmm::event::EvictReason;
-use vidmm::{Event, Extent, PAGE_SIZE, SegmentId};
+use vidmm::{Event, Extent, PAGE_SIZE, PlanNo, SegmentId};
 use vidmm_trace::{Audit, ByteSize};
 
 use crate::explicit::Session;
@@ -18,9 +18,11 @@ const LOCAL_MEMORY: SegmentId = SegmentId(1);
 #[derive(Debug, Default)]
 pub(crate) struct Banks {
     ends: Vec<u64>,
-    /// Whether allocations have left in this step so that others have room: these go where that is, and what moves wherever it is out of
-    /// the way.
+    /// Whether memory was short in this step: allocations have left so that others have room, which go where that is, and what moves
+    /// wherever it is out of the way.
     is_short: bool,
+    /// The last plan that brought something to local memory. If it brings several, they may have been placed anew, wherever all fit.
+    last_plan: Option<PlanNo>,
     /// Allocations that came to one place, and a better range that is free ever since.
     passed_over: Vec<(String, Extent)>,
 }
@@ -33,7 +35,11 @@ impl Banks {
     /// An event that the audit has seen. What it took was perhaps set aside when a place was found that came to light before it.
     pub fn observe(&mut self, audit: &Audit, event: &Event) {
         self.passed_over.retain(|(_, range)| is_free(audit, range));
-        self.is_short |= matches!(event, Event::Evicted { reason: EvictReason::Moved | EvictReason::RoomWanted, .. });
+        self.is_short |= match *event {
+            Event::Evicted { reason: EvictReason::Moved | EvictReason::RoomWanted, .. } => true,
+            Event::Placed { plan, segment: LOCAL_MEMORY, .. } => self.last_plan.replace(plan) == Some(plan),
+            _ => false,
+        };
     }
 
     /// An allocation comes to a place.
@@ -68,11 +74,11 @@ impl Banks {
         None
     }
 
-    /// The bytes of a bank, if there is one of that number.
+    /// The bytes of a bank. The last goes on to the end of the segment (SEG-31).
     fn bank(&self, number: u8) -> Option<Range<u64>> {
         let at = usize::from(number).checked_sub(1)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(start..*self.ends.get(at)?)
+        let start = if at == 0 { 0 } else { *self.ends.get(at - 1)? };
+        Some(start..self.ends.get(at).copied().unwrap_or(u64::MAX))
     }
 }
 

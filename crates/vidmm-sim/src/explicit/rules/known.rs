@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub(super) stale: Vec<(ProcessId, Range<u64>)>,
     /// Page faults are made on purpose, or reported wrongly: a device may find anything that it has not made resident.
     pub(in crate::explicit) may_fault: bool,
+    /// What engines have ended is reported wrongly on purpose: work that faulted may be among it.
+    pub(in crate::explicit) may_misreport_ends: bool,
     /// A fault was reported that nobody understood, and the adapter was not reset since.
     pub(super) is_misreported: bool,
     /// Page faults are reported wrongly again and again, which the manager says only once of each kind.
@@ -66,6 +68,7 @@ impl Rules {
             matches!(fault.kind, FaultKind::ForgePageFault | FaultKind::ForgePagingFault | FaultKind::Interrupt(_))
         };
         let (may_fault, may_fail) = (faults.iter().any(forges), !faults.is_empty());
+        let misreports_ends = |fault: &Fault| matches!(fault.kind, FaultKind::Gpu(_) | FaultKind::LieAboutEngineReset);
         let is_report = |fault: &Fault| matches!(fault.kind, FaultKind::Interrupt(_));
         let misreports_again = faults.iter().any(|fault| is_report(fault) && !matches!(fault.when, When::Nth(_)));
         let may_misdescribe = faults.iter().any(|fault| matches!(fault.kind, FaultKind::Driver(_)));
@@ -73,6 +76,7 @@ impl Rules {
             has_device_cache,
             may_fault,
             may_fail,
+            may_misreport_ends: may_fault || faults.iter().any(misreports_ends),
             may_misdescribe,
             misreports_again,
             puts_off: adapter.buggify.is_some(),

@@ -104,6 +104,7 @@ impl Audit {
     /// Bytes of a memory segment that nothing has, and no plan has promised, in one piece within `window` and aligned.
     pub fn free_range(&self, segment: SegmentId, window: Range<u64>, size: u64, alignment: u64) -> Option<Extent> {
         let segment = self.places.memory(segment)?;
+        let window = window.start..window.end.min(segment.size);
         let taken = segment.taken.within(window.start, window.end).map(|(start, end, ())| (start, end));
         let promised = segment.promised.within(window.start, window.end).map(|(start, end, _)| (start, end));
         let mut used = Vec::from_iter(taken.chain(promised));
