@@ -10,8 +10,10 @@ use crate::{
     memory::Memory,
     objects::{Objects, allocation::Allocation},
     residency::Residents,
+    schedule::trims,
     shares::Shares,
 };
+
 /// # Budgets
 impl VidMm {
     /// Returns the process's budget of a group, its usage and its reservation (RES-51).
@@ -107,7 +109,8 @@ impl VidMm {
         Ok(())
     }
 
-    /// Sets whether [`Output::BudgetChanged`](crate::Output::BudgetChanged) is wanted for the process (RES-53).
+    /// Sets whether [`Output::BudgetChanged`](crate::Output::BudgetChanged) is wanted for the process (RES-53). A process that wants it is
+    /// told at once of what has changed since it was told last: what it hears from then on is what it can have asked for.
     ///
     /// # Errors
     ///
@@ -117,7 +120,9 @@ impl VidMm {
         let index = self.state.objects.processes.lookup(process)?;
         self.state.objects[index].standing.listens = wanted;
         self.state.shares.set_listens(index, wanted);
-        self.state.moment.request_poll();
+        if wanted {
+            trims::tell_budgets_of(&mut self.state, index);
+        }
         Ok(())
     }
 }

@@ -203,6 +203,11 @@ fn num_bytes_to_trim(state: &State, process: ProcessIx, group: Option<MemorySegm
     accounts_in(state, group).into_iter().map(over).fold(0, u64::saturating_add)
 }
 
+/// Tells a process its budgets.
+pub(crate) fn tell_budgets_of(state: &mut State, process: ProcessIx) {
+    state.memory.accounts().iter().for_each(|account| _ = publish_budget(state, process, account));
+}
+
 /// Tells those their budgets who listen.
 pub(crate) fn tell_all_budgets(state: &mut State) {
     state.memory.accounts().iter().for_each(|account| tell_budgets(state, account));

@@ -313,6 +313,26 @@ fn a_process_that_does_not_listen_is_told_nothing() {
     world.tear_down();
 }
 
+/// RES-53: what a process asks when it begins to listen, and what it is told from then on, go on from each other: the budget that it
+/// was told when it listened last does not come back unsaid.
+#[test]
+fn a_process_that_listens_again_is_told_what_it_can_have_asked_for() {
+    let (mut world, client) = World::with_pages(160);
+    let other = world.client();
+    listen(&mut world, client);
+    world.call(|vidmm, _, _| vidmm.notify_budget_changes(client.process, false)).unwrap();
+    let all = world.allocate(client, 160);
+    let _: Residency = world.cant_trim(client, &[all]).unwrap();
+    let all = world.allocate(other, 160);
+    let _: Residency = world.cant_trim(other, &[all]).unwrap();
+    assert_eq!(budget(&world, client), 80);
+    world.call(|vidmm, _, _| vidmm.notify_budget_changes(client.process, true)).unwrap();
+    world.set_priority(client, PriorityBand::Focus, Visibility::Visible);
+    world.poll();
+    assert_eq!(told(&world, client), [160, 80, 128]);
+    world.tear_down();
+}
+
 /// P11, I16, U-33: usage is what is resident, requested is what is on lists; what is offered is in neither.
 #[test]
 fn usage_is_what_is_resident_and_requested_what_is_on_lists() {
