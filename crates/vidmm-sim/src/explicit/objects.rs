@@ -185,6 +185,13 @@ pub(crate) struct KernelState {
     pub ended: bool,
 }
 
+impl KernelState {
+    /// What it uses may be gone, or be others', when it runs: nobody knows what it finds there, or whether it may write to it.
+    pub fn uncover(&mut self) {
+        (self.is_covered, self.must_fault) = (false, false);
+    }
+}
+
 impl Objects {
     /// A kernel was submitted. Returns its index.
     pub fn add_kernel(&mut self, kernel: KernelState) -> usize {

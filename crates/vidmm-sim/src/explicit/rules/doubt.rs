@@ -81,7 +81,7 @@ impl Session<'_> {
 
     /// A kernel may run whenever it likes.
     pub(super) fn let_go(&mut self, kernel: usize) {
-        self.objects.kernels[kernel].is_covered = false;
+        self.objects.kernels[kernel].uncover();
         self.doubt(kernel);
     }
 

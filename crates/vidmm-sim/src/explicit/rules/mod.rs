@@ -150,7 +150,7 @@ impl Session<'_> {
         let Some(rules) = &self.rules else { return };
         for allocation in allocations {
             for &kernel in rules.users.get(allocation).into_iter().flatten() {
-                self.objects.kernels[kernel].is_covered = false;
+                self.objects.kernels[kernel].uncover();
             }
         }
     }

@@ -243,9 +243,10 @@ impl Audit {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let was_resetting = std::mem::take(&mut engine.resetting);
         let reason = engine.reset_for.take();
-        // Earlier requests to it are over, unless it could not be reset.
-        if last_aborted.is_some() {
-            engine.answered = engine.preemptions;
+        // Earlier requests to it are over, unless it could not be reset: then it may still answer them, too late.
+        match last_aborted {
+            Some(_) => engine.answered = engine.preemptions,
+            None => engine.resetting = was_resetting,
         }
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
         engine.is_to_yield = false;
