@@ -3,7 +3,7 @@
 //! A program may be refused anything, but not for a reason that does not hold: "not resident" of what is on the list, "locked" of what
 //! is not locked. The session knows all these states by the answers alone.
 
-use vidmm::DeviceId;
+use vidmm::{DeviceId, PAGE_SIZE_64K};
 
 use crate::explicit::Session;
 use crate::explicit::objects::{Allocation, Device};
@@ -103,6 +103,19 @@ impl Session<'_> {
             (Call::Unlock(step), Answer::NotLocked) => all(&step.allocations, &|_, known| known.lock.is_some()),
             (Call::CloseAllocation(step), Answer::NotOpen) => {
                 all(&step.allocations, &|_, known| known.openers.contains(&step.device))
+            }
+            (Call::MakeResident(step), Answer::NotCommitted) => {
+                all(&step.allocations, &|_, known| !self.truth.is_uncommitted(known.id))
+            }
+            (Call::Lock(step), Answer::NotCommitted) => {
+                all(&step.allocations, &|_, known| !self.truth.is_uncommitted(known.id))
+            }
+            (Call::CreateAllocation(step), Answer::NotSupported) => {
+                step.alignment.is_none_or(|alignment| alignment.bytes() <= PAGE_SIZE_64K)
+            }
+            // The driver and the system are right, and have memory.
+            (_, Answer::Kmd | Answer::Allocation | Answer::BackingStore | Answer::Engine | Answer::Violation) => {
+                self.rules.as_ref().is_some_and(|rules| !rules.may_fail)
             }
             _ => false,
         };
