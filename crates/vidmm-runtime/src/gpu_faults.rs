@@ -25,6 +25,8 @@ pub enum GpuFault {
     IgnoreEngineReset,
     /// The answer to a reset of an engine names a packet that has ended as the last that was aborted, if two have.
     AbortEndedPacket,
+    /// The answer of an engine that yields, or is reset, is reported twice, the second time without packets.
+    RepeatAnswer,
     /// A restart of the adapter is not done, and answered with failure at once.
     FailRestart,
     /// A packet ends, and no completion is reported. Its buffer never comes back.
@@ -45,11 +47,12 @@ pub enum GpuFault {
 
 impl GpuFault {
     /// Every misbehaviour.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::IgnorePreempt,
         Self::FailEngineReset,
         Self::IgnoreEngineReset,
         Self::AbortEndedPacket,
+        Self::RepeatAnswer,
         Self::FailRestart,
         Self::LoseInterrupt,
         Self::DelayInterrupt,
@@ -70,6 +73,7 @@ impl GpuFault {
             Self::FailEngineReset => "fail-engine-reset",
             Self::IgnoreEngineReset => "ignore-engine-reset",
             Self::AbortEndedPacket => "abort-ended-packet",
+            Self::RepeatAnswer => "repeat-answer",
             Self::FailRestart => "fail-restart",
             Self::LoseInterrupt => "lose-interrupt",
             Self::DelayInterrupt => "delay-interrupt",
@@ -135,7 +139,7 @@ impl FaultyGpu {
     /// Reports `event`, or the wrong report in its place.
     fn report(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
         let GpuEvent::Completed { signal, started_at, ended_at, buffer } = event else {
-            return events.push(self.garble_reset(event));
+            return self.report_answer(event, events);
         };
         self.ended.insert(signal.engine, signal.fence_id);
         let submitted = self.submitted.get(&signal.engine).copied().unwrap_or(0);
@@ -156,6 +160,7 @@ impl FaultyGpu {
                 | GpuFault::FailEngineReset
                 | GpuFault::IgnoreEngineReset
                 | GpuFault::AbortEndedPacket
+                | GpuFault::RepeatAnswer
                 | GpuFault::FailRestart
         );
         if !is_about_completions || !self.is_hit(self.fault) {
@@ -178,16 +183,26 @@ impl FaultyGpu {
         }
     }
 
-    /// The answer to a reset that aborts too little, in place of a right one.
-    fn garble_reset(&mut self, event: GpuEvent) -> GpuEvent {
+    /// Reports the answer of an engine that yields or is reset, or what it is made to answer.
+    fn report_answer(&mut self, event: GpuEvent, events: &mut Vec<GpuEvent>) {
         match event {
             GpuEvent::EngineReset { engine, result: Ok(_), returned, at }
                 if self.ended.get(&engine).is_some_and(|&ended| ended > 1)
                     && self.is_hit(GpuFault::AbortEndedPacket) =>
             {
-                GpuEvent::EngineReset { engine, result: Ok(self.ended[&engine] - 1), returned, at }
+                events.push(GpuEvent::EngineReset { engine, result: Ok(self.ended[&engine] - 1), returned, at });
             }
-            event => event,
+            GpuEvent::EngineReset { engine, result, at, .. } if self.is_hit(GpuFault::RepeatAnswer) => {
+                events.extend([event, GpuEvent::EngineReset { engine, result, returned: Vec::new(), at }]);
+            }
+            GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, at, .. }
+                if self.is_hit(GpuFault::RepeatAnswer) =>
+            {
+                let returned = Vec::new();
+                let again = GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at };
+                events.extend([event, again]);
+            }
+            event => events.push(event),
         }
     }
 

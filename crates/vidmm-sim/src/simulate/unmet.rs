@@ -43,7 +43,5 @@ pub const UNMET: &[(&str, &str)] = &[
         "driver_finding finding notify_io_mmu_unmap_without_io_mmu",
         "programs ask for that notification only behind an IOMMU",
     ),
-    ("driver_finding finding preempted_unasked", NO_SUCH_MACHINE),
-    ("driver_finding finding reset_unasked", NO_SUCH_MACHINE),
     ("event finding", "runs of workloads write it, for a wrong page"),
 ];

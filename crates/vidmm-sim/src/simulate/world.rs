@@ -74,8 +74,11 @@ const SURVIVED: [FaultKind; 28] = [
 ];
 
 /// Mistakes that are drawn beside the others, so that the draws of those stay as they were.
-const LATER_FAULTS: [FaultKind; 2] =
-    [FaultKind::Driver(DriverFault::SlotBeyondTable), FaultKind::Gpu(GpuFault::AbortEndedPacket)];
+const LATER_FAULTS: [FaultKind; 3] = [
+    FaultKind::Driver(DriverFault::SlotBeyondTable),
+    FaultKind::Gpu(GpuFault::AbortEndedPacket),
+    FaultKind::Gpu(GpuFault::RepeatAnswer),
+];
 
 impl World {
     /// Draws the world of a seed, for a machine that lacks these features.
