@@ -159,4 +159,7 @@ driver_faults! {
     /// The last patch location of a command buffer names the slot behind the last. Its occasions are the command buffers with a
     /// patch location.
     SlotBeyondTable, "slot-beyond-table";
+    /// A patch location begins before the next split offset of its command buffer and ends behind it. Its occasions are the command
+    /// buffers with an allocation before a split offset.
+    PatchAcrossSplit, "patch-across-split";
 }

@@ -95,6 +95,10 @@ impl KmdHook for Mistake {
         if self.is_hit_by(self.fault == DriverFault::SlotBeyondTable && !list.is_empty()) {
             garbled::name_slot(list, self.num_slots);
         }
+        let before_split = garbled::last_before_split(list);
+        if let Some(position) = before_split.filter(|_| self.is_hit_by(self.fault == DriverFault::PatchAcrossSplit)) {
+            list[position].patch_offset = list[position + 1].split_offset - 4;
+        }
         Ok(())
     }
 

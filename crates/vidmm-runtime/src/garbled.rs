@@ -340,6 +340,12 @@ pub(crate) fn name_slot(list: &mut [PatchLocation], slot_id: u32) {
     }
 }
 
+/// The last patch location of an allocation that a larger split offset follows. Element 0 of the model's lists is no allocation.
+pub(crate) fn last_before_split(list: &[PatchLocation]) -> Option<usize> {
+    let is_last = |pair: &[PatchLocation]| pair[0].split_offset < pair[1].split_offset && pair[0].allocation_index > 0;
+    list.windows(2).rposition(is_last)
+}
+
 /// Lets `driver` patch otherwise than it was asked, or not at all.
 pub(crate) fn patch(fault: DriverFault, driver: &mut dyn Kmd, patch: &mut Patch<'_>) {
     let mut list: Vec<AllocationListElement> = patch.allocation_list.to_vec();

@@ -98,6 +98,13 @@ impl Runtime {
         Ok(Self { vidmm, machine, calls, now: 0, happenings: VecDeque::new(), gpu_events: Vec::new() })
     }
 
+    /// Stops the adapter, with all that is on it: the driver and the host get back what they gave.
+    #[doc(alias = "DxgkDdiStopDevice")]
+    pub fn stop(self) {
+        let Self { vidmm, mut machine, .. } = self;
+        vidmm.stop_adapter(&mut *machine.kmd, &mut *machine.host);
+    }
+
     /// The call of the driver or the GPU that has not returned: what panicked, if a panic has ended a call of this.
     pub fn running(&self) -> Option<Running> {
         self.calls.running()

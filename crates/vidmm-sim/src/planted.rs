@@ -71,7 +71,7 @@ fn make(world: World, machine: &mut ExplicitScenario) {
 impl Planted {
     /// All that this build has, those of the manager first: they are in a build of the saboteur's copy alone. Three mistakes of drivers are not among them, but in the tests of `vidmm-soft`: two
     /// behind an IOMMU only a program sees that uses what it has not made resident, and one needs large compressed allocations.
-    /// Three more break no rule that is followed here: the manager refuses what they touch to the program that asked.
+    /// Four more break no rule that is followed here: the manager refuses what they touch to the program that asked.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_manager = BUGS.iter().filter(|_| IS_AT_WORK).map(Self::Manager);
         let shows = |fault: &DriverFault| {
@@ -82,6 +82,7 @@ impl Planted {
                     | DriverFault::IgnoreChunkOffset
                     | DriverFault::ReverseSplitOffsets
                     | DriverFault::SlotBeyondTable
+                    | DriverFault::PatchAcrossSplit
                     | DriverFault::NoMemory
             )
         };
@@ -243,6 +244,7 @@ fn facts_of(fault: DriverFault) -> &'static [&'static str] {
         | DriverFault::AnswerNotSupported
         | DriverFault::ReverseSplitOffsets
         | DriverFault::SlotBeyondTable
+        | DriverFault::PatchAcrossSplit
         | DriverFault::NoMemory => &[],
     }
 }

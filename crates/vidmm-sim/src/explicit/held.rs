@@ -27,6 +27,13 @@ pub(crate) struct HeldOfHost {
     io_mmu_bytes: u64,
 }
 
+impl HeldOfHost {
+    /// Memory that programs have of the host themselves.
+    pub fn of_programs(committed_bytes: u64) -> Self {
+        Self { committed_bytes, ..Self::default() }
+    }
+}
+
 impl fmt::Display for HeldOfHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { committed_bytes, views, io_mmu_bytes } = self;

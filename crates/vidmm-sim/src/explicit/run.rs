@@ -185,10 +185,10 @@ impl Session<'_> {
     pub(crate) fn into_report(mut self) -> ExplicitReport {
         self.report.shows_faults |=
             !self.errors.is_empty() || self.adapter_error.is_some() || !self.driver_findings.is_empty();
-        self.report.illegal_uses = self.illegal_uses.into_findings();
+        self.report.illegal_uses = std::mem::take(&mut self.illegal_uses).into_findings();
         self.report.figures = Figures::of(&mut self.runtime);
         self.report.virtual_ns = self.runtime.now();
-        self.report
+        if self.rules.is_some() { self.stop_by_rules() } else { self.report }
     }
 }
 

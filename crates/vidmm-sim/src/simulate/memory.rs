@@ -232,6 +232,11 @@ impl Player<'_, '_> {
             1 if self.misuses() || self.is_done_with(chosen) => vec![DestroyFlag::AssumeNotInUse],
             _ => Vec::new(),
         };
+        self.destroy_now(chosen, flags);
+    }
+
+    /// Destroys an allocation.
+    pub fn destroy_now(&mut self, chosen: usize, flags: Vec<DestroyFlag>) {
         let allocations = self.cast.names(&[chosen]);
         if self.call(DestroyAllocation { allocations, flags }).is_done() {
             self.cast.allocations[chosen].lives = false;
@@ -404,20 +409,12 @@ impl Player<'_, '_> {
         if !self.cast.devices[device].has_list {
             return;
         }
-        let name = self.cast.devices[device].name.clone();
         let open = self.cast.those(|known| known.openers.contains(&device));
         let shared = self.cast.those(|known| known.is_shared && !known.is_known_to(device));
         match (self.dice.pick(&open), self.dice.pick(&shared)) {
-            (Some(chosen), _) if self.dice.chance(25) => {
-                let allocations = self.cast.names(&[chosen]);
-                if self.call(CloseAllocation { allocations, device: name }).is_done() {
-                    let known = &mut self.cast.allocations[chosen];
-                    known.openers.retain(|&opener| opener != device);
-                    known.lists.remove(&device);
-                }
-            }
+            (Some(chosen), _) if self.dice.chance(25) => self.close(chosen, device),
             (_, Some(chosen)) => {
-                let allocations = self.cast.names(&[chosen]);
+                let (allocations, name) = (self.cast.names(&[chosen]), self.cast.devices[device].name.clone());
                 if self.call(OpenAllocation { allocations, device: name }).is_done() {
                     self.cast.allocations[chosen].openers.push(device);
                     if !self.is_physical() {
@@ -426,6 +423,16 @@ impl Player<'_, '_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Closes an allocation that a device has opened.
+    pub fn close(&mut self, chosen: usize, device: usize) {
+        let (allocations, name) = (self.cast.names(&[chosen]), self.cast.devices[device].name.clone());
+        if self.call(CloseAllocation { allocations, device: name }).is_done() {
+            let known = &mut self.cast.allocations[chosen];
+            known.openers.retain(|&opener| opener != device);
+            known.lists.remove(&device);
         }
     }
 }

@@ -13,11 +13,12 @@ use crate::scenario::steps::{
 impl Player<'_, '_> {
     /// Makes a call that the other moves do not come to.
     pub fn make_unusual_call(&mut self, device: usize) {
-        match self.dice.below(7) {
+        match self.dice.below(8) {
             0 | 1 => self.evict_unwritten(device),
             2 => self.offer_listed(device),
             3 => self.reclaim_and_write(device),
             4 => self.unlock_and_use(device),
+            7 => self.close_in_use(device),
             5 if self.has(Features::PREEMPTION) && !self.dice.chance(30) => self.set_context_priority(device),
             5 => {
                 let engine = self.draw_engine();
@@ -91,6 +92,19 @@ impl Player<'_, '_> {
         if self.call(Unlock { allocations }).is_done() {
             self.cast.allocations[chosen].locks = 0;
             self.work(device);
+        }
+    }
+
+    /// Closes an allocation that work submitted before may still use, and mostly lets its owner destroy it at once: what that work reads
+    /// is there until it has ended (RES-91).
+    fn close_in_use(&mut self, device: usize) {
+        let open = self.cast.those(|known| known.openers.contains(&device) && known.is_listed_by(device));
+        let Some(chosen) = self.dice.pick(&open) else { return };
+        self.work(device);
+        self.work(device);
+        self.close(chosen, device);
+        if self.dice.chance(70) {
+            self.destroy_now(chosen, Vec::new());
         }
     }
 

@@ -74,8 +74,9 @@ const SURVIVED: [FaultKind; 28] = [
 ];
 
 /// Mistakes that are drawn beside the others, so that the draws of those stay as they were.
-const LATER_FAULTS: [FaultKind; 3] = [
+const LATER_FAULTS: [FaultKind; 4] = [
     FaultKind::Driver(DriverFault::SlotBeyondTable),
+    FaultKind::Driver(DriverFault::PatchAcrossSplit),
     FaultKind::Gpu(GpuFault::AbortEndedPacket),
     FaultKind::Gpu(GpuFault::RepeatAnswer),
 ];
@@ -204,6 +205,9 @@ impl World {
         if !is_speed && !is_calm && aside.chance(12) {
             adapter.tdr.delay = Duration { ns: aside.log_within(100_000, 100_000_000) };
         }
+        // So slow that what was under way before is reported amid the reset, if it is reported late.
+        let slow_reset =
+            (!is_speed && !is_calm && aside.chance(15)).then(|| aside.log_within(100_000_000, 3_000_000_000));
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         // Of a segment of more than 64 MiB, large holes are kept apart.
         let may_be_large = adapter.is_physical() && has_local_memory && has(Features::MORE_SEGMENTS);
@@ -218,15 +222,17 @@ impl World {
                 (dice.log_within(1, most) as usize, dice.log_within(2, 64) as usize)
             }
         };
+        let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
+        let reset = dice.log_within(1000, 100_000_000);
         let scenario = ExplicitScenario {
             name: format!("seed-{seed}"),
             seed,
             fault_at_seed: None,
             adapter,
             cost: CostSettings {
-                bus_gb_per_s: dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0),
+                bus_gb_per_s,
                 local_gb_per_s: 800.0,
-                reset: Duration { ns: dice.log_within(1000, 100_000_000) },
+                reset: Duration { ns: slow_reset.unwrap_or(reset) },
                 latency_seed,
             },
             faults,

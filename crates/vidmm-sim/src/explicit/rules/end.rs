@@ -2,9 +2,11 @@
 
 use vidmm::{AllocationId, MemorySegmentGroup, PriorityBand, Visibility};
 
+use crate::caught::caught;
 use crate::explicit::Session;
-use crate::explicit::held::Held;
+use crate::explicit::held::{Held, HeldOfHost};
 use crate::explicit::objects::Allocation;
+use crate::explicit::report::{ExplicitReport, StepFinding};
 
 impl Session<'_> {
     /// Lets everything end that is pending, then destroys all, and checks that nothing is left (I28, I32).
@@ -15,6 +17,9 @@ impl Session<'_> {
         }
         if self.is_intact() {
             self.check_copies();
+        }
+        if self.stops_amid_work() {
+            return;
         }
         let intact = self.is_intact();
         self.closing = true;
@@ -33,6 +38,31 @@ impl Session<'_> {
         if self.report.findings.is_empty() {
             self.judge_rules();
         }
+    }
+
+    /// Whether the adapter stops with all that is on it, in place of what ends before it: so it is in every fourth world.
+    fn stops_amid_work(&self) -> bool {
+        self.seed.is_multiple_of(4)
+    }
+
+    /// Stops the adapter. The host has back all that it ever gave then, and no object of the driver lives (I28).
+    pub(crate) fn stop_by_rules(self) -> ExplicitReport {
+        let Self { runtime, held, objects, mut report, step: (line, step), .. } = self;
+        if !report.findings.is_empty() {
+            return report;
+        }
+        let own = objects.allocations.values().filter_map(|known| known.existing).map(|(_, size)| size).sum();
+        let panic = caught(|| runtime.stop());
+        let Held { of_host, objects, misused } = held.take();
+        let (rule, problem) = match (panic, misused, objects.first_key_value()) {
+            (Some(message), ..) => ("PANIC", message),
+            (None, Some(object), _) => ("I28", format!("the driver is told to end {object:?}, which does not live")),
+            (None, None, Some((object, _))) => ("I28", format!("the adapter has stopped, but {object:?} lives")),
+            (None, None, None) if of_host == HeldOfHost::of_programs(own) => return report,
+            (None, None, None) => ("I28", format!("the adapter has stopped, but the host still has {of_host}")),
+        };
+        report.findings.push(StepFinding { line, step, rule: Some(rule), problem, event: 0 });
+        report
     }
 
     /// The host has back all that it gave since the start, and the driver's objects have ended, each once.

@@ -75,7 +75,8 @@ impl Audit {
         }
         let [earliest, latest] = self.period().map(|interval| self.at.saturating_add(interval));
         let runs = Period::Runs { was_suspended: false, earliest, latest };
-        let period = if self.powered_down { Period::Unknown } else { runs };
+        let is_stopped = self.powered_down || self.reset.is_some();
+        let period = if is_stopped { Period::Unknown } else { runs };
         self.devices.entry(id).and_modify(|device| device.period = period);
     }
 
