@@ -180,10 +180,8 @@ impl World {
         // Programs whose work hangs end before they have hung often.
         if !is_speed && !is_calm && aside.chance(25) {
             adapter.tdr.limit_count = aside.within(1, 3) as u32;
-            // So long that resets of an adapter which hangs again and again come to an end; or so short that hangs are forgotten.
-            let hangs_again = |fault: &Fault| resets_adapter(fault.kind) && !matches!(fault.when, When::Nth(_));
-            let shortest = if faults.iter().any(hangs_again) { 30 } else { 1 };
-            adapter.tdr.limit_time = Duration { ns: aside.log_within(shortest, 60) * 1_000_000_000 };
+            // So long that resets of an adapter which hangs again and again come to an end.
+            adapter.tdr.limit_time = Duration { ns: aside.within(30, 60) * 1_000_000_000 };
         }
         if !is_calm && aside.chance(10) {
             let kind = aside.pick(&LATER_FAULTS).filter(|kind: &FaultKind| !kind.needs().intersects(lacks));
@@ -427,11 +425,6 @@ fn preparation(dice: &mut Dice) -> PreparationKnobs {
         expect_preparation_failure: dice.chance(20),
         accept_max_slot_id: false,
     }
-}
-
-/// Whether a mistake makes that the adapter is reset, though no program has anything on it any more.
-fn resets_adapter(kind: FaultKind) -> bool {
-    matches!(kind, FaultKind::HangPagingBuffer | FaultKind::ForgePagingFault | FaultKind::Gpu(_))
 }
 
 /// A few mistakes, each at one of its first occasions, or again and again.
