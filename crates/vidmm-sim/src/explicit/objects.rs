@@ -186,7 +186,8 @@ pub(crate) struct KernelState {
 }
 
 impl KernelState {
-    /// What it uses may be gone, or be others', when it runs: nobody knows what it finds there, or whether it may write to it.
+    /// The allocations that the kernel uses may be gone when it runs, or its addresses be others': its content is unknown, and so is
+    /// whether it may write.
     pub fn uncover(&mut self) {
         (self.is_covered, self.must_fault) = (false, false);
     }

@@ -35,7 +35,7 @@ pub(crate) struct Rules {
     pub(super) stale: Vec<(ProcessId, Range<u64>)>,
     /// Page faults are made on purpose, or reported wrongly: a device may find anything that it has not made resident.
     pub(in crate::explicit) may_fault: bool,
-    /// What engines have ended is reported wrongly on purpose: work that faulted may be among it.
+    /// Completions are reported wrongly on purpose: work that faulted may be said to have ended.
     pub(in crate::explicit) may_misreport_ends: bool,
     /// A fault was reported that nobody understood, and the adapter was not reset since.
     pub(super) is_misreported: bool,
