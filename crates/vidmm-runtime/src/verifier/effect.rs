@@ -34,6 +34,10 @@ impl Page {
         (self.number..self.number + num_pages).map(move |number| Self { number, ..self })
     }
 
+    fn is_in_run(self, first: Self, num_pages: u64) -> bool {
+        self.segment == first.segment && (first.number..first.number + num_pages).contains(&self.number)
+    }
+
     fn is_before(self, next: Self) -> bool {
         self.segment == next.segment && self.number + 1 == next.number
     }
@@ -173,12 +177,13 @@ impl Effect {
         }
     }
 
-    /// The CPU or a kernel has written a page, which the operation may have read or written before or after that.
-    pub fn written(&mut self, page: Page) {
+    /// The CPU or a kernel has written so many pages from `first` on, which the operation may have read or written before or after
+    /// that.
+    pub fn written(&mut self, first: Page, num_pages: u64) {
         let Effect::Moved(_, pages) = self else { return };
         for moved in pages {
             if let Content::Of(source, digest) = &mut moved.content
-                && *source == page
+                && source.is_in_run(first, num_pages)
             {
                 *digest = None;
             }

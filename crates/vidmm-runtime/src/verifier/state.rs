@@ -267,10 +267,11 @@ impl State {
         }
     }
 
-    /// Somebody else has written a page: what an operation that is under way reads or leaves there is not known.
-    pub fn written(&mut self, page: Page) {
-        self.under_way.written(page);
-        self.begun_effects().for_each(|effect| effect.written(page));
+    /// Somebody else has written so many pages from `first` on: what an operation that is under way reads or leaves there is not
+    /// known.
+    pub fn written(&mut self, first: Page, num_pages: u64) {
+        first.run(num_pages).for_each(|page| self.under_way.written(page));
+        self.begun_effects().for_each(|effect| effect.written(first, num_pages));
     }
 
     /// The effects of the operations that may have begun.

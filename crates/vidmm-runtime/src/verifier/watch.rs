@@ -81,7 +81,7 @@ impl Gpu for VerifiedGpu {
         state.gpu.advance(now, &mut reported);
         for event in &reported {
             if let GpuEvent::KernelWrote { address, num_pages, compressed } = *event {
-                Page::of(address).run(num_pages).for_each(|page| state.written(page));
+                state.written(Page::of(address), num_pages);
                 if let Some((allocation, first)) = compressed {
                     state.begun_effects().for_each(|effect| effect.compressed(allocation, &(first..first + num_pages)));
                 }
@@ -108,7 +108,7 @@ impl Gpu for VerifiedGpu {
     fn write_page(&mut self, address: PhysicalAddress, content: Content, seed: u64) -> bool {
         let state = &mut *self.0.borrow_mut();
         if let Some(page) = state.documented.page(address, 0) {
-            state.written(page);
+            state.written(page, 1);
         }
         state.gpu.write_page(address, content, seed)
     }

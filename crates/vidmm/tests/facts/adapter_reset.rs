@@ -390,27 +390,32 @@ fn the_source_of_a_page_in_that_faults_is_kept() {
     world.tear_down();
 }
 
-/// FLT-34: content that the GPU wrote in system memory is there after a reset, also in local memory, for a device that opens it.
+/// FLT-34: content that the GPU wrote in system memory is there after a reset, also in local memory, for a device that opens it. The
+/// GPU wrote it in implicit system memory, or through the aperture.
 #[test]
 fn content_in_system_memory_comes_into_local_memory_after_a_reset() {
-    let mut world = World::new(Config::discrete(8, 16));
-    let (owner, hog) = (world.client(), world.client());
-    world.create_resident(hog, Place::Local, 8, SILENT);
-    let info = world.config.allocation(Place::LocalOrSystem, 4, SILENT);
-    let shared = world.create_to_share(owner, info);
-    let at = world.map(owner, shared);
-    world.bring_in(owner, &[shared]);
-    assert!(world.placed[&shared].is_system());
-    write(&mut world, owner, at, 7);
-    reset(&mut world);
-    world.run_all();
-    let newcomer = world.client();
-    world.open(newcomer, shared).unwrap();
-    let at = world.map(newcomer, shared);
-    world.bring_in(newcomer, &[shared]);
-    assert!(!world.placed[&shared].is_system());
-    assert_eq!(read(&mut world, newcomer, at), 7);
-    world.tear_down();
+    for flags in [AllocationFlags::empty(), AllocationFlags::ACCESSED_PHYSICALLY] {
+        let mut world = World::new(Config::discrete(8, 16));
+        let (owner, hog) = (world.client(), world.client());
+        world.create_resident(hog, Place::Local, 8, SILENT);
+        let mut info = world.config.allocation(Place::LocalOrSystem, 4, SILENT);
+        info.flags |= flags;
+        let shared = world.create_to_share(owner, info);
+        let at = world.map(owner, shared);
+        world.bring_in(owner, &[shared]);
+        assert_ne!(world.placed[&shared], LOCAL);
+        assert_eq!(world.placed[&shared].is_system(), flags.is_empty());
+        write(&mut world, owner, at, 7);
+        reset(&mut world);
+        world.run_all();
+        let newcomer = world.client();
+        world.open(newcomer, shared).unwrap();
+        let at = world.map(newcomer, shared);
+        world.bring_in(newcomer, &[shared]);
+        assert_eq!(world.placed[&shared], LOCAL);
+        assert_eq!(read(&mut world, newcomer, at), 7);
+        world.tear_down();
+    }
 }
 
 /// FLT-34, RES-61: content that was offered and is lost with a reset is named.
