@@ -6,7 +6,7 @@ use vidmm::{
 };
 
 use super::Audit;
-use super::allocation::Allocation;
+use super::allocation::{Allocation, Mapping};
 use super::aspects::Offer;
 use super::device::RequestKind;
 use super::finding::Invariant;
@@ -167,11 +167,15 @@ impl Audit {
             let may_go = |offer: &Offer| {
                 offer.flags.contains(OfferFlags::ALLOW_DECOMMIT) && Some(offer.class) < class && !offer.decommitted
             };
-            // Addresses that were freed are unmapped by a plan that the log does not name.
-            let is_freed = |key| self.mappings.get(key).is_some_and(|mapping| mapping.freed.is_some());
+            // Addresses that were freed are unmapped by a plan that the log does not name; and the plan of a mapping may make
+            // page tables, which the plan that brings the allocation in must follow.
+            let is_changing = |key| {
+                let is_awaited = |mapping: &Mapping| mapping.freed.is_some() || self.is_awaited(mapping.asked_by);
+                self.mappings.get(key).is_some_and(is_awaited)
+            };
             of.offer.as_ref().is_some_and(may_go)
                 && of.decided.is_none()
-                && !of.mappings.iter().any(is_freed)
+                && !of.mappings.iter().any(is_changing)
                 && self.plans.is_retired(of.last_plan)
                 && self.is_unused(**other, of)
         };
@@ -179,6 +183,11 @@ impl Audit {
         if let Some(refused) = &mut self.refused_memory {
             refused.passed_over.extend(passed_over);
         }
+    }
+
+    /// Whether a paging queue lives and has not come to a value.
+    fn is_awaited(&self, (queue, value): (PagingQueueId, u64)) -> bool {
+        self.fences.queues.get(&queue).is_some_and(|queue| queue.signaled < value)
     }
 
     /// Nothing more goes for memory that was refused: what went was the first to go. A Reclaim takes what it names back before it is
