@@ -8,7 +8,7 @@ fn finds(driver: &str, planted: &str, variant: &str, key: &str, seeds: &str) {
         return;
     }
     let driver = built_of(driver, planted, variant);
-    let seeds = if seeds.is_empty() { "1..25" } else { seeds };
+    let seeds = if seeds.is_empty() { "1..6" } else { seeds };
     let run = check(&driver, &["--seeds", seeds, "--hang", "1", "--max-deaths", "2"]).expect(1);
     let is_found = run
         .stdout

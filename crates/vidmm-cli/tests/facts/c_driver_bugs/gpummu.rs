@@ -5,10 +5,10 @@ bugs! {
     a_transfer_that_is_dropped: BUG_TRANSFER_REPORTS_SUCCESS by "BPB-40 VIRTUAL_TRANSFER" in "1..80";
     a_transfer_the_other_way_round: BUG_SWAPPED_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
     a_transfer_without_its_last_page: BUG_SHORT_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
-    an_offset_that_is_added_twice: BUG_OFFSET_ADDED by "I04";
+    an_offset_that_is_added_twice: BUG_OFFSET_ADDED by "I04" in "1..25";
     a_fill_with_another_pattern: BUG_FILL_PATTERN_IGNORED by "BPB-42 VIRTUAL_FILL";
     a_fill_of_half_the_size: BUG_HALF_FILL by "BPB-42 VIRTUAL_FILL";
-    a_fill_of_the_wrong_bytes: BUG_FILL_SYSTEM_RESIDENT by "BPB-42 VIRTUAL_FILL";
+    a_fill_of_the_wrong_bytes: BUG_FILL_SYSTEM_RESIDENT by "BPB-42 VIRTUAL_FILL" in "1..25";
     a_flush_that_is_left_out: BUG_SKIP_FLUSH by "GVA-34 FLUSH_TLB";
     a_flush_of_another_process: BUG_FLUSH_WRONG_PROCESS by "I02";
     an_entry_that_is_repeated: BUG_FIRST_ENTRY_REPEATED by "GVA-30 UPDATE_PAGE_TABLE";

@@ -169,13 +169,11 @@ impl Audit {
             };
             // Addresses that were freed are unmapped by a plan that the log does not name; and the plan of a mapping may make
             // page tables, which the plan that brings the allocation in must follow.
-            let is_changing = |key| {
-                let is_awaited = |mapping: &Mapping| mapping.freed.is_some() || self.is_awaited(mapping.asked_by);
-                self.mappings.get(key).is_some_and(is_awaited)
-            };
+            let is_changing = |mapping: &Mapping| mapping.freed.is_some() || self.is_awaited(mapping.asked_by);
+            let may_change = |key| self.mappings.get(key).is_some_and(is_changing);
             of.offer.as_ref().is_some_and(may_go)
                 && of.decided.is_none()
-                && !of.mappings.iter().any(is_changing)
+                && !of.mappings.iter().any(may_change)
                 && self.plans.is_retired(of.last_plan)
                 && self.is_unused(**other, of)
         };

@@ -1,8 +1,5 @@
 //! Each planted bug is found by the rule that it names. Those of the manager are in the saboteur's copy of it alone:
-//! `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test planted`.
-
-#[path = "../../vidmm-cli/src/soft.rs"]
-mod soft;
+//! `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test facts planted`.
 
 use vidmm_saboteur::{BUGS, IS_AT_WORK};
 use vidmm_sim::{Hunt, MachineDesc, Planted};
@@ -15,7 +12,7 @@ const MEDIAN_STEPS: u64 = 10_000;
 
 #[track_caller]
 fn are_found(bugs: impl Iterator<Item = Planted>) {
-    let factory = |desc: &MachineDesc| soft::machine(desc);
+    let factory = |desc: &MachineDesc| crate::soft::machine(desc);
     let (mut free, mut steps) = (Vec::new(), Vec::new());
     for bug in bugs {
         let quarry = HUNT.run(bug, &factory);
@@ -40,7 +37,9 @@ fn are_found(bugs: impl Iterator<Item = Planted>) {
 #[test]
 fn bugs_of_the_manager_are_found_by_their_rules() {
     if !IS_AT_WORK {
-        eprintln!("skipped: this build has none; `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test planted`");
+        eprintln!(
+            "skipped: this build has none; `cargo run -p vidmm-saboteur -- test -p vidmm-sim --test facts planted`"
+        );
         return;
     }
     are_found(Planted::all().filter(|bug| matches!(bug, Planted::Manager(_))));

@@ -9,7 +9,7 @@ use vidmm_trace::{ByteSize, Generator, generate::TouchesParams};
 
 /// The driver as the documentation shows it.
 mod example {
-    include!("../../vidmm/src/contract/example_driver.rs");
+    include!("../../../vidmm/src/contract/example_driver.rs");
 
     pub fn driver() -> Box<dyn Kmd> {
         Box::new(ExampleDriver::default())
