@@ -47,7 +47,7 @@ fn find_nothing(driver: &str, variables: &[&str], seeds: RangeInclusive<u64>) {
         let failure = outcome.failure.map(|failure| failure.to_string());
         assert_eq!(failure, None, "seed {seed}");
         assert_eq!(take_reports(), [], "seed {seed}");
-        // A world's GPU may fail to come back from a reset amid the start: the adapter ends in error then, as it must.
+        // A world may make the driver answer wrongly amid the start: the adapter ends in error then, as it must (BPB-01).
         let has_judged =
             outcome.report.kernels_judged > 0 || outcome.machine_steps > 0 || outcome.adapter_error.is_some();
         assert!(has_judged, "seed {seed} judged nothing");
