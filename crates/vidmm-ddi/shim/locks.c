@@ -207,9 +207,13 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
     if (Units != 0) {
         VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
     }
-    while (!Take(Event)) {
+    for (;;) {
         UINT64 Now = KeQueryInterruptTime();
+        /* Asked before the event is: the last thing that a thread does may be to set it. */
         BOOLEAN HasThreads = Threads() != 0;
+        if (Take(Event)) {
+            return STATUS_SUCCESS;
+        }
         if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
             return STATUS_TIMEOUT;
         }
@@ -228,5 +232,4 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
         }
         return STATUS_TIMEOUT;
     }
-    return STATUS_SUCCESS;
 }

@@ -279,9 +279,11 @@ impl Gpu for DdiGpu {
             asked.preemption = Some(preemption_fence_id);
             let seen = self.adapter.notifications.borrow().len();
             preempt(&self.adapter, engine, preemption_fence_id);
-            let is_idle = self.engines[engine as usize].begun_at.is_none();
+            let asked = &self.engines[engine as usize];
+            // An engine that has faulted runs nothing either: its driver may answer at once.
+            let runs = asked.begun_at.is_some() && !asked.is_stopped;
             let is_told = self.adapter.notifications.borrow().len() > seen;
-            let waits = is_idle && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
+            let waits = !runs && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
             self.adapter.take_reports_of_threads(if waits { THREADS_REPORT_IN } else { Duration::ZERO });
             let told = self.adapter.notifications.borrow().clone();
             for notification in told.into_iter().skip(seen) {

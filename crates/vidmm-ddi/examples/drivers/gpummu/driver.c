@@ -124,11 +124,16 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
 static VOID InterruptThread(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
     for (;;) {
+        LONG Raised;
         KeWaitForSingleObject(&Adapter->Gpu.Interrupt, Executive, KernelMode, FALSE, NULL);
         if (Adapter->IsStopping) {
             PsTerminateSystemThread(STATUS_SUCCESS);
         }
+        /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
+        KeStallExecutionProcessor(200);
+        Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
         InterruptRoutine(Adapter, 0);
+        InterlockedExchange(&Adapter->Gpu.Taken, Raised);
         KeSetEvent(&Adapter->Gpu.IsTaken, 0, FALSE);
     }
 }

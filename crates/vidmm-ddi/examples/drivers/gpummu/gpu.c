@@ -12,10 +12,10 @@ void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
 /* The registers stay as they are until the driver has read them. */
 void GpuInterrupt(GPU *Gpu) {
 #ifdef WITH_THREAD
-    KeClearEvent(&Gpu->IsTaken);
+    LONG Raised = InterlockedIncrement(&Gpu->Raised);
     KeSetEvent(&Gpu->Interrupt, 0, FALSE);
     /* A driver that asks an engine to yield does so at a level at which nothing may wait. */
-    if (KeGetCurrentIrql() < DISPATCH_LEVEL) {
+    while (KeGetCurrentIrql() < DISPATCH_LEVEL && InterlockedCompareExchange(&Gpu->Taken, 0, 0) < Raised) {
         KeWaitForSingleObject(&Gpu->IsTaken, Executive, KernelMode, FALSE, NULL);
     }
 #else

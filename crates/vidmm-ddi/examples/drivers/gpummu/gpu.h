@@ -86,6 +86,9 @@ typedef struct GPU {
 #ifdef WITH_THREAD
     KEVENT Interrupt; /* the hardware's; a thread of the driver waits for it */
     KEVENT IsTaken;
+    /* The interrupts that were raised so far, and the last one of those that the thread has taken. */
+    LONG Raised;
+    LONG Taken;
 #endif
     GPU_ENGINE Engines[GPU_ENGINES];
     struct {
