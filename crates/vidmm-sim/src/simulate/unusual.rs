@@ -28,7 +28,7 @@ impl Player<'_, '_> {
                     KernelEngine::Copy => self.call(RenewPagingQueue { device: name }),
                 };
             }
-            _ if self.misuses() => self.make_wrong_call(device),
+            _ if self.world.misuse > 0 && self.dice.chance(40) => self.make_wrong_call(device),
             _ => {}
         }
     }

@@ -152,7 +152,7 @@ impl World {
         if !is_speed && aside.chance(15) {
             adapter.verifier = verifier(&mut aside);
         }
-        let is_host_short = aside.chance(10);
+        let is_host_short = aside.chance(18);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
         let is_calm = profile != Profile::Any || dice.chance(50);
@@ -183,7 +183,7 @@ impl World {
             // So long that resets of an adapter which hangs again and again come to an end.
             adapter.tdr.limit_time = Duration { ns: aside.within(30, 60) * 1_000_000_000 };
         }
-        if !is_calm && aside.chance(10) {
+        if !is_calm && aside.chance(25) {
             let kind = aside.pick(&LATER_FAULTS).filter(|kind: &FaultKind| !kind.needs().intersects(lacks));
             faults.extend(kind.map(|kind| Fault { kind, when: When::OneIn(aside.log_within(1, 16)) }));
         }
@@ -208,8 +208,8 @@ impl World {
             (!is_speed && !is_calm && aside.chance(15)).then(|| aside.log_within(100_000_000, 3_000_000_000));
         let latency_seed = (!is_speed && aside.chance(50)).then(|| aside.within(1, i64::MAX as u64));
         // Of a segment of more than 64 MiB, large holes are kept apart.
-        let may_be_large = adapter.is_physical() && has_local_memory && has(Features::MORE_SEGMENTS);
-        let is_large = !is_speed && may_be_large && aside.chance(3);
+        let may_be_large = has_local_memory && has(Features::MORE_SEGMENTS);
+        let is_large = !is_speed && may_be_large && aside.chance(4);
         let local_memory = if is_large { local_memory.max(aside.within(72, 160) << 20) } else { local_memory };
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
@@ -431,8 +431,14 @@ fn preparation(dice: &mut Dice) -> PreparationKnobs {
 fn faults(lacks: Features, dice: &mut Dice) -> Vec<Fault> {
     let survived = Vec::from_iter(SURVIVED.into_iter().filter(|kind| !kind.needs().intersects(lacks)));
     let kinds = dice.some(&survived, 3);
-    // An adapter is seldom reset: what happens then has few occasions.
-    let is_seldom = |kind| matches!(kind, FaultKind::Gpu(GpuFault::FailRestart | GpuFault::FailEngineReset));
+    // Resets and faults are seldom: what happens at them has few occasions.
+    let is_seldom = |kind| {
+        let is_of_reset = matches!(
+            kind,
+            FaultKind::Gpu(GpuFault::FailRestart | GpuFault::FailEngineReset | GpuFault::IgnoreEngineReset)
+        );
+        is_of_reset || matches!(kind, FaultKind::Interrupt(_))
+    };
     let when = |kind, dice: &mut Dice| match dice.chance(60) {
         true if is_seldom(kind) => When::Nth(dice.within(1, 2)),
         true => When::Nth(dice.log_within(1, 200)),
