@@ -130,10 +130,14 @@ impl Plans {
 
     /// Does the steps that are next and need no buffer; `false` when one must wait until what was built before has completed.
     fn do_host_steps(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) -> bool {
-        while let Some(&step) = self.builder.steps.front() {
+        loop {
             let plan = self.builder.plan;
+            let step = match self.builder.steps.front() {
+                None | Some(Step::Operation(_)) => return true,
+                Some(&step) => step,
+            };
             match step {
-                Step::Operation(_) => break,
+                Step::Operation(_) => unreachable!("it needs a buffer"),
                 Step::UpdateInView(update) => {
                     self.builder.steps.pop_front();
                     for step in self.windows.write_in_view(&state.adapter, update).into_iter().rev() {
@@ -152,7 +156,6 @@ impl Plans {
             self.builder.host_step_at = None;
             self.builder.steps.pop_front();
         }
-        true
     }
 
     /// Whether all that was built has completed; what is not handed out yet is, and the next step waits for it.
@@ -257,7 +260,7 @@ impl Plans {
             multipass_offset,
         });
         if let Some(allocation) = operation.allocation().filter(|_| dma_bytes > 0)
-            && !builder.named.contains(&allocation)
+            && builder.named.last() != Some(&allocation)
         {
             builder.named.push(allocation);
         }

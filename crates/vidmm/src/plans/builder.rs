@@ -17,7 +17,7 @@ pub(crate) struct Builder {
     pub current: Option<PagingBuffer>,
     /// The fence of the last paging buffer that was handed out. An only engine has fences of other work beside these.
     pub submitted: u64,
-    /// The allocations that the operations in it name.
+    /// The allocations that the operations in it name; one may be there more than once.
     pub named: Vec<KmdAllocationHandle>,
     /// Steps that are not done yet, all of one plan.
     pub steps: VecDeque<Step>,

@@ -1,6 +1,6 @@
 //! The reset of the adapter (6.4): begun, cleaned up, and the GPU restarted.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
     contract::{Host, Kmd},
@@ -67,6 +67,7 @@ pub(crate) fn begin_adapter_reset_for(
 fn owners_of_first_paging_packet(state: &State) -> Vec<DeviceIx> {
     let first = state.engines.paging_engine(&state.adapter).in_flight.front();
     let Some(PacketWork::Paging { allocations: named }) = first.map(|packet| &packet.work) else { return Vec::new() };
+    let named = BTreeSet::from_iter(named);
     let allocations = state.objects.allocations.iter().filter(|(_, allocation)| named.contains(&allocation.handle));
     allocations.map(|(_, allocation)| allocation.device).collect()
 }
