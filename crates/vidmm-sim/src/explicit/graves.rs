@@ -9,6 +9,8 @@ use vidmm::{AllocationId, Event, ProcessId};
 #[derive(Debug, Default)]
 pub(crate) struct Graves {
     allocations: BTreeMap<AllocationId, KmdAllocationHandle>,
+    /// How many living allocations have a name: a wrong driver may give one twice.
+    names: BTreeMap<KmdAllocationHandle, u32>,
     processes: BTreeMap<ProcessId, KmdProcessHandle>,
     paging_process: Option<KmdProcessHandle>,
 }
@@ -26,9 +28,13 @@ impl Graves {
             }
             Event::AllocationCreated { allocation, handle, .. } => {
                 self.allocations.insert(allocation, handle);
+                *self.names.entry(handle).or_default() += 1;
             }
             Event::AllocationReclaimed { allocation } => {
-                self.allocations.remove(&allocation);
+                let name = self.allocations.remove(&allocation);
+                if let Some(living) = name.and_then(|handle| self.names.get_mut(&handle)) {
+                    *living -= 1;
+                }
             }
             Event::PagingOperation { ref operation, .. } => return self.judge(operation),
             _ => {}
@@ -37,7 +43,7 @@ impl Graves {
     }
 
     fn judge(&self, operation: &PagingOperation) -> Option<String> {
-        let lives = |handle: KmdAllocationHandle| self.allocations.values().any(|&living| living == handle);
+        let lives = |handle: KmdAllocationHandle| self.names.get(&handle).is_some_and(|&living| living > 0);
         let runs = |handle: KmdProcessHandle| {
             self.paging_process == Some(handle) || self.processes.values().any(|&living| living == handle)
         };

@@ -281,7 +281,7 @@ fn may_go(state: &State, transaction: &Transaction, account: Account, index: All
         let is_there = objects[victim].place.is_some_and(|place| place.account() == account);
         is_there && objects[victim].process == objects[index].process
     };
-    let leaving = transaction.victims.iter().filter(is_of_process).map(|&victim| objects[victim].size).sum();
+    let leaving = || transaction.victims.iter().filter(is_of_process).map(|&victim| objects[victim].size).sum();
     !order::is_kept(objects, &state.shares, account, index, Some(transaction.wanted_by), leaving)
 }
 

@@ -27,8 +27,11 @@ impl Residents {
         (account, memory): (Account, SegmentId),
         wanted_by: Option<ProcessIx>,
     ) -> (AllocationIx, EvictReason) {
-        let is_kept = |objects: &Objects, index| is_kept(objects, shares, account, index, wanted_by, 0);
-        let spares = |process| wanted_by.is_some_and(|other| spare(objects, shares, account, process, other) > 0);
+        let is_kept = |objects: &Objects, index| is_kept(objects, shares, account, index, wanted_by, || 0);
+        let spares = |process| {
+            let spare = |other| spare(objects, shares, account, process, other);
+            wanted_by.is_some_and(|other| spare(other).is_none_or(|bytes| bytes > 0))
+        };
         let victim =
             self.evictable[account].first_not_kept(&objects.allocations, |index| is_kept(objects, index), spares);
         let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
@@ -79,31 +82,32 @@ impl Residents {
 }
 
 /// Whether an allocation that somebody misses stays for now, because its process would have less than it is entitled to once
-/// that and `leaving` bytes of it have gone for another process.
+/// that and the bytes of it that are `leaving` have gone for another process.
 pub(crate) fn is_kept(
     objects: &Objects,
     shares: &Shares,
     account: Account,
     index: AllocationIx,
     wanted_by: Option<ProcessIx>,
-    leaving: u64,
+    leaving: impl FnOnce() -> u64,
 ) -> bool {
     let allocation = &objects[index];
     let process = allocation.process;
     let Some(other) = wanted_by.filter(|&other| other != process && !allocation.queued_class().is_worthless()) else {
         return false;
     };
-    leaving + allocation.size > spare(objects, shares, account, process, other)
+    spare(objects, shares, account, process, other).is_some_and(|spare| leaving() + allocation.size > spare)
 }
 
 /// Bytes that a process can lose for another and keep what it is entitled to: its reservation (U-31); its budget, while budgets
-/// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all.
-fn spare(objects: &Objects, shares: &Shares, account: Account, process: ProcessIx, other: ProcessIx) -> u64 {
+/// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all:
+/// then there is no limit.
+fn spare(objects: &Objects, shares: &Shares, account: Account, process: ProcessIx, other: ProcessIx) -> Option<u64> {
     let (standing, of_account) = (&objects[process].standing, &shares.by_account[account]);
     let is_above = standing.weight() > objects[other].standing.weight();
     let entitled = match is_above || of_account.is_pressed() {
         true => of_account.budget(process),
         false => of_account.get(process).reservation,
     };
-    if entitled == 0 { u64::MAX } else { standing.usage[account].saturating_sub(entitled) }
+    (entitled > 0).then(|| standing.usage[account].saturating_sub(entitled))
 }
