@@ -65,8 +65,8 @@ pub(crate) enum Effect {
     Open,
     /// The entry pins the allocation until this submission has been dispatched.
     Until(SubmissionNo, EvictFlags),
-    /// The span ended without a submission: the entry pins the allocation for earlier spans only.
-    InVain(EvictFlags),
+    /// The span ended without a submission: the entry pins the allocation for earlier spans only, if it did.
+    InVain { flags: EvictFlags, was_pinned: bool },
 }
 
 impl ListEntry {
@@ -107,9 +107,14 @@ impl ListEntry {
         self.is.contains(EntryFlags::TO_RESTORE)
     }
 
+    /// Whether the entry pins the allocation, or did so when its device was suspended and is to again.
+    fn is_pinned(&self) -> bool {
+        self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE)
+    }
+
     /// Whether anything outstanding is to bring the allocation in, or has.
     pub fn is_outstanding(&self) -> bool {
-        self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE) || self.has_ungranted_span()
+        self.is_pinned() || self.has_ungranted_span()
     }
 
     /// Sets a flag, or takes it away. Returns whether it was set.
@@ -131,8 +136,7 @@ impl ListEntry {
     }
 
     fn open(&mut self, from: SubmissionNo, unwritten: SubmissionNo) {
-        let is_pinned = self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE);
-        self.is.set(EntryFlags::PINNED_BEFORE, is_pinned);
+        self.is.set(EntryFlags::PINNED_BEFORE, self.is_pinned());
         self.is.set(EntryFlags::READ, unwritten > from);
         self.is |= EntryFlags::OPEN;
         self.until = U56::new(unwritten);
@@ -159,6 +163,7 @@ impl ListEntry {
             // The allocation was destroyed, and its owner's uses are forgotten.
             return Effect::Nothing;
         }
+        let is_last = spans.last_mut(self.spans).is_some_and(|(last, _)| last == number);
         let span = spans.get_mut(number);
         span.ungranted -= 1;
         let effect = match (core::mem::replace(&mut span.granted, true), span.ended) {
@@ -170,6 +175,8 @@ impl ListEntry {
                 self.extend(last);
                 Effect::Until(last, flags)
             }
+            // A later request wants it again: then it is not to go.
+            (false, Some((_, flags))) if is_last => Effect::InVain { flags, was_pinned: self.is_pinned() },
             _ => Effect::Nothing,
         };
         while spans.first(self.spans).is_some_and(|first| first.granted && first.ungranted == 0) {
@@ -214,7 +221,8 @@ impl ListEntry {
         }
         self.is -= EntryFlags::OPEN;
         if flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.is.contains(EntryFlags::READ) {
-            return Effect::InVain(flags);
+            let was_pinned = self.replace(EntryFlags::PINNED_BEFORE, false);
+            return Effect::InVain { flags, was_pinned };
         }
         self.extend(last);
         Effect::Until(self.until(), flags)

@@ -94,10 +94,9 @@ impl Residents {
                 }
                 flags
             }
-            Effect::InVain(flags) => {
+            Effect::InVain { flags, was_pinned } => {
                 let record = &mut objects.devices[device];
                 let entry = objects.allocations[index].entry_mut(device);
-                let was_pinned = entry.replace(EntryFlags::PINNED_BEFORE, false);
                 let pinned_for = was_pinned.then(|| record.expiring.hand_over(index, flags)).flatten();
                 entry.shorten(pinned_for.unwrap_or_else(|| entry.until().min(record.dispatched())));
                 flags

@@ -80,6 +80,24 @@ fn of_two_spans_that_end_together_the_later_decides() {
     }
 }
 
+/// RES-21: an Evict of a request that still waits, behind which no work was submitted, decides as any other.
+#[test]
+fn an_evict_before_the_grant_evicts_at_once() {
+    for (flags, evicted) in [(SOON, 1), (IF_NECESSARY, 0)] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, _) = world.resident(client, 4);
+        world.evict(client, &[a], IF_NECESSARY).unwrap();
+        world.run_all();
+        let b = world.allocate(client, 2);
+        assert!(matches!(world.make_resident(client, &[a, b]), Ok(Residency::Pending { .. })));
+        world.evict(client, &[a], flags).unwrap();
+        world.run_all();
+        assert_eq!(world.evicted().len(), evicted, "{flags:?}");
+        assert_eq!(world.make_resident(client, &[b]), Ok(Residency::Resident));
+        world.tear_down();
+    }
+}
+
 /// RES-22, P18: an allocation that was not written to is not copied out, and comes back from its backing store.
 #[test]
 fn unwritten_allocations_are_not_copied_out() {

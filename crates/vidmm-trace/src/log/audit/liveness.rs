@@ -8,7 +8,6 @@ use vidmm::{AllocationId, DeviceId, Event, EvictFlags, ProcessId};
 use super::Audit;
 use super::device::Device;
 use super::finding::Invariant;
-use super::list_entry::ListEntry;
 
 /// The first address of a mapping of a process.
 type At = (ProcessId, u64);
@@ -69,13 +68,10 @@ impl Audit {
             Event::Evict { ref allocations, flags, .. } => {
                 self.liveness.forget_evicted(allocations);
                 let is_asked = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
-                // A span that ended before its grant took the allocation nowhere.
-                let is_left =
-                    |entry: &ListEntry| entry.count == 0 && entry.spans().last().is_some_and(|span| span.granted);
                 let is_off = |id: &&AllocationId| {
                     self.allocations.get(*id).is_some_and(|of| {
                         let is_own = of.lists.len() == 1 && !of.shared && !of.accessed_physically;
-                        is_own && of.offer.is_none() && of.lists.values().all(is_left)
+                        is_own && of.offer.is_none() && of.lists.values().all(|entry| entry.count == 0)
                     })
                 };
                 self.liveness.evicted.extend(allocations.iter().filter(is_off).filter(|_| is_asked));
