@@ -12,7 +12,7 @@ use vidmm::{Nanoseconds, PhysicalAddress};
 use crate::hook::{HookedKmd, KmdHook};
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
-use crate::{Content, Gpu, GpuEvent};
+use crate::{Content, Gpu, GpuEvent, Probe};
 
 /// A misbehaviour of a GPU. Each has occasions: requests or completions, of whatever engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,32 +154,27 @@ impl FaultyGpu {
         if let Some((_, held)) = self.held.take_if(|(engine, _)| *engine == signal.engine) {
             return events.extend([completed, held]);
         }
-        let is_about_completions = !matches!(
-            self.fault,
-            GpuFault::IgnorePreempt
-                | GpuFault::FailEngineReset
-                | GpuFault::IgnoreEngineReset
-                | GpuFault::AbortEndedPacket
-                | GpuFault::RepeatAnswer
-                | GpuFault::FailRestart
-        );
-        if !is_about_completions || !self.is_hit(self.fault) {
-            return events.push(completed);
-        }
-        match self.fault {
-            GpuFault::LoseInterrupt => {}
-            GpuFault::DelayInterrupt => {
+        let fault = self.fault;
+        match fault {
+            GpuFault::LoseInterrupt if self.is_hit(fault) => {}
+            GpuFault::DelayInterrupt if self.is_hit(fault) => {
                 self.pending.push((ended_at.saturating_add(GpuFault::INTERRUPT_DELAY), completed));
             }
-            GpuFault::SwapInterrupts => self.held = Some((signal.engine, completed)),
-            GpuFault::RepeatInterrupt => events.extend([completed, again(signal, decoy)]),
-            GpuFault::ForgeInterrupt => {
+            GpuFault::SwapInterrupts if self.is_hit(fault) => {
+                self.held = Some((signal.engine, completed));
+            }
+            GpuFault::RepeatInterrupt if self.is_hit(fault) => {
+                events.extend([completed, again(signal, decoy)]);
+            }
+            GpuFault::ForgeInterrupt if self.is_hit(fault) => {
                 let forged = EngineFence { engine: signal.engine, fence_id: submitted + 1 };
                 events.extend([completed, again(forged, decoy)]);
             }
             // No driver has so few registers.
-            GpuFault::ForgeStatus => events.extend([completed, GpuEvent::Interrupt { status: vec![], at: ended_at }]),
-            _ => unreachable!("the fault is about completions"),
+            GpuFault::ForgeStatus if self.is_hit(fault) => {
+                events.extend([completed, GpuEvent::Interrupt { status: vec![], at: ended_at }]);
+            }
+            _ => events.push(completed),
         }
     }
 
@@ -262,8 +257,16 @@ impl Gpu for FaultyGpu {
         }
     }
 
+    fn caches_translations(&self) -> bool {
+        self.gpu.caches_translations()
+    }
+
     fn executes_commands(&self) -> bool {
         self.gpu.executes_commands()
+    }
+
+    fn probe(&self) -> Option<&dyn Probe> {
+        self.gpu.probe()
     }
 
     fn page_digest(&self, address: PhysicalAddress) -> Option<u64> {

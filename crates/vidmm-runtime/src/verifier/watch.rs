@@ -97,6 +97,10 @@ impl Gpu for VerifiedGpu {
         state.prepare_heads();
     }
 
+    fn caches_translations(&self) -> bool {
+        self.0.borrow().gpu.caches_translations()
+    }
+
     fn executes_commands(&self) -> bool {
         self.0.borrow().gpu.executes_commands()
     }
