@@ -7,7 +7,10 @@ use vidmm::{DeviceId, PAGE_SIZE_64K};
 
 use crate::explicit::Session;
 use crate::explicit::objects::{Allocation, Device};
-use crate::scenario::steps::{Answer, Call, Whereabouts};
+use crate::scenario::steps::{
+    Answer, Call, CloseAllocation, DestroyAllocation, Lock, Map, OpenAllocation, SetPriority, Unlock, UpdateProperty,
+    Whereabouts,
+};
 
 impl Session<'_> {
     /// Judges the answer of a call by the states that follow from all answers before it.
@@ -27,14 +30,15 @@ impl Session<'_> {
     pub(super) fn judge_refused(&mut self, call: &Call, answer: Answer, before: u64) {
         let is_atomic = match call {
             Call::Evict(_) | Call::MakeResident(_) | Call::Offer(_) | Call::Reclaim(_) => answer != Answer::NoMemory,
-            Call::Lock(step) => step.allocations.len() == 1 && answer != Answer::Busy,
-            Call::Unlock(step) => step.allocations.len() == 1,
-            Call::Map(step) => step.allocations.len() == 1,
-            Call::OpenAllocation(step) => step.allocations.len() == 1,
-            Call::CloseAllocation(step) => step.allocations.len() == 1,
-            Call::DestroyAllocation(step) => step.allocations.len() == 1,
-            Call::UpdateProperty(step) => step.allocations.len() == 1,
-            Call::SetPriority(step) => step.allocations.len() == 1,
+            Call::Lock(_) if answer == Answer::Busy => false,
+            Call::Lock(Lock { allocations })
+            | Call::Unlock(Unlock { allocations })
+            | Call::Map(Map { allocations, .. })
+            | Call::OpenAllocation(OpenAllocation { allocations, .. })
+            | Call::CloseAllocation(CloseAllocation { allocations, .. })
+            | Call::DestroyAllocation(DestroyAllocation { allocations, .. })
+            | Call::UpdateProperty(UpdateProperty { allocations, .. })
+            | Call::SetPriority(SetPriority { allocations, .. }) => allocations.len() == 1,
             Call::FreeVa(_)
             | Call::ReserveVa(_)
             | Call::ReserveVideoMemory(_)
