@@ -14,12 +14,12 @@ use super::engines::Next;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 
-/// The budget that a process was told last, and its part in the sharing then.
-#[derive(Clone, Copy, Debug)]
+/// The budget that a process was told last.
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     budget: u64,
-    weight: u64,
-    reservation: u64,
+    /// The weights and reservations that it may be known by: those when it was told, and those with which it was the same since.
+    parts: Vec<(u64, u64)>,
 }
 
 /// How much too much a list would be, in bytes.
@@ -91,7 +91,7 @@ impl Audit {
     }
 
     fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
-        let told = self.part_of(process, group).map(|(weight, reservation)| Told { budget, weight, reservation });
+        let told = self.part_of(process, group).map(|part| Told { budget, parts: vec![part] });
         if let Some(of) = self.processes.get_mut(&process) {
             of.told.insert(group, told);
         }
@@ -131,19 +131,15 @@ impl Audit {
     /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again.
     fn shares_changed(&mut self, group: MemorySegmentGroup) {
         for process in Vec::from_iter(self.processes.keys().copied()) {
-            let told = self.processes.get(&process).and_then(|of| *of.told.get(&group)?);
-            let Some((told, part)) = told.zip(self.part_of(process, group)) else { continue };
-            if (told.weight, told.reservation) == part {
-                continue;
-            }
-            let budget = self.present_budget(process, group).map(|standing| standing.budget);
-            // Where the log does not say the budget, it may be the same.
-            let stands = budget.map(|budget| match told.budget.abs_diff(budget) > ROUNDING {
-                true => told,
-                false => Told { weight: part.0, reservation: part.1, ..told },
-            });
-            if let Some(of) = self.processes.get_mut(&process) {
-                of.told.insert(group, stands);
+            let (part, present) = (self.part_of(process, group), self.present_budget(process, group));
+            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
+            let Some((told, part)) = told.zip(part) else { continue };
+            match (&mut *told, present) {
+                (Some(of), _) if of.parts.contains(&part) => {}
+                (Some(of), Some(present)) if of.budget.abs_diff(present.budget) <= ROUNDING => of.parts.push(part),
+                (_, Some(_)) => {}
+                // Where the log does not say the budget, it may be the same.
+                (_, None) => *told = None,
             }
         }
     }
@@ -156,15 +152,19 @@ impl Audit {
         };
         let told = match self.processes.get(&process).map(|of| of.told.get(&group)) {
             Some(Some(None)) | None => return,
-            Some(told) => told.copied().flatten(),
+            Some(told) => told.cloned().flatten(),
         };
-        let stands = told.is_some_and(|told| {
+        let stands = told.as_ref().is_some_and(|told| {
             let is_same = told.budget.abs_diff(standing.budget) <= ROUNDING;
-            is_same || (told.weight, told.reservation) == part && standing.budgets().contains(&told.budget)
+            is_same || told.parts.contains(&part) && standing.budgets().contains(&told.budget)
         });
         self.findings.check(stands, Invariant::I16, || {
             format!("{process} is above its budget of {} bytes of {group:?}, but was told {told:?}", standing.budget)
         });
+        let of_present = told.map(|told| Told { parts: vec![part], ..told });
+        if let Some(of) = self.processes.get_mut(&process) {
+            of.told.insert(group, of_present);
+        }
     }
 
     /// The budgets of a group that a process may be told; none if the log does not say enough.
