@@ -433,11 +433,8 @@ fn faults(lacks: Features, dice: &mut Dice) -> Vec<Fault> {
     let kinds = dice.some(&survived, 3);
     // Resets and faults are seldom: what happens at them has few occasions.
     let is_seldom = |kind| {
-        let is_of_reset = matches!(
-            kind,
-            FaultKind::Gpu(GpuFault::FailRestart | GpuFault::FailEngineReset | GpuFault::IgnoreEngineReset)
-        );
-        is_of_reset || matches!(kind, FaultKind::Interrupt(_))
+        use GpuFault::{FailEngineReset, FailRestart, IgnoreEngineReset};
+        matches!(kind, FaultKind::Interrupt(_) | FaultKind::Gpu(FailRestart | FailEngineReset | IgnoreEngineReset))
     };
     let when = |kind, dice: &mut Dice| match dice.chance(60) {
         true if is_seldom(kind) => When::Nth(dice.within(1, 2)),

@@ -150,9 +150,10 @@ impl Audit {
         let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
             return;
         };
-        let told = match self.processes.get(&process).map(|of| of.told.get(&group)) {
-            Some(Some(None)) | None => return,
-            Some(told) => told.cloned().flatten(),
+        let Some(of) = self.processes.get_mut(&process) else { return };
+        let told = match of.told.get_mut(&group) {
+            Some(None) => return,
+            told => told.and_then(Option::as_mut),
         };
         let stands = told.as_ref().is_some_and(|told| {
             let is_same = told.budget.abs_diff(standing.budget) <= ROUNDING;
@@ -161,9 +162,8 @@ impl Audit {
         self.findings.check(stands, Invariant::I16, || {
             format!("{process} is above its budget of {} bytes of {group:?}, but was told {told:?}", standing.budget)
         });
-        let of_present = told.map(|told| Told { parts: vec![part], ..told });
-        if let Some(of) = self.processes.get_mut(&process) {
-            of.told.insert(group, of_present);
+        if let Some(told) = told {
+            told.parts = vec![part];
         }
     }
 
