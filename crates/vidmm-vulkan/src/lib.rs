@@ -79,7 +79,7 @@ pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
 pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
-pub use live::{Adapter, Buffer, Device, Download, Error, Options, Process, Submission, Trim, Use};
+pub use live::{Adapter, Buffer, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use};
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};
 pub use probe::probe;

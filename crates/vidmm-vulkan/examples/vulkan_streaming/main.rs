@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use kernel::{Kernel, Step};
-use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags};
-use vidmm_vulkan::{Adapter, Buffer, Device, Options, Point, Submission, Validation};
+use vidmm_vulkan::{Adapter, Buffer, Device, Frame, Options, Point, Submission, Validation};
 
 /// The buffers that a frame uses.
 const PER_FRAME: usize = 3;
@@ -35,12 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let buffers = (0..count).map(|_| buffer(size)).collect::<Result<Vec<Buffer>, _>>()?;
     println!("data     {} MiB in {count} buffers, {PER_FRAME} a frame", count as u64 * buffer_mib);
 
-    // The counter of wrong words is a buffer too, and stays resident.
+    // The counter of wrong words is a buffer too.
     let wrong = buffer(64 << 10)?;
-    device.make_resident(&[&wrong], MakeResidentFlags::empty())?;
     let mut stream = Stream {
         kernel: Kernel::new(adapter.raw(), adapter.queue_family())?,
-        resident: VecDeque::new(),
         in_flight: VecDeque::new(),
         adapter: &adapter,
         device: &device,
@@ -60,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     stream.finish()?;
     let total = begun.elapsed();
 
-    let words = device.read(&wrong, 0, 4)?.wait()?;
+    let words = device.frame().read(&wrong, 0, 4)?.wait()?;
     let bad = u32::from_ne_bytes(words.as_slice().try_into()?);
     let moved = adapter.statistics()?;
     times.sort_unstable();
@@ -71,10 +68,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if bad == 0 { Ok(()) } else { Err(format!("{bad} words are wrong").into()) }
 }
 
-/// The application's state: what is resident, oldest first, and what the GPU has still to do.
+/// The application's state: what the GPU has still to do.
 struct Stream<'a> {
     kernel: Kernel,
-    resident: VecDeque<usize>,
     in_flight: VecDeque<(Point, vk::CommandBuffer)>,
     adapter: &'a Adapter,
     device: &'a Device,
@@ -85,7 +81,6 @@ struct Stream<'a> {
 impl Stream<'_> {
     /// Uses a few buffers: the kernel checks what the last pass wrote, and writes the words of this one.
     fn frame(&mut self, range: std::ops::Range<usize>, pass: u32) -> Result<(), Box<dyn Error>> {
-        self.bring_in(range.clone())?;
         let step = |number: usize| Step {
             words: self.buffers[number].address(),
             wrong: self.wrong.address(),
@@ -95,43 +90,14 @@ impl Stream<'_> {
         };
         let steps: Vec<Step> = range.clone().map(step).collect();
         let commands = self.kernel.record(&steps)?;
-        let mut used: Vec<&Buffer> = range.map(|number| &self.buffers[number]).collect();
-        used.push(self.wrong);
+        // The frame makes resident what it names; where there is no room, buffers that were used longest ago leave.
+        let frame = self.device.frame().insert(self.wrong);
+        let frame = self.buffers[range].iter().fold(frame, Frame::insert);
         let work = Submission { commands: vec![commands], ..Submission::default() };
         // SAFETY: the commands use what is named here, and are kept until the point is reached.
-        let point = unsafe { self.device.submit(&used, work) }?;
+        let point = unsafe { frame.submit(work) }?;
         self.in_flight.push_back((point, commands));
         if self.in_flight.len() > IN_FLIGHT { self.wait_for_first() } else { Ok(()) }
-    }
-
-    /// Makes buffers resident; where there is no room, evicts what was used longest ago.
-    fn bring_in(&mut self, range: std::ops::Range<usize>) -> Result<(), Box<dyn Error>> {
-        let missing: Vec<usize> = range.filter(|number| !self.resident.contains(number)).collect();
-        let buffers: Vec<&Buffer> = missing.iter().map(|&number| &self.buffers[number]).collect();
-        if buffers.is_empty() {
-            return Ok(());
-        }
-        loop {
-            match self.device.make_resident(&buffers, MakeResidentFlags::empty()) {
-                Ok(_) => break,
-                Err(vidmm_vulkan::Error::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, .. })) => {
-                    self.evict(num_bytes_to_trim)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.resident.extend(missing);
-        Ok(())
-    }
-
-    fn evict(&mut self, mut bytes: u64) -> Result<(), Box<dyn Error>> {
-        while bytes > 0 {
-            let oldest = self.resident.pop_front().ok_or("a frame does not fit into local memory")?;
-            let victim = &self.buffers[oldest];
-            self.device.evict(&[victim], EvictFlags::EVICT_ONLY_IF_NECESSARY)?;
-            bytes = bytes.saturating_sub(victim.size());
-        }
-        Ok(())
     }
 
     fn wait_for_first(&mut self) -> Result<(), Box<dyn Error>> {

@@ -28,7 +28,7 @@ pub(super) type UseNo = u64;
 pub struct Trim {
     /// The reasons.
     pub flags: TrimFlags,
-    /// The bytes to evict for the process to meet its budget; 0 if that is not the reason.
+    /// The bytes to evict for the process to meet its budget, beside what frames have given up; 0 if that is not the reason.
     pub num_bytes_to_trim: u64,
 }
 
@@ -63,6 +63,12 @@ pub(super) enum Turn {
     Write { buffer: AllocationId, offset: u64, bytes: Vec<u8>, done: u64 },
     /// Bytes of a buffer are read, from an offset on.
     Read { buffer: AllocationId, offset: u64, bytes: u64, done: u64, to: Sender<Vec<u8>> },
+}
+
+/// The buffers that a frame uses.
+pub(super) struct FrameBuffers {
+    pub read: Vec<AllocationId>,
+    pub written: Vec<AllocationId>,
 }
 
 pub(super) enum Command {
@@ -108,6 +114,13 @@ pub(super) enum Command {
     Begin {
         device: DeviceId,
         turn: Turn,
+    },
+    /// A use of buffers that are brought in for it.
+    BeginFrame {
+        device: DeviceId,
+        buffers: FrameBuffers,
+        turn: Turn,
+        reply: Reply<()>,
     },
     End {
         number: UseNo,

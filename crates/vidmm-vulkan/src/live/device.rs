@@ -1,6 +1,6 @@
 //! A device: what an application has made resident, and its uses of that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -13,8 +13,9 @@ use crate::device::Point;
 
 use super::buffer::Buffer;
 use super::client::Client;
-use super::command::{Command, NewDevice, Trim, Turn};
+use super::command::{Command, FrameBuffers, NewDevice, Trim, Turn};
 use super::error::Error;
+use super::frame::{Frame, Named};
 use super::options::checked;
 use super::process::ProcessInner;
 use super::uses::{Download, Submission, Use};
@@ -42,15 +43,9 @@ pub(super) struct DeviceInner {
 struct Line {
     ready: u64,
     done: u64,
-    /// The buffers on the residency list.
-    listed: BTreeMap<AllocationId, Entry>,
-}
-
-/// A buffer on the residency list.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    count: u32,
-    is_offered: bool,
+    /// The buffers on the residency list, and how often each was put there. What frames bring in is not among them.
+    listed: BTreeMap<AllocationId, u32>,
+    offered: BTreeSet<AllocationId>,
 }
 
 impl fmt::Debug for Device {
@@ -70,7 +65,9 @@ impl DeviceInner {
 
     /// A buffer is gone.
     pub(super) fn forget(&self, buffer: AllocationId) {
-        self.line().listed.remove(&buffer);
+        let mut line = self.line();
+        line.listed.remove(&buffer);
+        line.offered.remove(&buffer);
     }
 
     fn ready(&self, value: u64) -> Point {
@@ -90,16 +87,32 @@ impl Drop for DeviceInner {
 }
 
 impl Line {
+    /// The next point that the worker signals.
+    fn next_ready(&mut self) -> u64 {
+        self.ready += 1;
+        self.ready
+    }
+
+    /// The next point that the queue signals.
+    fn next_done(&mut self) -> u64 {
+        self.done += 1;
+        self.done
+    }
+
     /// Refuses a use of buffers that are not resident.
-    fn check_use(&self, buffers: &[AllocationId]) -> Result<(), Error> {
-        for &buffer in buffers {
-            match self.listed.get(&buffer) {
-                None => return Err(Error::NotResident { buffer }),
-                Some(entry) if entry.is_offered => return Err(Error::Offered { buffer }),
-                Some(_) => {}
-            }
+    fn check_listed(&self, buffers: &[AllocationId]) -> Result<(), Error> {
+        match buffers.iter().find(|&buffer| !self.listed.contains_key(buffer)) {
+            Some(&buffer) => Err(Error::NotResident { buffer }),
+            None => self.check_not_offered(buffers),
         }
-        Ok(())
+    }
+
+    /// Refuses a use of buffers that are offered.
+    fn check_not_offered(&self, buffers: &[AllocationId]) -> Result<(), Error> {
+        match buffers.iter().find(|&buffer| self.offered.contains(buffer)) {
+            Some(&buffer) => Err(Error::Offered { buffer }),
+            None => Ok(()),
+        }
     }
 
     /// Takes buffers off the list, each as often as it is named; or none of them.
@@ -107,11 +120,11 @@ impl Line {
         let mut after = BTreeMap::new();
         for &buffer in buffers {
             let listed = self.listed.get(&buffer).copied().unwrap_or_default();
-            let entry: &mut Entry = after.entry(buffer).or_insert(listed);
-            entry.count = entry.count.checked_sub(1).ok_or(Error::NotOnList { buffer })?;
+            let count: &mut u32 = after.entry(buffer).or_insert(listed);
+            *count = count.checked_sub(1).ok_or(Error::NotOnList { buffer })?;
         }
         self.listed.extend(after);
-        self.listed.retain(|_, entry| entry.count > 0);
+        self.listed.retain(|_, count| *count > 0);
         Ok(())
     }
 }
@@ -122,7 +135,8 @@ impl Device {
         let (id, counter) = (process.id(), uses.clone());
         let create = |reply| Command::CreateDevice { process: id, uses: counter, reply };
         let new = process.client().ask(create)?;
-        let line = Line { ready: new.ready.value, done: new.done.value, listed: BTreeMap::new() };
+        let line =
+            Line { ready: new.ready.value, done: new.done.value, listed: BTreeMap::new(), offered: BTreeSet::new() };
         Ok(Self(Arc::new(DeviceInner { process, new, uses, line: Mutex::new(line) })))
     }
 
@@ -175,7 +189,7 @@ impl Device {
         self.client().finish_asking(&answer)?;
         let mut line = self.0.line();
         for name in names {
-            line.listed.entry(name).or_default().count += 1;
+            *line.listed.entry(name).or_default() += 1;
         }
         Ok(self.0.ready(ready))
     }
@@ -209,7 +223,7 @@ impl Device {
         let names = self.names(buffers)?;
         let (device, offered) = (self.0.new.device, names.clone());
         self.client().ask(|reply| Command::Offer { device, buffers: offered, priority, reply })?;
-        self.set_offered(&names, true);
+        self.0.line().offered.extend(names);
         Ok(())
     }
 
@@ -230,38 +244,102 @@ impl Device {
         line.ready = ready;
         drop(line);
         let results = self.client().finish_asking(&answer)?;
-        self.set_offered(&names, false);
+        self.0.line().offered.retain(|buffer| !names.contains(buffer));
         Ok((results, self.0.ready(ready)))
     }
 
-    fn set_offered(&self, buffers: &[AllocationId], is_offered: bool) {
-        let mut line = self.0.line();
-        for buffer in buffers {
-            if let Some(entry) = line.listed.get_mut(buffer) {
-                entry.is_offered = is_offered;
+    /// Begins a use of what is named, if that can be used: `turn` says what happens at its turn. The lock is held from before
+    /// the command is made until it is sent.
+    fn begin(&self, named: Named<'_>, turn: impl FnOnce(&mut Line) -> Turn) -> Result<(), Error> {
+        let device = self.0.new.device;
+        match named {
+            Named::Listed(buffers) => {
+                let names = self.names(buffers)?;
+                self.send_use(|line| {
+                    line.check_listed(&names)?;
+                    let turn = turn(line);
+                    self.client().send(Command::Begin { device, turn })
+                })
+            }
+            Named::Frame { read, written } => {
+                let buffers = FrameBuffers { read: self.names(read)?, written: self.names(written)? };
+                let answer = self.send_use(|line| {
+                    line.check_not_offered(&buffers.read)?;
+                    line.check_not_offered(&buffers.written)?;
+                    let turn = turn(line);
+                    self.client().begin_asking(|reply| Command::BeginFrame { device, buffers, turn, reply })
+                })?;
+                // The worker counts down uses that it has let begin.
+                self.client().finish_asking(&answer).inspect_err(|_| _ = self.0.uses.fetch_sub(1, Ordering::Relaxed))
             }
         }
     }
 
-    /// Begins a use, if the buffers that it names can be used: `turn` says what happens at its turn. The lock is held from before
-    /// the command is made until it is sent.
-    fn begin(&self, buffers: &[&Buffer], turn: impl FnOnce(&mut Line) -> Turn) -> Result<(), Error> {
-        let names = self.names(buffers)?;
+    /// Counts one use more, and sends it. If it is refused, nothing was begun.
+    fn send_use<T>(&self, send: impl FnOnce(&mut Line) -> Result<T, Error>) -> Result<T, Error> {
         let mut line = self.0.line();
-        line.check_use(&names)?;
         let uses = self.0.uses.fetch_add(1, Ordering::Relaxed);
         let (ready, done) = (line.ready, line.done);
-        let sent = if uses < USES_MAX {
-            let turn = turn(&mut line);
-            self.client().send(Command::Begin { device: self.0.new.device, turn })
-        } else {
-            Err(Error::TooManyUses { uses })
-        };
+        let sent = if uses < USES_MAX { send(&mut line) } else { Err(Error::TooManyUses { uses }) };
         if sent.is_err() {
             self.0.uses.fetch_sub(1, Ordering::Relaxed);
             (line.ready, line.done) = (ready, done);
         }
         sent
+    }
+
+    pub(super) fn begin_use_of(&self, named: Named<'_>) -> Result<Use, Error> {
+        let number = self.client().number_use();
+        let mut at = 0;
+        self.begin(named, |line| {
+            at = line.next_ready();
+            Turn::Application { number, ready: at }
+        })?;
+        Ok(Use::new(self.client().clone(), number, self.0.ready(at)))
+    }
+
+    fn begin_here(&self, named: Named<'_>, turn: impl FnOnce(u64) -> Turn) -> Result<Point, Error> {
+        let mut at = 0;
+        self.begin(named, |line| {
+            at = line.next_done();
+            turn(at)
+        })?;
+        Ok(self.0.done(at))
+    }
+
+    pub(super) fn submit_of(&self, named: Named<'_>, work: Submission) -> Result<Point, Error> {
+        self.begin_here(named, |done| Turn::Submit { work, done })
+    }
+
+    pub(super) fn write_of(
+        &self,
+        named: Named<'_>,
+        buffer: &Buffer,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<Point, Error> {
+        check_range(buffer, offset, bytes.len() as u64)?;
+        let (buffer, bytes) = (buffer.allocation(), bytes.to_vec());
+        self.begin_here(named, |done| Turn::Write { buffer, offset, bytes, done })
+    }
+
+    pub(super) fn read_of(
+        &self,
+        named: Named<'_>,
+        buffer: &Buffer,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Download, Error> {
+        check_range(buffer, offset, bytes)?;
+        let buffer = buffer.allocation();
+        let (to, from) = channel();
+        self.begin_here(named, |done| Turn::Read { buffer, offset, bytes, done, to })?;
+        Ok(Download::new(self.client().clone(), from))
+    }
+
+    /// A frame of this device, which uses nothing yet: it brings in by itself what it uses.
+    pub fn frame<'a>(&'a self) -> Frame<'a> {
+        Frame::new(self)
     }
 
     /// Begins a use that the application submits to a queue of its own: its submission must wait for [`Use::turn`], and
@@ -277,14 +355,7 @@ impl Device {
     ///
     /// [`Error::NotResident`] if one of `buffers` is not on the list: it was evicted. Nothing was begun then.
     pub fn begin_use(&self, buffers: &[&Buffer]) -> Result<Use, Error> {
-        let number = self.client().number_use();
-        let mut at = 0;
-        self.begin(buffers, |line| {
-            line.ready += 1;
-            at = line.ready;
-            Turn::Application { number, ready: at }
-        })?;
-        Ok(Use::new(self.client().clone(), number, self.0.ready(at)))
+        self.begin_use_of(Named::Listed(buffers))
     }
 
     /// Submits commands that use `buffers` to the manager's queue, when it is their turn. Returns the point that their end reaches.
@@ -299,17 +370,7 @@ impl Device {
     /// semaphores of `work` are valid until the point is reached. They use no buffer of the device that is not on its list.
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub unsafe fn submit(&self, buffers: &[&Buffer], work: Submission) -> Result<Point, Error> {
-        self.begin_here(buffers, |done| Turn::Submit { work, done })
-    }
-
-    fn begin_here(&self, buffers: &[&Buffer], turn: impl FnOnce(u64) -> Turn) -> Result<Point, Error> {
-        let mut at = 0;
-        self.begin(buffers, |line| {
-            line.done += 1;
-            at = line.done;
-            turn(at)
-        })?;
-        Ok(self.0.done(at))
+        self.submit_of(Named::Listed(buffers), work)
     }
 
     /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own: a copy to the memory that the
@@ -320,9 +381,7 @@ impl Device {
     ///
     /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        check_range(buffer, offset, bytes.len() as u64)?;
-        let (name, bytes) = (buffer.allocation(), bytes.to_vec());
-        self.begin_here(&[buffer], |done| Turn::Write { buffer: name, offset, bytes, done })
+        self.write_of(Named::Listed(&[buffer]), buffer, offset, bytes)
     }
 
     /// Reads `bytes` bytes of a resident buffer, from `offset` on, as earlier uses on the manager's queue leave them.
@@ -331,11 +390,7 @@ impl Device {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        check_range(buffer, offset, bytes)?;
-        let name = buffer.allocation();
-        let (to, from) = channel();
-        self.begin_here(&[buffer], |done| Turn::Read { buffer: name, offset, bytes, done, to })?;
-        Ok(Download::new(self.client().clone(), from))
+        self.read_of(Named::Listed(&[buffer]), buffer, offset, bytes)
     }
 
     /// Lets `call` be called when the device is to trim (RES-40), in place of an earlier one. It is called on the worker's thread,

@@ -11,6 +11,7 @@ use crate::device::{Point, VulkanDevice};
 use crate::error::VulkanError;
 
 use super::command::OnTrim;
+use super::frame_list::FrameList;
 
 /// All objects.
 #[derive(Default)]
@@ -41,6 +42,8 @@ pub(super) struct DeviceRecord {
     pub uses: Arc<AtomicUsize>,
     pub buffers: usize,
     pub on_trim: Option<OnTrim>,
+    /// From its first frame on.
+    pub frames: Option<FrameList>,
     /// No handle to it is left: it goes with its last use and its last buffer.
     pub is_closing: bool,
 }
@@ -50,6 +53,9 @@ pub(super) struct BufferRecord {
     pub process: KmdProcessHandle,
     /// The first page of its addresses.
     pub first: u64,
+    pub bytes: u64,
+    /// It was on the application's own list: uses of that may write it.
+    pub was_listed: bool,
 }
 
 /// The points that the worker signals for a device. They are reached in their order, whatever the order of their reasons.

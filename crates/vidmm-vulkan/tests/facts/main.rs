@@ -11,6 +11,7 @@ mod kernel;
 
 mod adopted;
 mod endings;
+mod frames;
 mod moving;
 mod refusals;
 mod turns;

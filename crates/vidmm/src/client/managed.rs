@@ -100,6 +100,13 @@ impl Table {
         record.filter(|record| record.is_live && record.generation == managed.generation).ok_or(Forgotten(managed))
     }
 
+    /// Its content counts as written from now on.
+    pub fn expect_other_writers(&mut self, managed: Managed) -> Result<(), Forgotten> {
+        self.get(managed)?;
+        self.records[managed.index()].flags |= ManageFlags::WRITTEN_BY_OTHERS;
+        Ok(())
+    }
+
     /// The record of a live allocation.
     pub fn at(&self, index: u32) -> &Record {
         &self.records[index as usize]

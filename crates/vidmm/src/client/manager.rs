@@ -92,6 +92,15 @@ impl ResidencyManager {
         Ok(record.allocation)
     }
 
+    /// Work that no set announces may write the allocation from now on, as with [`ManageFlags::WRITTEN_BY_OTHERS`].
+    ///
+    /// # Errors
+    ///
+    /// If it is not managed.
+    pub fn expect_other_writers(&mut self, managed: Managed) -> Result<(), Forgotten> {
+        self.table.expect_other_writers(managed)
+    }
+
     /// Whether the manager has the allocation on the device's list.
     pub fn is_listed(&self, managed: Managed) -> bool {
         self.table.get(managed).is_ok() && self.table.is_listed(managed.index() as u32)

@@ -194,6 +194,20 @@ fn an_allocation_that_others_write_always_counts_as_written() {
     app.world.tear_down();
 }
 
+#[test]
+fn an_allocation_that_others_may_write_from_now_on_counts_as_written() {
+    let mut app = App::new(16, Ladder::Trim);
+    let [own, shared] = [app.manage(1), app.manage(2)];
+    app.submit_set(&mut read_set_of(&[own, shared]));
+    app.manager.expect_other_writers(shared).unwrap();
+    app.world.call(|vidmm, _, host| app.manager.trim(vidmm, host)).unwrap();
+    assert_eq!(app.calls(), ["make resident 2", "evict 1 unwritten soon", "evict 1 soon"]);
+    let allocation = app.manager.forget(shared).unwrap();
+    assert_eq!(app.manager.expect_other_writers(shared), Err(Forgotten(shared)), "{allocation} is managed no longer");
+    app.run_all();
+    app.world.tear_down();
+}
+
 /// RES-42: in each queue the period begins with what has ended there.
 #[test]
 fn a_long_submission_in_one_queue_keeps_only_what_it_uses() {

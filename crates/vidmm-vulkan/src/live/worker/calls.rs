@@ -8,8 +8,8 @@ use std::time::Instant;
 use ash::vk;
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
-    AllocationId, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE, ProcessId,
-    ReclaimResult, Reclaimed, Residency,
+    AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE,
+    ProcessId, ReclaimResult, Reclaimed, Residency,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
@@ -18,8 +18,9 @@ use crate::device::Point;
 use crate::error::VulkanError;
 use crate::sparse::SparseBuffer;
 
-use super::super::command::{Command, NewBuffer, NewDevice, OnTrim, Turn};
+use super::super::command::{Command, FrameBuffers, NewBuffer, NewDevice, OnTrim, Turn};
 use super::super::error::Error;
+use super::super::frame_list::{FrameList, FrameMember};
 use super::super::objects::{BufferRecord, DeviceRecord, ProcessRecord, Ready};
 use super::Worker;
 
@@ -50,6 +51,9 @@ impl Worker {
                 let _ = reply.send(self.create_buffer(device, bytes, usage));
             }
             Command::DestroyBuffer(buffer) => {
+                if let Some(frames) = self.frames_of_buffer(buffer) {
+                    frames.forget(buffer);
+                }
                 // The worker alone destroys allocations, each once.
                 let _ = self.vidmm.destroy_allocation(&mut self.host, buffer, DestroyFlags::SYNCHRONOUS_DESTROY);
             }
@@ -69,7 +73,11 @@ impl Worker {
                 let reclaimed = self.reclaim(device, &buffers, ready)?;
                 let _ = reply.send(reclaimed);
             }
-            Command::Begin { device, turn } => self.queue_use(device, turn)?,
+            Command::Begin { device, turn } => drop(self.queue_use(device, turn)?),
+            Command::BeginFrame { device, buffers, turn, reply } => {
+                let begun = self.begin_frame(device, &buffers, turn)?;
+                let _ = reply.send(begun);
+            }
             Command::End { number, at } => self.turns.tell(number, at),
             Command::OnTrim { device, call } => self.listen(device, call)?,
             Command::Budget { process, group, reply } => {
@@ -130,6 +138,7 @@ impl Worker {
             uses,
             buffers: 0,
             on_trim: None,
+            frames: None,
             is_closing: false,
         };
         self.objects.devices.insert(device, record);
@@ -177,7 +186,9 @@ impl Worker {
         });
         match reserved {
             Ok(first) => {
-                self.objects.buffers.insert(allocation, BufferRecord { device, process, first });
+                self.objects
+                    .buffers
+                    .insert(allocation, BufferRecord { device, process, first, bytes, was_listed: false });
                 if let Some(record) = self.objects.devices.get_mut(&device) {
                     record.buffers += 1;
                 }
@@ -199,6 +210,12 @@ impl Worker {
         flags: MakeResidentFlags,
         ready: u64,
     ) -> Result<Result<(), Error>, Error> {
+        for &buffer in buffers {
+            self.objects.buffers.entry(buffer).and_modify(|record| record.was_listed = true);
+            if let Some(frames) = self.frames_of_buffer(buffer) {
+                frames.expect_other_writers(buffer);
+            }
+        }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
         record.ready.expect(ready);
         let answer = match self.vidmm.make_resident(record.queue, buffers, flags) {
@@ -232,8 +249,51 @@ impl Worker {
         Ok(answer.map(|reclaimed| reclaimed.results).map_err(Error::from))
     }
 
-    fn queue_use(&mut self, device: DeviceId, turn: Turn) -> Result<(), Error> {
-        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
+    /// The list of the frames of a buffer's device.
+    fn frames_of_buffer(&mut self, buffer: AllocationId) -> Option<&mut FrameList> {
+        let device = self.objects.buffers.get(&buffer)?.device;
+        self.objects.devices.get_mut(&device)?.frames.as_mut()
+    }
+
+    /// The worker's own failure, or else the answer to the caller.
+    fn begin_frame(
+        &mut self,
+        device: DeviceId,
+        buffers: &FrameBuffers,
+        turn: Turn,
+    ) -> Result<Result<(), Error>, Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
+        let frames = match &mut record.frames {
+            Some(frames) => frames,
+            none => {
+                if record.on_trim.is_none() {
+                    self.vidmm.register_trim_notification(device)?;
+                }
+                none.insert(FrameList::new(&mut self.vidmm, device, record.queue).map_err(CreateError::from)?)
+            }
+        };
+        let known = &self.objects.buffers;
+        let member = |&allocation| {
+            let &BufferRecord { bytes, was_listed, .. } = known.get(&allocation)?;
+            Some(FrameMember { allocation, bytes, is_written_by_others: was_listed })
+        };
+        let (read, written) = (buffers.read.iter().filter_map(member), buffers.written.iter().filter_map(member));
+        match frames.bring_in(&mut self.vidmm, read, written) {
+            Ok(()) => {}
+            Err(Error::Lost(reason)) => return Err(Error::Lost(reason)),
+            Err(refused) => return Ok(Err(refused)),
+        }
+        let number = self.queue_use(device, turn)?;
+        let frames = self.objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
+        if let (Some(frames), Some(number)) = (frames, number) {
+            frames.begun(number);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Begins a use. Returns its number, unless the device is gone.
+    fn queue_use(&mut self, device: DeviceId, turn: Turn) -> Result<Option<u64>, Error> {
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(None) };
         if let Turn::Application { ready, .. } = turn {
             record.ready.expect(ready);
         }
@@ -241,12 +301,12 @@ impl Worker {
         // The number of a device's uses is bounded before.
         let number = self.vidmm.begin_use(context).map_err(|error| Error::Lost(error.to_string()))?;
         self.turns.wait(context, number, device, turn);
-        Ok(())
+        Ok(Some(number))
     }
 
     fn listen(&mut self, device: DeviceId, call: OnTrim) -> Result<(), Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
-        if record.on_trim.replace(call).is_none() {
+        if record.on_trim.replace(call).is_none() && record.frames.is_none() {
             self.vidmm.register_trim_notification(device)?;
         }
         Ok(())

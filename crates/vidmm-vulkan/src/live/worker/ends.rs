@@ -11,7 +11,7 @@ use super::Worker;
 impl Worker {
     /// An allocation is gone, and so is its buffer once nothing that was submitted names it.
     pub(super) fn bury(&mut self, allocation: AllocationId) -> Result<(), Error> {
-        let Some(BufferRecord { device, process, first }) = self.objects.buffers.remove(&allocation) else {
+        let Some(BufferRecord { device, process, first, .. }) = self.objects.buffers.remove(&allocation) else {
             return Ok(());
         };
         let buffer = self.paging.memory().borrow_mut().space(process).take_chunk(first);

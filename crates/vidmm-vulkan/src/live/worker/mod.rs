@@ -211,10 +211,16 @@ impl Worker {
                 }
             }
             Output::AllocationReclaimed { allocation } => self.bury(allocation)?,
-            Output::TrimNotification { device, flags, num_bytes_to_trim, .. } => {
-                let record = self.objects.devices.get_mut(&device);
-                if let Some(call) = record.and_then(|record| record.on_trim.as_mut()) {
-                    call(Trim { flags, num_bytes_to_trim });
+            Output::TrimNotification { device, flags, group, num_bytes_to_trim, .. } => {
+                let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
+                let trimmed = match &mut record.frames {
+                    Some(frames) => frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim),
+                    None => Ok(0),
+                };
+                // The worker alone evicts what frames have brought in.
+                let trimmed = trimmed.map_err(|error| Error::Lost(error.to_string()))?;
+                if let Some(call) = &mut record.on_trim {
+                    call(Trim { flags, num_bytes_to_trim: num_bytes_to_trim.saturating_sub(trimmed) });
                 }
             }
             Output::PreemptCommand { preemption_fence_id, .. } => self.preempting = Some(preemption_fence_id),
@@ -367,8 +373,11 @@ impl Worker {
             }
         }
         self.vidmm.end_use(context, ended.number).map_err(|error| Error::Lost(error.to_string()))?;
-        if let Some(record) = self.objects.devices.get(&ended.device) {
+        if let Some(record) = self.objects.devices.get_mut(&ended.device) {
             record.uses.fetch_sub(1, Ordering::Relaxed);
+            if let Some(frames) = &mut record.frames {
+                frames.ended(ended.number);
+            }
         }
         self.close_device(ended.device)
     }

@@ -1,0 +1,110 @@
+//! What a device's frames have made resident: their part of its residency list.
+
+use std::collections::BTreeMap;
+
+use vidmm::client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
+use vidmm::{
+    AllocationId, CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId,
+    PagingQueueId, TrimFlags, VidMm,
+};
+
+use super::error::Error;
+
+/// The list of a device's frames, which keeps itself.
+pub(super) struct FrameList {
+    manager: ResidencyManager,
+    /// The name of the queue of its uses: the numbers of the uses are the fence's values.
+    uses: MonitoredFenceId,
+    managed: BTreeMap<AllocationId, Managed>,
+    set: ResidencySet,
+}
+
+impl FrameList {
+    /// That of a device, whose frames bring in through `queue`.
+    pub fn new(vidmm: &mut VidMm, device: DeviceId, queue: PagingQueueId) -> Result<Self, InvalidHandle> {
+        let uses =
+            vidmm.create_monitored_fence(CreateMonitoredFenceDesc { device: Some(device), initial_fence_value: 0 })?;
+        Ok(Self {
+            manager: ResidencyManager::new(device, queue, Ladder::Trim),
+            uses,
+            managed: BTreeMap::new(),
+            set: ResidencySet::new(),
+        })
+    }
+
+    /// Makes buffers resident for a use, which is to be begun next: each with its bytes and whether frames alone write it.
+    pub fn bring_in(
+        &mut self,
+        vidmm: &mut VidMm,
+        read: impl IntoIterator<Item = FrameMember>,
+        written: impl IntoIterator<Item = FrameMember>,
+    ) -> Result<(), Error> {
+        self.set.clear();
+        for member in read {
+            let managed = self.manage(member);
+            self.set.insert_read(managed);
+        }
+        for member in written {
+            let managed = self.manage(member);
+            self.set.insert(managed);
+        }
+        match self.manager.begin_submission(vidmm, self.uses, &mut self.set) {
+            Ok(_) => Ok(()),
+            Err(BeginSubmissionError::MakeResident(error)) => Err(error.into()),
+            // The worker alone evicts what frames have brought in, and forgets what is destroyed.
+            Err(error) => Err(Error::Lost(error.to_string())),
+        }
+    }
+
+    fn manage(&mut self, FrameMember { allocation, bytes, is_written_by_others }: FrameMember) -> Managed {
+        let mut flags = ManageFlags::empty();
+        flags.set(ManageFlags::WRITTEN_BY_OTHERS, is_written_by_others);
+        *self.managed.entry(allocation).or_insert_with(|| self.manager.manage(allocation, bytes, flags))
+    }
+
+    /// Uses that no frame announces may write an allocation from now on.
+    pub fn expect_other_writers(&mut self, allocation: AllocationId) {
+        if let Some(&managed) = self.managed.get(&allocation) {
+            // It is managed until it is forgotten here.
+            let _ = self.manager.expect_other_writers(managed);
+        }
+    }
+
+    /// The use that was brought in for was begun, with this number.
+    pub fn begun(&mut self, number: u64) {
+        self.manager.submitted(number);
+    }
+
+    /// The device's uses up to this number have ended.
+    pub fn ended(&mut self, number: u64) {
+        self.manager.fence_reached(self.uses, number);
+    }
+
+    /// An allocation is destroyed.
+    pub fn forget(&mut self, allocation: AllocationId) {
+        if let Some(managed) = self.managed.remove(&allocation) {
+            // It is managed until it is forgotten here.
+            let _ = self.manager.forget(managed);
+        }
+    }
+
+    /// Answers a trim notification. Returns the bytes that leave.
+    pub fn trim(
+        &mut self,
+        vidmm: &mut VidMm,
+        flags: TrimFlags,
+        group: Option<MemorySegmentGroup>,
+        num_bytes_to_trim: u64,
+    ) -> Result<u64, EvictError> {
+        self.manager.trim_notification(vidmm, flags, group, num_bytes_to_trim)
+    }
+}
+
+/// A buffer that a frame uses.
+#[derive(Clone, Copy)]
+pub(super) struct FrameMember {
+    pub allocation: AllocationId,
+    pub bytes: u64,
+    /// Uses that no frame announces may write it.
+    pub is_written_by_others: bool,
+}

@@ -1,0 +1,187 @@
+//! Frames: a submission names what it uses, and that is brought in for it (RES-05, RES-57).
+
+use std::sync::mpsc::channel;
+
+use ash::vk;
+use vidmm::{EvictFlags, MakeResidentError, MakeResidentFlags, OfferPriority, TrimFlags};
+use vidmm_vulkan::{Buffer, Error, Submission};
+
+use crate::{LONG, MIB, World, words};
+
+impl World {
+    /// A frame that runs the kernel on buffers, each with the seed that it expects and the one that it writes. One without the latter is
+    /// only read.
+    fn run_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) {
+        let steps: Vec<_> = uses.iter().map(|&(buffer, expected, next)| self.step(buffer, expected, next)).collect();
+        let commands = self.kernel().record(&steps).expect("it is recorded");
+        let frame = uses.iter().fold(self.device.frame(), |frame, &(buffer, _, next)| match next {
+            Some(_) => frame.insert(buffer),
+            None => frame.insert_read(buffer),
+        });
+        let work = Submission { commands: vec![commands], ..Submission::default() };
+        // SAFETY: the commands use what is named here, and are kept until the point is reached.
+        let point = unsafe { frame.submit(work) }.expect("it fits");
+        self.wait(point);
+        self.kernel().recycle(commands);
+    }
+
+    fn bytes_paged_out(&self) -> u64 {
+        self.adapter.statistics().expect("the adapter answers").bytes_paged_out
+    }
+}
+
+#[test]
+fn frames_over_four_times_local_memory_keep_every_word() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffers: Vec<_> = (0..16).map(|_| world.buffer(2 * MIB)).collect();
+    for round in 0..4_usize {
+        for turn in 0..8 {
+            let of = |number: usize| {
+                let seed = |round: usize| (round * 100 + number) as u32;
+                (&buffers[number], round.checked_sub(1).map(seed), Some(seed(round)))
+            };
+            world.run_frame(&[of((turn * 5 + round) % 8), of(8 + (turn * 3 + round) % 8)]);
+        }
+    }
+    let last = world.device.frame().read(&buffers[9], 0, 2 * MIB).expect("it fits").wait();
+    assert!(last == Ok(words(309, (2 * MIB / 4) as u32)), "its memory holds other words");
+    drop(buffers);
+    world.is_clean();
+}
+
+#[test]
+fn a_buffer_that_frames_only_read_leaves_without_a_copy() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffers: Vec<_> = (0..4).map(|_| world.buffer(3 * MIB)).collect();
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.device.frame().write(buffer, 0, &words(seed, (3 * MIB / 4) as u32)).expect("it fits");
+    }
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.run_frame(&[(buffer, Some(seed), None)]);
+    }
+    let before = world.bytes_paged_out();
+    for (seed, buffer) in (0..).zip(&buffers).chain((0..).zip(&buffers)) {
+        world.run_frame(&[(buffer, Some(seed), None)]);
+    }
+    assert_eq!(world.bytes_paged_out(), before);
+    let moved = world.adapter.statistics().expect("the adapter answers");
+    assert!(moved.bytes_paged_in >= 12 * 3 * MIB, "{} bytes came in", moved.bytes_paged_in);
+    drop(buffers);
+    world.is_clean();
+}
+
+#[test]
+fn uses_of_the_devices_own_list_may_write_what_frames_only_read() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let large = world.buffer(6 * MIB);
+    for is_known_to_frames in [true, false] {
+        let shared = world.buffer(3 * MIB);
+        if is_known_to_frames {
+            world.run_frame(&[(&shared, None, None)]);
+        }
+        world.make_resident(&[&shared]);
+        world.run_frame(&[(&shared, None, None)]);
+        world.run(&shared, None, Some(5));
+        world.evict(&[&shared]);
+        for _ in 0..2 {
+            world.run_frame(&[(&large, None, None)]);
+            world.run_frame(&[(&shared, Some(5), None)]);
+        }
+    }
+    drop(large);
+    world.is_clean();
+}
+
+#[test]
+fn a_frame_that_does_not_fit_is_refused_and_the_next_goes_on() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffers: Vec<_> = (0..4).map(|_| world.buffer(3 * MIB)).collect();
+    world.run_frame(&[(&buffers[0], None, Some(1)), (&buffers[1], None, Some(2))]);
+    let all = buffers.iter().fold(world.device.frame(), |frame, buffer| frame.insert(buffer));
+    let refused = all.begin_use().map(drop);
+    assert!(matches!(refused, Err(Error::MakeResident(MakeResidentError::NoMemory { .. }))), "{refused:?}");
+    let other = world.process.create_device().expect("it is created");
+    let refused = other.frame().insert(&buffers[0]).begin_use().map(drop);
+    assert_eq!(refused, Err(Error::OtherDevice { buffer: buffers[0].allocation() }));
+    world.run_frame(&[(&buffers[2], None, Some(3)), (&buffers[0], Some(1), None)]);
+    world.run_frame(&[(&buffers[1], Some(2), None)]);
+    drop((buffers, other));
+    world.is_clean();
+}
+
+#[test]
+fn a_frame_cannot_use_what_is_offered() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffer = world.buffer(3 * MIB);
+    world.run_frame(&[(&buffer, None, Some(1))]);
+    world.device.offer(&[&buffer], OfferPriority::Normal).expect("it is not offered yet");
+    let refused = world.device.frame().insert_read(&buffer).begin_use().map(drop);
+    assert_eq!(refused, Err(Error::Offered { buffer: buffer.allocation() }));
+    let _ = world.device.reclaim(&[&buffer]).expect("it is offered");
+    world.run_frame(&[(&buffer, Some(1), None)]);
+    drop(buffer);
+    world.is_clean();
+}
+
+#[test]
+fn a_use_of_a_frame_keeps_what_it_names_until_it_ends() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let (used, next) = (world.buffer(6 * MIB), world.buffer(6 * MIB));
+    world.run_frame(&[(&used, None, Some(1))]);
+    let frame = world.device.frame().insert(&used).begin_use().expect("it fits");
+    world.wait(frame.turn());
+    // Without a submission a use ends when it is dropped.
+    let point = world.device.frame().write(&next, 0, &[7; 4096]).expect("its use waits");
+    assert!(!world.is_reached(point), "its memory is in use");
+    drop(frame);
+    world.wait(point);
+    world.run_frame(&[(&used, Some(1), None)]);
+    drop((used, next));
+    world.is_clean();
+}
+
+#[test]
+fn frames_give_up_what_their_device_is_to_trim() {
+    let Some(world) = World::new(8 * MIB) else { return };
+    let other = world.adapter.create_process().expect("there is memory for a process");
+    let (first, second) = (world.device.clone(), other.create_device().expect("it is created"));
+    let (told, hears) = channel();
+    first.on_trim(move |trim| told.send(trim).unwrap_or(())).expect("the adapter listens");
+    let create = |device: &vidmm_vulkan::Device| device.create_buffer(MIB, vk::BufferUsageFlags::empty());
+    let of = |device| (0..6).map(|_| create(device).expect("there is memory")).collect::<Vec<_>>();
+    let (own, others) = (of(&first), of(&second));
+    for buffer in &own {
+        first.frame().write(buffer, 0, &[1; 64]).expect("it fits");
+    }
+    let all: Vec<_> = others.iter().collect();
+    let _ = second.make_resident(&all, MakeResidentFlags::CANT_TRIM_FURTHER).expect("it fits alone");
+    let trim = loop {
+        let trim: vidmm_vulkan::Trim = hears.recv_timeout(LONG).expect("it is asked");
+        if trim.flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            break trim;
+        }
+    };
+    assert_eq!(trim.num_bytes_to_trim, 0, "nothing is left to be given up by the application");
+    world.wait(second.write(&others[0], 0, &[2; 64]).expect("it is resident"));
+    second.evict(&all, EvictFlags::empty()).expect("they are on the list");
+    for buffer in &own {
+        let bytes = first.frame().read(buffer, 0, 64).expect("it fits").wait();
+        assert_eq!(bytes, Ok(vec![1; 64]));
+    }
+    drop((own, others, first, second, other));
+    world.is_clean();
+}
+
+#[test]
+fn a_buffer_can_be_dropped_while_its_frame_runs() {
+    let Some(world) = World::new(8 * MIB) else { return };
+    for round in 0..20 {
+        let (one, other) = (world.buffer(3 * MIB), world.buffer(3 * MIB));
+        let frame = world.device.frame().insert(&one);
+        frame.write(&other, 0, &words(round, 1024)).expect("it fits");
+        let download = world.device.frame().read(&other, 0, 4096).expect("it fits");
+        drop((one, other));
+        assert!(download.wait() == Ok(words(round, 1024)), "the bytes are those that were written");
+    }
+    world.is_clean();
+}
