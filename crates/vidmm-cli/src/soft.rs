@@ -94,6 +94,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         page_table_update_mode: desc.page_table_update_mode,
         invalid_tlb_entries_not_cached: desc.invalid_tlb_entries_not_cached,
         cache_coherent_memory: desc.cache_coherent_memory,
+        zero_in_pte: desc.zero_in_pte,
         paging_buffer_bytes: desc.paging_buffer_bytes,
         paging_va_mib: desc.paging_va_mib,
         max_command_bytes: desc.max_command_bytes,

@@ -59,6 +59,8 @@ pub struct MachineDesc {
     pub invalid_tlb_entries_not_cached: bool,
     /// Whether entries of page tables can say that the CPU's caches are snooped. A factory may ignore it.
     pub cache_coherent_memory: bool,
+    /// Whether entries of page tables can read as zero (GVA-20). A factory may ignore it.
+    pub zero_in_pte: bool,
     /// Whether page tables live in system memory instead of local memory. A factory must obey it.
     /// [`Features::SYSTEM_PAGE_TABLES`].
     pub page_tables_in_system_memory: bool,
@@ -171,6 +173,7 @@ impl MachineDesc {
             dual_pte: adapter.dual_pte(),
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
             cache_coherent_memory: adapter.cache_coherent_memory,
+            zero_in_pte: adapter.zero_in_pte,
             page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
             page_table_update_mode: adapter.update_mode.into(),
             paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,

@@ -63,6 +63,8 @@ pub struct SoftAdapterConfig {
     pub invalid_tlb_entries_not_cached: bool,
     /// Entries of page tables can say that the CPU's caches are snooped (4.2).
     pub cache_coherent_memory: bool,
+    /// Entries of page tables can read as zero (GVA-20).
+    pub zero_in_pte: bool,
     /// Bytes in a paging buffer (SEG-35).
     pub paging_buffer_bytes: u32,
     /// Bytes of private data beside each paging buffer. If there are any, each build that encodes commands takes 8.
@@ -164,6 +166,7 @@ impl Default for SoftAdapterConfig {
             page_table_update_mode: PageTableUpdateMode::GpuPhysical,
             invalid_tlb_entries_not_cached: true,
             cache_coherent_memory: false,
+            zero_in_pte: false,
             paging_buffer_bytes: 64 << 10,
             paging_buffer_private_data_bytes: 0,
             paging_va_mib: None,

@@ -191,6 +191,7 @@ impl SoftKmd {
         flags.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, dual_pte);
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
         flags.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.config.cache_coherent_memory);
+        flags.set(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED, self.config.zero_in_pte);
         GpuMmuCaps {
             flags,
             page_table_update_mode: self.config.page_table_update_mode,

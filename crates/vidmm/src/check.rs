@@ -7,6 +7,7 @@ use crate::{
     adapter::Adapter,
     addresses,
     budget::account::Account,
+    gpu_va::PageTables,
     id::AllocationIx,
     manager::VidMm,
     memory::Memory,
@@ -277,6 +278,13 @@ fn check_allocation_records(
 
 fn check_devices(state: &State, audit: &mut Audit) {
     for (index, process) in state.objects.processes.iter() {
+        if state.adapter.has_zero {
+            let cut = process.space.reservations().flat_map(|range| PageTables::cut_by(&state.adapter, range));
+            let is_held = |key| process.tables.get(key).is_some_and(|table| table.users > 0);
+            audit.holds(cut.filter(|&key| key.level < state.adapter.root_level()).all(is_held), || {
+                format!("D9: process {index} has a reservation that does not hold the tables in which it ends")
+            });
+        }
         for account in state.memory.accounts().iter() {
             let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, account));
             let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();

@@ -48,7 +48,7 @@ pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInf
 pub use calls::{
     AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,
     CreateDeviceDesc, CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, QueryStatistics, Reclaimed, RenderDesc,
-    Residency, SegmentStatistics, UpdateAllocationProperty,
+    Reserved, Residency, SegmentStatistics, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use engines::recovering::TdrOptions;

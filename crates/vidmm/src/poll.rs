@@ -99,6 +99,7 @@ impl VidMm {
         self.schedule.ask_to_trim(&mut self.state);
         self.schedule.take_turns(&mut self.state, &mut self.plans, &mut self.requests, &self.work);
         self.plans.plan_roots(&mut self.state);
+        self.plans.hide_reservations(&mut self.state);
         self.plans.free_empty_tables(&mut self.state, host);
         deferred::follow_up_all(&mut self.state, &mut self.plans, &mut self.requests);
         self.schedule.evict_soon(&mut self.state, &mut self.plans);

@@ -8,17 +8,28 @@ use vidmm_trace::ByteSize;
 use super::ledger::Part;
 use super::objects::{Allocation, Mapping, Reservation, named};
 use super::session::Session;
-use crate::scenario::steps::{Answered, DEFAULT_PROCESS, FreeVa, Make, Map, ReserveVa, Undone};
+use crate::scenario::steps::{Answered, DEFAULT_DEVICE, FreeVa, Make, Map, ReserveVa, Undone};
 
 impl Make<Session<'_>> for ReserveVa {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let process = session.process(self.process.as_deref().unwrap_or(DEFAULT_PROCESS))?;
+        let name = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        session.device(name)?;
+        let device = session.objects.device(name)?;
+        let (process, queue) = (device.process, device.queue_at(session.num_machine_steps)?);
         let (size, base) = (self.size.bytes(), self.base_address.map(GpuVirtualAddress));
-        let address = session.runtime.vidmm().reserve_gpu_virtual_address(process, base, size)?;
+        let (vidmm, _, host) = session.runtime.borrow();
+        let reserved = vidmm.reserve_gpu_virtual_address(host, queue, base, size)?;
+        let address = reserved.virtual_address;
         session.check_reserved_by_nobody(process, address.0..address.0 + size);
-        let reservation = Reservation { process, addresses: address.0..address.0 + size, used: Vec::new() };
+        let reservation = Reservation {
+            process,
+            device: name.to_owned(),
+            reads_zero: reserved.paging_fence_value > 0,
+            addresses: address.0..address.0 + size,
+            used: Vec::new(),
+        };
         session.objects.reservations.insert(self.name.clone(), reservation);
-        Ok(Answered::ok())
+        Ok(Answered::pending(reserved.paging_fence_value))
     }
 }
 
@@ -60,7 +71,7 @@ impl Session<'_> {
     /// Gives a reservation back, or a part of it: the rest before it keeps its name, the rest after it gets another, or none. The
     /// call names addresses: where a mapping covers them it frees that, and the reservation stays.
     fn unreserve(&mut self, free: &FreeVa, reservation: Reservation) -> Result<Answered, Undone> {
-        let Reservation { process, addresses, used } = reservation;
+        let Reservation { process, addresses, .. } = reservation.clone();
         let start = addresses.start + free.offset.bytes();
         let end = if free.size.bytes() == 0 { addresses.end } else { start + free.size.bytes() };
         let size = end.saturating_sub(start);
@@ -75,11 +86,12 @@ impl Session<'_> {
         }
         let (vidmm, _, host) = self.runtime.borrow();
         vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(start), size)?;
+        self.objects.uncover_zeros(process, &(start..end));
         self.objects.reservations.remove(&free.mapping);
         let before = (free.mapping.clone(), addresses.start..start);
         let after = free.rest.clone().map(|rest| (rest, end..addresses.end));
         for (name, addresses) in [before].into_iter().chain(after).filter(|(_, addresses)| !addresses.is_empty()) {
-            self.objects.reservations.insert(name, Reservation { process, addresses, used: used.clone() });
+            self.objects.reservations.insert(name, Reservation { addresses, ..reservation.clone() });
         }
         Ok(Answered::ok())
     }
@@ -120,6 +132,7 @@ impl Make<Session<'_>> for Map {
                 session.asked_mappings.push((desc, virtual_address));
             }
             let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
+            session.objects.uncover_zeros(process, &addresses);
             // An address that the program chose may be in a reservation that it does not name.
             let reservations = session.objects.reservations.values_mut().filter(|of| of.process == process);
             reservations.for_each(|of| of.used.push(addresses.clone()));

@@ -182,10 +182,16 @@ impl Session<'_> {
     /// Submits a kernel.
     fn submit(&mut self, kernel: &Kernel) -> Result<Answered, Undone> {
         let ranges = |names: &[String]| names.iter().map(|name| self.range(name)).collect::<Result<Vec<_>, _>>();
-        let (inputs, reads) = ranges(&kernel.reads)?.into_iter().unzip();
+        let (mut inputs, reads): (Vec<_>, _) = ranges(&kernel.reads)?.into_iter().unzip();
         let (outputs, writes) = ranges(&kernel.writes)?.into_iter().unzip();
+        let mut zeros = Vec::new();
+        for name in &kernel.zeros {
+            let hole = self.unmapped_part(name)?;
+            zeros.push((name.clone(), hole));
+            inputs.push(hole);
+        }
         let number = self.objects.kernels.len() as u64 + 1;
-        let work = Work { number, content: kernel.content, reads, writes };
+        let work = Work { number, content: kernel.content, zeros, reads, writes };
         let used = kernel.reads.iter().chain(&kernel.writes).next();
         let device_of = |mapping: &String| self.objects.mappings[mapping].device.clone();
         let device_name = kernel.device.clone().or_else(|| used.map(device_of)).unwrap_or(DEFAULT_DEVICE.to_owned());
@@ -256,6 +262,17 @@ impl Session<'_> {
         let surface = surface.map(|number| Surface { number, first_page });
         let range = PageRange { virtual_address: mapping.virtual_address, num_pages: pages, surface };
         Ok((range, mapping.part.clone()))
+    }
+
+    /// Pages of a reservation that were never mapped: as many as follow each other there first, and no more than 4.
+    fn unmapped_part(&self, name: &str) -> Result<PageRange, Undone> {
+        let reservation = named(&self.objects.reservations, name)?;
+        let is_free =
+            |page: &u64| !reservation.used.iter().any(|used| used.start < page + PAGE_SIZE && *page < used.end);
+        let mut pages = reservation.addresses.clone().step_by(PAGE_SIZE as usize).skip_while(|page| !is_free(page));
+        let first = pages.next().ok_or_else(|| Undone::Absent(name.to_owned()))?;
+        let num_pages = 1 + pages.take(3).take_while(is_free).count() as u64;
+        Ok(PageRange { virtual_address: vidmm::GpuVirtualAddress(first), num_pages, surface: None })
     }
 
     pub fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Undone> {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use vidmm_runtime::PageRange;
+
 use crate::prediction::{Content, KernelState};
 
 /// Numbers from here on are not those of kernels, but of what the CPU writes.
@@ -27,6 +29,8 @@ pub(crate) struct Part {
 pub(crate) struct Work {
     pub number: u64,
     pub content: Content,
+    /// Reservations of which it reads pages after all else, and which: they read as zero.
+    pub zeros: Vec<(String, PageRange)>,
     pub reads: Vec<Part>,
     pub writes: Vec<Part>,
 }
@@ -72,6 +76,12 @@ impl Ledger {
                 let digest = *expected.get_or_insert_with(|| found.get(page).copied().unwrap_or(0));
                 state.read(digest);
             }
+        }
+        for ((reservation, range), found) in work.zeros.iter().zip(inputs.iter().skip(work.reads.len())) {
+            if !is_past(reservation) {
+                comparison.add(compare_zeros(reservation, range.num_pages, found));
+            }
+            found.iter().for_each(|&digest| state.read(digest));
         }
         for (number, part) in (0..).zip(&work.writes) {
             let seed = state.output(number);
@@ -137,6 +147,20 @@ impl Ledger {
     }
 }
 
+/// Compares pages of a reservation with zeros, whose digest is 0.
+fn compare_zeros(reservation: &str, pages: u64, found: &[u64]) -> Comparison {
+    let mut comparison = Comparison { pages, ..Comparison::default() };
+    for page in 0..pages {
+        let found = found.get(page as usize).copied();
+        if found != Some(0) {
+            comparison.wrong += 1;
+            let allocation = reservation.to_owned();
+            comparison.first.get_or_insert(Difference { allocation, page, expected: 0, found });
+        }
+    }
+    comparison
+}
+
 impl Part {
     fn range(&self) -> std::ops::Range<usize> {
         self.first_page as usize..(self.first_page + self.pages) as usize
@@ -161,7 +185,7 @@ mod tests {
     }
 
     fn work(number: u64, reads: Vec<Part>, writes: Vec<Part>) -> Work {
-        Work { number, content: Content::Ramp, reads, writes }
+        Work { number, content: Content::Ramp, zeros: Vec::new(), reads, writes }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use vidmm::{
     AllocationId, ContextId, DeviceId, GpuVirtualAddress, MonitoredFenceId, PAGE_SIZE, PagingQueueId, PhysicalAddress,
     ProcessId, TrimNotificationId,
 };
+use vidmm_runtime::PageRange;
 
 use super::ledger::{Part, Work};
 use crate::scenario::steps::Undone;
@@ -113,6 +114,10 @@ pub(crate) struct Mapping {
 #[derive(Clone, Debug)]
 pub(crate) struct Reservation {
     pub process: ProcessId,
+    /// The device that reserved them: later work of it finds them as they are to be.
+    pub device: String,
+    /// Where nothing is mapped they read as zero.
+    pub reads_zero: bool,
     pub addresses: Range<u64>,
     /// The addresses that were ever mapped there.
     pub used: Vec<Range<u64>>,
@@ -200,6 +205,22 @@ impl Objects {
         self.waiting.entry(kernel.fence).or_default().push_back(index);
         self.kernels.push(kernel);
         index
+    }
+
+    /// Addresses of a process that were reserved read as zero no longer: kernels that are still to use them may find anything there.
+    pub fn uncover_zeros(&mut self, process: ProcessId, addresses: &Range<u64>) {
+        let Self { kernels, waiting, reservations, .. } = self;
+        for &index in waiting.values().flatten() {
+            let kernel = &mut kernels[index];
+            let meets = |(name, range): &(String, PageRange)| {
+                let (start, end) = (range.virtual_address.0, range.virtual_address.0 + range.num_pages * PAGE_SIZE);
+                let is_its = reservations.get(name).is_none_or(|reservation| reservation.process == process);
+                is_its && start < addresses.end && addresses.start < end
+            };
+            if kernel.work.zeros.iter().any(meets) {
+                kernel.uncover();
+            }
+        }
     }
 
     /// The last kernel of what was submitted under that name; names are checked before a scenario is run.

@@ -130,7 +130,13 @@ impl Session<'_> {
                     let (nanoseconds, content) = (render.nanoseconds, render.content.of_kernels());
                     let bound = BoundKernel { kernel, nanoseconds, content, inputs, outputs };
                     written.steps.push(CommandStep::Kernel(bound));
-                    written.work.push(Work { number: kernel, content: render.content, reads, writes });
+                    written.work.push(Work {
+                        number: kernel,
+                        content: render.content,
+                        zeros: Vec::new(),
+                        reads,
+                        writes,
+                    });
                 }
             }
         }

@@ -64,6 +64,8 @@ pub struct AdapterSettings {
     pub invalid_tlb_entries_not_cached: bool,
     /// Whether entries of page tables can say that the CPU's caches are snooped (4.2).
     pub cache_coherent_memory: bool,
+    /// Whether entries of page tables can read as zero, as those of reserved addresses then do (GVA-20, GVA-52).
+    pub zero_in_pte: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
     /// The writer of page tables, and where it finds them (GVA-10).
@@ -222,6 +224,7 @@ impl Default for AdapterSettings {
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
             cache_coherent_memory: false,
+            zero_in_pte: false,
             page_tables: None,
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),

@@ -17,6 +17,7 @@ pub(super) struct Entries {
     allocation: Option<KmdAllocationHandle>,
     /// Where the bytes are and which they are; none if the entries are invalid.
     shown: Option<(SegmentId, u64)>,
+    reads_zero: bool,
     read_only: bool,
     cache_coherent: bool,
     by_cpu: bool,
@@ -34,6 +35,7 @@ impl Entries {
             size: u64::from(run.num_page_table_entries) * update.page_size().bytes(),
             allocation: update.allocation,
             shown: valid.then_some((run.first.address.segment, update.allocation_offset_in_bytes)),
+            reads_zero: run.first.flags.contains(PteFlags::ZERO),
             read_only: run.first.flags.contains(PteFlags::READ_ONLY),
             cache_coherent: run.first.flags.contains(PteFlags::CACHE_COHERENT),
             by_cpu: matches!(update.update_mode, UpdateMode::CpuVirtual(_)),
@@ -43,8 +45,8 @@ impl Entries {
     /// Adds entries that go on where these end; gives them back if they do not.
     pub fn join(&mut self, next: Self) -> Result<(), Self> {
         let shown = self.shown.map(|(segment, offset)| (segment, offset + self.size));
-        let same = (next.process, next.start, next.allocation, next.shown, next.read_only, next.cache_coherent)
-            == (self.process, self.start + self.size, self.allocation, shown, self.read_only, self.cache_coherent);
+        let kind = |of: &Self| (of.process, of.allocation, of.reads_zero, of.read_only, of.cache_coherent);
+        let same = kind(&next) == kind(self) && (next.start, next.shown) == (self.start + self.size, shown);
         if same {
             self.size += next.size;
             Ok(())
@@ -62,6 +64,7 @@ impl Entries {
             (true, true) => "map",
             (true, false) => "unmap",
             (false, true) => "validate",
+            (false, false) if self.reads_zero => "zero",
             (false, false) => "invalidate",
         };
         let text = match (self.shown, allocation) {

@@ -1,7 +1,7 @@
 //! Turns events into lines of text.
 
 use vidmm::contract::{
-    BuildStatus, DiscardContentFlags, MapApertureSegment, NotifyAlloc, PagingOperation, UpdatePageTableFlags,
+    BuildStatus, DiscardContentFlags, MapApertureSegment, NotifyAlloc, PagingOperation, Pte, UpdatePageTableFlags,
     WddmVersion,
 };
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
@@ -232,6 +232,16 @@ impl Narrator {
                     }
                     self.tables += 1;
                     self.is_linked_next = true;
+                }
+                // The zeros of a new table come before the entry of its parent.
+                None if update.flags.contains(UpdatePageTableFlags::REPEAT) => {
+                    if !self.is_linked_next {
+                        let reads_zero = update.page_table_entries.first == Pte::ZERO;
+                        let says = if reads_zero { "as zero" } else { "as zero no longer" };
+                        let whose = self.names.addresses_of(update.process);
+                        let start = update.first_pte_virtual_address;
+                        self.say("tables", format!("{whose} {start} and what follows read {says}"));
+                    }
                 }
                 // The entry of a new table's parent comes right after it; other entries belong to tables that are
                 // freed.

@@ -7,7 +7,7 @@ use super::cast::View;
 use super::dice::Dice;
 use super::player::Player;
 use super::world::World;
-use crate::scenario::steps::{FreeVa, Map, ReserveVa};
+use crate::scenario::steps::{FreeVa, Kernel, Map, ReserveVa, Until, Wait};
 
 /// The most reservations that a world has at a time.
 const RESERVATIONS_MAX: usize = 3;
@@ -64,24 +64,26 @@ impl Player<'_, '_> {
         those.retain(|of| self.cast.processes[of.process].lives);
         let own: Vec<usize> = (0..those.len()).filter(|&at| those[at].process == process).collect();
         match (dice.below(100), dice.pick(&own)) {
-            (0..4, _) if those.len() < RESERVATIONS_MAX => self.reserve(process),
+            (0..4, _) if those.len() < RESERVATIONS_MAX => self.reserve(device),
             (4..10, Some(at)) => self.map_reserved(device, at),
             (10..12, Some(at)) => self.unreserve(at),
             (12..15, _) => self.map_chosen(device),
             (15..16, _) if has_crowds => self.map_crowd(device),
+            (16..20, Some(at)) => self.read_zeros(device, at),
             _ => {}
         }
     }
 
-    fn reserve(&mut self, process: usize) {
+    fn reserve(&mut self, device: usize) {
         let base_address = self.choose_address().map(|address| address & !(PAGE_SIZE_64K - 1));
         let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
         let base_address = base_address.filter(|_| dice.chance(40));
         let units = dice.within(1, UNITS_MAX);
-        let (name, process_name) = (self.cast.name("v"), self.cast.processes[process].name.clone());
+        let name = self.cast.name("v");
+        let (process, device) = (self.cast.devices[device].process, self.cast.devices[device].name.clone());
         those.push(Reservation { name: name.clone(), process, pages: units * (PAGE_SIZE_64K / PAGE_SIZE) });
         let size = ByteSize(units * PAGE_SIZE_64K);
-        if !self.call(ReserveVa { name, process: Some(process_name), size, base_address }).is_done() {
+        if !self.call(ReserveVa { name, device: Some(device), size, base_address }).is_done() {
             self.reservations.iter_mut().for_each(|of| drop(of.those.pop()));
         }
     }
@@ -161,6 +163,20 @@ impl Player<'_, '_> {
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only: false, pages });
         }
+    }
+
+    /// Reads what is zero, and waits for that: so it has mostly ended when something is mapped there, or given back.
+    fn read_zeros(&mut self, device: usize, at: usize) {
+        let Some(Reservations { those, .. }) = &self.reservations else { return };
+        let (reservation, name) = (those[at].name.clone(), self.cast.devices[device].name.clone());
+        let known = self.session.objects.reservations.get(&reservation);
+        let is_there = known.is_some_and(|known| known.reads_zero && known.device == name);
+        if !is_there || self.is_held() || !self.cast.fences.is_empty() {
+            return;
+        }
+        let kernel = Kernel { zeros: vec![reservation], device: Some(name), ..Kernel::new(self.cast.name("k")) };
+        self.call(kernel);
+        self.see(Wait { until: Until::Idle });
     }
 
     /// Gives a reservation back, or its end.

@@ -23,11 +23,14 @@ impl Player<'_, '_> {
             1 if self.cast.fences.is_empty() => Until::Idle,
             _ => Until::For(Duration { ns: self.dice.log_within(100, self.world.habits.longest_wait) }),
         };
-        // Work that is suspended or without power may wait for ever.
-        let is_held = self.session.is_down || self.cast.processes.iter().any(|known| known.lives && known.is_suspended);
-        if until != Until::Idle || !is_held {
+        if until != Until::Idle || !self.is_held() {
             self.see(Wait { until });
         }
+    }
+
+    /// Whether work may wait for ever: it is suspended, or without power.
+    pub fn is_held(&self) -> bool {
+        self.session.is_down || self.cast.processes.iter().any(|known| known.lives && known.is_suspended)
     }
 
     /// Changes the priority, the budget or the reservation of a process.

@@ -211,6 +211,7 @@ impl World {
         let may_be_large = has_local_memory && has(Features::MORE_SEGMENTS);
         let is_large = !is_speed && may_be_large && aside.chance(4);
         let local_memory = if is_large { local_memory.max(aside.within(72, 160) << 20) } else { local_memory };
+        adapter.zero_in_pte = !is_speed && aside.chance(60);
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that

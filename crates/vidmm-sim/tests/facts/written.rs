@@ -142,6 +142,7 @@ fn a_kernel_has_other_defaults_than_its_parts() {
         name: format!("K{nanoseconds}"),
         reads: Vec::new(),
         writes: Vec::new(),
+        zeros: Vec::new(),
         content,
         nanoseconds,
         hangs: nanoseconds == 1,

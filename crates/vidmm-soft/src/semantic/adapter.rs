@@ -74,6 +74,7 @@ fn with_page_tables(info: &AdapterInfo) -> SoftAdapterConfig {
         page_table_update_mode: mmu.page_table_update_mode,
         invalid_tlb_entries_not_cached: mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         cache_coherent_memory: mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
+        zero_in_pte: mmu.flags.contains(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED),
         ..SoftAdapterConfig::default()
     }
 }

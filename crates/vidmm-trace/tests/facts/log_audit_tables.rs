@@ -442,7 +442,13 @@ fn gva52_addresses_are_reserved_or_mapped_that_are_reserved_by_others() {
     const AT: u64 = MAPPED_AT + (1 << 20);
     let reserved = |address| {
         let (process, virtual_address) = (process(), GpuVirtualAddress(address));
-        Event::GpuVirtualAddressReserved { process, virtual_address, size: PAGE_SIZE_64K }
+        Event::GpuVirtualAddressReserved {
+            process,
+            virtual_address,
+            size: PAGE_SIZE_64K,
+            queue: None,
+            paging_fence_value: 0,
+        }
     };
     let freed = |address, size| {
         let (process, virtual_address) = (process(), GpuVirtualAddress(address));
@@ -495,7 +501,13 @@ fn a_mapping_has_other_pages_or_addresses_than_it_may_have() {
 fn gva52_addresses_are_reserved_that_are_no_blocks_of_64_kib() {
     let reserved = |address, size| {
         let (process, virtual_address) = (process(), GpuVirtualAddress(address));
-        broken().append(Event::GpuVirtualAddressReserved { process, virtual_address, size })
+        broken().append(Event::GpuVirtualAddressReserved {
+            process,
+            virtual_address,
+            size,
+            queue: None,
+            paging_fence_value: 0,
+        })
     };
     reserved(2 * MAPPED_AT, PAGE_SIZE_64K).breaks_nothing();
     reserved(2 * MAPPED_AT, PAGE_SIZE).breaks_only(Gva52);

@@ -53,6 +53,7 @@ pub fn all_events() -> Vec<Event> {
             invalid_tlb_entries_not_cached: true,
             paging_tables_by_cpu: true,
             cache_coherent_memory_supported: true,
+            zero_in_pte_supported: true,
             restrict_budget_local: Some(LARGE),
             restrict_budget_non_local: Some(LARGE),
             paging_buffer_bytes: LARGE,
@@ -107,7 +108,7 @@ pub fn all_events() -> Vec<Event> {
         },
         Event::AllocationDestroyed { allocation, flags: DestroyFlags::all() },
         Event::AllocationReclaimed { allocation },
-        Event::GpuVirtualAddressReserved { process, virtual_address, size },
+        Event::GpuVirtualAddressReserved { process, virtual_address, size, queue: Some(queue), paging_fence_value: 7 },
         Event::GpuVirtualAddressMapped {
             process,
             virtual_address,

@@ -16,7 +16,7 @@ pub(super) enum Named<'a> {
     Frame { read: &'a [&'a Buffer], written: &'a [&'a Buffer] },
 }
 
-/// What one submission uses: name that, and go on.
+/// The buffers that one submission uses: name them, and go on.
 ///
 /// A frame makes resident what it names and is not there. Where there is no room, what frames of the device used longest ago
 /// leaves for it, and without a copy if frames only read it ([`vidmm::client`]). They trim themselves when the device is to

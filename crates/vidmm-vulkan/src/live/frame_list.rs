@@ -1,4 +1,4 @@
-//! What a device's frames have made resident: their part of its residency list.
+//! The part of a device's residency list that its frames have made resident.
 
 use std::collections::BTreeMap;
 

@@ -67,6 +67,8 @@ pub(crate) struct Adapter {
     pub has_read_only: bool,
     /// Mappings can forbid execution.
     pub has_no_execute: bool,
+    /// Entries can read as zero.
+    pub has_zero: bool,
     /// Entries can say that the CPU's caches are snooped.
     pub has_cache_coherent: bool,
     /// The knobs of the adapter's user.

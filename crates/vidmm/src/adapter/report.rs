@@ -86,6 +86,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         // A mapping in the IOMMU can always be read-only.
         has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
         has_no_execute: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED),
+        has_zero: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED),
         has_cache_coherent: has_page_tables
             && info.gpu_mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         verifier: VerifierKnobs::default(),

@@ -1,6 +1,6 @@
 //! Addresses: the page tables of processes, and what the IOMMU shows.
 
-use alloc::collections::BTreeSet;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
     adapter::Adapter,
@@ -9,7 +9,7 @@ use crate::{
     gpu_va::{Mapping, PageTables, TableKey},
     id::{AllocationId, AllocationIx, ProcessIx},
     objects::Objects,
-    units::GpuVirtualAddress,
+    units::{Extent, GpuVirtualAddress},
 };
 
 /// A part of an allocation's backing store in the IOMMU.
@@ -34,6 +34,17 @@ pub(crate) struct Addresses {
     rootless: OrderedSet<ProcessIx>,
     /// Tables that nothing is mapped through any more, by process.
     empty_tables: BTreeSet<(ProcessIx, TableKey)>,
+    /// Reserved addresses that were given back, and are still shown as zero.
+    unreserved: Vec<Unreserved>,
+}
+
+/// Reserved addresses that were given back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unreserved {
+    pub process: ProcessIx,
+    pub part: Extent,
+    /// The reservation that they were a part of.
+    pub around: Extent,
 }
 
 /// The range that the host maps for a mapping; none if the GPU has page tables.
@@ -56,11 +67,9 @@ pub(crate) fn io_mmu_range(
     })
 }
 
-/// A mapping needs its tables, which are there.
-pub(crate) fn hold_tables(adapter: &Adapter, objects: &mut Objects, mapping: &Mapping) {
-    for key in tables_of(adapter, mapping) {
-        objects[mapping.process].tables.get_mut(key).users += 1;
-    }
+/// Something needs tables of a process, which are there.
+pub(crate) fn hold_tables(objects: &mut Objects, process: ProcessIx, keys: impl IntoIterator<Item = TableKey>) {
+    keys.into_iter().for_each(|key| objects[process].tables.get_mut(key).users += 1);
 }
 
 /// The tables that a mapping needs, roots first; none if the GPU has no page tables.
@@ -74,7 +83,7 @@ pub(crate) fn tables_of(adapter: &Adapter, mapping: &Mapping) -> impl Iterator<I
 impl Addresses {
     /// Whether no table is to be planned or freed.
     pub(crate) fn is_settled(&self) -> bool {
-        self.rootless.is_empty() && self.empty_tables.is_empty()
+        self.rootless.is_empty() && self.empty_tables.is_empty() && self.unreserved.is_empty()
     }
 
     /// The root table of a process is to be planned.
@@ -102,25 +111,44 @@ impl Addresses {
         self.empty_tables.insert((process, key));
     }
 
-    /// Whether tables of a process are to be freed.
-    pub(crate) fn has_empty_tables(&self, process: ProcessIx) -> bool {
-        self.empty_tables.range((process, TableKey::FIRST)..).next().is_some_and(|&(owner, _)| owner == process)
+    /// Whether tables of a process are to be freed, or reserved addresses of it that were given back.
+    pub(crate) fn has_unsettled(&self, process: ProcessIx) -> bool {
+        let first_empty = self.empty_tables.range((process, TableKey::FIRST)..).next();
+        first_empty.is_some_and(|&(owner, _)| owner == process)
+            || self.unreserved.iter().any(|unreserved| unreserved.process == process)
+    }
+
+    /// Reserved addresses were given back: that they are not zero any more is to be planned.
+    pub(crate) fn note_unreserved(&mut self, unreserved: Unreserved) {
+        self.unreserved.push(unreserved);
+    }
+
+    /// Takes the reserved addresses that were given back.
+    pub(crate) fn take_unreserved(&mut self) -> Vec<Unreserved> {
+        core::mem::take(&mut self.unreserved)
     }
 
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.rootless.remove(&process);
         self.empty_tables.retain(|&(owner, _)| owner != process);
+        self.unreserved.retain(|unreserved| unreserved.process != process);
     }
 
-    /// A mapping needs its tables no more.
-    pub(crate) fn release_tables(&mut self, adapter: &Adapter, objects: &mut Objects, mapping: &Mapping) {
-        for key in tables_of(adapter, mapping) {
-            let table = objects[mapping.process].tables.get_mut(key);
+    /// Something needs tables of a process no more.
+    pub(crate) fn release_tables(
+        &mut self,
+        adapter: &Adapter,
+        objects: &mut Objects,
+        process: ProcessIx,
+        keys: impl IntoIterator<Item = TableKey>,
+    ) {
+        for key in keys {
+            let table = objects[process].tables.get_mut(key);
             table.users -= 1;
             let is_kept = key == TableKey::root(adapter);
             if table.users == 0 && !is_kept {
-                self.empty_tables.insert((mapping.process, key));
+                self.empty_tables.insert((process, key));
             }
         }
     }

@@ -5,16 +5,14 @@ use crate::{
     addresses,
     calls::resident::REQUESTS_MAX,
     contract::Host,
-    event::{
-        Event,
-        error::{GpuVaError, MapError},
-    },
-    gpu_va::Mapping,
-    id::{AllocationId, AllocationIx, DeviceIx, PagingQueueId, ProcessId},
+    event::{Event, error::MapError},
+    gpu_va::{Mapping, PageTables},
+    id::{AllocationId, AllocationIx, DeviceIx, PagingQueueId, PagingQueueIx},
     manager::VidMm,
     objects::{Objects, request::RequestKind},
     plans::{Plans, tables},
-    units::{GpuVirtualAddress, PAGE_SIZE, PageSize},
+    state::State,
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE, PageSize},
 };
 
 /// A mapping to be made.
@@ -58,27 +56,63 @@ pub struct Mapped {
     pub read_only: bool,
 }
 
+/// A reservation that was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Its first address.
+    pub virtual_address: GpuVirtualAddress,
+    /// The value of the paging queue's fence from which on it reads as zero; 0 if it faults. Work submitted after the call
+    /// waits for it by itself.
+    pub paging_fence_value: u64,
+}
+
 /// # GPU virtual addresses: map and reserve
 impl VidMm {
-    /// Reserves `size` bytes of a process's addresses, at `base` or anywhere; multiples of 64 KiB (GVA-52).
+    /// Reserves `size` bytes of the addresses of the queue's process, at `base` or anywhere; multiples of 64 KiB (GVA-52).
     ///
-    /// Access to a reserved address without a mapping faults: this version knows no zero entries.
+    /// Where nothing is mapped they read as zero, and writes are dropped, if the driver has reported
+    /// [`ZERO_IN_PTE_SUPPORTED`](crate::contract::GpuMmuFlags::ZERO_IN_PTE_SUPPORTED) (GVA-20). Else access there faults. The
+    /// memory of the page tables that say where the range ends is set aside before the call returns (D9).
     ///
     /// # Errors
     ///
-    /// If the range is in use, or not a possible range.
+    /// If the range is in use, or not a possible range, or the tables would not fit. Nothing changed then.
     #[doc(alias = "D3DKMTReserveGpuVirtualAddress")]
     pub fn reserve_gpu_virtual_address(
         &mut self,
-        process: ProcessId,
+        host: &mut dyn Host,
+        paging_queue: PagingQueueId,
         base: Option<GpuVirtualAddress>,
         size: u64,
-    ) -> Result<GpuVirtualAddress, GpuVaError> {
-        let index = self.state.objects.processes.lookup(process)?;
+    ) -> Result<Reserved, MapError> {
+        let (queue, device) = check_queue(&self.state, paging_queue)?;
+        let index = self.state.objects[device].process;
         let base = self.state.objects[index].space.reserve(base.map(|base| base.0), size)?;
+        let range = Extent { offset: base, size };
+        let reads_zero = self.state.adapter.has_zero;
+        if reads_zero {
+            let keys = PageTables::cut_by(&self.state.adapter, range).collect();
+            if let Err(error) = tables::set_tables_aside(&mut self.state, host, index, keys) {
+                self.state.objects[index].space.unreserve(range, range);
+                self.state.objects[index].space.release(range);
+                return Err(error.into());
+            }
+        }
+        let paging_fence_value = if reads_zero { self.state.objects[queue].last_value + 1 } else { 0 };
         let virtual_address = GpuVirtualAddress(base);
-        self.state.moment.record(|| Event::GpuVirtualAddressReserved { process, virtual_address, size });
-        Ok(virtual_address)
+        let process = self.state.objects.processes.id(index);
+        self.state.moment.record(|| Event::GpuVirtualAddressReserved {
+            process,
+            virtual_address,
+            size,
+            queue: Some(paging_queue),
+            paging_fence_value,
+        });
+        if reads_zero {
+            let kind = RequestKind::ReserveGpuVirtualAddress { process: index, range };
+            self.requests.request(&mut self.state.objects, queue, kind);
+        }
+        Ok(Reserved { virtual_address, paging_fence_value })
     }
 
     /// Maps a part of an allocation into the address space of the queue's process. The allocation need not be resident
@@ -97,16 +131,7 @@ impl VidMm {
         paging_queue: PagingQueueId,
         desc: &MapGpuVirtualAddress,
     ) -> Result<Mapped, MapError> {
-        let queue = self.state.objects.paging_queues.lookup(paging_queue)?;
-        let device = self.state.objects[queue].device;
-        self.state.objects.check_device(&self.state.moment, device)?;
-        if self.state.adapter.is_physical() {
-            return Err(MapError::PhysicalAddresses);
-        }
-        let pending = self.state.objects[device].requests.len();
-        if pending >= REQUESTS_MAX {
-            return Err(MapError::TooManyPending { pending });
-        }
+        let (queue, device) = check_queue(&self.state, paging_queue)?;
         let allocation = self.state.objects.lookup_allocation(desc.allocation)?;
         if !self.state.objects[allocation].is_open_on(device) {
             return Err(MapError::WrongDevice);
@@ -119,8 +144,10 @@ impl VidMm {
         let alignment = if desc.offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
         let space = &mut self.state.objects[process].space;
         let virtual_address = space.map(base, size, alignment, allocation)?;
-        let pte_page_size =
-            if virtual_address.is_multiple_of(pte_page_size.bytes()) { pte_page_size } else { PageSize::Kib4 };
+        // Tables of small pages say what reads as zero, and only one of the two sizes may say anything.
+        let is_over_zero = self.state.adapter.has_zero && space.is_in_reservation(virtual_address, size);
+        let is_large = virtual_address.is_multiple_of(pte_page_size.bytes()) && !is_over_zero;
+        let pte_page_size = if is_large { pte_page_size } else { PageSize::Kib4 };
         let mapping = Mapping {
             process,
             device,
@@ -132,11 +159,13 @@ impl VidMm {
             allocation_offset: desc.offset,
             driver_protection: desc.driver_protection,
         };
-        if let Err(error) = tables::set_tables_aside(&mut self.state, host, process, &[mapping]) {
+        let needed = addresses::tables_of(&self.state.adapter, &mapping).collect();
+        if let Err(error) = tables::set_tables_aside(&mut self.state, host, process, needed) {
             self.state.objects[process].space.unmap(virtual_address, size);
             return Err(error.into());
         }
-        let at_once = maps_at_once(&self.state.adapter, &self.state.objects, &self.plans, device, allocation, &mapping);
+        let at_once = !is_over_zero
+            && maps_at_once(&self.state.adapter, &self.state.objects, &self.plans, device, allocation, &mapping);
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let mapped = Mapped {
             virtual_address: GpuVirtualAddress(virtual_address),
@@ -168,6 +197,21 @@ impl VidMm {
         }
         Ok(mapped)
     }
+}
+
+/// A paging queue and its device, of which addresses can be asked for.
+fn check_queue(state: &State, paging_queue: PagingQueueId) -> Result<(PagingQueueIx, DeviceIx), MapError> {
+    let queue = state.objects.paging_queues.lookup(paging_queue)?;
+    let device = state.objects[queue].device;
+    state.objects.check_device(&state.moment, device)?;
+    if state.adapter.is_physical() {
+        return Err(MapError::PhysicalAddresses);
+    }
+    let pending = state.objects[device].requests.len();
+    if pending >= REQUESTS_MAX {
+        return Err(MapError::TooManyPending { pending });
+    }
+    Ok((queue, device))
 }
 
 /// The bytes of the part that `desc` names, and the largest page that can map it (GVA-41).

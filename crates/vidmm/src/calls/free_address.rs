@@ -1,8 +1,7 @@
 //! GPU virtual addresses: free (GVA-53, U-22).
 
-use alloc::vec::Vec;
-
 use crate::{
+    addresses::{self, Unreserved},
     contract::Host,
     event::{Event, error::GpuVaError},
     gpu_va::{Mapping, VaRangeError},
@@ -13,18 +12,19 @@ use crate::{
         allocation::AllocationState,
         device::{DeferredAction, Freed},
     },
-    plans::tables,
+    plans::{reservations, tables},
     requests::Requests,
     residency::place,
     state::State,
-    units::GpuVirtualAddress,
+    units::{Extent, GpuVirtualAddress},
 };
 
 /// # GPU virtual addresses: free
 impl VidMm {
     /// Frees a mapping or a reservation, or any pages of 4 KiB of one (GVA-53, U-22). The rest on either side is on its
     /// own from now on. Work submitted before may still use a mapping; its addresses are free when that work has
-    /// retired.
+    /// retired. Those of a reservation that reads as zero are free when the work that was handed out has retired: what is
+    /// handed out later may fault there.
     ///
     /// Where a page of 64 KiB is cut, its rest is mapped by pages of 4 KiB, for ever (GVA-42): tables for these are set
     /// aside before the call returns, and work of the process waits while entries change.
@@ -42,9 +42,8 @@ impl VidMm {
         size: u64,
     ) -> Result<(), GpuVaError> {
         let index = self.state.objects.processes.lookup(process)?;
-        let space = &mut self.state.objects[index].space;
-        match space.mapping_around(base.0, size)? {
-            None => space.unreserve(base.0, size)?,
+        match self.state.objects[index].space.mapping_around(base.0, size)? {
+            None => free_in_reservation(&mut self.state, host, index, Extent { offset: base.0, size })?,
             Some(allocation) => {
                 free_in_mapping(&mut self.state, &mut self.requests, host, index, allocation, base.0, size)?
             }
@@ -52,6 +51,25 @@ impl VidMm {
         self.state.moment.record(|| Event::GpuVirtualAddressFreed { process, virtual_address: base, size });
         Ok(())
     }
+}
+
+fn free_in_reservation(
+    state: &mut State,
+    host: &mut dyn Host,
+    process: ProcessIx,
+    part: Extent,
+) -> Result<(), GpuVaError> {
+    let around = state.objects[process].space.reservation_around(part)?;
+    if state.adapter.has_zero {
+        let keys = reservations::tables_of_rests(&state.adapter, &around, part);
+        tables::set_tables_aside(state, host, process, keys)?;
+        state.addresses.note_unreserved(Unreserved { process, part, around });
+        state.moment.request_poll();
+    } else {
+        state.objects[process].space.release(part);
+    }
+    state.objects[process].space.unreserve(around, part);
+    Ok(())
 }
 
 fn free_in_mapping(
@@ -72,7 +90,8 @@ fn free_in_mapping(
         return Err(VaRangeError::NotFound.into());
     };
     let rests = [first.rest_before(base), last.rest_after(end)];
-    tables::set_tables_aside(state, host, process, &Vec::from_iter(rests.into_iter().flatten()))?;
+    let needed = rests.iter().flatten().flat_map(|rest| addresses::tables_of(&state.adapter, rest)).collect();
+    tables::set_tables_aside(state, host, process, needed)?;
     state.objects[process].space.free(base, size);
     let freed = Freed { process, virtual_address: base, size, rests };
     requests.defer(&mut state.objects, first.device, DeferredAction::Unmap { allocation, freed });

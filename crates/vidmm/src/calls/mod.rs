@@ -2,7 +2,7 @@
 
 pub(crate) mod events;
 
-pub use address::{MapGpuVirtualAddress, Mapped};
+pub use address::{MapGpuVirtualAddress, Mapped, Reserved};
 pub use allocations::{CreateAllocationDesc, CreateAllocationFlags};
 pub use objects::{CreateDeviceDesc, CreateMonitoredFenceDesc};
 pub use offering::Reclaimed;

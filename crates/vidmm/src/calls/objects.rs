@@ -88,6 +88,7 @@ impl VidMm {
             devices: OrderedSet::default(),
             is_paused: false,
             cut_by: 0,
+            reserved_by: 0,
             standing: Standing::new(self.state.memory.accounts()),
             traffic: self.state.memory.accounts().none(),
         });

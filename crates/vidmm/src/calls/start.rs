@@ -222,6 +222,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         invalid_tlb_entries_not_cached: adapter.invalid_not_cached,
         paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         cache_coherent_memory_supported: adapter.has_cache_coherent,
+        zero_in_pte_supported: adapter.has_zero,
         restrict_budget_local: adapter.verifier.restrict_budget_local,
         restrict_budget_non_local: adapter.verifier.restrict_budget_non_local,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,

@@ -166,7 +166,8 @@ impl VidMm {
     /// Whether tables of a process are to be freed, or are being initialised or freed.
     fn has_tables_under_way(&self, process: ProcessIx) -> bool {
         let is_under_way = |table: &Table| !self.plans.stream.is_retired(table.plan.max(table.unlinked));
-        self.state.addresses.has_empty_tables(process)
+        self.state.addresses.has_unsettled(process)
+            || !self.plans.stream.is_retired(self.state.objects[process].reserved_by)
             || self.state.objects[process].tables.iter().any(|(_, table)| is_under_way(table))
     }
 

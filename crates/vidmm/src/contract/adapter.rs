@@ -193,8 +193,7 @@ bitflags! {
         const READ_ONLY_MEMORY_SUPPORTED = 1 << 0;
         /// An entry can forbid execution. Without it mappings are executable, whatever their callers ask for.
         const NO_EXECUTE_MEMORY_SUPPORTED = 1 << 1;
-        /// An entry can read as zero, on every level (GVA-20). The core does not use this, nor any other capability here that says
-        /// so.
+        /// An entry can read as zero, on every level (GVA-20). Those of reserved addresses do (GVA-52).
         const ZERO_IN_PTE_SUPPORTED = 1 << 2;
         /// Every valid entry must be invalidated before its table is freed.
         const EXPLICIT_PAGE_TABLE_INVALIDATION = 1 << 3;
@@ -204,7 +203,7 @@ bitflags! {
         /// No work of a process may run while its entries are written or flushed (GVA-35). Refused at adapter start in this
         /// version.
         const PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE = 1 << 5;
-        /// An entry above the leaves can point to memory. Not used.
+        /// An entry above the leaves can point to memory. The core does not use this, nor any other capability here that says so.
         const LARGE_PAGE_SUPPORTED = 1 << 6;
         /// A level-1 entry holds the address of a 4 KiB leaf table and of a 64 KiB leaf table (GVA-43).
         ///

@@ -39,6 +39,9 @@ impl Pte {
     pub const INVALID: Pte =
         Pte { flags: PteFlags::empty(), address: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 } };
 
+    /// The entry through which every read gives 0, and every write is dropped.
+    pub const ZERO: Pte = Pte { flags: PteFlags::ZERO, ..Pte::INVALID };
+
     /// An entry that points to `address`.
     pub const fn valid(address: PhysicalAddress) -> Self {
         Self { flags: PteFlags::VALID, address }

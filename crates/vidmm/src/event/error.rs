@@ -1107,9 +1107,9 @@ pub enum GpuVaError {
     /// The range cannot be had, or is no mapping and no reservation.
     #[error(transparent)]
     Range(#[from] VaRangeError),
-    /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42).
+    /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42), or of a reservation that reads as zero.
     #[error(
-        "a page of 64 KiB is cut, and the page tables of its rest would not fit: evict at least {} of segment {} and try again",
+        "the page tables of the rest would not fit: evict at least {} of segment {} and try again",
         Bytes(*.num_bytes_to_trim),
         .account.segment.0
     )]

@@ -116,6 +116,9 @@ pub enum Event {
         /// Whether entries can say that the CPU's caches are snooped (4.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cache_coherent_memory_supported: bool,
+        /// Whether entries can read as zero, as those of reserved addresses do (GVA-20, GVA-52).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        zero_in_pte_supported: bool,
         /// The most bytes of each memory of the local group that budgets are for; none is all (RES-25).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         restrict_budget_local: Option<u64>,
@@ -306,6 +309,12 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Size in bytes.
         size: u64,
+        /// The paging queue; none in logs of older versions.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        queue: Option<PagingQueueId>,
+        /// The value of the queue's fence after which they read as zero; 0 if access there faults.
+        #[cfg_attr(feature = "serde", serde(default))]
+        paging_fence_value: u64,
     },
     /// A mapping was admitted.
     GpuVirtualAddressMapped {
@@ -342,7 +351,8 @@ pub enum Event {
         /// Size in bytes.
         size: u64,
     },
-    /// The work that could use a freed mapping has ended, and its entries are invalid: its addresses are free.
+    /// The work that could use a freed mapping has ended, and its entries are invalid, or reserved addresses that were given back
+    /// read as zero no longer: the addresses are free.
     GpuVirtualAddressReclaimed {
         /// The process.
         process: ProcessId,

@@ -77,6 +77,8 @@ pub(crate) struct VaSpace {
     end: u64,
     free: FreeRanges,
     reserved: BTreeMap<u64, u64>,
+    /// Addresses that read as zero where nothing is mapped, by the plans that were decided.
+    shown: FreeRanges,
     mapped: AddressMap<Mapped>,
 }
 
@@ -148,7 +150,14 @@ impl VaSpace {
     pub fn new(first: u64, end: u64) -> Self {
         let mut free = FreeRanges::default();
         free.insert(Extent { offset: first, size: end - first });
-        Self { first, end, free, reserved: BTreeMap::new(), mapped: AddressMap::default() }
+        Self {
+            first,
+            end,
+            free,
+            reserved: BTreeMap::new(),
+            shown: FreeRanges::default(),
+            mapped: AddressMap::default(),
+        }
     }
 
     /// Takes `size` bytes at `base`, or anywhere if it is none, and maps them to `allocation`. A mapping has less than 16 TiB.
@@ -225,18 +234,62 @@ impl VaSpace {
         }
     }
 
-    /// Gives a reservation, or a part of it, back.
-    pub fn unreserve(&mut self, base: u64, size: u64) -> Result<(), VaRangeError> {
-        let part = Extent { offset: base, size };
-        let around = self.reserved.range(..=base).next_back().map(|(&offset, &size)| Extent { offset, size });
+    /// The reservation around a range in which nothing is mapped.
+    pub fn reservation_around(&self, part: Extent) -> Result<Extent, VaRangeError> {
+        let around = self.reserved.range(..=part.offset).next_back().map(|(&offset, &size)| Extent { offset, size });
         let around = around.filter(|around| part.end() <= around.end()).ok_or(VaRangeError::NotFound)?;
-        if self.first_mapped(base, size).is_some() {
-            return Err(VaRangeError::HasMappings);
+        match self.first_mapped(part.offset, part.size) {
+            Some(_) => Err(VaRangeError::HasMappings),
+            None => Ok(around),
         }
+    }
+
+    /// A part of a reservation is none any more. Its addresses are not free yet.
+    pub fn unreserve(&mut self, around: Extent, part: Extent) {
         self.reserved.remove(&around.offset);
         self.reserved.extend(around.without(part).map(|rest| (rest.offset, rest.size)));
+    }
+
+    /// A part of a reservation that is none any more is free.
+    pub fn release(&mut self, part: Extent) {
         self.free.insert(part);
-        Ok(())
+    }
+
+    /// All reservations.
+    pub fn reservations(&self) -> impl Iterator<Item = Extent> {
+        self.reserved.iter().map(|(&offset, &size)| Extent { offset, size })
+    }
+
+    /// It is decided that addresses read as zero where nothing is mapped, or do no longer.
+    pub fn show(&mut self, range: Extent, reads_zero: bool) {
+        match reads_zero {
+            true => self.shown.insert(range),
+            false => self.shown.take_all_of(range),
+        }
+    }
+
+    /// Whether it is decided that all of a range reads as zero where nothing is mapped.
+    pub fn is_shown(&self, range: Extent) -> bool {
+        self.shown.inside(range).next() == Some(range)
+    }
+
+    /// All that reads as zero where nothing is mapped, by the plans that were decided.
+    pub fn shown(&self) -> impl Iterator<Item = Extent> {
+        self.shown.iter()
+    }
+
+    /// The mappings that meet a range, in order: where each begins, its size, and its allocation.
+    pub fn mapped_in(&self, range: Extent) -> impl Iterator<Item = Neighbour> {
+        let next = |&(start, _): &(u64, Mapped)| self.mapped.after(start);
+        let all = core::iter::successors(self.first_from(range.offset), next)
+            .take_while(move |&(start, _)| start < range.end());
+        all.map(|(start, mapped)| (start, mapped.size(), mapped.allocation()))
+    }
+
+    /// The first mapping that ends after an address.
+    fn first_from(&self, address: u64) -> Option<(u64, Mapped)> {
+        let around = self.mapped.up_to(address).filter(|&(start, mapped)| address < start + mapped.size());
+        around.or_else(|| self.mapped.after(address))
     }
 
     /// The allocation mapped at `address`.
@@ -274,7 +327,8 @@ impl VaSpace {
         Ok(())
     }
 
-    fn is_in_reservation(&self, base: u64, size: u64) -> bool {
+    /// Whether all of a range is in one reservation.
+    pub fn is_in_reservation(&self, base: u64, size: u64) -> bool {
         let before = self.reserved.range(..=base).next_back();
         before.is_some_and(|(&start, &reserved)| base + size <= start + reserved)
     }

@@ -5,8 +5,9 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     adapter::Adapter,
+    data::free_ranges::FreeRanges,
     id::PlanNo,
-    units::{PageSize, PhysicalAddress},
+    units::{Extent, PageSize, PhysicalAddress},
 };
 
 /// Which table: its level, its side (leaf tables of dual entries, GVA-43), and its number at that level.
@@ -45,6 +46,8 @@ impl Table {
 #[derive(Debug, Default)]
 pub(crate) struct PageTables {
     tables: BTreeMap<TableKey, Table>,
+    /// Addresses that read as zero where nothing is mapped, by the entries that are built.
+    zero: FreeRanges,
 }
 
 impl TableKey {
@@ -114,6 +117,55 @@ impl PageTables {
             })
             .collect();
         spans.into_iter().flat_map(|(first, end)| (first.number..=end).map(move |number| TableKey { number, ..first }))
+    }
+
+    /// The tables that say where a range ends, roots first: those of which it has a part. Tables of 4 KiB pages, on the side that
+    /// says what reads as zero.
+    pub fn cut_by(adapter: &Adapter, range: Extent) -> impl Iterator<Item = TableKey> + use<'_> {
+        let is_cut = move |key: &TableKey| {
+            let first = key.first_address(adapter);
+            range.offset > first || range.end() < first + adapter.coverage(key.level)
+        };
+        let (first, last) = (range.offset, range.end() - 1);
+        let at = move |level| {
+            let [first, last] =
+                [first, last].map(|address| TableKey::covering(adapter, level, PageSize::Kib4, address));
+            [Some(first), Some(last).filter(|&last| last != first)].into_iter().flatten()
+        };
+        (0..=adapter.root_level()).rev().flat_map(at).filter(is_cut)
+    }
+
+    /// Whether all of a range reads as zero where nothing is mapped, by the entries that are built.
+    pub fn reads_zero(&self, range: Extent) -> bool {
+        self.zero.inside(range).next() == Some(range)
+    }
+
+    /// Addresses read as zero from now on where nothing is mapped, or fault.
+    pub fn let_read_zero(&mut self, range: Extent, reads_zero: bool) {
+        match reads_zero {
+            true => self.zero.insert(range),
+            false => self.zero.take_all_of(range),
+        }
+    }
+
+    /// The tables are written again: these ranges read as zero where nothing is mapped, and no others.
+    pub fn let_read_zero_again(&mut self, ranges: impl Iterator<Item = Extent>) {
+        self.zero = FreeRanges::default();
+        ranges.for_each(|range| self.zero.insert(range));
+    }
+
+    /// The parts of a range that read as zero where nothing is mapped.
+    pub fn zero_in(&self, range: Extent) -> impl Iterator<Item = Extent> {
+        self.zero.inside(range)
+    }
+
+    /// The tables of a level that begin in a range of addresses, and that its parents point to.
+    pub fn initialised_in(&self, level: u32, numbers: core::ops::Range<u64>) -> impl Iterator<Item = TableKey> {
+        let keys = [PageSize::Kib4, PageSize::Kib64].into_iter().flat_map(move |page_size| {
+            let key = |number| TableKey { level, page_size, number };
+            self.tables.range(key(numbers.start)..key(numbers.end))
+        });
+        keys.filter(|(_, table)| table.initialised).map(|(&key, _)| key)
     }
 
     pub fn insert(&mut self, key: TableKey, table: Table) {

@@ -24,6 +24,8 @@ pub(crate) struct Process {
     pub is_paused: bool,
     /// The plan that cuts its last page; 0 before the first.
     pub cut_by: PlanNo,
+    /// The last plan that writes entries of reserved addresses, or of mappings there; 0 before the first. Another follows it.
+    pub reserved_by: PlanNo,
     /// Its importance to the user.
     pub standing: Standing,
     /// The bytes of its allocations that have gone through each memory.

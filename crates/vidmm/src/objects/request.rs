@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use crate::{
     gpu_va::Mapping,
-    id::{AllocationIx, PagingQueueIx, PlanNo, SubmissionNo},
+    id::{AllocationIx, PagingQueueIx, PlanNo, ProcessIx, SubmissionNo},
     objects::spans::SpanNo,
+    units::Extent,
 };
 
 /// A call that was answered with a paging fence.
@@ -40,4 +41,6 @@ pub(crate) enum RequestKind {
     Decided(Vec<PlanNo>),
     /// Make this mapping, with the tables that it needs.
     MapGpuVirtualAddress { allocation: AllocationIx, mapping: Mapping },
+    /// Let these addresses read as zero, with the tables that say where they end.
+    ReserveGpuVirtualAddress { process: ProcessIx, range: Extent },
 }

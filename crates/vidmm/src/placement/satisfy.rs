@@ -7,10 +7,9 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::{
-    addresses,
     budget::account::{Account, Accounts, Home, PerAccount},
-    gpu_va::{Mapping, TableKey},
-    id::{AllocationIx, DeviceIx, SubmissionNo},
+    gpu_va::TableKey,
+    id::{AllocationIx, DeviceIx, ProcessIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, place::Place, spans::SpanNo},
     placement::{self, Mark, Placement, Transaction, anew, moving},
     residency::{rehoming, views, weight},
@@ -216,12 +215,12 @@ fn ranges_in(state: &State, home: Home, items: &Items) -> Vec<AllocationIx> {
     members
 }
 
-/// Whether there is room for the tables that are set aside for a mapping, and not placed yet.
-pub(crate) fn has_room_for_tables(state: &State, mapping: &Mapping) -> bool {
-    let tables = &state.objects[mapping.process].tables;
+/// Whether there is room for those of a process's tables that are set aside, and not placed yet.
+pub(crate) fn has_room_for_tables(state: &State, process: ProcessIx, keys: impl IntoIterator<Item = TableKey>) -> bool {
+    let tables = &state.objects[process].tables;
     let unplaced = |key: &TableKey| tables.get(*key).is_some_and(|table| table.address.is_none());
     let account = state.adapter.tables_in;
-    let count = addresses::tables_of(&state.adapter, mapping).filter(unplaced).count() as u64;
+    let count = keys.into_iter().filter(unplaced).count() as u64;
     let bytes = count * state.adapter.table_bytes_in(account);
     // Those in system memory have their place already.
     bytes == 0 || has_room_for(state, account, bytes)

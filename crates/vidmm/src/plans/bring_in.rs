@@ -1,6 +1,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::{
+    addresses,
     budget::account::Account,
     event::EvictReason,
     gpu_va::Mapping,
@@ -37,9 +38,11 @@ impl Plans {
     pub(crate) fn make_mapping(&mut self, state: &mut State, index: AllocationIx, mapping: Mapping) -> Vec<PlanNo> {
         let device = mapping.device;
         let mut draft = Draft::wanted_by(device, state.objects.next_request(device));
-        let mut numbers = self.plan_tables(state, &mut draft, &mapping);
+        let keys = addresses::tables_of(&state.adapter, &mapping).collect();
+        let mut numbers = self.plan_tables(state, &mut draft, mapping.process, keys);
         numbers.push(state.objects[index].last_plan);
         state.objects[index].add_mapping(mapping);
+        self.plan_over_zero(state, &mut draft, index, &mapping);
         self.plan_entries(&state.adapter, &mut state.objects, &mut draft, index, mapping, true);
         numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
         numbers

@@ -41,6 +41,11 @@ impl Draft {
         Self { wanted_by: Some(Wanted { device, request, allocation: None }), ..Self::default() }
     }
 
+    /// Whether anything was decided under the number of its plan.
+    pub(crate) fn has_decided(&self) -> bool {
+        self.decided
+    }
+
     /// From now on room is made for one allocation, or for all that the decision brings in.
     pub(super) fn make_room_for(&mut self, allocation: Option<AllocationIx>) {
         if let Some(wanted) = &mut self.wanted_by {

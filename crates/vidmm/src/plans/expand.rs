@@ -18,10 +18,10 @@ use crate::{
     objects::process::Processes,
     plans::{
         ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step, StorePart,
-        UnlinkedTable, UnmapNotice, Windows,
-        table::{initialise, unlink},
+        UnlinkedTable, UnmapNotice, Windows, ZeroRange,
+        table::{initialise, unlink, write_zero},
     },
-    units::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
+    units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
 
 /// How far a plan has been expanded into operations. Frozen with the first build.
@@ -43,6 +43,7 @@ enum Phase {
     Tables,
     In,
     Validate,
+    Zero,
     Done,
 }
 
@@ -135,9 +136,23 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             },
             Phase::Validate => {
                 write_entries(&plan.validate, true, env, steps);
-                if !env.adapter.invalid_not_cached {
-                    flush(spans(&plan.validate), env, steps);
+                // Zeros are cached, whatever is not.
+                let is_cached = |(process, start, end): &Span| {
+                    let range = Extent { offset: *start, size: end - start };
+                    !env.adapter.invalid_not_cached || env.processes[*process].tables.reads_zero(range)
+                };
+                let mut changed = spans(&plan.validate);
+                changed.retain(is_cached);
+                flush(changed, env, steps);
+                cursor.enter(Phase::Zero);
+            }
+            Phase::Zero => {
+                for &ZeroRange { process, range, reads_zero } in &plan.reserved {
+                    env.processes[process].tables.let_read_zero(range, reads_zero);
                 }
+                plan.zero.iter().for_each(|range| write_zero(range, env, steps));
+                let span = |of: &ZeroRange| (of.process, of.range.offset, of.range.end());
+                flush(plan.zero.iter().map(span).collect(), env, steps);
                 cursor.enter(Phase::Done);
             }
             Phase::Done => return false,

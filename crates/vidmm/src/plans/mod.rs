@@ -10,6 +10,7 @@ pub(crate) mod draft;
 pub(crate) mod initialise;
 pub(crate) mod mappings;
 pub(crate) mod planner;
+pub(crate) mod reservations;
 pub(crate) mod retire;
 pub(crate) mod tables;
 pub(crate) mod unmapping;
@@ -25,7 +26,7 @@ use crate::{
 pub(crate) use expand::{BuildEnv, Cursor, expand};
 pub(crate) use plan::{
     ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
-    UnlinkedTable, UnmapNotice,
+    UnlinkedTable, UnmapNotice, ZeroRange,
 };
 pub(crate) use step::Step;
 pub(crate) use stream::{Abandoned, Stream};

@@ -17,7 +17,9 @@
 //!                        | without GPU virtual addresses: FILL | TRANSFER page list -> segment, in parts                 BPB-20 BPB-24
 //!                        then NOTIFY_RESIDENCY{1} of what has come into a memory segment, if its driver asked            BPB-51
 //!           validate*    UPDATE_PAGE_TABLE(valid) runs of what came in or is mapped; FLUSH_TLB unless invalid entries
-//!                        are never cached                                                                                BPB-41
+//!                        are never cached, and none was zero                                                             BPB-41
+//!           zero*        UPDATE_PAGE_TABLE(zero, or invalid) of reserved addresses where nothing is mapped, or nothing is shown that
+//!                        is; then FLUSH_TLB of these                                                                     GVA-20 GVA-52
 //! chunk(op) := map windows, op, unmap windows; at most the size of a window
 //! BPB-40 PGV-05
 //! ```
@@ -34,14 +36,14 @@
 use alloc::vec::Vec;
 
 use crate::{
-    addresses::IoMmuRange,
+    addresses::{IoMmuRange, Unreserved},
     budget::account::Account,
     contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency},
     data::extents::Extents,
     event::ReclaimReason,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
-    units::{PhysicalAddress, SegmentId},
+    units::{Extent, PhysicalAddress, SegmentId},
 };
 /// The steps that are decided, and not yet carried out.
 #[derive(Debug, Default)]
@@ -62,6 +64,9 @@ pub(crate) struct Plan {
     pub tables: Vec<PlannedTable>,
     pub page_in: Vec<Coming>,
     pub validate: Vec<PteRange>,
+    /// Reservations that read as zero from its last phase on, or do no longer.
+    pub reserved: Vec<ZeroRange>,
+    pub zero: Vec<ZeroRange>,
     /// The CPU's views of locked allocations when its last operation has completed.
     pub rotate: Vec<Rotation>,
     /// The ranges that the host maps when the plan enters the stream.
@@ -103,6 +108,14 @@ pub(crate) struct PteRange {
     pub segment: SegmentId,
     pub extents: Extents,
     pub is_cached: bool,
+}
+
+/// Addresses of a process that read as zero from now on, or fault.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ZeroRange {
+    pub process: ProcessIx,
+    pub range: Extent,
+    pub reads_zero: bool,
 }
 
 /// A step of the phase in which allocations leave their segments.
@@ -223,6 +236,8 @@ pub(crate) enum Retire {
     Discard(AllocationIx),
     /// A mapping is invalid everywhere: its addresses are free.
     Mapping { mapping: Mapping, reason: ReclaimReason },
+    /// A part of a reservation is not zero any more: its addresses are free.
+    Reservation(Unreserved),
     /// Nothing points to a table any more, which lay in system memory.
     Table { address: PhysicalAddress, bytes: u64 },
 }

@@ -1,5 +1,6 @@
 use crate::{
     adapter::Adapter,
+    addresses,
     contract::{DmaBuffer, Host},
     event::Event,
     gpu_va::Mapping,
@@ -56,6 +57,7 @@ impl Plans {
                         reason,
                     });
                 }
+                Retire::Reservation(unreserved) => self.end_reservation(state, &unreserved),
                 Retire::Table { address, bytes } => host.decommit_backing_store(address, bytes),
             }
         }
@@ -65,5 +67,6 @@ impl Plans {
 /// Nothing uses or shows a mapping any more.
 pub(crate) fn end_mapping(state: &mut State, mapping: &Mapping) {
     state.objects[mapping.process].space.unmap(mapping.virtual_address, mapping.size);
-    state.addresses.release_tables(&state.adapter, &mut state.objects, mapping);
+    let keys = addresses::tables_of(&state.adapter, mapping);
+    state.addresses.release_tables(&state.adapter, &mut state.objects, mapping.process, keys);
 }

@@ -8,7 +8,7 @@ use crate::{
     budget::account::Account,
     contract::Host,
     event::{Event, error::PageTableError},
-    gpu_va::{Mapping, Table, TableKey},
+    gpu_va::{Table, TableKey},
     id::{PlanNo, ProcessIx},
     objects::Objects,
     placement::satisfy,
@@ -37,17 +37,16 @@ impl Plans {
     }
 }
 
-/// Creates the records of the tables that parts of a process's addresses need, and sets their memory aside; or changes nothing.
+/// Creates the records of the tables that something of a process needs, and sets their memory aside; or changes nothing.
 /// They are there until [`Addresses::release_tables`](crate::addresses::Addresses::release_tables).
 pub(crate) fn set_tables_aside(
     state: &mut State,
     host: &mut dyn Host,
     process: ProcessIx,
-    mappings: &[Mapping],
+    needed: Vec<TableKey>,
 ) -> Result<(), PageTableError> {
     let tables = &state.objects[process].tables;
-    let needed = mappings.iter().flat_map(|mapping| addresses::tables_of(&state.adapter, mapping));
-    let mut missing: Vec<TableKey> = needed.filter(|&key| tables.get(key).is_none()).collect();
+    let mut missing: Vec<TableKey> = needed.iter().copied().filter(|&key| tables.get(key).is_none()).collect();
     missing.sort_unstable();
     missing.dedup();
     let account = state.adapter.tables_in;
@@ -60,7 +59,7 @@ pub(crate) fn set_tables_aside(
             state.objects[process].tables.insert(key, Table::new(None));
         }
     }
-    mappings.iter().for_each(|mapping| addresses::hold_tables(&state.adapter, &mut state.objects, mapping));
+    addresses::hold_tables(&mut state.objects, process, needed);
     Ok(())
 }
 
@@ -89,15 +88,21 @@ fn commit_system_tables(
 }
 
 impl Plans {
-    /// Writes into `draft` that the tables of a mapping are there before its entries are written. Returns the plans that see to
-    /// that for those which are planned already.
-    pub(crate) fn plan_tables(&mut self, state: &mut State, draft: &mut Draft, mapping: &Mapping) -> Vec<PlanNo> {
+    /// Writes into `draft` that tables of a process, roots first, are there before entries are written to them. Returns the plans
+    /// that see to that for those which are planned already.
+    pub(crate) fn plan_tables(
+        &mut self,
+        state: &mut State,
+        draft: &mut Draft,
+        process: ProcessIx,
+        keys: Vec<TableKey>,
+    ) -> Vec<PlanNo> {
         let mut numbers = Vec::new();
-        for key in Vec::from_iter(addresses::tables_of(&state.adapter, mapping)) {
-            let plan = state.objects[mapping.process].tables.get_mut(key).plan;
+        for key in keys {
+            let plan = state.objects[process].tables.get_mut(key).plan;
             if plan == 0 {
-                state.addresses.note_root(mapping.process);
-                self.plan_table(state, draft, mapping.process, key);
+                state.addresses.note_root(process);
+                self.plan_table(state, draft, process, key);
             } else {
                 self.plan_after(draft, plan);
                 numbers.push(plan);

@@ -34,7 +34,10 @@ pub(crate) fn get_ready_for(state: &mut State, action: &DeferredAction) -> bool 
         return true;
     }
     let is_cut = cuts_of(&state.objects, *allocation, freed).iter().any(|cut| cut.rests != [None, None]);
-    let has_room = rests.iter().flatten().all(|rest| satisfy::has_room_for_tables(state, rest));
+    let has_room = rests
+        .iter()
+        .flatten()
+        .all(|rest| satisfy::has_room_for_tables(state, rest.process, addresses::tables_of(&state.adapter, rest)));
     let process = &mut state.objects.processes[*process];
     let is_in_flight = |&device: &DeviceIx| state.objects.devices[device].is_in_flight();
     process.is_paused = is_cut && has_room && process.devices.iter().any(is_in_flight);
@@ -50,25 +53,31 @@ impl Plans {
         let rests_now: Vec<Mapping> = cuts.iter().flat_map(|cut| cut.rests).flatten().collect();
         // The allocation itself may have to leave for them, as it is mapped up to now.
         for rest in &rests_now {
-            self.plan_tables(state, draft, rest);
+            let keys = addresses::tables_of(&state.adapter, rest).collect();
+            self.plan_tables(state, draft, process, keys);
         }
         let touched = state.objects[index].take_mappings(|mapping| freed.meets(mapping));
         for (cut, whole) in cuts.iter().zip(&touched) {
             for kept in cut.kept.into_iter().chain(cut.rests).flatten() {
-                addresses::hold_tables(&state.adapter, &mut state.objects, &kept);
+                let keys = addresses::tables_of(&state.adapter, &kept);
+                addresses::hold_tables(&mut state.objects, process, keys);
                 state.objects[index].add_mapping(kept);
             }
-            addresses::hold_tables(&state.adapter, &mut state.objects, &cut.freed);
-            state.addresses.release_tables(&state.adapter, &mut state.objects, whole);
+            let keys = addresses::tables_of(&state.adapter, &cut.freed);
+            addresses::hold_tables(&mut state.objects, process, keys);
+            let keys = addresses::tables_of(&state.adapter, whole);
+            state.addresses.release_tables(&state.adapter, &mut state.objects, process, keys);
             // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
             draft::plan_retire(draft, Retire::Mapping { mapping: cut.freed, reason: ReclaimReason::Freed });
+            self.plan_zero_after(&state.adapter, &mut state.objects, draft, &cut.freed);
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, cut.hidden, false);
         }
         for &rest in &rests_now {
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, rest, true);
         }
         for rest in rests.iter().flatten() {
-            state.addresses.release_tables(&state.adapter, &mut state.objects, rest);
+            let keys = addresses::tables_of(&state.adapter, rest);
+            state.addresses.release_tables(&state.adapter, &mut state.objects, process, keys);
         }
         if !rests_now.is_empty() {
             self.await_cut(&mut state.objects, process);
@@ -88,6 +97,7 @@ impl Plans {
         let (allocation, device) = (objects.allocation_id(index), objects.device_id(mapping.device));
         let reason = ReclaimReason::Closed { allocation, device };
         draft::plan_retire(draft, Retire::Mapping { mapping, reason });
+        self.plan_zero_after(adapter, objects, draft, &mapping);
         self.plan_entries(adapter, objects, draft, index, mapping, false);
     }
 

@@ -1,3 +1,5 @@
+use alloc::vec::Vec;
+
 use crate::{
     event::EvictReason,
     gpu_va::Mapping,
@@ -50,9 +52,14 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
         DeferredAction::Purge(index) => {
             let Allocation { ref place, last_plan, .. } = state.objects[index];
             let retired = state.objects[device].retired() >= deferred.submission;
-            if place.is_some() {
+            let is_out = place.is_none();
+            if !is_out {
                 plans.plan_out(state, &mut draft, index, EvictReason::Destroyed);
-            } else if retired && plans.stream.is_retired(last_plan) {
+            }
+            for mapping in Vec::from_iter(state.objects[index].mappings()) {
+                plans.plan_zero_after(&state.adapter, &mut state.objects, &mut draft, &mapping);
+            }
+            if is_out && !draft.has_decided() && retired && plans.stream.is_retired(last_plan) {
                 state.objects.dead.push(index);
                 state.moment.request_poll();
                 return;

@@ -4,8 +4,10 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::{
+    addresses,
     buggify::{MOMENT, Unlikely},
     event::EvictReason,
+    gpu_va::PageTables,
     id::{DeviceIx, PlanNo, SubmissionNo},
     objects::{Objects, allocation::AllocationState, request::RequestKind, turn::Power},
     placement::satisfy::{self, Shortfall},
@@ -126,10 +128,17 @@ fn decide(
         }
         RequestKind::Decided(numbers) => Ok(numbers.clone()),
         RequestKind::MapGpuVirtualAddress { allocation, mapping } => {
-            if !satisfy::has_room_for_tables(state, mapping) {
+            let keys = addresses::tables_of(&state.adapter, mapping);
+            if !satisfy::has_room_for_tables(state, mapping.process, keys) {
                 return Err(Shortfall::Room);
             }
             Ok(plans.make_mapping(state, *allocation, *mapping))
+        }
+        &RequestKind::ReserveGpuVirtualAddress { process, range } => {
+            if !satisfy::has_room_for_tables(state, process, PageTables::cut_by(&state.adapter, range)) {
+                return Err(Shortfall::Room);
+            }
+            Ok(plans.show_reservation(state, device, process, range))
         }
     }
 }

@@ -95,5 +95,6 @@ fn write_tables_again(moment: &mut Moment, objects: &mut Objects, plans: &mut Pl
     for key in written {
         plans.plan_table_content(objects, &mut draft, process, key);
     }
+    plans.plan_zero_again(objects, &mut draft, process);
     plans.finish(moment, objects, draft);
 }

@@ -15,9 +15,9 @@ fn at(world: &mut World, client: Client, allocation: AllocationId, base: u64) ->
 
 fn reserve(world: &mut World, client: Client, base: Option<u64>, size: u64) -> Result<u64, VaRangeError> {
     let base = base.map(GpuVirtualAddress);
-    let answer = world.call(|vidmm, _, _| vidmm.reserve_gpu_virtual_address(client.process, base, size));
-    answer.map(|address| address.0).map_err(|error| match error {
-        GpuVaError::Range(error) => error,
+    let answer = world.call(|vidmm, _, host| vidmm.reserve_gpu_virtual_address(host, client.queue, base, size));
+    answer.map(|reserved| reserved.virtual_address.0).map_err(|error| match error {
+        MapError::Range(error) => error,
         other => panic!("{other}"),
     })
 }

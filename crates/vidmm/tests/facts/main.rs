@@ -80,3 +80,4 @@ mod turns;
 mod update_modes;
 mod uses;
 mod verifier_knobs;
+mod zero_entries;

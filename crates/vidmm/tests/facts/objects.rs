@@ -50,9 +50,6 @@ fn bad_handles_are_refused_everywhere() {
             |vidmm: &mut VidMm, driver: &mut Driver, host: &mut Ledger| {
                 vidmm.destroy_process(driver, host, process).is_err()
             },
-            |vidmm: &mut VidMm, _: &mut Driver, _: &mut Ledger| {
-                vidmm.reserve_gpu_virtual_address(process, None, PAGE_SIZE_64K).is_err()
-            },
             |vidmm: &mut VidMm, _: &mut Driver, host: &mut Ledger| {
                 vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(PAGE_SIZE_64K), PAGE_SIZE).is_err()
             },

@@ -49,8 +49,9 @@ impl Rig<'_> {
         let size = if choices.one_in(2) { choices.edge() } else { 4096 << choices.below(6) };
         match choices.below(4) {
             0 => {
-                let reserved = vidmm.reserve_gpu_virtual_address(process, base, size);
-                known.ranges.extend(reserved.map(|address| (process, address, size)));
+                let queue = name(&known.queues, choices);
+                let reserved = vidmm.reserve_gpu_virtual_address(host, queue, base, size);
+                known.ranges.extend(reserved.map(|reserved| (process, reserved.virtual_address, size)));
             }
             1 => {
                 let offset = if choices.one_in(2) { choices.edge() } else { 0 };

@@ -105,8 +105,9 @@ impl<'d> Spaces<'d> {
     fn reserve(&mut self, space: usize) {
         let (base, size) = (self.base(space), self.size());
         let Space { client, shadow, .. } = &mut self.spaces[space];
-        let answer = self.world.vidmm.reserve_gpu_virtual_address(client.process, base.map(GpuVirtualAddress), size);
-        let answer = answer.map(|base| base.0).map_err(reason);
+        let World { vidmm, host, .. } = &mut self.world;
+        let answer = vidmm.reserve_gpu_virtual_address(host, client.queue, base.map(GpuVirtualAddress), size);
+        let answer = answer.map(|reserved| reserved.virtual_address.0).map_err(map_reason);
         if size > 0 && size.is_multiple_of(PAGE_SIZE_64K) || base.is_some() {
             shadow.judge(base, size, PAGE_SIZE_64K, answer, |shadow, range| shadow.reserves_at(range));
         } else {
@@ -273,8 +274,9 @@ impl Space {
                 is_alive: true,
             }
         });
-        let nothing = world.vidmm.reserve_gpu_virtual_address(client.process, Some(GpuVirtualAddress(0)), 0);
-        let Err(GpuVaError::Range(VaRangeError::Invalid { first, end, .. })) = nothing else {
+        let World { vidmm, host, .. } = &mut *world;
+        let nothing = vidmm.reserve_gpu_virtual_address(host, client.queue, Some(GpuVirtualAddress(0)), 0);
+        let Err(MapError::Range(VaRangeError::Invalid { first, end, .. })) = nothing else {
             panic!("GVA-52: nothing is reserved: {nothing:?}")
         };
         Self { client, shadow: Shadow::new(first.0, end.0), allocations: allocations.into() }
@@ -319,6 +321,13 @@ fn agree(expected: Answer, found: Result<(), Reason>, range: Range) {
         Answer::Either(reason) => found.is_ok() || found == Err(reason),
     };
     assert!(agrees, "{range:x?}: {found:?}, but expected {expected:?}");
+}
+
+fn map_reason(error: MapError) -> Reason {
+    match error {
+        MapError::Range(error) => error.into(),
+        error => panic!("{error}"),
+    }
 }
 
 fn reason(error: GpuVaError) -> Reason {

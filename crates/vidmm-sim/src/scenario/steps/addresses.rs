@@ -103,9 +103,9 @@ pub struct ReserveVa {
     /// The reservation's name.
     #[serde(rename = "reserve-va", with = "names")]
     pub name: String,
-    /// The process; none is the default's.
+    /// The device whose process gets them; none is the default device.
     #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
-    pub process: Option<String>,
+    pub device: Option<String>,
     /// The number of bytes, a multiple of 64 KiB.
     #[serde(serialize_with = "exactly")]
     pub size: ByteSize,
@@ -117,14 +117,14 @@ pub struct ReserveVa {
 impl Verb for ReserveVa {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {}: {}", self.name, exact(self.size.bytes()))?;
-        if let Some(process) = &self.process {
-            write!(f, " of {process}")?;
+        if let Some(device) = &self.device {
+            write!(f, " for {device}")?;
         }
         self.base_address.iter().try_for_each(|address| write!(f, " at {address:#x}"))
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
-        known.optional(Kind::Process, &self.process)?;
+        known.optional(Kind::Device, &self.device)?;
         // A step frees either by its name.
         known.is_new(Kind::Mapping, &self.name)?;
         known.add(Kind::Reservation, &self.name)

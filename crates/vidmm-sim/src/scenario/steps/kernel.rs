@@ -50,6 +50,9 @@ pub struct Kernel {
     /// The mappings that it writes, in order.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
+    /// The reservations of which it reads pages that were never mapped, after all else: they are zero (GVA-20).
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
+    pub zeros: Vec<String>,
     /// The fill of the pages that it writes.
     #[serde(default = "ramp", skip_serializing_if = "is_ramp")]
     pub content: Content,
@@ -87,6 +90,7 @@ impl Kernel {
             name,
             reads: Vec::new(),
             writes: Vec::new(),
+            zeros: Vec::new(),
             content: ramp(),
             nanoseconds: microsecond(),
             hangs: false,
@@ -148,8 +152,13 @@ impl Verb for Kernel {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {}", self.name)?;
         let mut lead = ":";
-        let lists =
-            [("reads", &self.reads), ("writes", &self.writes), ("names", &self.allocations), ("after", &self.after)];
+        let lists = [
+            ("reads", &self.reads),
+            ("writes", &self.writes),
+            ("zeros", &self.zeros),
+            ("names", &self.allocations),
+            ("after", &self.after),
+        ];
         for (verb, names) in lists {
             if !names.is_empty() {
                 write!(f, "{lead} {verb} {}", list(names))?;
@@ -170,6 +179,7 @@ impl Verb for Kernel {
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
         known.list(Kind::Mapping, &mut self.reads)?;
         known.list(Kind::Mapping, &mut self.writes)?;
+        known.list(Kind::Reservation, &mut self.zeros)?;
         known.list(Kind::Allocation, &mut self.allocations)?;
         known.optional(Kind::Device, &self.device)?;
         known.after(&mut self.after)?;

@@ -29,6 +29,8 @@ pub(super) struct Adapter {
     paging_tables_by_cpu: bool,
     /// Entries can say that the CPU's caches are snooped.
     pub cache_coherent_memory_supported: bool,
+    /// Entries can read as zero.
+    pub zero_in_pte_supported: bool,
     /// The most bytes of each memory of the local and of the non-local group that budgets are for (RES-25).
     budget_limits: (Option<u64>, Option<u64>),
     /// Slots of a resource table.
@@ -114,6 +116,7 @@ impl Audit {
             invalid_tlb_entries_not_cached,
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
+            zero_in_pte_supported,
             restrict_budget_local,
             restrict_budget_non_local,
             paging_buffer_bytes,
@@ -139,6 +142,7 @@ impl Audit {
             page_table_update_mode,
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
+            zero_in_pte_supported,
             budget_limits: (restrict_budget_local, restrict_budget_non_local),
             num_slots,
             preemption_aware,

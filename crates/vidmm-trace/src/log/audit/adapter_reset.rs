@@ -175,6 +175,7 @@ impl Audit {
         self.shadow.clear();
         self.views.clear();
         self.tables.lose_content();
+        self.zeros.lose_content();
         self.open_buffer.clear();
         (self.building, self.unfinished, self.notified_in) = Default::default();
         self.plans.clear_stream();

@@ -236,7 +236,7 @@ impl Audit {
     /// Whether the log says at least within which bounds demands lie (see [`demand_within`](Self::demand_within)), and how much
     /// there is to share: room for page tables that are asked for may be set aside already.
     pub(super) fn demands_are_bounded(&self) -> bool {
-        let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..));
+        let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..) | RequestKind::Reserve);
         let mut requests = self.devices.values().flat_map(|device| &device.requests);
         let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
         let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());

@@ -121,6 +121,8 @@ pub(super) enum RequestKind {
     MakeResident(Vec<(AllocationId, u64)>),
     /// A mapping: first address and end.
     Map(ProcessId, u64, u64),
+    /// That reserved addresses read as zero.
+    Reserve,
     /// That an allocation is where it may be.
     Move,
 }

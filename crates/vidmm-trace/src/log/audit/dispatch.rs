@@ -41,6 +41,9 @@ impl Audit {
             format!("submission {submission} of {id} waits for {lost:?}, which is not under way")
         });
         self.check_overtakes(id, submission, signal.engine);
+        if let Some(process) = self.process_of(id).filter(|_| self.sees_operations()) {
+            self.check_read_zero(process);
+        }
         match waits {
             [] => self.check_urgent(id, submission, signal.engine),
             _ => self.check_not_in_the_way(id, submission, signal.engine),

@@ -2,7 +2,8 @@
 
 use vidmm::contract::KmdProcessHandle;
 use vidmm::{
-    AllocationId, ContextId, DeviceId, Event, Extent, GpuVirtualAddress, MonitoredFenceId, PagingQueueId, ProcessId,
+    AllocationId, ContextId, DeviceId, Event, Extent, GpuVirtualAddress, MonitoredFenceId, PagingQueueId,
+    PhysicalAddress, ProcessId, SegmentId,
 };
 
 use super::device::Device;
@@ -83,10 +84,7 @@ impl Audit {
         let has_devices = |id: ProcessId| self.devices.values().any(|device| device.process == id);
         // Its tables are freed after its last device is gone.
         let is_over = |(id, process): &(&ProcessId, &Process)| {
-            process.has_ended
-                && !has_devices(**id)
-                && process.tables_but_its_root().next().is_none()
-                && self.plans.are_over()
+            process.has_ended && !has_devices(**id) && self.table_left(**id, process).is_none() && self.plans.are_over()
         };
         let process = self.processes.iter().find(is_over).map(|(id, _)| id.to_string());
         for id in device.into_iter().chain(process) {
@@ -95,13 +93,22 @@ impl Audit {
         }
     }
 
+    /// A table of a process that is freed when nothing is mapped any more: neither its root, nor one in which a reservation ends.
+    fn table_left(&self, id: ProcessId, process: &Process) -> Option<(SegmentId, Extent)> {
+        let is_held = |&&(segment, Extent { offset, .. }): &&(SegmentId, Extent)| {
+            let table = self.tables.at(process.handle, PhysicalAddress { segment, offset });
+            table.is_some_and(|table| self.is_cut_by_reservation(id, table.first_address, self.tables.end(table)))
+        };
+        process.tables_but_its_root().find(|table| !is_held(table)).copied()
+    }
+
     /// Its tables are free at once: nothing of it is left in the stream. But for the root they were freed before, unless the GPU
     /// does nothing any more that would free them.
     fn process_destroyed(&mut self, id: ProcessId) {
         self.gone(id);
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
-        let left = process.tables_but_its_root().next();
+        let left = self.table_left(id, &process);
         let is_over = self.is_up() && self.devices.values().all(|device| device.process != id);
         self.findings.check(left.is_none() || !is_over, Invariant::I15, || {
             format!("{id} is gone, and nothing was mapped any more, but its table at {left:?} was not freed")
@@ -119,6 +126,7 @@ impl Audit {
         self.check_nothing_mapped(process.handle);
         self.shadow.remove(process.handle);
         self.tables.remove(process.handle);
+        self.zeros.remove(process.handle);
     }
 
     fn check_nothing_mapped(&mut self, handle: KmdProcessHandle) {

@@ -110,7 +110,8 @@ invariants! {
     Flt32 = "FLT-32",
     /// Nothing of a process is in flight while a page of 64 KiB of it is cut, and its later work waits for that.
     Gva42 = "GVA-42",
-    /// Reserved addresses are free for what is mapped into the reservation, and for nothing else.
+    /// Reserved addresses are free for what is mapped into the reservation, and for nothing else. Where nothing is mapped they read as
+    /// zero, if entries can say so.
     Gva52 = "GVA-52",
     /// Allocations of a process make room in the order of their priorities.
     Cre31a = "CRE-31a",

@@ -46,8 +46,9 @@ impl Audit {
                 };
                 self.map(mapping, queue, paging_fence_value);
             }
-            Event::GpuVirtualAddressReserved { process, virtual_address, size } => {
+            Event::GpuVirtualAddressReserved { process, virtual_address, size, queue, paging_fence_value } => {
                 self.reserve(process, virtual_address.0, size);
+                self.ask_to_show(process, (virtual_address.0, size), queue, paging_fence_value);
             }
             Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
                 self.free(process, virtual_address.0, size);
@@ -65,6 +66,7 @@ impl Audit {
         self.check_alone(&mapping);
         self.check_reserved(&mapping);
         self.check_addresses(process, virtual_address, mapping.end());
+        self.check_not_ending(process, virtual_address, mapping.end());
         self.check_part(&mapping);
         if !self.allocations.contains_key(&id) {
             return;
@@ -150,6 +152,7 @@ impl Audit {
             format!("{size:#x} bytes of {process} at {start:#x} are reserved, which are no blocks of 64 KiB")
         });
         self.check_addresses(process, start, end);
+        self.check_not_ending(process, start, end);
         let mapped = self.mappings_within(process, start, end).next().map(|mapping| mapping.virtual_address);
         let reserved = self.reservation_within(process, start, end);
         self.findings.check(mapped.is_none() && reserved.is_none(), Invariant::Gva52, || {
@@ -182,7 +185,11 @@ impl Audit {
         });
         let large = PageSize::Kib64.bytes();
         let has_large_pages = |pool: &Pool| self.places.memory(pool.0).is_some_and(|memory| memory.page_bytes == large);
+        // Tables of small pages say what reads as zero (GVA-43).
+        let is_over_zero = self.adapter.zero_in_pte_supported
+            && self.reservation_within(new.process, new.virtual_address, new.end()).is_some();
         let is_large = self.tables.are_dual()
+            && !is_over_zero
             && bits.is_multiple_of(large)
             && self.places.pools_of(set).iter().all(has_large_pages);
         let right = if is_large { PageSize::Kib64 } else { PageSize::Kib4 };
@@ -221,6 +228,9 @@ impl Audit {
             return self.findings.report(Invariant::Gva52, message);
         };
         self.reservations.remove(&(process, first));
+        if self.adapter.zero_in_pte_supported {
+            self.zeros.end(process, start, end);
+        }
         for (from, to) in [(first, start), (end, last)] {
             if from < to {
                 self.reservations.insert((process, from), to.saturating_sub(from));
@@ -257,6 +267,9 @@ impl Audit {
     /// Nothing uses what was freed any more, and nothing shows it.
     fn reclaim(&mut self, process: ProcessId, start: u64, size: u64, reason: ReclaimReason) {
         let end = start.saturating_add(size);
+        if self.reclaim_reserved(process, start, end) {
+            return;
+        }
         let found: Vec<Mapping> = self.mappings_within(process, start, end).copied().collect();
         let is_whole =
             |mapping: &Mapping| mapping.freed.is_some() && start <= mapping.virtual_address && mapping.end() <= end;

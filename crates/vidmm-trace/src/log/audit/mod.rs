@@ -65,6 +65,7 @@ mod tlb;
 mod trims;
 mod victim_order;
 mod work;
+mod zeros;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -103,6 +104,7 @@ use shadow::Shadow;
 use table_views::TableViews;
 use tables::Tables;
 use trims::AskedToTrim;
+use zeros::Zeros;
 
 use super::EventsLevel;
 use crate::Segments;
@@ -203,7 +205,8 @@ pub struct Audit {
     mappings: BTreeMap<(ProcessId, u64), Mapping>,
     /// Addresses that processes have reserved: where each range begins, and its bytes.
     reservations: BTreeMap<(ProcessId, u64), u64>,
-    /// Those of them that are left of pages which are being cut: tables for them are set aside and may not be placed yet.
+    zeros: Zeros,
+    /// The mappings that are left of pages which are being cut: tables for them are set aside and may not be placed yet.
     rests: BTreeSet<(ProcessId, u64)>,
 }
 

@@ -118,6 +118,9 @@ impl Audit {
             }
             self.tables.check_write(op, &mut self.findings);
         }
+        if !of_paging_process {
+            self.write_zeros(op);
+        }
         if op.page_table_level > 0 {
             return;
         }
@@ -133,7 +136,9 @@ impl Audit {
             }
         }
         let changes = self.shadow.write(op);
-        self.findings.check(changes || is_initial, Invariant::I20, || {
+        // Entries of reserved addresses name no allocation.
+        let is_of_reservation = !of_paging_process && op.allocation.is_none() && self.adapter.zero_in_pte_supported;
+        self.findings.check(changes || is_initial || is_of_reservation, Invariant::I20, || {
             let (address, process) = (op.first_pte_virtual_address, op.process.0);
             format!("entries of process {process} from {address} on are written, but say the same already")
         });

@@ -41,6 +41,7 @@ impl Audit {
         let was_down = std::mem::replace(&mut self.powered_down, false);
         self.findings.check(was_down, Invariant::P60, || "the adapter has power again, but had lost none".to_owned());
         self.tables.lose_content();
+        self.zeros.lose_content();
         self.views.clear();
         self.forget_told_roots();
         // The tables of the paging process are built before anything else.

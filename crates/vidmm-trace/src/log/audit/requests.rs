@@ -93,7 +93,7 @@ impl Audit {
                     self.mappings.insert((process, mapping.virtual_address), Mapping { granted: true, ..mapping });
                 }
             }
-            RequestKind::Move => {}
+            RequestKind::Reserve | RequestKind::Move => {}
         }
         self.settle(id);
     }
@@ -180,7 +180,7 @@ impl Audit {
         let mut pools = Pools::default();
         match &request.kind {
             // In which of several segments tables live the log does not say before they are placed.
-            RequestKind::Map(..) => pools.0.extend(
+            RequestKind::Map(..) | RequestKind::Reserve => pools.0.extend(
                 self.places.memory.first().filter(|_| self.places.memory.len() == 1).map(|memory| Pool(memory.id)),
             ),
             RequestKind::Move => {}
@@ -217,6 +217,7 @@ impl Audit {
                 }
             }
             RequestKind::Map(process, start, end) => self.check_mapped((queue, value), process, start, end),
+            RequestKind::Reserve => self.zeros.show(queue, value),
             RequestKind::Move => {}
         }
     }

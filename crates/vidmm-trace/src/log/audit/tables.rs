@@ -211,7 +211,7 @@ impl Tables {
     }
 
     /// Bytes of addresses that one entry covers.
-    fn entry_bytes(&self, level: u32, side: PageSize) -> u64 {
+    pub fn entry_bytes(&self, level: u32, side: PageSize) -> u64 {
         if level == 0 {
             return side.bytes();
         }

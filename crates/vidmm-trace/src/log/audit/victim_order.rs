@@ -171,7 +171,7 @@ impl Audit {
                 RequestKind::MakeResident(named) => {
                     request.granted.is_none() && named.iter().any(|&(allocation, _)| allocation == id)
                 }
-                RequestKind::Map(..) | RequestKind::Move => false,
+                RequestKind::Map(..) | RequestKind::Reserve | RequestKind::Move => false,
             })
         };
         spans.all(|(id, span)| is_over(id, span)) && !is_awaited()

@@ -141,6 +141,7 @@ impl Run {
                 invalid_tlb_entries_not_cached: true,
                 paging_tables_by_cpu: false,
                 cache_coherent_memory_supported: false,
+                zero_in_pte_supported: false,
                 restrict_budget_local: None,
                 restrict_budget_non_local: None,
                 paging_buffer_bytes: BUFFER,

@@ -251,13 +251,13 @@ impl Caller {
             return;
         }
         let process = process_of(device);
-        let (id, _) = self.processes[process].expect("it has a device");
         let mut desc = MapGpuVirtualAddress::whole(allocation);
         if in_reservation {
             let size = self.alloc(slot).pages * PAGE_SIZE;
             let size = size.next_multiple_of(PAGE_SIZE_64K);
             desc.base_address = self
-                .attempt("reserve", |vidmm, _, _| vidmm.reserve_gpu_virtual_address(id, None, size))
+                .attempt("reserve", |vidmm, _, host| vidmm.reserve_gpu_virtual_address(host, queue, None, size))
+                .map(|reserved| reserved.virtual_address)
                 .inspect(|base| self.reserved.push((process, base.0, size)));
         }
         let mapped = self.attempt("map", |vidmm, _, host| vidmm.map_gpu_virtual_address(host, queue, &desc));

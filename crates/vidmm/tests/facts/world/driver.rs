@@ -56,6 +56,7 @@ pub struct Config {
     pub has_read_only: bool,
     pub has_no_execute: bool,
     pub has_cache_coherent: bool,
+    pub has_zero: bool,
     pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
@@ -103,6 +104,7 @@ impl Default for Config {
             has_read_only: true,
             has_no_execute: true,
             has_cache_coherent: false,
+            has_zero: false,
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
@@ -218,6 +220,7 @@ impl Config {
         mmu.set(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED, self.has_read_only);
         mmu.set(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED, self.has_no_execute);
         mmu.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.has_cache_coherent);
+        mmu.set(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED, self.has_zero);
         mmu.set(GpuMmuFlags::DUAL_PTE_SUPPORTED, self.dual);
         mmu.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.invalid_not_cached);
         let mut window = SegmentFlags::APERTURE;

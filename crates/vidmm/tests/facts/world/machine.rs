@@ -438,8 +438,8 @@ impl Machine {
     }
 
     fn set(&mut self, key: (PhysicalAddress, bool, u32), pte: Pte, level: u32) {
-        if pte.flags.contains(PteFlags::VALID) {
-            let ready = level == 0 || self.initialised.contains(&pte.address);
+        if pte.flags.intersects(PteFlags::VALID | PteFlags::ZERO) {
+            let ready = level == 0 || pte == Pte::ZERO || self.initialised.contains(&pte.address);
             assert!(ready, "GVA-25: a table is linked before it is initialised: {pte:?}");
             self.entries.insert(key, pte);
         } else {
@@ -456,7 +456,12 @@ impl Machine {
         new: Pte,
     ) {
         let old = self.entries.get(&key).copied();
-        if old == Some(new) || (old.is_none() && (self.invalid_not_cached || !new.flags.contains(PteFlags::VALID))) {
+        if old == Some(new) || (old.is_none() && (self.invalid_not_cached || new == Pte::INVALID)) {
+            return;
+        }
+        // Nothing is cached of a table that nothing points to.
+        let points_here = |pte: &Pte| pte.flags.contains(PteFlags::VALID) && pte.address == key.0;
+        if new == Pte::ZERO && !self.entries.values().any(points_here) {
             return;
         }
         for page in 0..page_size.bytes() / PAGE_SIZE {
@@ -485,11 +490,17 @@ impl Machine {
             let index = (address >> shift(level)) as u32 & ((1 << self.level_bits[level]) - 1);
             if level == 1 && self.dual {
                 let big = self.entry(table, true, index).and_then(|leaf| self.leaf(leaf.address, address, 16));
-                let small = self.entry(table, false, index).and_then(|leaf| self.leaf(leaf.address, address, 12));
+                let small = self.entry(table, false, index).and_then(|leaf| match leaf {
+                    Pte::ZERO => Some(leaf),
+                    leaf => self.leaf(leaf.address, address, 12),
+                });
                 assert!(big.is_none() || small.is_none(), "GVA-43: {page:#x} is mapped on both sides");
                 return big.or(small);
             }
-            table = self.entry(table, false, index)?.address;
+            match self.entry(table, false, index)? {
+                Pte::ZERO => return Some(Pte::ZERO),
+                link => table = link.address,
+            }
         }
         self.leaf(table, address, 12)
     }
