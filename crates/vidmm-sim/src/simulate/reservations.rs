@@ -12,8 +12,11 @@ use crate::scenario::steps::{FreeVa, Kernel, Map, ReserveVa, Until, Wait};
 /// The most reservations that a world has at a time.
 const RESERVATIONS_MAX: usize = 3;
 
-/// The largest reservation, in units of 64 KiB.
+/// The largest reservation of most, in units of 64 KiB.
 const UNITS_MAX: u64 = 16;
+
+/// The largest of all, which has whole tables in it.
+const LARGE_UNITS_MAX: u64 = 8192;
 
 /// The mappings that a program makes at a time which makes many.
 const CROWD: u32 = 300;
@@ -78,7 +81,10 @@ impl Player<'_, '_> {
         let base_address = self.choose_address().map(|address| address & !(PAGE_SIZE_64K - 1));
         let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
         let base_address = base_address.filter(|_| dice.chance(40));
-        let units = dice.within(1, UNITS_MAX);
+        let units = match dice.chance(30) {
+            true => dice.log_within(UNITS_MAX, LARGE_UNITS_MAX),
+            false => dice.within(1, UNITS_MAX),
+        };
         let name = self.cast.name("v");
         let (process, device) = (self.cast.devices[device].process, self.cast.devices[device].name.clone());
         those.push(Reservation { name: name.clone(), process, pages: units * (PAGE_SIZE_64K / PAGE_SIZE) });
