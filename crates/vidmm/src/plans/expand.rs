@@ -136,14 +136,16 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             },
             Phase::Validate => {
                 write_entries(&plan.validate, true, env, steps);
-                // Zeros are cached, whatever is not.
-                let is_cached = |(process, start, end): &Span| {
-                    let range = Extent { offset: *start, size: end - start };
-                    !env.adapter.invalid_not_cached || env.processes[*process].tables.reads_zero(range)
-                };
-                let mut changed = spans(&plan.validate);
-                changed.retain(is_cached);
-                flush(changed, env, steps);
+                if !env.adapter.invalid_not_cached {
+                    flush(spans(&plan.validate), env, steps);
+                } else if env.adapter.has_zero {
+                    // Zeros are cached, whatever is not.
+                    let was_zero = |&(process, start, end): &Span| {
+                        env.processes[process].tables.reads_zero(Extent { offset: start, size: end - start })
+                    };
+                    let zero = spans(&plan.validate).into_iter().filter(was_zero).collect();
+                    flush(zero, env, steps);
+                }
                 cursor.enter(Phase::Zero);
             }
             Phase::Zero => {
