@@ -66,8 +66,8 @@ pub(super) struct Allocation {
     pub destroyed: bool,
     /// Devices that can name it: its owner, and those that opened it, in the order in which they did.
     pub open: Vec<DeviceId>,
-    /// Devices that have closed it.
-    pub closed_by: Vec<DeviceId>,
+    /// Devices that have closed it, and the last submission that each had made by then.
+    pub closed_by: Vec<(DeviceId, u64)>,
     pub lists: BTreeMap<DeviceId, ListEntry>,
     /// An Evict has asked that it goes, whether its room is wanted or not (RES-21), since a list last began to name it.
     pub is_to_go: bool,

@@ -120,8 +120,12 @@ impl Audit {
     /// buffer that is not handed out names it.
     fn is_used_by_nobody(&self, id: AllocationId) -> bool {
         let Some(allocation) = self.allocations.get(&id).filter(|_| !self.adapter.is_physical()) else { return false };
-        let of_it =
-            allocation.lists.keys().chain([&allocation.owner]).chain(&allocation.open).chain(&allocation.closed_by);
+        let of_it = allocation
+            .lists
+            .keys()
+            .chain([&allocation.owner])
+            .chain(&allocation.open)
+            .chain(allocation.closed_by.iter().map(|(device, _)| device));
         let mapped = allocation.mappings.iter().filter_map(|at| self.mappings.get(at)).map(|mapping| &mapping.device);
         of_it.chain(mapped).filter_map(|id| self.devices.get(id)).all(is_idle)
     }

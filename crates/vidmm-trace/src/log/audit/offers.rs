@@ -250,6 +250,13 @@ impl Audit {
             && device.has_retired(offer.last)
             && self.rests.is_empty()
             && self.is_not_awaited(id, allocation)
+            && allocation.closed_by.iter().all(|&(device, last)| self.is_done_with_what_it_closed(device, last))
+    }
+
+    /// Whether nothing of a device that has closed something is still to be granted or dispatched which it had asked for before.
+    fn is_done_with_what_it_closed(&self, device: DeviceId, last: u64) -> bool {
+        let Some(device) = self.devices.get(&device) else { return true };
+        device.undispatched.range(..=last).next().is_none() && device.next_request().is_none()
     }
 
     /// Whether an offered allocation is in a segment, and nothing that is still to be granted or dispatched uses it.

@@ -40,7 +40,7 @@ impl Audit {
         let opened = allocation.open.contains(&device) && allocation.owner != device || hands_over;
         self.findings.check(opened, Invariant::U34, || format!("{device} closes {id}, which it did not open"));
         allocation.open.retain(|&other| other != device);
-        allocation.closed_by.push(device);
+        allocation.closed_by.push((device, submitted));
         if let Some(entry) = allocation.lists.get_mut(&device) {
             entry.leave_for_good(submitted);
         }
