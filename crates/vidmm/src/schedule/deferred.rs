@@ -56,8 +56,10 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
             if !is_out {
                 plans.plan_out(state, &mut draft, index, EvictReason::Destroyed);
             }
-            for mapping in Vec::from_iter(state.objects[index].mappings()) {
-                plans.plan_zero_after(&state.adapter, &mut state.objects, &mut draft, &mapping);
+            if state.adapter.has_zero {
+                for mapping in Vec::from_iter(state.objects[index].mappings()) {
+                    plans.plan_zero_after(&state.adapter, &mut state.objects, &mut draft, &mapping);
+                }
             }
             if is_out && !draft.has_decided() && retired && plans.stream.is_retired(last_plan) {
                 state.objects.dead.push(index);

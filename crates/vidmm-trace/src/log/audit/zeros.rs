@@ -87,7 +87,7 @@ impl Zeros {
         if !is_reached {
             return Default::default();
         }
-        let after: Vec<(u64, u64)> = space.within(start, end).map(|(from, to, ())| (from, to)).collect();
+        let after = ranges_in(space, start, end);
         let before: Vec<(u64, u64)> = before.into_iter().map(|(from, to, ())| (from, to)).collect();
         [without(&before, &after), without(&after, &before)]
     }
@@ -98,7 +98,12 @@ fn without(ranges: &[(u64, u64)], others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Intervals::default();
     ranges.iter().for_each(|&(start, end)| drop(left.insert(start, end, ())));
     others.iter().for_each(|&(start, end)| drop(left.remove(start, end)));
-    left.within(0, u64::MAX).map(|(start, end, ())| (start, end)).collect()
+    ranges_in(&left, 0, u64::MAX)
+}
+
+/// The ranges of some addresses, as far as they lie in `start..end`.
+fn ranges_in(addresses: &Intervals<()>, start: u64, end: u64) -> Vec<(u64, u64)> {
+    addresses.within(start, end).map(|(from, to, ())| (from, to)).collect()
 }
 
 impl Audit {
@@ -124,8 +129,7 @@ impl Audit {
 
     /// Addresses of a reservation that was given back are not free before they are reclaimed.
     pub(super) fn check_not_ending(&mut self, process: ProcessId, start: u64, end: u64) {
-        let mut ending = self.zeros.ending.get(&process).into_iter().flat_map(|ending| ending.within(start, end));
-        let first = ending.next().map(|(first, ..)| first);
+        let first = self.ending_within(process, start, end).first().map(|&(first, _)| first);
         self.findings.check(first.is_none(), Invariant::Gva52, || {
             format!("{first:x?} of {process} has an owner, but what was reserved there is not reclaimed")
         });
@@ -168,9 +172,8 @@ impl Audit {
             new.iter().for_each(|range| self.shadow.tlb.written(stale(range)));
         }
         for (start, end) in new {
-            let (reserved, ending) = (self.reserved_within(process, start, end), self.zeros.ending.get(&process));
-            let ending = ending.into_iter().flat_map(|ending| ending.within(start, end)).map(|part| (part.0, part.1));
-            let known: Vec<(u64, u64)> = reserved.into_iter().chain(ending).collect();
+            let mut known = self.reserved_within(process, start, end);
+            known.extend(self.ending_within(process, start, end));
             let stray = without(&[(start, end)], &known).first().copied();
             self.findings.check(stray.is_none(), Invariant::Gva52, || {
                 format!("{stray:x?} of {process} reads as zero, but is not reserved")
@@ -182,7 +185,7 @@ impl Audit {
     /// is not shown.
     pub(super) fn check_read_zero(&mut self, process: ProcessId) {
         let Some(shown) = self.zeros.shown.get(&process) else { return };
-        for (start, end, ()) in Vec::from_iter(shown.within(0, u64::MAX)) {
+        for (start, end) in ranges_in(shown, 0, u64::MAX) {
             let mapped: Vec<Mapping> = self.mappings_within(process, start, end).copied().collect();
             let taken: Vec<(u64, u64)> =
                 mapped.iter().map(|mapping| (mapping.virtual_address, mapping.end())).collect();
@@ -208,9 +211,8 @@ impl Audit {
 
     /// Whether a reservation that reads as zero ends between some addresses, or one that was given back and is not reclaimed.
     pub(super) fn is_cut_by_reservation(&self, process: ProcessId, start: u64, end: u64) -> bool {
-        let ending = self.zeros.ending.get(&process).into_iter().flat_map(|ending| ending.within(0, u64::MAX));
         let reserved = self.reserved_within(process, start, end);
-        let mut ranges = ending.map(|(first, last, ())| (first, last)).chain(reserved);
+        let mut ranges = self.ending_within(process, 0, u64::MAX).into_iter().chain(reserved);
         let is_cut = |(first, last): (u64, u64)| first < end && start < last && (start < first || last < end);
         self.adapter.zero_in_pte_supported && ranges.any(is_cut)
     }
@@ -218,7 +220,12 @@ impl Audit {
     fn zero_within(&self, process: ProcessId, start: u64, end: u64) -> Vec<(u64, u64)> {
         let handle = self.processes.get(&process).map(|process| process.handle);
         let space = handle.and_then(|handle| self.zeros.reached.get(&handle));
-        space.into_iter().flat_map(|space| space.within(start, end)).map(|(from, to, ())| (from, to)).collect()
+        space.map_or_else(Vec::new, |space| ranges_in(space, start, end))
+    }
+
+    /// The parts of reservations that were given back, and whose addresses are not free yet.
+    fn ending_within(&self, process: ProcessId, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.zeros.ending.get(&process).map_or_else(Vec::new, |ending| ranges_in(ending, start, end))
     }
 
     fn reserved_within(&self, process: ProcessId, start: u64, end: u64) -> Vec<(u64, u64)> {
