@@ -162,4 +162,6 @@ driver_faults! {
     /// A patch location begins before the next split offset of its command buffer and ends behind it. Its occasions are the command
     /// buffers with an allocation before a split offset.
     PatchAcrossSplit, "patch-across-split";
+    /// An entry that shows a large page points to a table there (GVA-21). Its occasions are those entries.
+    LargePageAsTable, "large-page-as-table";
 }

@@ -70,6 +70,10 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
             is_leaf(op) && is_valid(op) && !is_repeated && op.page_table_entries.num_page_table_entries > 1
         }
         (DriverFault::LinkNextTable, PagingOperation::UpdatePageTable(op)) => op.page_table_level > 0 && is_valid(op),
+        (DriverFault::LargePageAsTable, PagingOperation::UpdatePageTable(op)) => {
+            let has_large = |pte: Pte| pte.flags.contains(PteFlags::LARGE_PAGE);
+            has_large(op.page_table_entries.first) || op.page_table_entries.first_64kb.is_some_and(has_large)
+        }
         (DriverFault::SkipLargeLink, PagingOperation::UpdatePageTable(op)) => {
             op.page_table_entries.first_64kb.is_some_and(|pte| pte.flags.contains(PteFlags::VALID))
         }
@@ -301,6 +305,7 @@ fn entries(fault: DriverFault, op: UpdatePageTable) -> Option<UpdatePageTable> {
         DriverFault::IncoherentEntries => run.first.flags -= PteFlags::CACHE_COHERENT,
         DriverFault::RepeatEntries => garbled.flags |= UpdatePageTableFlags::REPEAT,
         DriverFault::LinkNextTable => both_sides(run, |pte| pte.address = next_page(pte.address)),
+        DriverFault::LargePageAsTable => both_sides(run, |pte| pte.flags -= PteFlags::LARGE_PAGE),
         DriverFault::SkipLargeLink => run.first_64kb = None,
         _ => return None,
     }

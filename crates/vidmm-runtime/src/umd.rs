@@ -30,6 +30,8 @@ pub struct AllocationDesc {
     pub cpu: CpuAccess,
     /// Its backing store is in cacheable memory (2.2); only where the CPU may lock it.
     pub cached: bool,
+    /// No entry above the leaves may show it (GVA-21).
+    pub disable_large_page_mapping: bool,
     /// Where in a segment it had better be.
     pub placement: Placement,
 }
@@ -48,6 +50,7 @@ impl AllocationDesc {
             priority: 0,
             cpu: CpuAccess::None,
             cached: false,
+            disable_large_page_mapping: false,
             placement: Placement::default(),
         }
     }

@@ -61,6 +61,12 @@ pub struct MachineDesc {
     pub cache_coherent_memory: bool,
     /// Whether entries of page tables can read as zero (GVA-20). A factory may ignore it.
     pub zero_in_pte: bool,
+    /// Whether entries of level 1 can show memory, as much as a leaf table covers (GVA-21). A factory may ignore it.
+    pub large_pages: bool,
+    /// Whether large pages may begin at any page, not only at multiples of their size. A factory may ignore it.
+    pub large_pages_anywhere: bool,
+    /// Whether large pages may be in system memory. A factory may ignore it.
+    pub large_pages_in_system_memory: bool,
     /// Whether page tables live in system memory instead of local memory. A factory must obey it.
     /// [`Features::SYSTEM_PAGE_TABLES`].
     pub page_tables_in_system_memory: bool,
@@ -174,6 +180,9 @@ impl MachineDesc {
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,
             cache_coherent_memory: adapter.cache_coherent_memory,
             zero_in_pte: adapter.zero_in_pte,
+            large_pages: adapter.large_pages,
+            large_pages_anywhere: adapter.large_pages_anywhere,
+            large_pages_in_system_memory: adapter.large_pages_in_system_memory,
             page_tables_in_system_memory: adapter.page_tables() == PageTables::System,
             page_table_update_mode: adapter.update_mode.into(),
             paging_buffer_bytes: adapter.paging_buffer.bytes() as u32,

@@ -210,6 +210,7 @@ fn facts_of(fault: DriverFault) -> &'static [&'static str] {
         | DriverFault::IncoherentEntries
         | DriverFault::RepeatEntries
         | DriverFault::LinkNextTable
+        | DriverFault::LargePageAsTable
         | DriverFault::SkipLargeLink
         | DriverFault::SkipInitialUpdate
         | DriverFault::KeepTableLink => &["GVA-30"],

@@ -65,6 +65,12 @@ pub struct SoftAdapterConfig {
     pub cache_coherent_memory: bool,
     /// Entries of page tables can read as zero (GVA-20).
     pub zero_in_pte: bool,
+    /// Entries of level 1 can show memory, as much as a leaf table covers (GVA-21).
+    pub large_pages: bool,
+    /// Large pages may begin at any page, not only at multiples of their size.
+    pub large_pages_anywhere: bool,
+    /// Large pages may be in system memory.
+    pub large_pages_in_system_memory: bool,
     /// Bytes in a paging buffer (SEG-35).
     pub paging_buffer_bytes: u32,
     /// Bytes of private data beside each paging buffer. If there are any, each build that encodes commands takes 8.
@@ -167,6 +173,9 @@ impl Default for SoftAdapterConfig {
             invalid_tlb_entries_not_cached: true,
             cache_coherent_memory: false,
             zero_in_pte: false,
+            large_pages: false,
+            large_pages_anywhere: false,
+            large_pages_in_system_memory: false,
             paging_buffer_bytes: 64 << 10,
             paging_buffer_private_data_bytes: 0,
             paging_va_mib: None,

@@ -192,6 +192,9 @@ impl SoftKmd {
         flags.set(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED, self.config.invalid_tlb_entries_not_cached);
         flags.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.config.cache_coherent_memory);
         flags.set(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED, self.config.zero_in_pte);
+        flags.set(GpuMmuFlags::LARGE_PAGE_SUPPORTED, self.config.large_pages);
+        flags.set(GpuMmuFlags::ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS, self.config.large_pages_anywhere);
+        flags.set(GpuMmuFlags::SYS_MEM_LARGE_PAGE_SUPPORTED, self.config.large_pages_in_system_memory);
         GpuMmuCaps {
             flags,
             page_table_update_mode: self.config.page_table_update_mode,

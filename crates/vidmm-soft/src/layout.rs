@@ -7,8 +7,8 @@ use vidmm::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
 /// A page-table entry in the hardware's format.
 ///
-/// Bit 0 is valid, bit 1 zero, bit 2 read-only, bit 3 not executed, bit 4 cache-coherent; bits 5 to 9 are the segment;
-/// bits 12 to 51 are those bits of the address, in place, so that adding bytes to an entry moves it.
+/// Bit 0 is valid, bit 1 zero, bit 2 read-only, bit 3 not executed, bit 4 cache-coherent; bits 5 to 9 are the segment; bit 10 says
+/// that an entry of level 1 points to a large page; bits 12 to 51 are those bits of the address, in place, so that adding bytes to an entry moves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HardwareEntry(pub u64);
 
@@ -23,6 +23,7 @@ impl HardwareEntry {
     const READ_ONLY_BIT: u64 = 1 << 2;
     const NO_EXECUTE_BIT: u64 = 1 << 3;
     const CACHE_COHERENT_BIT: u64 = 1 << 4;
+    const LARGE_PAGE_BIT: u64 = 1 << 10;
     const SEGMENT_SHIFT: u32 = 5;
     const SEGMENT_MASK: u64 = 0x1f;
     const ADDRESS_MASK: u64 = ((1 << 52) - 1) & !(PAGE_SIZE - 1);
@@ -34,7 +35,8 @@ impl HardwareEntry {
             | bit(PteFlags::ZERO, Self::ZERO_BIT)
             | bit(PteFlags::READ_ONLY, Self::READ_ONLY_BIT)
             | bit(PteFlags::NO_EXECUTE, Self::NO_EXECUTE_BIT)
-            | bit(PteFlags::CACHE_COHERENT, Self::CACHE_COHERENT_BIT);
+            | bit(PteFlags::CACHE_COHERENT, Self::CACHE_COHERENT_BIT)
+            | bit(PteFlags::LARGE_PAGE, Self::LARGE_PAGE_BIT);
         let segment = (u64::from(pte.address.segment.0) & Self::SEGMENT_MASK) << Self::SEGMENT_SHIFT;
         Self(flags | segment | (pte.address.offset & Self::ADDRESS_MASK))
     }
@@ -72,6 +74,16 @@ impl HardwareEntry {
     /// Whether accesses through the entry snoop the CPU's caches.
     pub const fn is_cache_coherent(self) -> bool {
         self.0 & Self::CACHE_COHERENT_BIT != 0
+    }
+
+    /// Whether the entry points to a large page where others of its table point to tables (GVA-21).
+    pub const fn is_large_page(self) -> bool {
+        self.0 & Self::LARGE_PAGE_BIT != 0
+    }
+
+    /// The entry that a leaf table would have for what is `bytes` into a large page.
+    pub(crate) const fn within_large_page(self, bytes: u64) -> Self {
+        Self(self.0 & !Self::LARGE_PAGE_BIT).offset_by(bytes)
     }
 
     /// Where a valid entry points.

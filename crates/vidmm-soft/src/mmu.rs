@@ -138,6 +138,13 @@ struct LeafTables {
     large: HardwareEntry,
 }
 
+impl LeafTables {
+    /// The entry that points to memory in place of a leaf table (GVA-21).
+    fn large_page(self) -> Option<HardwareEntry> {
+        [self.small, self.large].into_iter().find(|entry| entry.is_valid() && entry.is_large_page())
+    }
+}
+
 impl<'a> Walker<'a> {
     fn new(layout: &'a PageTableLayout, memory: &'a PhysicalMemory<'a>, root: &'a SetRootPageTable) -> Self {
         Self { layout, memory, root, leaf: None }
@@ -151,6 +158,9 @@ impl<'a> Walker<'a> {
             Some(leaf) if leaf.number == number => leaf,
             _ => *self.leaf.insert(self.find_leaf(number, address)),
         };
+        if let Some(entry) = leaf.large_page() {
+            return Cached::small(entry.within_large_page(address % self.layout.coverage(1, PageSize::Kib4)));
+        }
         let index = self.layout.index(0, address);
         let large = self.leaf_entry(leaf.large, index / (PageSize::Kib64.bytes() / PAGE_SIZE)).for_64kib();
         if large.is_valid() {

@@ -79,5 +79,6 @@ fn pte_of(entry: HardwareEntry) -> Pte {
     pte.flags.set(PteFlags::READ_ONLY, entry.is_read_only());
     pte.flags.set(PteFlags::NO_EXECUTE, entry.is_no_execute());
     pte.flags.set(PteFlags::CACHE_COHERENT, entry.is_cache_coherent());
+    pte.flags.set(PteFlags::LARGE_PAGE, entry.is_large_page());
     pte
 }

@@ -26,6 +26,7 @@ impl Umd for SoftUmd {
         let mut flags = AllocationFlags::empty();
         flags.set(AllocationFlags::ACCESSED_PHYSICALLY, desc.accessed_physically);
         flags.set(AllocationFlags::CACHED, desc.cached);
+        flags.set(AllocationFlags::DISABLE_LARGE_PAGE_MAPPING, desc.disable_large_page_mapping);
         flags.set(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION, desc.explicit_residency_notification);
         flags |= match desc.cpu {
             CpuAccess::None => AllocationFlags::empty(),

@@ -12,6 +12,7 @@ const CHUNKS: &str = "scenarios/notification/p29-chunks.toml";
 const FULL: &str = "scenarios/notification/p48-buffer-full.toml";
 const APERTURE: &str = "scenarios/notification/p23-notify-from-aperture.toml";
 const CACHED: &str = "scenarios/residency/cached-memory.toml";
+const LARGE_PAGES: &str = "scenarios/residency/large-pages.toml";
 const PATCHED: &str = "scenarios/notification/explicit-residency.toml";
 
 /// Two mappings of an allocation that is read and written, one of which forbids writes.
@@ -60,7 +61,7 @@ wait = "idle"
 
 /// Each mistake, where it is made, and what is found. The mistakes of protocol, which the manager itself names, are not among
 /// them.
-const NAMED: [(&str, &str, &str); 53] = [
+const NAMED: [(&str, &str, &str); 54] = [
     ("skip-tlb-flush", TRAINING, "GVA-34: FLUSH_TLB"),
     ("drop-page-out", TRAINING, "BPB-40: VIRTUAL_TRANSFER"),
     ("skip-decompression", IO_MMU, "NTF-02: NOTIFY_ALLOC"),
@@ -103,6 +104,7 @@ const NAMED: [(&str, &str, &str); 53] = [
     ("incoherent-entries", CACHED, "GVA-30: UPDATE_PAGE_TABLE"),
     ("repeat-entries", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),
     ("link-next-table", CHUNKS, "GVA-30: UPDATE_PAGE_TABLE"),
+    ("large-page-as-table", LARGE_PAGES, "GVA-30: UPDATE_PAGE_TABLE"),
     ("skip-large-link", APERTURE, "GVA-30: UPDATE_PAGE_TABLE"),
     ("skip-initial-update", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),
     ("keep-table-link", TRAINING, "GVA-30: UPDATE_PAGE_TABLE"),

@@ -110,6 +110,7 @@ impl Session<'_> {
                 CpuAccess::ExistingSysMem => vidmm_runtime::CpuAccess::ExistingSysMem,
             }),
             cached: create.cached,
+            disable_large_page_mapping: create.disable_large_page_mapping,
             placement: placement(create),
         };
         let private_driver_data = self.runtime.umd().allocation_private_data(&desc);

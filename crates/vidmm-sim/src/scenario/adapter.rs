@@ -66,6 +66,12 @@ pub struct AdapterSettings {
     pub cache_coherent_memory: bool,
     /// Whether entries of page tables can read as zero, as those of reserved addresses then do (GVA-20, GVA-52).
     pub zero_in_pte: bool,
+    /// Whether entries of level 1 can show memory, as much as a leaf table covers (GVA-21).
+    pub large_pages: bool,
+    /// Whether large pages may begin at any page, not only at multiples of their size.
+    pub large_pages_anywhere: bool,
+    /// Whether large pages may be in system memory.
+    pub large_pages_in_system_memory: bool,
     /// Where page tables live. None leaves it to [`page_tables`](Self::page_tables).
     pub page_tables: Option<PageTables>,
     /// The writer of page tables, and where it finds them (GVA-10).
@@ -225,6 +231,9 @@ impl Default for AdapterSettings {
             invalid_tlb_entries_not_cached: true,
             cache_coherent_memory: false,
             zero_in_pte: false,
+            large_pages: false,
+            large_pages_anywhere: false,
+            large_pages_in_system_memory: false,
             page_tables: None,
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),

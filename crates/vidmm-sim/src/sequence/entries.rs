@@ -1,9 +1,9 @@
 //! Page-table updates, folded: readers want to know which addresses show which bytes from now on.
 
-use vidmm::SegmentId;
 use vidmm::contract::{
     KmdAllocationHandle, KmdProcessHandle, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
+use vidmm::{GpuVirtualAddress, SegmentId};
 
 use super::names::Names;
 use super::words::{addresses, part};
@@ -80,5 +80,39 @@ impl Entries {
             (None, None) => whose,
         };
         (verb, if self.by_cpu { text + ", by the CPU" } else { text })
+    }
+}
+
+/// Leaf tables that follow one another and have large pages in their place, or no longer (GVA-21).
+#[derive(Debug)]
+pub(super) struct LargePages {
+    process: KmdProcessHandle,
+    first: GpuVirtualAddress,
+    count: u64,
+    are_shown: bool,
+}
+
+impl LargePages {
+    /// The one whose entry an operation writes.
+    pub fn of(update: &UpdatePageTable, is_shown: bool) -> Self {
+        Self { process: update.process, first: update.first_pte_virtual_address, count: 1, are_shown: is_shown }
+    }
+
+    /// Adds one that comes next; gives it back if it is of another kind.
+    pub fn join(&mut self, next: Self) -> Result<(), Self> {
+        let is_alike = (next.process, next.are_shown) == (self.process, self.are_shown);
+        if is_alike {
+            self.count += next.count;
+            Ok(())
+        } else {
+            Err(next)
+        }
+    }
+
+    /// The sentence.
+    pub fn in_words(&self, names: &Names) -> String {
+        let (whose, first) = (names.addresses_of(self.process), self.first);
+        let shown = if self.are_shown { "shown as large pages" } else { "no longer shown as large pages" };
+        format!("leaf tables {shown} from {whose} {first} on: {}", self.count)
     }
 }

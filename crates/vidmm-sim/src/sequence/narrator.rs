@@ -1,13 +1,15 @@
 //! Turns events into lines of text.
 
+use std::collections::BTreeSet;
+
 use vidmm::contract::{
-    BuildStatus, DiscardContentFlags, MapApertureSegment, NotifyAlloc, PagingOperation, Pte, UpdatePageTableFlags,
-    WddmVersion,
+    BuildStatus, DiscardContentFlags, KmdProcessHandle, MapApertureSegment, NotifyAlloc, PagingOperation, Pte,
+    PteFlags, UpdatePageTable, UpdatePageTableFlags, WddmVersion,
 };
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
 
-use super::entries::Entries;
+use super::entries::{Entries, LargePages};
 use super::names::Names;
 use super::portions::{Portions, portion};
 use super::recovery::recovery;
@@ -52,6 +54,10 @@ pub(crate) struct Narrator {
     started: bool,
     /// The entries that were written last; the next may continue them.
     entries: Option<Entries>,
+    /// The large pages of which entries were written last.
+    large_pages: Option<LargePages>,
+    /// Where large pages are shown.
+    shown_large: BTreeSet<(KmdProcessHandle, GpuVirtualAddress)>,
     /// Page tables that were initialised since the last line.
     tables: u64,
     /// A table was initialised last; the next entry is its parent's.
@@ -226,6 +232,13 @@ impl Narrator {
         match operation {
             PagingOperation::UpdatePageTable(update) if !again => match Entries::of(update) {
                 Some(entries) => self.write_entries(entries),
+                None if is_large_page(update) => {
+                    self.shown_large.insert((update.process, update.first_pte_virtual_address));
+                    self.write_large_pages(LargePages::of(update, true));
+                }
+                None if self.shown_large.remove(&(update.process, update.first_pte_virtual_address)) => {
+                    self.write_large_pages(LargePages::of(update, false));
+                }
                 None if update.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) => {
                     if self.entries.is_some() {
                         self.fold();
@@ -277,7 +290,8 @@ impl Narrator {
     }
 
     fn write_entries(&mut self, entries: Entries) {
-        let entries = match self.entries.as_mut().filter(|_| self.tables == 0) {
+        let is_next = self.tables == 0 && self.large_pages.is_none();
+        let entries = match self.entries.as_mut().filter(|_| is_next) {
             Some(before) => match before.join(entries) {
                 Ok(()) => return,
                 Err(entries) => entries,
@@ -286,6 +300,18 @@ impl Narrator {
         };
         self.fold();
         self.entries = Some(entries);
+    }
+
+    fn write_large_pages(&mut self, next: LargePages) {
+        let next = match self.large_pages.as_mut() {
+            Some(before) => match before.join(next) {
+                Ok(()) => return,
+                Err(next) => next,
+            },
+            None => next,
+        };
+        self.fold();
+        self.large_pages = Some(next);
     }
 
     /// Writes the line of an operation when the driver is asked for it the first time.
@@ -441,6 +467,10 @@ impl Narrator {
             let (verb, text) = entries.in_words(&self.names);
             self.push(verb, text);
         }
+        if let Some(large_pages) = self.large_pages.take() {
+            let text = large_pages.in_words(&self.names);
+            self.push("tables", text);
+        }
         if std::mem::take(&mut self.frees_tables) {
             self.push("tables", "empty page tables are freed".to_owned());
         }
@@ -457,4 +487,9 @@ impl Narrator {
         }
         self.lines.push(if self.started { Line::Asked { verb, text } } else { Line::Adapter { verb, text } });
     }
+}
+
+fn is_large_page(update: &UpdatePageTable) -> bool {
+    let entries = update.page_table_entries;
+    [Some(entries.first), entries.first_64kb].into_iter().flatten().any(|pte| pte.flags.contains(PteFlags::LARGE_PAGE))
 }

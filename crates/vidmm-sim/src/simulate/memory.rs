@@ -132,6 +132,8 @@ impl Player<'_, '_> {
             priority: if self.dice.chance(40) { self.dice.pick(&PRIORITIES) } else { None },
             cpu,
             // Every third by its size, as read-only mappings are: nothing is drawn, and worlds stay as they are.
+            disable_large_page_mapping: self.world.scenario.adapter.large_pages
+                && (size / vidmm::PAGE_SIZE).is_multiple_of(7),
             cached: cpu.is_some() && (size / vidmm::PAGE_SIZE).is_multiple_of(3),
             shared: self.cast.devices[device].has_list && self.dice.chance(self.world.habits.shares),
             count: None,

@@ -74,7 +74,8 @@ const SURVIVED: [FaultKind; 28] = [
 ];
 
 /// Mistakes that are drawn beside the others, so that the draws of those stay as they were.
-const LATER_FAULTS: [FaultKind; 4] = [
+const LATER_FAULTS: [FaultKind; 5] = [
+    FaultKind::Driver(DriverFault::LargePageAsTable),
     FaultKind::Driver(DriverFault::SlotBeyondTable),
     FaultKind::Driver(DriverFault::PatchAcrossSplit),
     FaultKind::Gpu(GpuFault::AbortEndedPacket),
@@ -212,6 +213,9 @@ impl World {
         let is_large = !is_speed && may_be_large && aside.chance(4);
         let local_memory = if is_large { local_memory.max(aside.within(72, 160) << 20) } else { local_memory };
         adapter.zero_in_pte = !is_speed && aside.chance(60);
+        if !is_speed && addressing_model == AddressingModel::GpuMmu && aside.chance(40) {
+            draw_large_pages(&mut adapter, &mut aside);
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -394,6 +398,21 @@ fn draw_larger_tables(adapter: &mut AdapterSettings, local_memory: u64) {
     if adapter.page_size == PageSize::Kib4 && area <= local_memory / 2 {
         adapter.page_table_area = ByteSize(area);
         adapter.page_table_bits = Some(vec![10, 9, 9]);
+    }
+}
+
+/// Large pages, of leaf tables so small that allocations of worlds have some.
+fn draw_large_pages(adapter: &mut AdapterSettings, dice: &mut Dice) {
+    (adapter.large_pages, adapter.large_pages_anywhere) = (true, dice.chance(30));
+    adapter.large_pages_in_system_memory = dice.chance(50);
+    let mut bits = adapter.page_table_bits();
+    // Of pages of 64 KiB each table takes one.
+    let takes_large_pages = adapter.page_tables() == PageTables::Local && adapter.page_size == PageSize::Kib64;
+    let leaf = if takes_large_pages { dice.within(7, 9) } else { dice.within(4, 6) } as u32;
+    if let Some(more) = bits[0].checked_sub(leaf).filter(|&more| more > 0) {
+        bits[0] = leaf;
+        bits.push(more);
+        adapter.page_table_bits = Some(bits);
     }
 }
 

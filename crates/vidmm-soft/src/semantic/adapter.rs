@@ -75,6 +75,9 @@ fn with_page_tables(info: &AdapterInfo) -> SoftAdapterConfig {
         invalid_tlb_entries_not_cached: mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         cache_coherent_memory: mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         zero_in_pte: mmu.flags.contains(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED),
+        large_pages: mmu.flags.contains(GpuMmuFlags::LARGE_PAGE_SUPPORTED),
+        large_pages_anywhere: mmu.flags.contains(GpuMmuFlags::ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS),
+        large_pages_in_system_memory: mmu.flags.contains(GpuMmuFlags::SYS_MEM_LARGE_PAGE_SUPPORTED),
         ..SoftAdapterConfig::default()
     }
 }

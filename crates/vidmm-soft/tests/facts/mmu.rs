@@ -89,6 +89,32 @@ fn either_side_of_a_dual_entry_counts() {
     assert_eq!(rig.digest(process, 0x1_0000), rig.digest(process, 0x2_0000));
 }
 
+/// GVA-21: the entry above a leaf table shows as much as that covers, whatever the leaf table says.
+#[test]
+fn an_entry_of_level_1_shows_a_large_page() {
+    for has_large_side in [false, true] {
+        let mut rig = Rig::new(small(SoftAdapterConfig::default()));
+        let process = rig.process();
+        let coverage = 1 << 25; // Of a level-1 entry.
+        let memory = 64 << 20;
+        rig.map_now(process, 0, Pte::valid(local(0)), 1, PageSize::Kib64);
+        let page = Pte { flags: PteFlags::VALID | PteFlags::LARGE_PAGE, address: local(memory) };
+        let [first, large] = if has_large_side { [Pte::INVALID, page] } else { [page, Pte::INVALID] };
+        let run = PteRun { first, first_64kb: Some(large), num_page_table_entries: 1 };
+        let level1 = local(rig.config.local_memory_bytes / 2 + (32 << 10));
+        let commands = rig.update(process, 1, level1, 0, run, UpdatePageTableFlags::empty(), 0);
+        rig.run(process, commands);
+        let last = coverage - PAGE;
+        rig.map_now(process, 1 << 40, Pte::valid(local(memory)), 1, PageSize::Kib4);
+        rig.map_now(process, (1 << 40) + PAGE, Pte::valid(local(memory + last)), 1, PageSize::Kib4);
+        rig.write_local(process, 0, 1, 7);
+        rig.write_local(process, last, 1, 8);
+        assert_eq!(rig.digest(process, 1 << 40), Some(expected(7, &[])));
+        assert_eq!(rig.digest(process, (1 << 40) + PAGE), Some(expected(8, &[])));
+        assert_eq!(rig.digest(process, coverage), None);
+    }
+}
+
 #[test]
 fn a_run_of_dual_entries_advances_on_both_sides() {
     let mut rig = Rig::new(small(SoftAdapterConfig::default()));

@@ -95,6 +95,7 @@ impl Run {
             existing_sys_mem: false,
             permanent_sys_mem: false,
             cached: false,
+            disable_large_page_mapping: false,
             explicit_residency_notification: false,
         });
         allocation

@@ -42,6 +42,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         existing_sys_mem: false,
         permanent_sys_mem: false,
         cached: false,
+        disable_large_page_mapping: false,
         explicit_residency_notification: false,
     };
     let mut story = broken();

@@ -216,6 +216,7 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
         existing_sys_mem: false,
         permanent_sys_mem: false,
         cached: false,
+        disable_large_page_mapping: false,
         explicit_residency_notification: false,
     };
     let map = MapApertureSegment {

@@ -99,6 +99,7 @@ impl Run {
             existing_sys_mem: false,
             permanent_sys_mem: false,
             cached: false,
+            disable_large_page_mapping: false,
             explicit_residency_notification: false,
         })
     }

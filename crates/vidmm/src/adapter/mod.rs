@@ -69,6 +69,8 @@ pub(crate) struct Adapter {
     pub has_no_execute: bool,
     /// Entries can read as zero.
     pub has_zero: bool,
+    /// Entries above the leaves can point to memory.
+    pub large_pages: Option<LargePages>,
     /// Entries can say that the CPU's caches are snooped.
     pub has_cache_coherent: bool,
     /// The knobs of the adapter's user.
@@ -102,6 +104,25 @@ pub(crate) struct Adapter {
     pub no_dma_patching: bool,
     /// Where the banks of the first memory segment end (SEG-31).
     pub bank_ends: Vec<u64>,
+}
+
+/// The memory that an entry of level 1 can point to (GVA-21).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LargePages {
+    /// Bytes of a large page: what a leaf table covers.
+    pub bytes: u64,
+    /// It may begin at any page, not only at a multiple of its size.
+    pub begins_anywhere: bool,
+    /// It may be system memory.
+    pub in_system_memory: bool,
+}
+
+impl LargePages {
+    /// Whether a large page can begin at an address.
+    pub fn may_begin_at(self, address: PhysicalAddress) -> bool {
+        (self.begins_anywhere || address.offset.is_multiple_of(self.bytes))
+            && (self.in_system_memory || !address.segment.is_system())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -219,6 +240,11 @@ impl Adapter {
             true => PteFlags::CACHE_COHERENT,
             false => PteFlags::empty(),
         }
+    }
+
+    /// The multiple at which memory begins that large pages can show; 0 if there are none, or they may begin anywhere.
+    pub fn large_page_multiple(&self) -> u64 {
+        self.large_pages.filter(|large| !large.begins_anywhere).map_or(0, |large| large.bytes)
     }
 
     /// Whether the GPU has page tables, which the manager writes.

@@ -1,6 +1,8 @@
 //! The driver's report, checked (U-1).
 
-use super::{Adapter, ApertureSegment, BrokenRule, Level, MemorySegment, NotificationRevision, VerifierKnobs};
+use super::{
+    Adapter, ApertureSegment, BrokenRule, LargePages, Level, MemorySegment, NotificationRevision, VerifierKnobs,
+};
 use alloc::vec::Vec;
 
 use crate::{
@@ -87,6 +89,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         has_read_only: !has_page_tables || info.gpu_mmu.flags.contains(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED),
         has_no_execute: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED),
         has_zero: has_page_tables && info.gpu_mmu.flags.contains(GpuMmuFlags::ZERO_IN_PTE_SUPPORTED),
+        large_pages: None,
         has_cache_coherent: has_page_tables
             && info.gpu_mmu.flags.contains(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED),
         verifier: VerifierKnobs::default(),
@@ -114,6 +117,12 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
             homes_of(info).map(|segment| adapter.home_in(segment).map_or(Account::SYSTEM, Home::account));
         (adapter.tables_in, adapter.paging_tables_in) = (tables_in, paging_tables_in);
         adapter.page_table_update_mode = info.gpu_mmu.page_table_update_mode;
+        let has = |flag| info.gpu_mmu.flags.contains(flag);
+        adapter.large_pages = has(GpuMmuFlags::LARGE_PAGE_SUPPORTED).then(|| LargePages {
+            bytes: adapter.coverage(0),
+            begins_anywhere: has(GpuMmuFlags::ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS),
+            in_system_memory: has(GpuMmuFlags::SYS_MEM_LARGE_PAGE_SUPPORTED),
+        });
     }
     Ok(adapter)
 }

@@ -142,8 +142,10 @@ impl VidMm {
         // The part that begins at `offset` is aligned as the whole would be.
         let alignment = self.state.objects[allocation].alignment();
         let alignment = if desc.offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
+        let large_page = self.state.adapter.large_pages.map(|large| large.bytes).filter(|&bytes| bytes <= size);
         let space = &mut self.state.objects[process].space;
-        let virtual_address = space.map(base, size, alignment, allocation)?;
+        let mapped = space.map(base, size, alignment.max(large_page.unwrap_or(0)), allocation);
+        let virtual_address = mapped.or_else(|_| space.map(base, size, alignment, allocation))?;
         // Tables of small pages say what reads as zero, and only one of the two sizes may say anything.
         let is_over_zero = self.state.adapter.has_zero && space.is_in_reservation(virtual_address, size);
         let is_large = virtual_address.is_multiple_of(pte_page_size.bytes()) && !is_over_zero;

@@ -139,6 +139,7 @@ impl VidMm {
             shared: is_shared,
             existing_sys_mem: existing_sys_mem.is_some(),
             cached: info.flags.contains(AllocationFlags::CACHED),
+            disable_large_page_mapping: info.flags.contains(AllocationFlags::DISABLE_LARGE_PAGE_MAPPING),
             permanent_sys_mem: info.flags.contains(AllocationFlags::PERMANENT_SYS_MEM),
             explicit_residency_notification: allocation_state.contains(AllocationState::NOTIFY_RESIDENCY),
         });
@@ -282,6 +283,8 @@ pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationStat
     let mut allocation_state = AllocationState::empty();
     let physically = adapter.is_physical() || info.flags.contains(AllocationFlags::ACCESSED_PHYSICALLY);
     allocation_state.set(AllocationState::ACCESSED_PHYSICALLY, physically);
+    let is_never_large = info.flags.contains(AllocationFlags::DISABLE_LARGE_PAGE_MAPPING);
+    allocation_state.set(AllocationState::NO_LARGE_PAGES, is_never_large);
     // Drivers of WDDM 1 do not know the operation.
     let is_told = adapter.version >= WddmVersion::WDDM2_0
         && info.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);

@@ -223,6 +223,9 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         paging_tables_by_cpu: adapter.paging_tables_by_cpu,
         cache_coherent_memory_supported: adapter.has_cache_coherent,
         zero_in_pte_supported: adapter.has_zero,
+        large_page_supported: adapter.large_pages.is_some(),
+        allow_non_aligned_large_page_address: adapter.large_pages.is_some_and(|large| large.begins_anywhere),
+        sys_mem_large_page_supported: adapter.large_pages.is_some_and(|large| large.in_system_memory),
         restrict_budget_local: adapter.verifier.restrict_budget_local,
         restrict_budget_non_local: adapter.verifier.restrict_budget_non_local,
         paging_buffer_bytes: adapter.paging_buffer_size as u64,
@@ -347,7 +350,7 @@ fn check_tables(adapter: &Adapter) -> Result<(), BrokenRule> {
 fn placer(adapter: &Adapter, account: Account) -> Placer {
     let size = adapter.memory_size(account) - adapter.table_area(account).size;
     if !adapter.is_physical() || account == Account::SYSTEM {
-        return Placer::Pages(PagePlacer::new(size));
+        return Placer::Pages(PagePlacer::new(size).with_large_pages(adapter.large_page_multiple()));
     }
     let bank_ends: &[u64] = if account == Account::FIRST_MEMORY { &adapter.bank_ends } else { &[] };
     Placer::Linear(Box::new(LinearPlacer::new(size, bank_ends)))

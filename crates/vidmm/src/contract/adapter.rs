@@ -203,19 +203,19 @@ bitflags! {
         /// No work of a process may run while its entries are written or flushed (GVA-35). Refused at adapter start in this
         /// version.
         const PAGE_TABLE_UPDATE_REQUIRE_ADDRESS_SPACE_IDLE = 1 << 5;
-        /// An entry above the leaves can point to memory. The core does not use this, nor any other capability here that says so.
+        /// An entry above the leaves can point to memory (GVA-21). Those of level 1 do, where a leaf table shows one piece of it.
         const LARGE_PAGE_SUPPORTED = 1 << 6;
         /// A level-1 entry holds the address of a 4 KiB leaf table and of a 64 KiB leaf table (GVA-43).
         ///
         /// Without it we map a 64 KiB page as 16 contiguous entries of 4 KiB (GVA-40).
         const DUAL_PTE_SUPPORTED = 1 << 7;
-        /// Such memory may begin at any page. Not used.
+        /// Such memory may begin at any page; else at a multiple of what a leaf table covers.
         const ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS = 1 << 8;
-        /// Pages of 64 KiB can lie in system memory. Not used.
+        /// Pages of 64 KiB can lie in system memory. The core does not use this capability.
         const SYS_MEM_64KB_PAGE_SUPPORTED = 1 << 9;
         /// An invalid entry is never cached: no flush when an entry becomes valid.
         const INVALID_TLB_ENTRIES_NOT_CACHED = 1 << 10;
-        /// Memory that an entry above the leaves points to can be system memory. Not used.
+        /// Memory that an entry above the leaves points to can be system memory.
         const SYS_MEM_LARGE_PAGE_SUPPORTED = 1 << 11;
     }
 }

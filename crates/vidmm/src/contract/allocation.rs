@@ -111,6 +111,8 @@ bitflags! {
         const EXISTING_SYS_MEM = 1 << 4;
         /// Room for it is searched from the end of a segment, unless a preference says otherwise (SEG-44).
         const FROM_END_OF_SEGMENT = 1 << 6;
+        /// No entry with [`LARGE_PAGE`](super::PteFlags::LARGE_PAGE) shows it (GVA-21).
+        const DISABLE_LARGE_PAGE_MAPPING = 1 << 7;
         /// Engines address it physically: while it is resident in system memory it is mapped in the aperture segment (SEG-13).
         /// Not possible with a memory segment in its set in this version.
         const ACCESSED_PHYSICALLY = 1 << 15;

@@ -20,6 +20,8 @@ bitflags! {
         const READ_ONLY = 1 << 3;
         /// The memory behind the entry is not executed.
         const NO_EXECUTE = 1 << 4;
+        /// The entry of a table above the leaves points to memory, and not to a table: as much as a table below it covers (GVA-21).
+        const LARGE_PAGE = 1 << 10;
     }
 }
 
@@ -30,7 +32,7 @@ bitflags! {
 pub struct Pte {
     /// Its state.
     pub flags: PteFlags,
-    /// The address that it points to: a page in a leaf table, the next table in the others.
+    /// The address that it points to: a page in a leaf table or with [`LARGE_PAGE`](PteFlags::LARGE_PAGE), the next table in the others.
     pub address: PhysicalAddress,
 }
 

@@ -119,6 +119,15 @@ pub enum Event {
         /// Whether entries can read as zero, as those of reserved addresses do (GVA-20, GVA-52).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         zero_in_pte_supported: bool,
+        /// Whether entries of level 1 can point to memory (GVA-21).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        large_page_supported: bool,
+        /// Whether that memory may begin at any page, and not only at a multiple of what a leaf table covers.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        allow_non_aligned_large_page_address: bool,
+        /// Whether it can be system memory.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        sys_mem_large_page_supported: bool,
         /// The most bytes of each memory of the local group that budgets are for; none is all (RES-25).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         restrict_budget_local: Option<u64>,
@@ -285,6 +294,9 @@ pub enum Event {
         /// Whether its backing store is in cacheable memory (2.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cached: bool,
+        /// Whether no entry above the leaves may show it (GVA-21).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+        disable_large_page_mapping: bool,
         /// Whether the driver is told when it comes into a memory segment and when it leaves it (BPB-51).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         explicit_residency_notification: bool,

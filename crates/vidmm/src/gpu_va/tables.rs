@@ -5,6 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use crate::{
     adapter::Adapter,
+    contract::Pte,
     data::free_ranges::FreeRanges,
     id::PlanNo,
     units::{Extent, PageSize, PhysicalAddress},
@@ -29,6 +30,8 @@ pub(crate) struct Table {
     pub plan: PlanNo,
     /// Its initialisation has been built: its parent's entry may point to it.
     pub initialised: bool,
+    /// The entry of its parent that stands for it, as all that it shows is one large page (GVA-21), by the entries that are built.
+    pub large_page: Option<Pte>,
     /// The last plan that takes a table that it pointed to away.
     pub unlinked: PlanNo,
     /// Mappings that need it, from their calls on until nothing shows them any more. Without any it is freed, but for the root.
@@ -38,7 +41,7 @@ pub(crate) struct Table {
 impl Table {
     /// A table that no plan has initialised yet, and that nothing needs; without an address a plan is to place it.
     pub fn new(address: Option<PhysicalAddress>) -> Self {
-        Self { address, plan: 0, initialised: false, unlinked: 0, users: 0 }
+        Self { address, plan: 0, initialised: false, large_page: None, unlinked: 0, users: 0 }
     }
 }
 

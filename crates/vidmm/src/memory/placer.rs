@@ -10,7 +10,7 @@ use crate::{
     data::{extents::Extents, free_ranges::FreeRanges},
     id::PlanNo,
     memory::linear_placer::LinearPlacer,
-    units::Extent,
+    units::{Extent, PAGE_SIZE},
 };
 
 /// The places of a memory segment: pages, or one range for each allocation (D10).
@@ -130,6 +130,8 @@ impl Placer {
 #[derive(Debug)]
 pub(crate) struct PagePlacer {
     size: u64,
+    /// Bytes of a large page (GVA-21): what has as many begins at a multiple of them, as far as that is possible. 0 if there are none.
+    large_page: u64,
     /// Free: nothing that has not entered the stream uses the range.
     free: FreeRanges,
     /// Promised: the plan that empties the range has not entered the stream yet. A plan that takes it comes after that one.
@@ -149,7 +151,12 @@ impl PagePlacer {
         if part.size > 0 {
             free.insert(part);
         }
-        Self { size: part.size, free, promised: BTreeMap::new(), available: part.size }
+        Self { size: part.size, large_page: 0, free, promised: BTreeMap::new(), available: part.size }
+    }
+
+    /// The same pages, where so many bytes can be a large page if they begin at a multiple of themselves; none if 0.
+    pub fn with_large_pages(self, large_page: u64) -> Self {
+        Self { large_page, ..self }
     }
 
     /// Bytes that can be taken: free and promised.
@@ -250,10 +257,27 @@ impl PagePlacer {
     }
 
     fn take_free(&mut self, missing: u64) -> Option<Extent> {
-        let range = self.free.at_least(missing).next().or_else(|| self.free.largest())?;
-        let taken = Extent { offset: range.offset, size: range.size.min(missing) };
+        let large = self.find_large(missing);
+        let taken = large.or_else(|| {
+            let range = self.free.at_least(missing).next().or_else(|| self.free.largest())?;
+            Some(Extent { offset: range.offset, size: range.size.min(missing) })
+        })?;
         self.free.take(taken).expect("it was found free");
         Some(taken)
+    }
+
+    /// A free range for large pages: of all that is missing, or else of as many as the largest range holds.
+    fn find_large(&self, missing: u64) -> Option<Extent> {
+        let large = self.large_page;
+        if large == 0 || missing < large {
+            return None;
+        }
+        let surely = self.free.at_least(missing + large - PAGE_SIZE).next();
+        let range = surely.or_else(|| self.free.at_least(missing).next()).or_else(|| self.free.largest())?;
+        let offset = range.offset.next_multiple_of(large);
+        let size = range.end().checked_sub(offset)?;
+        let size = if size < missing { size / large * large } else { missing };
+        (size > 0).then_some(Extent { offset, size })
     }
 
     fn take_promised(&mut self, missing: u64, mut after: impl FnMut(PlanNo)) -> Extent {
@@ -279,7 +303,6 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::units::PAGE_SIZE;
 
     /// A range, in pages.
     fn pages(offset: u64, size: u64) -> Extent {
@@ -297,6 +320,18 @@ mod tests {
         placer.promise(1, [pages(0, 40), pages(60, 10)]);
         placer.entered(1);
         assert_eq!(placer.take(8 * PAGE_SIZE, nobody), Extents::one(pages(60, 8)));
+    }
+
+    #[test]
+    fn large_pages_begin_at_multiples_of_their_size() {
+        let mut placer = PagePlacer::new(100 * PAGE_SIZE).with_large_pages(16 * PAGE_SIZE);
+        assert_eq!(placer.take(3 * PAGE_SIZE, nobody), Extents::one(pages(0, 3)));
+        assert_eq!(placer.take(18 * PAGE_SIZE, nobody), Extents::one(pages(16, 18)));
+        // The smallest range that surely holds them is taken, and else one that does not.
+        assert_eq!(placer.take(20 * PAGE_SIZE, nobody), Extents::one(pages(48, 20)));
+        // Whole large pages first, where no range holds all.
+        let taken = placer.take(40 * PAGE_SIZE, nobody);
+        assert_eq!(taken.iter().collect::<Vec<_>>(), [pages(80, 16), pages(34, 14), pages(68, 10)]);
     }
 
     #[test]

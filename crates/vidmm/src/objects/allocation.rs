@@ -136,6 +136,8 @@ bitflags! {
         const EXISTING_SYS_MEM = 1 << 23;
         /// Its backing store is in cacheable memory (2.2).
         const CACHED = 1 << 26;
+        /// No entry above the leaves shows it (GVA-21).
+        const NO_LARGE_PAGES = 1 << 27;
         /// Its destroyer waits for its end (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 24;
         /// It has been seen already: set only while a list is walked in which it may be named twice.

@@ -9,8 +9,8 @@ use crate::{
     buggify::{Buggify, Unlikely},
     contract::{
         DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
-        MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, PteFlags,
-        Transfer, TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
+        MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, Transfer,
+        TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
     },
     data::extents::Extents,
     gpu_va::Mapping,
@@ -18,7 +18,7 @@ use crate::{
     objects::process::Processes,
     plans::{
         ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step, StorePart,
-        UnlinkedTable, UnmapNotice, Windows, ZeroRange,
+        UnlinkedTable, UnmapNotice, Windows, ZeroRange, large_pages,
         table::{initialise, unlink, write_zero},
     },
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
@@ -84,6 +84,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
                 None => cursor.enter(Phase::Invalidate),
             },
             Phase::Invalidate => {
+                large_pages::split(&plan.invalidate, env, steps);
                 write_entries(&plan.invalidate, false, env, steps);
                 flush(spans(&plan.invalidate), env, steps);
                 cursor.enter(Phase::Unlink);
@@ -136,6 +137,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             },
             Phase::Validate => {
                 write_entries(&plan.validate, true, env, steps);
+                large_pages::join(&plan.validate, env, steps);
                 if !env.adapter.invalid_not_cached {
                     flush(spans(&plan.validate), env, steps);
                 } else if env.adapter.has_zero {
@@ -279,10 +281,7 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             continue;
         }
         for (start, run) in range.extents.runs(allocation_offset, size) {
-            let mut pte = Pte::valid(PhysicalAddress { segment: range.segment, offset: run.offset });
-            pte.flags.set(PteFlags::READ_ONLY, range.mapping.read_only);
-            pte.flags.set(PteFlags::NO_EXECUTE, range.mapping.no_execute);
-            pte.flags |= env.adapter.coherence(range.is_cached, range.segment);
+            let pte = range.entry(env.adapter, run.offset);
             let address = virtual_address + (start - allocation_offset);
             let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
             writer.write(target, pte, steps);

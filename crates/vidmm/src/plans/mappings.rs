@@ -5,7 +5,10 @@ use crate::{
     addresses::io_mmu_range,
     gpu_va::Mapping,
     id::AllocationIx,
-    objects::{Objects, allocation::AllocationState},
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+    },
     plans::{
         Plans,
         draft::{Draft, follow},
@@ -52,11 +55,7 @@ pub(crate) fn show_mapping(
     let allocation = &objects[index];
     match io_mmu_range(adapter, objects, index, &mapping) {
         Some(range) => draft.plan.io_mmu_map.push(range),
-        None => {
-            let (segment, extents) = allocation.location(adapter);
-            let (handle, is_cached) = (allocation.handle, allocation.is_cached());
-            draft.plan.validate.push(PteRange { handle, mapping, segment, extents, is_cached });
-        }
+        None => draft.plan.validate.push(entries(adapter, allocation, mapping)),
     }
 }
 
@@ -70,17 +69,19 @@ pub(crate) fn hide_mapping(
     mapping: Mapping,
 ) {
     let allocation = &objects[index];
-    let handle = allocation.handle;
     let Some(range) = io_mmu_range(adapter, objects, index, &mapping) else {
-        let (segment, extents) = allocation.location(adapter);
-        let is_cached = allocation.is_cached();
-        draft.plan.invalidate.push(PteRange { handle, mapping, segment, extents, is_cached });
-        return;
+        return draft.plan.invalidate.push(entries(adapter, allocation, mapping));
     };
     draft.plan.io_mmu_unmap.push(range);
     let is_current = adapter.revision == NotificationRevision::Current;
     if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
-        let process = objects[mapping.process].handle;
+        let (handle, process) = (allocation.handle, objects[mapping.process].handle);
         draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
     }
+}
+
+fn entries(adapter: &Adapter, allocation: &Allocation, mapping: Mapping) -> PteRange {
+    let (segment, extents) = allocation.location(adapter);
+    let may_be_large = !allocation.state.contains(AllocationState::NO_LARGE_PAGES);
+    PteRange { handle: allocation.handle, mapping, segment, extents, is_cached: allocation.is_cached(), may_be_large }
 }

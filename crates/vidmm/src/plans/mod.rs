@@ -8,6 +8,7 @@ pub(crate) mod content;
 pub(crate) mod discard;
 pub(crate) mod draft;
 pub(crate) mod initialise;
+mod large_pages;
 pub(crate) mod mappings;
 pub(crate) mod planner;
 pub(crate) mod reservations;

@@ -36,9 +36,10 @@
 use alloc::vec::Vec;
 
 use crate::{
+    adapter::Adapter,
     addresses::{IoMmuRange, Unreserved},
     budget::account::Account,
-    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency},
+    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency, Pte, PteFlags},
     data::extents::Extents,
     event::ReclaimReason,
     gpu_va::{Mapping, TableKey},
@@ -108,6 +109,19 @@ pub(crate) struct PteRange {
     pub segment: SegmentId,
     pub extents: Extents,
     pub is_cached: bool,
+    /// Large pages may show it.
+    pub may_be_large: bool,
+}
+
+impl PteRange {
+    /// The entry that shows the allocation at an offset in its segment.
+    pub fn entry(&self, adapter: &Adapter, offset: u64) -> Pte {
+        let mut pte = Pte::valid(PhysicalAddress { segment: self.segment, offset });
+        pte.flags.set(PteFlags::READ_ONLY, self.mapping.read_only);
+        pte.flags.set(PteFlags::NO_EXECUTE, self.mapping.no_execute);
+        pte.flags |= adapter.coherence(self.is_cached, self.segment);
+        pte
+    }
 }
 
 /// Addresses of a process that read as zero from now on, or fault.

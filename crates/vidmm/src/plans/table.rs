@@ -20,7 +20,8 @@ pub(super) fn initialise(table: &PlannedTable, env: &mut BuildEnv<'_>, steps: &m
 /// size.
 pub(super) fn unlink(table: &UnlinkedTable, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     let process = &env.processes[table.process];
-    steps.push_back(link(env.adapter, process.handle, &process.tables, table.child, table.parent));
+    let link = link_at(env.adapter, process.handle, &process.tables, table.child, table.parent);
+    steps.push_back(Step::update(env.adapter, link));
 }
 
 /// Makes all entries of a new table invalid, then lets its parent point to it.
@@ -32,7 +33,7 @@ pub(crate) fn initialise_table(
     steps: &mut VecDeque<Step>,
 ) {
     let table = tables.get_mut(key);
-    table.initialised = true;
+    (table.initialised, table.large_page) = (true, None);
     let address = table.address.expect("a table is placed before it is initialised");
     let mut flags = UpdatePageTableFlags::REPEAT | UpdatePageTableFlags::INITIAL_UPDATE;
     flags.set(UpdatePageTableFlags::USE_64KB_PAGES, key.page_size == PageSize::Kib64);
@@ -41,7 +42,7 @@ pub(crate) fn initialise_table(
         first_64kb: has_two_sides(adapter, key).then_some(Pte::INVALID),
         num_page_table_entries: key.entries(adapter),
     };
-    steps.push_back(update(adapter, process, key, address, 0, flags, invalid));
+    steps.push_back(Step::update(adapter, update(adapter, process, key, address, 0, flags, invalid)));
     let covered = Extent { offset: key.first_address(adapter), size: adapter.coverage(key.level) };
     let entry_bytes = entry_bytes(adapter, key);
     for part in tables.zero_in(covered).filter(|_| key.page_size == PageSize::Kib4) {
@@ -49,10 +50,9 @@ pub(crate) fn initialise_table(
         let (start, end) = (part.offset.next_multiple_of(entry_bytes), part.end() / entry_bytes * entry_bytes);
         steps.extend(write_run(adapter, process, key, address, start..end, Pte::ZERO));
     }
-    let Some((parent, _)) = key.parent(adapter) else { return };
-    let parent = tables.get(parent).and_then(|table| table.address);
-    let parent = parent.expect("a table is linked after its parent is placed");
-    steps.push_back(link(adapter, process, tables, key, parent));
+    if key.parent(adapter).is_some() {
+        steps.push_back(Step::update(adapter, link(adapter, process, tables, key)));
+    }
 }
 
 /// Whether the entries of a table point to two tables each: of pages of 4 KiB and of 64 KiB (GVA-43).
@@ -60,20 +60,31 @@ fn has_two_sides(adapter: &Adapter, key: TableKey) -> bool {
     adapter.leaf_table_64kb.is_some() && key.level == 1
 }
 
-/// Writes the entry of the table at `parent_address` for its child `key`, from what is there of that: on both sides.
-fn link(
+/// The entry of the parent of a table, from what is there: on both sides.
+pub(super) fn link(
+    adapter: &Adapter,
+    process: KmdProcessHandle,
+    tables: &PageTables,
+    key: TableKey,
+) -> UpdatePageTable {
+    let parent = key.parent(adapter).and_then(|(parent, _)| tables.get(parent)?.address);
+    link_at(adapter, process, tables, key, parent.expect("a table is linked after its parent is placed"))
+}
+
+/// The same, of a parent that lies at `parent_address`.
+fn link_at(
     adapter: &Adapter,
     process: KmdProcessHandle,
     tables: &PageTables,
     key: TableKey,
     parent_address: PhysicalAddress,
-) -> Step {
+) -> UpdatePageTable {
     let (parent, index) = key.parent(adapter).expect("nothing points to a root");
     let covered = Extent { offset: key.first_address(adapter), size: adapter.coverage(key.level) };
     let entry = |page_size| {
         let side = tables.get(TableKey { page_size, ..key }).filter(|table| table.initialised);
         let without = if page_size == PageSize::Kib4 && tables.reads_zero(covered) { Pte::ZERO } else { Pte::INVALID };
-        side.and_then(|table| table.address).map_or(without, Pte::valid)
+        side.and_then(|table| table.large_page.or(table.address.map(Pte::valid))).unwrap_or(without)
     };
     let link = PteRun {
         first: entry(PageSize::Kib4),
@@ -117,7 +128,10 @@ fn write_below(
         steps.extend(write_run(adapter, process, key, address, at..start, pte));
         match child.page_size {
             PageSize::Kib4 => write_below(adapter, process, tables, child, range, pte, steps),
-            PageSize::Kib64 => steps.push_back(link(adapter, process, tables, child, address)),
+            PageSize::Kib64 => {
+                let link = link_at(adapter, process, tables, child, address);
+                steps.push_back(Step::update(adapter, link));
+            }
         }
         at = start + entry_bytes;
     }
@@ -145,7 +159,8 @@ fn write_run(
         num_page_table_entries: ((end - start) / entry_bytes) as u32,
     };
     let index = ((start - key.first_address(adapter)) / entry_bytes) as u32;
-    Some(update(adapter, process, key, address, index, UpdatePageTableFlags::REPEAT, run))
+    let update = update(adapter, process, key, address, index, UpdatePageTableFlags::REPEAT, run);
+    Some(Step::update(adapter, update))
 }
 
 /// Bytes of addresses that an entry of a table covers.
@@ -161,8 +176,8 @@ fn update(
     start_index: u32,
     flags: UpdatePageTableFlags,
     entries: PteRun,
-) -> Step {
-    let update = UpdatePageTable {
+) -> UpdatePageTable {
+    UpdatePageTable {
         page_table_level: key.level,
         allocation: None,
         page_table_address: address,
@@ -176,8 +191,7 @@ fn update(
         first_pte_virtual_address: GpuVirtualAddress(
             key.first_address(adapter) + u64::from(start_index) * entry_bytes(adapter, key),
         ),
-    };
-    Step::update(adapter, update)
+    }
 }
 
 /// Where a process's contexts find their tables.

@@ -31,6 +31,7 @@ mod gpu_va;
 mod homes;
 mod io_mmu;
 mod kept_memory;
+mod large_pages;
 mod linear;
 mod linear_properties;
 mod lock;

@@ -161,6 +161,9 @@ pub struct CreateAllocation {
     /// Whether their backing stores are in cacheable memory; only where the CPU may lock them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached: bool,
+    /// Whether no entry above the leaves may show them (GVA-21).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disable_large_page_mapping: bool,
     /// Whether other devices may open them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub shared: bool,
@@ -227,6 +230,7 @@ impl Verb for CreateAllocation {
                 CpuAccess::ExistingSysMem => "ExistingSysMem".to_owned(),
             }),
             marked(self.cached, "cached"),
+            marked(self.disable_large_page_mapping, "in small pages"),
         ];
         marks.iter().flatten().try_for_each(|mark| write!(f, ", {mark}"))?;
         self.notify.iter().try_for_each(|notification| match notification {

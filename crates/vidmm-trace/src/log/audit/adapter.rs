@@ -11,6 +11,7 @@ use vidmm::{Event, Extent, MemorySegmentGroup, NotificationRevision, PhysicalAdd
 
 use super::Audit;
 use super::finding::Invariant;
+use super::large_pages::LargePageCaps;
 use super::places::Places;
 use super::table_views::TableViews;
 use super::tables::Tables;
@@ -31,6 +32,7 @@ pub(super) struct Adapter {
     pub cache_coherent_memory_supported: bool,
     /// Entries can read as zero.
     pub zero_in_pte_supported: bool,
+    pub large_pages: LargePageCaps,
     /// The most bytes of each memory of the local and of the non-local group that budgets are for (RES-25).
     budget_limits: (Option<u64>, Option<u64>),
     /// Slots of a resource table.
@@ -117,6 +119,9 @@ impl Audit {
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
             zero_in_pte_supported,
+            large_page_supported,
+            allow_non_aligned_large_page_address,
+            sys_mem_large_page_supported,
             restrict_budget_local,
             restrict_budget_non_local,
             paging_buffer_bytes,
@@ -143,6 +148,11 @@ impl Audit {
             paging_tables_by_cpu,
             cache_coherent_memory_supported,
             zero_in_pte_supported,
+            large_pages: LargePageCaps {
+                supported: large_page_supported,
+                begin_anywhere: allow_non_aligned_large_page_address,
+                in_system_memory: sys_mem_large_page_supported,
+            },
             budget_limits: (restrict_budget_local, restrict_budget_non_local),
             num_slots,
             preemption_aware,

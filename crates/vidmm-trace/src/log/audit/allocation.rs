@@ -25,6 +25,8 @@ pub(super) struct Allocation {
     pub existing_sys_mem: bool,
     /// Its backing store is in cacheable memory.
     pub cached: bool,
+    /// No entry above the leaves may show it.
+    pub never_large: bool,
     /// Where the driver said that it can be.
     pub supported_segment_set: u32,
     /// The segment that its driver prefers most, until it says otherwise or the CPU is to see it.

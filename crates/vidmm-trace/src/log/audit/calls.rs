@@ -73,6 +73,7 @@ impl Audit {
             existing_sys_mem,
             permanent_sys_mem,
             cached,
+            disable_large_page_mapping,
             explicit_residency_notification,
             ..
         } = *event
@@ -97,6 +98,7 @@ impl Audit {
             supported_segment_set,
             preferred_segment,
             cached,
+            never_large: disable_large_page_mapping,
             // Without GPU virtual addresses system memory is reached through the aperture only.
             accessed_physically: accessed_physically || self.adapter.is_physical(),
             shared,

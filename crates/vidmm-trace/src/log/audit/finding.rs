@@ -108,6 +108,8 @@ invariants! {
     Flt31 = "FLT-31",
     /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
     Flt32 = "FLT-32",
+    /// An entry of level 1 shows memory that the leaf table below it shows too, all of it and as one piece, and as long as it does.
+    Gva21 = "GVA-21",
     /// Nothing of a process is in flight while a page of 64 KiB of it is cut, and its later work waits for that.
     Gva42 = "GVA-42",
     /// Reserved addresses are free for what is mapped into the reservation, and for nothing else. Where nothing is mapped they read as

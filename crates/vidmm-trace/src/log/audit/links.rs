@@ -5,6 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{PageSize, PhysicalAddress};
 
+/// Whether an entry of a table above the leaves points to a table, and not to memory (GVA-21).
+pub(super) fn points_to_table(entry: Pte) -> bool {
+    entry.flags & (PteFlags::VALID | PteFlags::LARGE_PAGE) == PteFlags::VALID
+}
+
 /// A table of a process.
 type Key = (KmdProcessHandle, PhysicalAddress);
 
@@ -49,7 +54,7 @@ impl Links {
     fn point(&mut self, op: &UpdatePageTable, side: PageSize, entry: Pte) {
         let slot = (op.process, op.page_table_address, op.start_index, side);
         self.forget(slot);
-        if entry.flags.contains(PteFlags::VALID) {
+        if points_to_table(entry) {
             self.children.insert(slot, entry.address);
             self.parents.insert((op.process, entry.address), op.page_table_address);
         }

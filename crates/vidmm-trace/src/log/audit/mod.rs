@@ -28,6 +28,7 @@ mod fences;
 mod finding;
 mod intervals;
 mod io_mmu;
+mod large_pages;
 mod links;
 mod list_entry;
 mod lists;

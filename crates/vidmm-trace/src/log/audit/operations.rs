@@ -117,6 +117,7 @@ impl Audit {
                 self.shadow.tlb.written(Stale { process: op.process, start, end, allocation: None });
             }
             self.tables.check_write(op, &mut self.findings);
+            self.check_large_pages(op);
         }
         if !of_paging_process {
             self.write_zeros(op);

@@ -19,10 +19,10 @@ pub(super) struct Shadow {
 
 /// The memory that a run of entries shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Target {
-    allocation: Option<KmdAllocationHandle>,
-    address: PhysicalAddress,
-    flags: PteFlags,
+pub(super) struct Target {
+    pub allocation: Option<KmdAllocationHandle>,
+    pub address: PhysicalAddress,
+    pub flags: PteFlags,
 }
 
 impl Known for Target {
@@ -89,6 +89,19 @@ impl Shadow {
             at = to;
         }
         (at == end).then_some(runs)
+    }
+
+    /// The memory that all of a range shows, as one piece; none if it is not.
+    pub fn shown_as_one(&self, process: KmdProcessHandle, side: PageSize, start: u64, end: u64) -> Option<Target> {
+        let (mut whole, mut at) = (None, start);
+        for (from, to, target) in self.spaces.get(&(process, side))?.within(start, end) {
+            let first: Target = *whole.get_or_insert(target);
+            if from != at || target != first.advanced(from - start) {
+                return None;
+            }
+            at = to;
+        }
+        whole.filter(|_| at == end)
     }
 
     /// An address of a process that is mapped and lies in none of `ranges`, each from its start to its end.

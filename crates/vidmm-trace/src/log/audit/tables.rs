@@ -1,12 +1,12 @@
 //! Where the page tables of processes lie, and that entries are written to them (I15).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::{KmdProcessHandle, Pte, PteFlags, UpdatePageTable, UpdatePageTableFlags};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress};
 
 use super::finding::{Findings, Invariant};
-use super::links::Links;
+use super::links::{Links, points_to_table};
 
 /// The page tables of all processes but the paging process, whose tables no event places.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Tables {
     leaf_64kb_bytes: Option<u64>,
     places: BTreeMap<(KmdProcessHandle, PhysicalAddress), Table>,
     links: Links,
+    /// The leaf tables in place of which their parents show large pages: their sides, and the first addresses that they cover.
+    large_pages: BTreeSet<(KmdProcessHandle, PageSize, u64)>,
 }
 
 /// A page table.
@@ -89,10 +91,15 @@ impl Tables {
         self.places.get(&(process, address)).copied()
     }
 
-    /// A plan that frees tables is built to its end. Returns the first that a table which stays still points to.
+    /// A plan that frees tables is built to its end. Returns the first that a table which stays still points to, or shows a large page
+    /// in place of.
     pub fn forget(&mut self, freed: &[(KmdProcessHandle, PhysicalAddress)]) -> Option<PhysicalAddress> {
         let stays = |parent| !freed.contains(&parent);
-        let pointed_to = freed.iter().find(|&&table| self.links.parent(table).is_some_and(stays)).map(|&(_, at)| at);
+        let is_replaced = |&(process, at): &(KmdProcessHandle, PhysicalAddress)| {
+            self.at(process, at).is_some_and(|table| self.is_replaced(process, table))
+        };
+        let still_needs = |table: &&(_, _)| self.links.parent(**table).is_some_and(stays) || is_replaced(table);
+        let pointed_to = freed.iter().find(still_needs).map(|&(_, at)| at);
         for &table in freed {
             self.links.forget_table(table);
             self.places.remove(&table);
@@ -112,8 +119,10 @@ impl Tables {
         let sides = [(PageSize::Kib4, Some(entries.first)), (PageSize::Kib64, entries.first_64kb)];
         let is_cut = |&(side, entry): &(PageSize, Option<Pte>)| {
             let child = self.links.child(table, op.start_index, side);
-            child.is_some()
-                && child != entry.filter(|entry| entry.flags.contains(PteFlags::VALID)).map(|entry| entry.address)
+            // A large page shows what its table does.
+            let is_large = entry.is_some_and(|entry| entry.flags.contains(PteFlags::LARGE_PAGE));
+            let pointed_to = entry.filter(|&entry| points_to_table(entry)).map(|entry| entry.address);
+            child.is_some() && !is_large && child != pointed_to
         };
         let is_initial = op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE);
         let start = op.first_pte_virtual_address.0;
@@ -123,12 +132,14 @@ impl Tables {
 
     /// The memory segment has lost its content: tables must be initialised again.
     pub fn lose_content(&mut self) {
+        self.large_pages.clear();
         self.links.clear();
     }
 
     /// A process is gone.
     pub fn remove(&mut self, process: KmdProcessHandle) {
         self.places.retain(|&(of, _), _| of != process);
+        self.large_pages.retain(|&(of, ..)| of != process);
         self.links.remove(process);
     }
 
@@ -189,7 +200,7 @@ impl Tables {
 
     /// A valid entry of a parent points to the child for its address.
     fn check_link(&self, op: &UpdatePageTable, entry: Pte, side: PageSize, findings: &mut Findings) {
-        if !entry.flags.contains(PteFlags::VALID) {
+        if !points_to_table(entry) {
             return;
         }
         let first_address = op.first_pte_virtual_address.0;
@@ -208,6 +219,20 @@ impl Tables {
                 op.page_table_level, entry.address
             )
         });
+    }
+
+    /// Whether a leaf table of a process has a large page in its place.
+    pub fn is_replaced(&self, process: KmdProcessHandle, table: Table) -> bool {
+        table.level == 0 && self.large_pages.contains(&(process, table.page_size, table.first_address))
+    }
+
+    /// A large page is in the place of a leaf table from now on, or no longer.
+    pub fn replace(&mut self, process: KmdProcessHandle, side: PageSize, first_address: u64, is_large: bool) {
+        let table = (process, side, first_address);
+        match is_large {
+            true => self.large_pages.insert(table),
+            false => self.large_pages.remove(&table),
+        };
     }
 
     /// Bytes of addresses that one entry covers.

@@ -64,6 +64,10 @@ impl Zeros {
         if op.flags.contains(UpdatePageTableFlags::INITIAL_UPDATE) && !is_root {
             self.apart.insert(table, Intervals::default());
         }
+        if flags.contains(PteFlags::LARGE_PAGE) {
+            // It shows what the table in whose place it is shows.
+            return Default::default();
+        }
         let is_link = op.page_table_level > 0 && flags.contains(PteFlags::VALID);
         let below = match is_link {
             true => self.apart.remove(&(op.process, op.page_table_entries.first.address)),

@@ -309,6 +309,7 @@ fn objects() -> Vec<Event> {
         existing_sys_mem: false,
         permanent_sys_mem: false,
         cached: false,
+        disable_large_page_mapping: false,
         explicit_residency_notification: false,
     };
     vec![
@@ -341,6 +342,9 @@ fn objects() -> Vec<Event> {
             paging_tables_by_cpu: false,
             cache_coherent_memory_supported: false,
             zero_in_pte_supported: false,
+            large_page_supported: false,
+            allow_non_aligned_large_page_address: false,
+            sys_mem_large_page_supported: false,
             restrict_budget_local: None,
             restrict_budget_non_local: None,
             paging_buffer_bytes: BUFFER,

@@ -142,6 +142,9 @@ impl Run {
                 paging_tables_by_cpu: false,
                 cache_coherent_memory_supported: false,
                 zero_in_pte_supported: false,
+                large_page_supported: false,
+                allow_non_aligned_large_page_address: false,
+                sys_mem_large_page_supported: false,
                 restrict_budget_local: None,
                 restrict_budget_non_local: None,
                 paging_buffer_bytes: BUFFER,
@@ -183,6 +186,7 @@ impl Run {
                 existing_sys_mem: false,
                 permanent_sys_mem: false,
                 cached: false,
+                disable_large_page_mapping: false,
                 explicit_residency_notification: false,
             },
         ];

@@ -57,6 +57,8 @@ pub struct Config {
     pub has_no_execute: bool,
     pub has_cache_coherent: bool,
     pub has_zero: bool,
+    /// The capabilities of large pages.
+    pub large_pages: GpuMmuFlags,
     pub update_mode: PageTableUpdateMode,
     pub paging_va_mib: Option<u32>,
     pub buffer_bytes: u32,
@@ -105,6 +107,7 @@ impl Default for Config {
             has_no_execute: true,
             has_cache_coherent: false,
             has_zero: false,
+            large_pages: GpuMmuFlags::empty(),
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
             buffer_bytes: 4096,
@@ -216,7 +219,7 @@ impl Config {
         let mut pool = SegmentFlags::APPLICATION_TARGET;
         pool.set(SegmentFlags::USE_64KB_PAGES, self.page_size == PageSize::Kib64);
         pool.set(SegmentFlags::CPU_VISIBLE, self.cpu_visible);
-        let mut mmu = GpuMmuFlags::empty();
+        let mut mmu = self.large_pages;
         mmu.set(GpuMmuFlags::READ_ONLY_MEMORY_SUPPORTED, self.has_read_only);
         mmu.set(GpuMmuFlags::NO_EXECUTE_MEMORY_SUPPORTED, self.has_no_execute);
         mmu.set(GpuMmuFlags::CACHE_COHERENT_MEMORY_SUPPORTED, self.has_cache_coherent);

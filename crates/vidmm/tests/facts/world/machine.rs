@@ -439,7 +439,8 @@ impl Machine {
 
     fn set(&mut self, key: (PhysicalAddress, bool, u32), pte: Pte, level: u32) {
         if pte.flags.intersects(PteFlags::VALID | PteFlags::ZERO) {
-            let ready = level == 0 || pte == Pte::ZERO || self.initialised.contains(&pte.address);
+            let is_page = level == 0 || pte == Pte::ZERO || is_large(&pte);
+            let ready = is_page || self.initialised.contains(&pte.address);
             assert!(ready, "GVA-25: a table is linked before it is initialised: {pte:?}");
             self.entries.insert(key, pte);
         } else {
@@ -460,7 +461,7 @@ impl Machine {
             return;
         }
         // Nothing is cached of a table that nothing points to.
-        let points_here = |pte: &Pte| pte.flags.contains(PteFlags::VALID) && pte.address == key.0;
+        let points_here = |pte: &Pte| pte.flags.contains(PteFlags::VALID) && !is_large(pte) && pte.address == key.0;
         if new == Pte::ZERO && !self.entries.values().any(points_here) {
             return;
         }
@@ -489,20 +490,28 @@ impl Machine {
         for level in (1..=top).rev() {
             let index = (address >> shift(level)) as u32 & ((1 << self.level_bits[level]) - 1);
             if level == 1 && self.dual {
-                let big = self.entry(table, true, index).and_then(|leaf| self.leaf(leaf.address, address, 16));
-                let small = self.entry(table, false, index).and_then(|leaf| match leaf {
-                    Pte::ZERO => Some(leaf),
-                    leaf => self.leaf(leaf.address, address, 12),
-                });
+                let big = self.entry(table, true, index).and_then(|entry| self.below(entry, address, 16));
+                let small = self.entry(table, false, index).and_then(|entry| self.below(entry, address, 12));
                 assert!(big.is_none() || small.is_none(), "GVA-43: {page:#x} is mapped on both sides");
                 return big.or(small);
             }
             match self.entry(table, false, index)? {
+                entry if level == 1 => return self.below(entry, address, 12),
                 Pte::ZERO => return Some(Pte::ZERO),
                 link => table = link.address,
             }
         }
-        self.leaf(table, address, 12)
+        unreachable!("there are two levels at least")
+    }
+
+    /// The entry that maps the page of `address` by what an entry of level 1 says.
+    fn below(&self, entry: Pte, address: u64, page_shift: u32) -> Option<Pte> {
+        let large_page = 1 << (12 + self.level_bits[0]);
+        match entry {
+            Pte::ZERO => Some(entry),
+            large if is_large(&large) => Some(large.advanced(address % large_page / PAGE_SIZE, PageSize::Kib4)),
+            link => self.leaf(link.address, address, page_shift),
+        }
     }
 
     fn leaf(&self, table: PhysicalAddress, address: u64, page_shift: u32) -> Option<Pte> {
@@ -516,6 +525,11 @@ impl Machine {
         assert!(self.initialised.contains(&table), "GVA-25: the GPU walks a table that was not initialised: {table:?}");
         self.entries.get(&(table, side_64kb, index)).copied()
     }
+}
+
+/// GVA-21: the entry points to memory, and not to a table.
+fn is_large(entry: &Pte) -> bool {
+    entry.flags.contains(PteFlags::LARGE_PAGE)
 }
 
 impl Known {
