@@ -79,7 +79,9 @@ pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
 pub use executor::VulkanExecutor;
 pub use instance::{Validation, take_validation_messages};
-pub use live::{Adapter, Buffer, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use};
+pub use live::{
+    Adapter, Buffer, BufferMemory, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use,
+};
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};
 pub use probe::probe;

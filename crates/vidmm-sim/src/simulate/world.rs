@@ -74,8 +74,7 @@ const SURVIVED: [FaultKind; 28] = [
 ];
 
 /// Mistakes that are drawn beside the others, so that the draws of those stay as they were.
-const LATER_FAULTS: [FaultKind; 5] = [
-    FaultKind::Driver(DriverFault::LargePageAsTable),
+const LATER_FAULTS: [FaultKind; 4] = [
     FaultKind::Driver(DriverFault::SlotBeyondTable),
     FaultKind::Driver(DriverFault::PatchAcrossSplit),
     FaultKind::Gpu(GpuFault::AbortEndedPacket),

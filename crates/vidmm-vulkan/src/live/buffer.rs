@@ -4,10 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use ash::vk;
-use vidmm::AllocationId;
+use vidmm::{AllocationId, AllocationResidencyStatus};
 
 use super::command::{Command, NewBuffer};
 use super::device::DeviceInner;
+use super::error::Error;
+
+/// The memory that a buffer may be in while it is resident.
+#[doc(alias = "SupportedReadSegmentSet")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BufferMemory {
+    /// Local memory.
+    #[default]
+    Local,
+    /// Local memory where it has room when the buffer comes in, and else system memory, which the GPU reaches over the bus (SEG-42). It
+    /// moves to system memory when a list has no room for buffers that can be nowhere else.
+    LocalOrSystem,
+    /// System memory.
+    System,
+}
 
 /// A buffer with an address that stays: memory is bound to it while it is resident.
 ///
@@ -45,6 +60,17 @@ impl Buffer {
     /// Its address in shaders, which never changes.
     pub fn address(&self) -> vk::DeviceAddress {
         self.new.address
+    }
+
+    /// Where it is by what was decided so far, or is on its way to (RES-76).
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "D3DKMTQueryAllocationResidency")]
+    pub fn residency(&self) -> Result<AllocationResidencyStatus, Error> {
+        let buffer = self.new.allocation;
+        self.device.client().ask(|reply| Command::Residency { buffer, reply })
     }
 
     /// Its bytes, a multiple of 64 KiB.

@@ -6,9 +6,10 @@ use std::sync::mpsc::Sender;
 
 use ash::vk;
 use vidmm::{
-    AllocationId, DeviceId, EvictFlags, MakeResidentFlags, MemorySegmentGroup, OfferPriority, ProcessId, ReclaimResult,
-    Statistics, TrimFlags, VideoMemoryInfo,
+    AllocationId, AllocationResidencyStatus, DeviceId, EvictFlags, MakeResidentFlags, MemorySegmentGroup,
+    OfferPriority, ProcessId, ReclaimResult, Statistics, TrimFlags, VideoMemoryInfo,
 };
+use vidmm_runtime::AllocationSegments;
 
 use crate::device::Point;
 use crate::error::VulkanError;
@@ -28,6 +29,8 @@ pub(super) type UseNo = u64;
 pub struct Trim {
     /// The reasons.
     pub flags: TrimFlags,
+    /// The memory whose budget is exceeded; none if that is not the reason.
+    pub group: Option<MemorySegmentGroup>,
     /// The bytes to evict for the process to meet its budget, beside what frames have given up; 0 if that is not the reason.
     pub num_bytes_to_trim: u64,
 }
@@ -84,6 +87,7 @@ pub(super) enum Command {
         device: DeviceId,
         bytes: u64,
         usage: vk::BufferUsageFlags,
+        segments: AllocationSegments,
         reply: Reply<NewBuffer>,
     },
     DestroyBuffer(AllocationId),
@@ -134,6 +138,10 @@ pub(super) enum Command {
         process: ProcessId,
         group: MemorySegmentGroup,
         reply: Reply<VideoMemoryInfo>,
+    },
+    Residency {
+        buffer: AllocationId,
+        reply: Reply<AllocationResidencyStatus>,
     },
     Statistics(Reply<Statistics>),
     /// The first paging submission that has not been told of has ended.

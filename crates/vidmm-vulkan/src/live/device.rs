@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use vidmm::{AllocationId, EvictFlags, MakeResidentFlags, OfferPriority, PAGE_SIZE_64K, ReclaimResult};
+use vidmm_runtime::AllocationSegments;
 
 use crate::device::Point;
+use crate::report::Mode;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, BufferMemory};
 use super::client::Client;
 use super::command::{Command, FrameBuffers, NewDevice, Trim, Turn};
 use super::error::Error;
@@ -161,10 +163,30 @@ impl Device {
     /// If there is not so much backing store, or the device has no addresses left for sparse buffers.
     #[doc(alias = "D3DKMTCreateAllocation2")]
     pub fn create_buffer(&self, size: u64, usage: vk::BufferUsageFlags) -> Result<Buffer, Error> {
+        self.create_buffer_in(BufferMemory::Local, size, usage)
+    }
+
+    /// The same, of a buffer that may be in other memory, too.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create_buffer`](Self::create_buffer), and [`Error::SystemMemory`] where the device cannot bind it.
+    pub fn create_buffer_in(
+        &self,
+        memory: BufferMemory,
+        size: u64,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<Buffer, Error> {
+        let segments = match memory {
+            BufferMemory::Local => AllocationSegments::Local,
+            _ if self.client().device.report().mode != Mode::BindsAll => return Err(Error::SystemMemory),
+            BufferMemory::LocalOrSystem => AllocationSegments::LocalOrSystem,
+            BufferMemory::System => AllocationSegments::System,
+        };
         let most = self.client().device.report().limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
         let bytes = checked("a buffer", size, most)?;
         let device = self.0.new.device;
-        let new = self.client().ask(|reply| Command::CreateBuffer { device, bytes, usage, reply })?;
+        let new = self.client().ask(|reply| Command::CreateBuffer { device, bytes, usage, segments, reply })?;
         Ok(Buffer::new(self.0.clone(), new, size))
     }
 

@@ -31,6 +31,9 @@ pub enum Error {
         /// The unit in bytes.
         granule: u64,
     },
+    /// The device cannot bind system memory to buffers.
+    #[error("the device binds no system memory to buffers: create them for local memory")]
+    SystemMemory,
     /// An object could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),

@@ -3,7 +3,7 @@
 use vidmm::{AdapterOptions, PAGE_SIZE_64K, PageSize, TdrOptions};
 use vidmm_soft::SoftAdapterConfig;
 
-use crate::report::{DeviceReport, Rules, Unbinding};
+use crate::report::{DeviceReport, Mode, Rules, Unbinding};
 
 use super::error::Error;
 
@@ -74,7 +74,8 @@ impl Checked {
             engines: 2,
             local_memory_bytes: self.local,
             page_size: PageSize::Kib64,
-            aperture_bytes: 0,
+            // An aperture is how system memory is named (SEG-11); nothing is mapped in it.
+            aperture_bytes: if self.rules.mode == Mode::BindsAll { self.system } else { 0 },
             page_tables_in_system_memory: true,
             virtual_address_bit_count: 47,
             page_table_index_bits: vec![9, 8, 9],

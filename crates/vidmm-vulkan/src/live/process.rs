@@ -65,9 +65,18 @@ impl Process {
     /// # Errors
     ///
     /// If the adapter is lost.
-    #[doc(alias = "D3DKMTQueryVideoMemoryInfo")]
     pub fn budget(&self) -> Result<VideoMemoryInfo, Error> {
-        let (process, group) = (self.0.id, MemorySegmentGroup::Local);
+        self.budget_of(MemorySegmentGroup::Local)
+    }
+
+    /// The same of a group: of local memory, or of system memory, which is the other.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "D3DKMTQueryVideoMemoryInfo")]
+    pub fn budget_of(&self, group: MemorySegmentGroup) -> Result<VideoMemoryInfo, Error> {
+        let process = self.0.id;
         self.0.client.ask(|reply| Command::Budget { process, group, reply })
     }
 }

@@ -11,7 +11,7 @@ use crate::{LONG, MIB, World, words};
 impl World {
     /// A frame that runs the kernel on buffers, each with the seed that it expects and the one that it writes. One without the latter is
     /// only read.
-    fn run_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) {
+    pub fn run_frame(&mut self, uses: &[(&Buffer, Option<u32>, Option<u32>)]) {
         let steps: Vec<_> = uses.iter().map(|&(buffer, expected, next)| self.step(buffer, expected, next)).collect();
         let commands = self.kernel().record(&steps).expect("it is recorded");
         let frame = uses.iter().fold(self.device.frame(), |frame, &(buffer, _, next)| match next {

@@ -14,6 +14,7 @@ mod endings;
 mod frames;
 mod moving;
 mod refusals;
+mod system_memory;
 mod turns;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -45,10 +45,10 @@ impl Worker {
                 }
                 self.close_device(device)?;
             }
-            Command::CreateBuffer { device, bytes, usage, reply } => {
+            Command::CreateBuffer { device, bytes, usage, segments, reply } => {
                 // Buffers that were dropped before and are unused give their addresses and backing store back first.
                 self.pump()?;
-                let _ = reply.send(self.create_buffer(device, bytes, usage));
+                let _ = reply.send(self.create_buffer(device, bytes, usage, segments));
             }
             Command::DestroyBuffer(buffer) => {
                 if let Some(frames) = self.frames_of_buffer(buffer) {
@@ -83,6 +83,10 @@ impl Worker {
             Command::Budget { process, group, reply } => {
                 let info = self.vidmm.query_video_memory_info(process, group);
                 let _ = reply.send(info.map_err(|error| Error::Lost(error.to_string())));
+            }
+            Command::Residency { buffer, reply } => {
+                let status = self.vidmm.query_allocation_residency(buffer);
+                let _ = reply.send(status.map_err(|error| Error::Lost(error.to_string())));
             }
             Command::Statistics(reply) => {
                 let _ = reply.send(Ok(self.vidmm.statistics()));
@@ -149,13 +153,19 @@ impl Worker {
         Ok(NewDevice { device, ready, done })
     }
 
-    fn create_buffer(&mut self, device: DeviceId, bytes: u64, usage: vk::BufferUsageFlags) -> Result<NewBuffer, Error> {
+    fn create_buffer(
+        &mut self,
+        device: DeviceId,
+        bytes: u64,
+        usage: vk::BufferUsageFlags,
+        segments: AllocationSegments,
+    ) -> Result<NewBuffer, Error> {
         let data = AllocationPrivateData {
             size: bytes,
             allocation_priority: 0,
             flags: AllocationFlags::empty(),
             flags2: AllocationFlags2::empty(),
-            segments: AllocationSegments::Local,
+            segments,
             surface: None,
             placement: Placement::default(),
         };

@@ -220,7 +220,7 @@ impl Worker {
                 // The worker alone evicts what frames have brought in.
                 let trimmed = trimmed.map_err(|error| Error::Lost(error.to_string()))?;
                 if let Some(call) = &mut record.on_trim {
-                    call(Trim { flags, num_bytes_to_trim: num_bytes_to_trim.saturating_sub(trimmed) });
+                    call(Trim { flags, group, num_bytes_to_trim: num_bytes_to_trim.saturating_sub(trimmed) });
                 }
             }
             Output::PreemptCommand { preemption_fence_id, .. } => self.preempting = Some(preemption_fence_id),

@@ -1,0 +1,100 @@
+//! Buffers that may be in system memory while they are resident (SEG-12, SEG-42).
+
+use ash::vk;
+use vidmm::AllocationResidencyStatus::{NotResident, ResidentInGpuMemory, ResidentInSharedMemory};
+use vidmm::MemorySegmentGroup;
+use vidmm_vulkan::{Buffer, BufferMemory};
+
+use crate::{MIB, World};
+
+impl World {
+    fn buffer_in(&self, memory: BufferMemory, size: u64) -> Buffer {
+        self.device.create_buffer_in(memory, size, vk::BufferUsageFlags::empty()).expect("there is memory")
+    }
+
+    fn usage_of(&self, group: MemorySegmentGroup) -> u64 {
+        self.process.budget_of(group).expect("the adapter answers").current_usage
+    }
+}
+
+#[test]
+fn buffers_that_have_no_room_in_local_memory_are_used_in_system_memory() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffers: Vec<_> = (0..4).map(|_| world.buffer_in(BufferMemory::LocalOrSystem, 3 * MIB)).collect();
+    assert_eq!(buffers[0].residency(), Ok(NotResident));
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.make_resident(&[buffer]);
+        world.run(buffer, None, Some(seed));
+    }
+    let places: Vec<_> = buffers.iter().map(|buffer| buffer.residency().expect("the adapter answers")).collect();
+    let [local, local_too] = [ResidentInGpuMemory; 2];
+    assert_eq!(places, [local, local_too, ResidentInSharedMemory, ResidentInSharedMemory]);
+    assert_eq!(world.usage_of(MemorySegmentGroup::NonLocal), 6 * MIB);
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.holds(buffer, seed);
+        world.run(buffer, Some(seed), Some(seed + 10));
+        world.holds(buffer, seed + 10);
+    }
+    let moved = world.adapter.statistics().expect("the adapter answers");
+    assert_eq!((moved.bytes_paged_in, moved.bytes_paged_out), (0, 0));
+    drop(buffers);
+    world.is_clean();
+}
+
+/// Its content is in system memory, resident or not.
+#[test]
+fn a_buffer_of_system_memory_comes_and_goes_without_a_copy() {
+    let Some(mut world) = World::new(4 * MIB) else { return };
+    let buffer = world.buffer_in(BufferMemory::System, 6 * MIB);
+    for seed in 0_u32..3 {
+        world.make_resident(&[&buffer]);
+        world.run(&buffer, seed.checked_sub(1), Some(seed));
+        world.evict(&[&buffer]);
+    }
+    world.make_resident(&[&buffer]);
+    world.holds(&buffer, 2);
+    let moved = world.adapter.statistics().expect("the adapter answers");
+    assert_eq!((moved.bytes_paged_in, moved.bytes_paged_out), (0, 0));
+    drop(buffer);
+    world.is_clean();
+}
+
+#[test]
+fn a_buffer_leaves_local_memory_for_one_that_can_be_nowhere_else() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let movable = world.buffer_in(BufferMemory::LocalOrSystem, 5 * MIB);
+    let address = movable.address();
+    world.make_resident(&[&movable]);
+    world.run(&movable, None, Some(1));
+    assert_eq!(movable.residency(), Ok(ResidentInGpuMemory));
+    let fixed = world.buffer(6 * MIB);
+    world.make_resident(&[&fixed]);
+    world.run(&fixed, None, Some(2));
+    assert_eq!((movable.residency(), fixed.residency()), (Ok(ResidentInSharedMemory), Ok(ResidentInGpuMemory)));
+    assert_eq!(movable.address(), address);
+    world.run(&movable, Some(1), Some(3));
+    world.holds(&movable, 3);
+    world.run(&fixed, Some(2), None);
+    drop((movable, fixed));
+    world.is_clean();
+}
+
+#[test]
+fn frames_use_buffers_of_either_memory() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let buffers: Vec<_> = (0..8)
+        .map(|number| match number % 3 {
+            0 => world.buffer(2 * MIB),
+            1 => world.buffer_in(BufferMemory::LocalOrSystem, 2 * MIB),
+            _ => world.buffer_in(BufferMemory::System, 2 * MIB),
+        })
+        .collect();
+    for round in 0..4_usize {
+        for (number, buffer) in buffers.iter().enumerate() {
+            let seed = |round: usize| (round * 100 + number) as u32;
+            world.run_frame(&[(buffer, round.checked_sub(1).map(seed), Some(seed(round)))]);
+        }
+    }
+    drop(buffers);
+    world.is_clean();
+}
