@@ -13,8 +13,8 @@ use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
 use crate::digest::{self, KernelState};
 use crate::encoding::{
-    Command, Decompress, Fill, FlushRange, MapAperture, NotifyResidency, TableAddress, Transfer, UnmapAperture,
-    UseAllocation, WritePtes,
+    Command, Decompress, Fill, FlushRange, Foreign, MapAperture, NotifyResidency, TableAddress, Transfer,
+    UnmapAperture, UseAllocation, WritePtes,
 };
 use crate::executor::{Executor, MappingChange, View};
 use crate::faults::{ModelGpuFaults, strikes};
@@ -87,6 +87,8 @@ pub struct CommandCounts {
     pub unmap_aperture: u64,
     /// Decompressions in place.
     pub decompress: u64,
+    /// Commands of users' own.
+    pub foreign: u64,
     /// Words of where an allocation is.
     pub notify_residency: u64,
     /// Uses of such allocations, each where the GPU was told that it is.
@@ -294,6 +296,7 @@ impl<E: Executor> Device<E> {
             Command::UnmapAperture(unmap) => self.unmap_aperture(&unmap)?,
             Command::NotifyResidency(notice) => self.notify_residency(notice)?,
             Command::UseAllocation(used) => self.use_allocation(used)?,
+            Command::Foreign(foreign) => self.run_foreign(*space, &foreign)?,
             Command::Transfer(_) | Command::Kernel(_) | Command::Decompress(_) => {
                 unreachable!("these have a first half")
             }
@@ -485,6 +488,14 @@ impl<E: Executor> Device<E> {
         self.executor.fill(&runs, fill.pattern);
         self.counters.bytes_filled += fill.bytes;
         self.counters.commands.fill += 1;
+        Ok(())
+    }
+
+    fn run_foreign(&mut self, space: Option<AddressSpace>, foreign: &Foreign) -> Result<(), Abort> {
+        let &Foreign { token, virtual_address, bytes, allocation_offset, .. } = foreign;
+        let runs = self.translate(space, whole_pages(virtual_address, bytes, true)?)?;
+        self.executor.run_foreign(token, &runs, allocation_offset);
+        self.counters.commands.foreign += 1;
         Ok(())
     }
 

@@ -22,8 +22,8 @@ use vidmm_runtime::{AllocationSegments, MemoryKind, Surface};
 
 use crate::config::{ApertureConfig, LinkedAdapterConfig, MemoryConfig, SegmentConfig, SoftAdapterConfig};
 use crate::encoding::{
-    self, Command, Decompress, Fill, FlushRange, MapAperture, SetContext, SetRootPageTable, TableAddress, Transfer,
-    UnmapAperture, UseAllocation, WritePtes,
+    self, Command, Decompress, Fill, FlushRange, Foreign, MapAperture, SetContext, SetRootPageTable, TableAddress,
+    Transfer, UnmapAperture, UseAllocation, WritePtes,
 };
 use crate::layout::{HardwareEntry, PageTableLayout};
 use crate::physical_addresses::PhysicalAddressMap;
@@ -78,6 +78,8 @@ struct Allocation {
     size: u64,
     /// Its compression surface, if it has one.
     surface: Option<u32>,
+    /// The commands of the user's own that change it before it is evicted.
+    foreign: Option<u32>,
     /// The GPU is told where it is, and checks that kernels find it there.
     is_told: bool,
 }
@@ -393,10 +395,25 @@ impl SoftKmd {
             allocation_offset: op.offset_in_bytes,
         };
         match (self.config.uses_io_mmu(), index) {
-            (false, part) => self.decompress(&chunk, part),
+            (false, part) => self.leave(&chunk, part),
             (true, 0) => Some(Command::FlushTlb(notified_range(op, self.paging_process))),
-            (true, next) => self.decompress(&chunk, next - 1),
+            (true, next) => self.leave(&chunk, next - 1),
         }
+    }
+
+    /// Part number `index` of what is done to `range` before it is evicted.
+    fn leave(&self, range: &AllocationRange, index: u64) -> Option<Command> {
+        let Some(token) = self.allocations.get(&range.allocation).and_then(|allocation| allocation.foreign) else {
+            return self.decompress(range, index);
+        };
+        let (start, bytes) = self.part(range.bytes, index)?;
+        Some(Command::Foreign(Foreign {
+            token,
+            virtual_address: range.virtual_address.offset(start),
+            bytes,
+            allocation: range.allocation,
+            allocation_offset: range.allocation_offset + start,
+        }))
     }
 
     /// The GPU forgets its cached mappings of the IOMMU; a GPU with page tables has none. A notification that names no
@@ -601,7 +618,8 @@ impl Kmd for SoftKmd {
         preferred_segment.segment_ids[..segments.len()].copy_from_slice(&segments);
         let allocation = KmdAllocationHandle(self.handle());
         let is_told = data.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
-        self.allocations.insert(allocation, Allocation { size: data.size, surface: data.surface, is_told });
+        self.allocations
+            .insert(allocation, Allocation { size: data.size, surface: data.surface, foreign: data.foreign, is_told });
         self.surfaces.set(allocation, data.surface);
         let mut flags = data.flags;
         flags.set(AllocationFlags::FROM_END_OF_SEGMENT, placement.from_end_of_segment);

@@ -45,7 +45,7 @@
 //! | 4  | [`WritePtes`] | the driver |
 //! | 5  | [`FlushRange`] | the driver |
 //! | 6  | [`KernelCommand`] | users |
-//! | 7  | reserved | nobody yet |
+//! | 7  | [`Foreign`] | the driver |
 //! | 8  | [`Command::SetAddressSpace`] | the driver |
 //! | 9  | [`MapAperture`] | the driver |
 //! | 10 | [`UnmapAperture`] | the driver |
@@ -55,8 +55,8 @@
 //! | 14 | [`NotifyResidency`] | the driver |
 //! | 15 | [`UseAllocation`] | the driver |
 //!
-//! [`OPCODE_FOREIGN`] is reserved for a user's own recorded commands (D1). It has no fields yet and decodes to
-//! [`DecodeError::ReservedOpcode`]; a GPU that does not know it refuses it as an illegal command.
+//! [`Foreign`] stands for commands of the user's own, which the executor knows by their token (D1). The model GPU has none of them: it looks
+//! whether the range is there.
 
 use vidmm::contract::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MemoryTransferDirection};
 use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
@@ -64,9 +64,6 @@ use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 
 use crate::cost::Work;
 use crate::layout::HardwareEntry;
-
-/// Reserved: FOREIGN(token, allocation, address, offset, length) of D1.
-pub const OPCODE_FOREIGN: u16 = 7;
 
 const HEADER_BYTES: usize = 8;
 
@@ -129,6 +126,8 @@ commands! {
     OPCODE_FLUSH_TLB = 5: FlushTlb(FlushRange), |_| Work::Flush;
     /// Run a kernel.
     OPCODE_KERNEL = 6: Kernel(KernelCommand), |kernel| Work::Kernel(kernel.nanoseconds);
+    /// Run commands of the user's own.
+    OPCODE_FOREIGN = 7: Foreign(Foreign), |_| Work::Nothing;
     /// The commands that follow on this engine run in the address space that the IOMMU has for a process (U-17).
     OPCODE_SET_ADDRESS_SPACE = 8: SetAddressSpace(KmdProcessHandle), |_| Work::Nothing;
     /// Let pages of the aperture show system memory.
@@ -277,6 +276,20 @@ fields! {
         pub dummy_page: PhysicalAddress,
         /// For observers: the allocation that was mapped.
         pub allocation: KmdAllocationHandle,
+    }
+
+    /// A range of the engine's address space that commands of the user's own change (D1).
+    pub struct Foreign {
+        /// The commands, as the user's half of the driver calls them.
+        pub token: u32,
+        /// Where; a multiple of 4 KiB.
+        pub virtual_address: GpuVirtualAddress,
+        /// How many bytes; a multiple of 4 KiB.
+        pub bytes: u64,
+        /// For observers: the allocation that is changed.
+        pub allocation: KmdAllocationHandle,
+        /// Which part of it, in bytes from its start.
+        pub allocation_offset: u64,
     }
 
     /// A range of the engine's address space whose compressed pages become plain where they are, and are no longer marked.
@@ -631,14 +644,6 @@ pub enum DecodeError {
         /// The opcode.
         opcode: u16,
     },
-    /// The opcode is reserved: see [`OPCODE_FOREIGN`].
-    #[error("the command at byte {offset} has the reserved opcode {opcode}")]
-    ReservedOpcode {
-        /// Where the command begins.
-        offset: usize,
-        /// The opcode.
-        opcode: u16,
-    },
     /// The length or a field has a value that the command cannot have.
     #[error("the command at byte {offset}, opcode {opcode}, has a field of no meaning")]
     Malformed {
@@ -677,9 +682,6 @@ impl<'a> Decoder<'a> {
             return Err(malformed);
         }
         let fields = rest.get(HEADER_BYTES..length).ok_or(DecodeError::Truncated { offset })?;
-        if opcode == OPCODE_FOREIGN {
-            return Err(DecodeError::ReservedOpcode { offset, opcode });
-        }
         let mut reader = Reader { bytes: fields };
         let command = Command::read(opcode, &mut reader).ok_or(DecodeError::UnknownOpcode { offset, opcode })?;
         let command = command.ok_or(malformed)?;

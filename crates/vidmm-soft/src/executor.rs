@@ -62,6 +62,11 @@ pub trait Executor: Debug {
     /// those that were read of them, or begin with them.
     fn write_plain(&mut self, bytes: &Self::Bytes, view: &View<'_>);
 
+    /// Commands of the user's own, which `token` names, change `runs`: the bytes of an allocation from `offset` on.
+    fn run_foreign(&mut self, token: u32, runs: &[PhysicalRun], offset: u64) {
+        let _ = (token, runs, offset);
+    }
+
     /// The digest of the page at `address`, whose words are first combined with `key` by exclusive or; through the
     /// aperture if it is there. `None` if there is no such page.
     fn page_digest(&self, address: PhysicalAddress, key: u64) -> Option<u64>;

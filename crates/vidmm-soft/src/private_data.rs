@@ -4,13 +4,13 @@ use vidmm::contract::{AllocationFlags, AllocationFlags2, CreateAllocationError, 
 use vidmm_runtime::{AllocationSegments, Placement, SegmentOrder};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"vmSD");
-const VERSION: u32 = 3;
-const WORDS: usize = 13;
+const VERSION: u32 = 4;
+const WORDS: usize = 15;
 
-/// The private data of an allocation (CRE-03): 52 bytes, little-endian.
+/// The private data of an allocation (CRE-03): 60 bytes, little-endian.
 ///
 /// `{ magic u32, version u32, size u64, priority u32, flags u32, flags2 u32, segments u32, has_surface u32, surface u32,
-/// alignment u32, banks u32, placement u32 }`
+/// has_foreign u32, foreign u32, alignment u32, banks u32, placement u32 }`
 ///
 /// The banks are a byte each, the first the lowest. Bits of the placement: 0 to 4 are the directions of the preferred segments,
 /// 8 to 11 those of the hinted banks, 16 is from the end of a segment, 17 eviction through the aperture.
@@ -28,6 +28,8 @@ pub struct AllocationPrivateData {
     pub segments: AllocationSegments,
     /// Its compression surface, if it has one.
     pub surface: Option<u32>,
+    /// The token of commands of the user's own that run before it is evicted, in place of decompression (D1).
+    pub foreign: Option<u32>,
     /// Where in a segment it had better be.
     pub placement: Placement,
 }
@@ -46,6 +48,8 @@ impl AllocationPrivateData {
             segments_code(self.segments),
             self.surface.is_some().into(),
             self.surface.unwrap_or(0),
+            self.foreign.is_some().into(),
+            self.foreign.unwrap_or(0),
             self.placement.alignment,
             u32::from_le_bytes(self.placement.hinted_bank.banks),
             placement_code(&self.placement),
@@ -70,8 +74,8 @@ impl AllocationPrivateData {
             return Err(CreateAllocationError::DriverMismatch);
         }
         let words: [u32; WORDS] = words.try_into().map_err(|_| invalid)?;
-        let [_, _, low, high, allocation_priority, flags, flags2, segments, has_surface, surface, rest_of_words @ ..] =
-            words;
+        let [_, _, low, high, allocation_priority, flags, flags2, segments, ..] = words;
+        let [.., has_surface, surface, has_foreign, foreign, alignment, banks, placement] = words;
         let size = u64::from(high) << 32 | u64::from(low);
         if !rest.is_empty() || size == 0 {
             return Err(invalid);
@@ -82,13 +86,19 @@ impl AllocationPrivateData {
             flags: AllocationFlags::from_bits(flags).ok_or(invalid)?,
             flags2: AllocationFlags2::from_bits(flags2).ok_or(invalid)?,
             segments: segments_of(segments).ok_or(invalid)?,
-            surface: match (has_surface, surface) {
-                (0, 0) => None,
-                (1, surface) => Some(surface),
-                _ => return Err(invalid),
-            },
-            placement: placement_of(rest_of_words).ok_or(invalid)?,
+            surface: optional(has_surface, surface).ok_or(invalid)?,
+            foreign: optional(has_foreign, foreign).ok_or(invalid)?,
+            placement: placement_of([alignment, banks, placement]).ok_or(invalid)?,
         })
+    }
+}
+
+/// A number that may be there; none in it if its two words mean nothing.
+fn optional(is_there: u32, number: u32) -> Option<Option<u32>> {
+    match (is_there, number) {
+        (0, 0) => Some(None),
+        (1, number) => Some(Some(number)),
+        _ => None,
     }
 }
 

@@ -44,6 +44,7 @@ impl Umd for SoftUmd {
             flags2,
             segments: desc.segments,
             surface: desc.surface,
+            foreign: None,
             placement: desc.placement,
         }
         .to_bytes()

@@ -155,6 +155,10 @@ impl Executor for VulkanExecutor {
         });
     }
 
+    fn run_foreign(&mut self, token: u32, runs: &[PhysicalRun], offset: u64) {
+        sure(self.memory.borrow_mut().run_foreign(token, runs, offset));
+    }
+
     fn page_digest(&self, address: PhysicalAddress, key: u64) -> Option<u64> {
         let address = self.tables.page_of(address)?;
         sure(self.memory.borrow_mut().page_digest(address, key))

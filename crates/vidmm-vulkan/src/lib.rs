@@ -63,6 +63,7 @@ mod device;
 mod block;
 mod sparse;
 mod probe;
+mod foreign;
 mod recorder;
 mod segment;
 mod runs;
@@ -78,9 +79,10 @@ mod live;
 pub use device::{Handles, Point, VulkanDevice};
 pub use error::{Feature, VulkanError, caught};
 pub use executor::VulkanExecutor;
+pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
-    Adapter, Buffer, BufferMemory, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use,
+    Adapter, Buffer, BufferDesc, BufferMemory, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use,
 };
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};

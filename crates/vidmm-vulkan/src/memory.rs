@@ -11,6 +11,7 @@ use vidmm_soft::{Memories, PhysicalRun, Place as MemoryPlace, SoftAdapterConfig,
 use crate::block::{Block, Purpose};
 use crate::device::{BindOrder, VulkanDevice};
 use crate::error::VulkanError;
+use crate::foreign::ForeignCommands;
 use crate::kernels::{Arguments, FLAG_KEY, Kernel};
 use crate::mapped::Run;
 use crate::recorder::{Place, Recorder};
@@ -24,6 +25,7 @@ use crate::sparse::{self, Binding, SparseBuffer};
 pub(crate) struct VulkanMemory {
     spaces: BTreeMap<KmdProcessHandle, Space>,
     segments: BTreeMap<SegmentId, Segment>,
+    foreign: ForeignCommands,
     read_back: Option<Block>,
     scratch: Option<Block>,
     pub(crate) recorder: Recorder,
@@ -73,6 +75,7 @@ impl VulkanMemory {
         Ok(Self {
             spaces: BTreeMap::new(),
             segments,
+            foreign: ForeignCommands::default(),
             read_back: None,
             scratch: None,
             recorder: Recorder::new(&device)?,
@@ -286,6 +289,31 @@ impl VulkanMemory {
             }
         }
         Ok(())
+    }
+
+    /// Lets an application record the commands that `token` names, for `runs`: its buffer's bytes from `offset` on.
+    pub(crate) fn run_foreign(&mut self, token: u32, runs: &[PhysicalRun], mut offset: u64) -> Result<(), VulkanError> {
+        for run in runs {
+            if let MemoryPlace::Segment { segment, page } = run.place {
+                for piece in pieces(page, run.pages) {
+                    self.make(segment, piece.page)?;
+                    let Self { segments, recorder, foreign, .. } = self;
+                    let place = segments.get(&segment).and_then(|segment| segment.find(piece.page));
+                    if let (Some(place), Some(record)) = (place, foreign.get_mut(token)) {
+                        let offset = offset + (piece.page - page) * PAGE_SIZE;
+                        let bytes = piece.pages * PAGE_SIZE;
+                        recorder.record_foreign(|commands| record(&place.evicted(commands, offset, bytes)))?;
+                    }
+                }
+            }
+            offset += run.pages * PAGE_SIZE;
+        }
+        Ok(())
+    }
+
+    /// The commands of applications.
+    pub(crate) fn foreign(&mut self) -> &mut ForeignCommands {
+        &mut self.foreign
     }
 
     /// The device's own address of the page at `address`, which exists.

@@ -8,6 +8,7 @@ use ash::vk;
 use crate::block::Block;
 use crate::device::{Batch, VulkanDevice};
 use crate::error::VulkanError;
+use crate::foreign::EvictedPart;
 use crate::kernels::{Arguments, Kernel};
 
 /// The most workgroups of a dispatch that every device allows.
@@ -102,6 +103,12 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// The `bytes` bytes from here on, which are those from `offset` on of a buffer that leaves.
+    pub(crate) fn evicted(self, commands: vk::CommandBuffer, offset: u64, bytes: u64) -> EvictedPart {
+        let address = self.block.address + self.offset;
+        EvictedPart { commands, memory: self.block.buffer(), memory_offset: self.offset, address, offset, bytes }
+    }
+
     /// The addresses of the `bytes` bytes from here on.
     fn addresses(self, bytes: u64) -> Range<u64> {
         let first = self.block.address + self.offset;
@@ -194,6 +201,11 @@ impl Recorder {
             left -= groups;
         }
         Ok(())
+    }
+
+    /// Lets `record` record commands of its own, which may access anything.
+    pub(crate) fn record_foreign(&mut self, record: impl FnOnce(vk::CommandBuffer)) -> Result<(), VulkanError> {
+        self.record(Access::Anything, |_, commands| record(commands))
     }
 
     /// Records a command, behind a barrier if it must see what was recorded before, through whatever alias.

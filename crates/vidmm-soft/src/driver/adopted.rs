@@ -24,7 +24,7 @@ impl SoftKmd {
     /// Takes note of an allocation, which is never compressed: another driver's way to compress is its own.
     pub(crate) fn adopt_allocation(&mut self, info: &AllocationInfo) {
         let is_told = info.flags.contains(AllocationFlags::EXPLICIT_RESIDENCY_NOTIFICATION);
-        self.allocations.insert(info.allocation, Allocation { size: info.size, surface: None, is_told });
+        self.allocations.insert(info.allocation, Allocation { size: info.size, surface: None, foreign: None, is_told });
     }
 
     /// All commands of an operation. An update of entries by the CPU has none: the entries are written at once

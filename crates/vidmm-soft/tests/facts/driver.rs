@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, Placement, Surface, Umd};
-use vidmm_soft::encoding::{Command, Decoder, FlushRange};
+use vidmm_soft::encoding::{Command, Decoder, FlushRange, Foreign};
 use vidmm_soft::*;
 
 const PAGE: u64 = PAGE_SIZE;
@@ -368,6 +368,29 @@ fn with_page_tables_a_notification_is_about_what_is_compressed_and_nothing_else(
     assert_eq!(build_all(&mut kmd, &unmap, 4096).0, []);
 }
 
+/// NTF-01, D1: the user's own commands take the place of decompression.
+#[test]
+fn a_notification_of_eviction_runs_the_commands_of_the_user() {
+    let mut kmd = driver(SoftAdapterConfig { max_command_bytes: 4 * PAGE, ..SoftAdapterConfig::default() });
+    let data = AllocationPrivateData {
+        foreign: Some(5),
+        ..AllocationPrivateData::from_bytes(&SoftUmd.allocation_private_data(&AllocationDesc::local(1 << 30))).unwrap()
+    };
+    let allocation = kmd.create_allocation(&data.to_bytes()).unwrap().allocation;
+    let (commands, _) = build_all(&mut kmd, &notify_eviction(allocation, 6), 4096);
+    let PagingOperation::NotifyAlloc(op) = notify_eviction(allocation, 6) else { unreachable!() };
+    let part = |pages: u64, bytes| {
+        Command::Foreign(Foreign {
+            token: 5,
+            virtual_address: op.gpu_virtual_address_at_offset.offset(pages * PAGE),
+            bytes,
+            allocation,
+            allocation_offset: op.offset_in_bytes + pages * PAGE,
+        })
+    };
+    assert_eq!(commands, [part(0, 4 * PAGE), part(4, 2 * PAGE)]);
+}
+
 #[test]
 fn behind_an_io_mmu_a_notification_of_eviction_begins_with_a_flush_of_its_window() {
     for model in [AddressingModel::GpuVaIoMmu, AddressingModel::GpuVaIoMmuGlobal] {
@@ -595,6 +618,7 @@ fn the_two_halves_agree_on_allocations() {
         flags2: AllocationFlags2::NOTIFY_EVICTION,
         segments: AllocationSegments::Local,
         surface: Some(9),
+        foreign: Some(4),
         placement: Placement::default(),
     };
     assert_eq!(AllocationPrivateData::from_bytes(&data.to_bytes()), Ok(data));
@@ -651,9 +675,11 @@ fn private_data_that_means_nothing_is_refused() {
         (28, 3, "unknown segments"),
         (32, 2, "neither a surface nor none"),
         (36, 1, "a surface that it does not have"),
-        (40, 3, "an alignment that is no power of two"),
-        (48, 32, "a direction of a sixth segment"),
-        (51, 1, "an unknown hint"),
+        (40, 2, "neither commands of the user's own nor none"),
+        (44, 1, "commands that it does not have"),
+        (48, 3, "an alignment that is no power of two"),
+        (56, 32, "a direction of a sixth segment"),
+        (59, 1, "an unknown hint"),
     ] {
         assert_eq!(with(at, byte), InvalidParameter, "{what}");
     }

@@ -63,6 +63,14 @@ fn decompress() -> impl Strategy<Value = Command> {
     )
 }
 
+fn foreign() -> impl Strategy<Value = Command> {
+    (any::<u32>(), address(), any::<u64>(), allocation(), any::<u64>()).prop_map(
+        |(token, virtual_address, bytes, allocation, allocation_offset)| {
+            Command::Foreign(Foreign { token, virtual_address, bytes, allocation, allocation_offset })
+        },
+    )
+}
+
 fn direction() -> impl Strategy<Value = MemoryTransferDirection> {
     use MemoryTransferDirection::*;
     prop_oneof![Just(LocalToSystem), Just(SystemToLocal), Just(LocalToLocal)]
@@ -134,6 +142,7 @@ fn command() -> impl Strategy<Value = Command> {
         map_aperture(),
         unmap_aperture(),
         decompress(),
+        foreign(),
         any::<u64>().prop_map(Command::SetState),
         (process(), any::<u64>(), any::<bool>()).prop_map(|(process, context, is_system)| Command::SetContext(
             SetContext { process, context: KmdContextHandle(context), is_system }
@@ -211,10 +220,9 @@ proptest! {
 }
 
 #[test]
-fn the_reserved_opcode_and_unknown_ones_are_told_apart() {
+fn an_unknown_opcode_and_fields_of_no_meaning_are_told_apart() {
     let bytes = |opcode: u16| [opcode.to_le_bytes(), [0, 0], [8, 0], [0, 0]].concat();
     let decode = |opcode| Decoder::new(&bytes(opcode)).next();
-    assert_eq!(decode(OPCODE_FOREIGN), Some(Err(DecodeError::ReservedOpcode { offset: 0, opcode: 7 })));
     assert_eq!(decode(99), Some(Err(DecodeError::UnknownOpcode { offset: 0, opcode: 99 })));
     assert_eq!(decode(OPCODE_FILL), Some(Err(DecodeError::Malformed { offset: 0, opcode: 3 })));
 }

@@ -1,8 +1,10 @@
 //! Addresses are translated through every layout of page tables.
 
 use crate::common::*;
-use vidmm::PageSize;
-use vidmm::contract::{MemoryTransferDirection, Pte, PteFlags, PteRun, UpdatePageTableFlags};
+use vidmm::contract::{KmdAllocationHandle, MemoryTransferDirection, Pte, PteFlags, PteRun, UpdatePageTableFlags};
+use vidmm::{GpuVirtualAddress, PageSize};
+use vidmm_runtime::GpuEvent;
+use vidmm_soft::encoding::{Command, Foreign, encode_to_vec};
 use vidmm_soft::{RENDER_ENGINE, SoftAdapterConfig};
 
 fn small(config: SoftAdapterConfig) -> SoftAdapterConfig {
@@ -235,5 +237,28 @@ fn content_keeps_its_order_through_scattered_memory() {
     rig.run(process, transfer);
     for number in 0..64 {
         assert_eq!(page(&mut rig, scattered, number), page(&mut rig, straight, number), "page {number}");
+    }
+}
+
+/// The model GPU has no commands of users, and looks whether their range is there.
+#[test]
+fn commands_of_users_need_their_range() {
+    let mut rig = Rig::new(small(SoftAdapterConfig::default()));
+    let process = rig.process();
+    rig.map_now(process, 1 << 20, Pte::valid(local(0)), 1, PageSize::Kib64);
+    for (virtual_address, faults) in [(1 << 20, false), ((1 << 20) + PageSize::Kib64.bytes(), true)] {
+        let mut commands = Vec::new();
+        let foreign = Foreign {
+            token: 1,
+            virtual_address: GpuVirtualAddress(virtual_address),
+            bytes: PageSize::Kib64.bytes(),
+            allocation: KmdAllocationHandle(1),
+            allocation_offset: 0,
+        };
+        encode_to_vec(&Command::Foreign(foreign), &mut commands);
+        rig.submit(process, RENDER_ENGINE, &[], commands);
+        let events = rig.drain();
+        let has_faulted = events.iter().any(|event| matches!(event, GpuEvent::Interrupt { .. }));
+        assert_eq!(has_faulted, faults, "{events:?}");
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ash::vk;
 use vidmm::{AllocationId, AllocationResidencyStatus};
 
+use crate::foreign::RecordEviction;
+
 use super::command::{Command, NewBuffer};
 use super::device::DeviceInner;
 use super::error::Error;
@@ -22,6 +24,36 @@ pub enum BufferMemory {
     LocalOrSystem,
     /// System memory.
     System,
+}
+
+/// A buffer to be created.
+#[doc(alias = "D3DDDI_ALLOCATIONINFO2")]
+pub struct BufferDesc {
+    /// Its bytes, a multiple of 64 KiB.
+    pub size: u64,
+    /// The application's uses of it, beside [what every buffer has](Buffer::raw).
+    pub usage: vk::BufferUsageFlags,
+    /// Where it may be.
+    pub memory: BufferMemory,
+    /// Records commands that run before it leaves system memory for none, or for local memory (NTF-02): the last that the GPU does to its content
+    /// there. A buffer that leaves local memory is copied by the manager, and notified of nothing.
+    ///
+    /// It is called on the worker's thread, which does nothing else meanwhile, once for each piece of memory: it may record, and must not wait
+    /// for anything. What the commands use lives as long as the adapter, or until the buffer was dropped and all its points are reached.
+    pub notify_eviction: Option<RecordEviction>,
+}
+
+impl fmt::Debug for BufferDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferDesc").field("size", &self.size).field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl BufferDesc {
+    /// A buffer of so many bytes, in local memory alone.
+    pub fn new(size: u64) -> Self {
+        Self { size, usage: vk::BufferUsageFlags::empty(), memory: BufferMemory::Local, notify_eviction: None }
+    }
 }
 
 /// A buffer with an address that stays: memory is bound to it while it is resident.

@@ -13,6 +13,7 @@ use vidmm_runtime::AllocationSegments;
 
 use crate::device::Point;
 use crate::error::VulkanError;
+use crate::foreign::RecordEviction;
 
 use super::error::Error;
 use super::uses::Submission;
@@ -46,6 +47,14 @@ pub(super) struct NewDevice {
     pub ready: Point,
     /// The point before the first that the queue signals.
     pub done: Point,
+}
+
+/// A buffer to be created.
+pub(super) struct CreateBuffer {
+    pub bytes: u64,
+    pub usage: vk::BufferUsageFlags,
+    pub segments: AllocationSegments,
+    pub notify_eviction: Option<RecordEviction>,
 }
 
 /// A buffer that was created.
@@ -85,9 +94,7 @@ pub(super) enum Command {
     DestroyDevice(DeviceId),
     CreateBuffer {
         device: DeviceId,
-        bytes: u64,
-        usage: vk::BufferUsageFlags,
-        segments: AllocationSegments,
+        desc: CreateBuffer,
         reply: Reply<NewBuffer>,
     },
     DestroyBuffer(AllocationId),

@@ -13,9 +13,9 @@ use vidmm_runtime::AllocationSegments;
 use crate::device::Point;
 use crate::report::Mode;
 
-use super::buffer::{Buffer, BufferMemory};
+use super::buffer::{Buffer, BufferDesc, BufferMemory};
 use super::client::Client;
-use super::command::{Command, FrameBuffers, NewDevice, Trim, Turn};
+use super::command::{Command, CreateBuffer, FrameBuffers, NewDevice, Trim, Turn};
 use super::error::Error;
 use super::frame::{Frame, Named};
 use super::options::checked;
@@ -163,30 +163,27 @@ impl Device {
     /// If there is not so much backing store, or the device has no addresses left for sparse buffers.
     #[doc(alias = "D3DKMTCreateAllocation2")]
     pub fn create_buffer(&self, size: u64, usage: vk::BufferUsageFlags) -> Result<Buffer, Error> {
-        self.create_buffer_in(BufferMemory::Local, size, usage)
+        self.create_buffer_with(BufferDesc { usage, ..BufferDesc::new(size) })
     }
 
-    /// The same, of a buffer that may be in other memory, too.
+    /// The same, of a buffer that may be in other memory, or is to be notified.
     ///
     /// # Errors
     ///
     /// As for [`create_buffer`](Self::create_buffer), and [`Error::SystemMemory`] where the device cannot bind it.
-    pub fn create_buffer_in(
-        &self,
-        memory: BufferMemory,
-        size: u64,
-        usage: vk::BufferUsageFlags,
-    ) -> Result<Buffer, Error> {
-        let segments = match memory {
+    pub fn create_buffer_with(&self, desc: BufferDesc) -> Result<Buffer, Error> {
+        let report = self.client().device.report();
+        let segments = match desc.memory {
             BufferMemory::Local => AllocationSegments::Local,
-            _ if self.client().device.report().mode != Mode::BindsAll => return Err(Error::SystemMemory),
+            _ if report.mode != Mode::BindsAll => return Err(Error::SystemMemory),
             BufferMemory::LocalOrSystem => AllocationSegments::LocalOrSystem,
             BufferMemory::System => AllocationSegments::System,
         };
-        let most = self.client().device.report().limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
+        let BufferDesc { size, usage, notify_eviction, .. } = desc;
+        let most = report.limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
         let bytes = checked("a buffer", size, most)?;
-        let device = self.0.new.device;
-        let new = self.client().ask(|reply| Command::CreateBuffer { device, bytes, usage, segments, reply })?;
+        let (device, desc) = (self.0.new.device, CreateBuffer { bytes, usage, segments, notify_eviction });
+        let new = self.client().ask(|reply| Command::CreateBuffer { device, desc, reply })?;
         Ok(Buffer::new(self.0.clone(), new, size))
     }
 

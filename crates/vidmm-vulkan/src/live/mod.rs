@@ -26,7 +26,7 @@ mod worker;
 mod adapter;
 
 pub use adapter::Adapter;
-pub use buffer::{Buffer, BufferMemory};
+pub use buffer::{Buffer, BufferDesc, BufferMemory};
 pub use command::Trim;
 pub use device::Device;
 pub use error::Error;

@@ -54,6 +54,8 @@ pub(super) struct BufferRecord {
     /// The first page of its addresses.
     pub first: u64,
     pub bytes: u64,
+    /// The token of the application's commands before its eviction.
+    pub foreign: Option<u32>,
     /// It was on the application's own list: uses of that may write it.
     pub was_listed: bool,
 }

@@ -1,15 +1,18 @@
 //! Buffers that may be in system memory while they are resident (SEG-12, SEG-42).
 
-use ash::vk;
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
+
 use vidmm::AllocationResidencyStatus::{NotResident, ResidentInGpuMemory, ResidentInSharedMemory};
 use vidmm::MemorySegmentGroup;
-use vidmm_vulkan::{Buffer, BufferMemory};
+use vidmm_vulkan::{Buffer, BufferDesc, BufferMemory, EvictedPart};
 
 use crate::{MIB, World};
 
 impl World {
     fn buffer_in(&self, memory: BufferMemory, size: u64) -> Buffer {
-        self.device.create_buffer_in(memory, size, vk::BufferUsageFlags::empty()).expect("there is memory")
+        self.device.create_buffer_with(BufferDesc { memory, ..BufferDesc::new(size) }).expect("there is memory")
     }
 
     fn usage_of(&self, group: MemorySegmentGroup) -> u64 {
@@ -96,5 +99,71 @@ fn frames_use_buffers_of_either_memory() {
         }
     }
     drop(buffers);
+    world.is_clean();
+}
+
+/// The pattern that an application's own commands leave.
+const LEFT: u32 = 0x5EED_0001;
+
+/// The pieces of a buffer that its application was notified of: offset and bytes.
+type Notified = Arc<Mutex<Vec<(u64, u64)>>>;
+
+impl World {
+    /// Evicts a buffer, and waits until that is decided: one that is wanted again before stays.
+    fn evict_for_certain(&self, buffer: &Buffer) {
+        self.evict(&[buffer]);
+        let is_decided = |_| {
+            sleep(Duration::from_millis(1));
+            buffer.residency() == Ok(NotResident)
+        };
+        assert!((0..10_000).any(is_decided), "it stays");
+    }
+
+    /// A buffer that its application fills with a pattern before it leaves system memory.
+    fn notified_buffer(&self, memory: BufferMemory, size: u64) -> (Buffer, Notified) {
+        let (notified, device) = (Notified::default(), self.adapter.raw().clone());
+        let told = notified.clone();
+        let record = move |part: &EvictedPart| {
+            told.lock().expect("no test has failed there").push((part.offset, part.bytes));
+            // SAFETY: the memory is there until the commands have ended, and the piece is inside of it.
+            unsafe { device.cmd_fill_buffer(part.commands, part.memory, part.memory_offset, part.bytes, LEFT) };
+        };
+        let desc = BufferDesc { memory, notify_eviction: Some(Box::new(record)), ..BufferDesc::new(size) };
+        (self.device.create_buffer_with(desc).expect("there is memory"), notified)
+    }
+}
+
+/// NTF-01, NTF-02: the last that the GPU does to what it reaches in system memory.
+#[test]
+fn an_application_is_notified_before_a_buffer_leaves_system_memory() {
+    let Some(mut world) = World::new(4 * MIB) else { return };
+    let (buffer, notified) = world.notified_buffer(BufferMemory::System, 6 * MIB);
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, None, Some(1));
+    world.holds(&buffer, 1);
+    assert_eq!(*notified.lock().expect("no test has failed there"), []);
+    world.evict_for_certain(&buffer);
+    world.wait(world.make_resident(&[&buffer]));
+    let parts = notified.lock().expect("no test has failed there").clone();
+    let ends = parts.iter().scan(0, |end, &(offset, bytes)| (offset == *end).then(|| *end += bytes));
+    assert_eq!(ends.count(), parts.len(), "pieces follow one another: {parts:?}");
+    assert_eq!(parts.iter().map(|&(_, bytes)| bytes).sum::<u64>(), 6 * MIB);
+    let read = world.device.read(&buffer, 0, buffer.size()).expect("it is resident").wait().expect("it is read");
+    assert!(read.chunks(4).all(|word| word == LEFT.to_ne_bytes()), "its memory holds other words");
+    drop(buffer);
+    world.is_clean();
+}
+
+#[test]
+fn an_application_is_not_notified_of_a_buffer_that_leaves_local_memory() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let (buffer, notified) = world.notified_buffer(BufferMemory::LocalOrSystem, 2 * MIB);
+    world.make_resident(&[&buffer]);
+    world.run(&buffer, None, Some(1));
+    world.evict_for_certain(&buffer);
+    world.wait(world.make_resident(&[&buffer]));
+    world.holds(&buffer, 1);
+    assert_eq!(*notified.lock().expect("no test has failed there"), []);
+    drop(buffer);
     world.is_clean();
 }

@@ -18,7 +18,7 @@ use crate::device::Point;
 use crate::error::VulkanError;
 use crate::sparse::SparseBuffer;
 
-use super::super::command::{Command, FrameBuffers, NewBuffer, NewDevice, OnTrim, Turn};
+use super::super::command::{Command, CreateBuffer, FrameBuffers, NewBuffer, NewDevice, OnTrim, Turn};
 use super::super::error::Error;
 use super::super::frame_list::{FrameList, FrameMember};
 use super::super::objects::{BufferRecord, DeviceRecord, ProcessRecord, Ready};
@@ -45,10 +45,10 @@ impl Worker {
                 }
                 self.close_device(device)?;
             }
-            Command::CreateBuffer { device, bytes, usage, segments, reply } => {
+            Command::CreateBuffer { device, desc, reply } => {
                 // Buffers that were dropped before and are unused give their addresses and backing store back first.
                 self.pump()?;
-                let _ = reply.send(self.create_buffer(device, bytes, usage, segments));
+                let _ = reply.send(self.create_buffer(device, desc));
             }
             Command::DestroyBuffer(buffer) => {
                 if let Some(frames) = self.frames_of_buffer(buffer) {
@@ -153,20 +153,38 @@ impl Worker {
         Ok(NewDevice { device, ready, done })
     }
 
-    fn create_buffer(
+    fn create_buffer(&mut self, device: DeviceId, desc: CreateBuffer) -> Result<NewBuffer, Error> {
+        let CreateBuffer { bytes, usage, segments, notify_eviction } = desc;
+        let foreign = notify_eviction.map(|record| self.paging.memory().borrow_mut().foreign().insert(record));
+        let created = self.create_allocation(device, bytes, usage, segments, foreign);
+        created.inspect_err(|_| self.forget_foreign(foreign))
+    }
+
+    /// No paging names an application's commands any more.
+    pub(super) fn forget_foreign(&self, foreign: Option<u32>) {
+        if let Some(token) = foreign {
+            self.paging.memory().borrow_mut().foreign().remove(token);
+        }
+    }
+
+    fn create_allocation(
         &mut self,
         device: DeviceId,
         bytes: u64,
         usage: vk::BufferUsageFlags,
         segments: AllocationSegments,
+        foreign: Option<u32>,
     ) -> Result<NewBuffer, Error> {
+        let mut flags2 = AllocationFlags2::empty();
+        flags2.set(AllocationFlags2::NOTIFY_EVICTION, foreign.is_some());
         let data = AllocationPrivateData {
             size: bytes,
             allocation_priority: 0,
             flags: AllocationFlags::empty(),
-            flags2: AllocationFlags2::empty(),
+            flags2,
             segments,
             surface: None,
+            foreign,
             placement: Placement::default(),
         };
         let gone = || Error::Lost("a device has no record".to_owned());
@@ -198,7 +216,7 @@ impl Worker {
             Ok(first) => {
                 self.objects
                     .buffers
-                    .insert(allocation, BufferRecord { device, process, first, bytes, was_listed: false });
+                    .insert(allocation, BufferRecord { device, process, first, bytes, foreign, was_listed: false });
                 if let Some(record) = self.objects.devices.get_mut(&device) {
                     record.buffers += 1;
                 }

@@ -11,9 +11,11 @@ use super::Worker;
 impl Worker {
     /// An allocation is gone, and so is its buffer once nothing that was submitted names it.
     pub(super) fn bury(&mut self, allocation: AllocationId) -> Result<(), Error> {
-        let Some(BufferRecord { device, process, first, .. }) = self.objects.buffers.remove(&allocation) else {
+        let Some(BufferRecord { device, process, first, foreign, .. }) = self.objects.buffers.remove(&allocation)
+        else {
             return Ok(());
         };
+        self.forget_foreign(foreign);
         let buffer = self.paging.memory().borrow_mut().space(process).take_chunk(first);
         self.graveyard.extend(buffer.map(|buffer| (self.device.submitted(), buffer)));
         if let Some(record) = self.objects.devices.get_mut(&device) {
