@@ -106,6 +106,17 @@ impl Kmd for DdiKmd {
         description::paging_process_gpu_va_size(&self.adapter, physical_adapter_index)
     }
 
+    fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
+        let function = self.ddi().DxgkDdiGetRootPageTableSize?;
+        let mut args = DXGKARG_GETROOTPAGETABLESIZE { NumberOfPte: num_entries, PhysicalAdapterIndex: 0 };
+        // SAFETY: the struct lives for the call.
+        let bytes = self.adapter.call(Entry::DxgkDdiGetRootPageTableSize, PASSIVE_LEVEL, || unsafe {
+            function(self.adapter.handle(), &mut args)
+        });
+        // A size that is no multiple of a page is refused.
+        Some(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
         let dxgk = self.dxgk_handle();
         let mut args = DXGKARG_CREATEPROCESS {

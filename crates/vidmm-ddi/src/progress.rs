@@ -45,6 +45,7 @@ entries! {
     DxgkDdiOpenAllocation,
     DxgkDdiCloseAllocation,
     DxgkDdiValidateUpdateAllocationProperty,
+    DxgkDdiGetRootPageTableSize,
     DxgkDdiSetRootPageTable,
     DxgkDdiBuildPagingBuffer,
     DxgkDdiRender,

@@ -131,6 +131,10 @@ impl<H: KmdHook> Kmd for HookedKmd<H> {
         self.call("DxgkDdiQueryAdapterInfo", |driver| driver.query_paging_process_gpu_va_size(physical_adapter_index))
     }
 
+    fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
+        self.call("DxgkDdiGetRootPageTableSize", |driver| driver.get_root_page_table_size(num_entries))
+    }
+
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
         self.allocate_for(!system_process)?;
         let process = self.call("DxgkDdiCreateProcess", |driver| driver.create_process(system_process))?;

@@ -226,11 +226,13 @@ impl SoftKmd {
         let segment = local.unwrap_or(SegmentId::SYSTEM);
         // The CPU sets the paging process's tables up where all others are written through them (GVA-33).
         let is_set_up_by_cpu = self.config.page_table_update_mode == PageTableUpdateMode::GpuVirtual;
+        // The root of two levels has nothing at first, and is as large as it is asked to be (GVA-15, GVA-16).
+        let is_resizable = self.layout.levels() == 2 && level == 1;
         PageTableLevelDesc {
-            page_table_index_bit_count: self.layout.index_bits(level),
+            page_table_index_bit_count: if is_resizable { 0 } else { self.layout.index_bits(level) },
             page_table_segment_id: segment,
             paging_process_page_table_segment_id: if is_set_up_by_cpu { SegmentId::SYSTEM } else { segment },
-            page_table_size_in_bytes: self.layout.table_bytes(level),
+            page_table_size_in_bytes: if is_resizable { 0 } else { self.layout.table_bytes(level) },
             page_table_alignment_in_bytes: 0,
         }
     }
@@ -578,6 +580,10 @@ impl Kmd for SoftKmd {
             None => self.config.paging_va_mib,
             Some(linked) => self.config.linked_adapters.get(linked as usize)?.paging_va_mib,
         }
+    }
+
+    fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
+        (self.layout.levels() == 2 && num_entries <= 1 << self.layout.index_bits(1)).then(|| self.layout.table_bytes(1))
     }
 
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {

@@ -156,6 +156,10 @@ twin! {
         DmaBufferGpuVirtualAddress: u64,
         DmaBufferWriteOffset: u32,
     }
+    DXGKARG_GETROOTPAGETABLESIZE {
+        NumberOfPte: u32,
+        PhysicalAdapterIndex: u32,
+    }
     DXGKARG_SETROOTPAGETABLE {
         hContext: HANDLE,
         Address: D3DGPU_PHYSICAL_ADDRESS,

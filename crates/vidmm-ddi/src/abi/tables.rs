@@ -99,7 +99,7 @@ twin! {
         DxgkDdiRenderGdi: Unused,
         DxgkDdiSubmitCommandVirtual: Option<unsafe extern "C" fn(HANDLE, *const DXGKARG_SUBMITCOMMANDVIRTUAL) -> NTSTATUS>,
         DxgkDdiSetRootPageTable: Option<unsafe extern "C" fn(HANDLE, *const DXGKARG_SETROOTPAGETABLE)>,
-        DxgkDdiGetRootPageTableSize: Unused,
+        DxgkDdiGetRootPageTableSize: Option<unsafe extern "C" fn(HANDLE, *mut DXGKARG_GETROOTPAGETABLESIZE) -> usize>,
         DxgkDdiMapCpuHostAperture: Unused,
         DxgkDdiUnmapCpuHostAperture: Unused,
         DxgkDdiCheckMultiPlaneOverlaySupport2: Unused,

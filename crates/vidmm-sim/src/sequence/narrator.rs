@@ -291,25 +291,14 @@ impl Narrator {
 
     fn write_entries(&mut self, entries: Entries) {
         let is_next = self.tables == 0 && self.large_pages.is_none();
-        let entries = match self.entries.as_mut().filter(|_| is_next) {
-            Some(before) => match before.join(entries) {
-                Ok(()) => return,
-                Err(entries) => entries,
-            },
-            None => entries,
-        };
+        let before = self.entries.as_mut().filter(|_| is_next);
+        let Some(entries) = not_joined(before, entries, Entries::join) else { return };
         self.fold();
         self.entries = Some(entries);
     }
 
     fn write_large_pages(&mut self, next: LargePages) {
-        let next = match self.large_pages.as_mut() {
-            Some(before) => match before.join(next) {
-                Ok(()) => return,
-                Err(next) => next,
-            },
-            None => next,
-        };
+        let Some(next) = not_joined(self.large_pages.as_mut(), next, LargePages::join) else { return };
         self.fold();
         self.large_pages = Some(next);
     }
@@ -486,6 +475,14 @@ impl Narrator {
             return;
         }
         self.lines.push(if self.started { Line::Asked { verb, text } } else { Line::Adapter { verb, text } });
+    }
+}
+
+/// The next text, unless it continues the one before.
+fn not_joined<T>(before: Option<&mut T>, next: T, join: impl FnOnce(&mut T, T) -> Result<(), T>) -> Option<T> {
+    match before {
+        Some(before) => join(before, next).err(),
+        None => Some(next),
     }
 }
 

@@ -132,7 +132,9 @@ fn check_tables(info: &AdapterInfo, config: &SoftAdapterConfig) -> Result<(), Se
         return Ok(());
     }
     let layout = config.layout();
-    for (level, described) in (0..).zip(&info.page_table_levels) {
+    // A root of two levels may grow: its driver is asked later how large it is (GVA-16).
+    let fixed = if layout.levels() == 2 { 1 } else { info.page_table_levels.len() };
+    for (level, described) in (0..).zip(&info.page_table_levels[..fixed]) {
         let (bytes, needed) = (described.page_table_size_in_bytes, layout.table_bytes(level));
         if bytes < needed {
             return Err(SemanticError::SmallPageTable { level, bytes, needed });

@@ -66,6 +66,10 @@ impl Kmd for SemanticKmd {
         self.author.query_paging_process_gpu_va_size(physical_adapter_index)
     }
 
+    fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
+        self.author.get_root_page_table_size(num_entries)
+    }
+
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError> {
         let process = self.author.create_process(system_process)?;
         self.soft.adopt_process(process, system_process);

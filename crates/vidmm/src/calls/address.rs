@@ -144,6 +144,7 @@ impl VidMm {
         let alignment = if desc.offset.is_multiple_of(alignment.max(1)) { alignment } else { 0 };
         let large_page = self.state.adapter.large_pages.map(|large| large.bytes).filter(|&bytes| bytes <= size);
         let space = &mut self.state.objects[process].space;
+        // They begin where large pages do, as far as there is room (U-23).
         let mapped = space.map(base, size, alignment.max(large_page.unwrap_or(0)), allocation);
         let virtual_address = mapped.or_else(|_| space.map(base, size, alignment, allocation))?;
         // Tables of small pages say what reads as zero, and only one of the two sizes may say anything.

@@ -20,7 +20,10 @@ use crate::{
     },
     buggify::Buggify,
     calls::paging_va::{PagingVaQuery, QUERY_TYPE},
-    contract::{AdapterInfo, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags, WddmVersion},
+    contract::{
+        AdapterInfo, AddressingModel, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags,
+        WddmVersion,
+    },
     data::ordered_set::OrderedSet,
     engines::{Engines, recovering::TdrOptions},
     event::{ApertureSegmentFacts, Event, EventLog, MemorySegmentFacts, error::DriverFinding, trim::TrimIntervals},
@@ -103,7 +106,8 @@ impl VidMm {
         kmd: &mut dyn Kmd,
         host: &mut dyn Host,
     ) -> Result<Self, StartAdapterError> {
-        let info = kmd.query_adapter_info();
+        let mut info = kmd.query_adapter_info();
+        ask_for_root_size(kmd, &mut info);
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
         let mut adapter = Adapter {
@@ -344,6 +348,20 @@ fn check_tables(adapter: &Adapter) -> Result<(), BrokenRule> {
         }
     }
     Ok(())
+}
+
+/// Where there are two levels of page tables the driver says how large the root is, with all the entries that addresses have: what the
+/// level is said to have at first, which may be nothing, is for managers that let it grow (GVA-15, GVA-16).
+fn ask_for_root_size(kmd: &mut dyn Kmd, info: &mut AdapterInfo) {
+    let AdapterInfo { addressing_model, page_table_levels, gpu_mmu, .. } = info;
+    let [leaf, root] = &mut page_table_levels[..] else { return };
+    let below = PAGE_SIZE.trailing_zeros().saturating_add(leaf.page_table_index_bit_count);
+    let index_bits = gpu_mmu.virtual_address_bit_count.saturating_sub(below);
+    // Of another number of bits the report is refused.
+    let num_entries = 1_u32.checked_shl(index_bits).filter(|_| *addressing_model == AddressingModel::GpuMmu);
+    if let Some(bytes) = num_entries.and_then(|num_entries| kmd.get_root_page_table_size(num_entries)) {
+        root.page_table_size_in_bytes = bytes;
+    }
 }
 
 /// The allocator of a memory segment, but for its area of page tables; system memory is counted, not placed.

@@ -48,6 +48,32 @@ fn a_usual_report_breaks_no_rule() {
     assert_eq!(broken_of(Config { tables_in_system: false, ..Config::default() }, |_| {}), []);
 }
 
+/// GVA-11, GVA-15, GVA-16: the root of two levels may have nothing at first, and is as large as its driver says for all the entries
+/// that addresses have.
+#[test]
+fn the_driver_says_how_large_the_root_of_two_levels_is() {
+    let table_bytes = |root_bytes| {
+        let mut driver = Driver::new(&Config { level_bits: vec![4, 9], ..Config::default() });
+        let root = &mut driver.info.page_table_levels[1];
+        (root.page_table_index_bit_count, root.page_table_size_in_bytes) = (0, 0);
+        driver.root_bytes = root_bytes;
+        let started = start(&mut driver, &mut Ledger::default());
+        assert_eq!(driver.roots_asked, [512]);
+        let table_bytes = |event| match event {
+            Event::AdapterStarted { table_bytes, .. } => Some(table_bytes),
+            _ => None,
+        };
+        started.map(|mut vidmm| vidmm.events().drain().find_map(|numbered| table_bytes(numbered.event)).unwrap())
+    };
+    assert_eq!(table_bytes(Some(4096)), Ok(vec![4096, 4096]));
+    let too_small = |size| Err(vec![BrokenRule::TableSize { level: 1, size, entries: 512 }]);
+    assert_eq!(table_bytes(Some(4000)), too_small(4000));
+    assert_eq!(table_bytes(None), too_small(0));
+    let mut of_three_levels = Driver::new(&Config::default());
+    start(&mut of_three_levels, &mut Ledger::default()).unwrap();
+    assert_eq!(of_three_levels.roots_asked, [0; 0]);
+}
+
 /// SEG-05: 1 to 32 segments.
 #[test]
 fn the_number_of_segments_is_bounded() {

@@ -6,6 +6,7 @@ mod shadow;
 use std::collections::BTreeMap;
 
 use shadow::{Answer, Mapping, Range, Reason, Shadow};
+use vidmm::contract::GpuMmuFlags;
 use vidmm::{
     AllocationId, GpuVaError, GpuVirtualAddress, MapError, MapGpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, VaRangeError,
 };
@@ -53,7 +54,12 @@ fn run(data: &[u8]) {
 
 /// Small address spaces, so that they fill up; the memory is large enough for all.
 fn config(choices: &Choices<'_>) -> Config {
-    let config = Config { segment_bytes: 128 * PAGE_SIZE, ..Config::default() };
+    let large_pages = match choices.below(3) {
+        0 => GpuMmuFlags::empty(),
+        1 => GpuMmuFlags::LARGE_PAGE_SUPPORTED | GpuMmuFlags::SYS_MEM_LARGE_PAGE_SUPPORTED,
+        _ => GpuMmuFlags::LARGE_PAGE_SUPPORTED | GpuMmuFlags::ALLOW_NON_ALIGNED_LARGE_PAGE_ADDRESS,
+    };
+    let config = Config { segment_bytes: 128 * PAGE_SIZE, large_pages, ..Config::default() };
     match choices.below(5) {
         0 => Config { level_bits: vec![4, 6], ..config },
         1 => Config {
@@ -62,7 +68,7 @@ fn config(choices: &Choices<'_>) -> Config {
             segment_bytes: 512 * PAGE_SIZE,
             ..config
         },
-        2 => Config { dual: true, ..Config::pages_64kb(24, true) },
+        2 => Config { dual: true, large_pages, ..Config::pages_64kb(24, true) },
         3 => Config { invalid_not_cached: true, ..config },
         _ => Config { level_bits: vec![6, 5], ..config },
     }

@@ -126,7 +126,7 @@ impl Audit {
         self.check_nothing_mapped(process.handle);
         self.shadow.remove(process.handle);
         self.tables.remove(process.handle);
-        self.zeros.remove(process.handle);
+        self.zeros.remove(id, process.handle);
     }
 
     fn check_nothing_mapped(&mut self, handle: KmdProcessHandle) {

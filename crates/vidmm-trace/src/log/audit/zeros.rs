@@ -51,9 +51,12 @@ impl Zeros {
     }
 
     /// A process is gone.
-    pub fn remove(&mut self, process: KmdProcessHandle) {
-        self.reached.remove(&process);
-        self.apart.retain(|&(of, _), _| of != process);
+    pub fn remove(&mut self, process: ProcessId, handle: KmdProcessHandle) {
+        self.reached.remove(&handle);
+        self.apart.retain(|&(of, _), _| of != handle);
+        self.asked.retain(|_, &mut (of, _)| of != process);
+        self.shown.remove(&process);
+        self.ending.remove(&process);
     }
 
     /// Entries of a table are written, which cover `start..end`. Returns what read as zero there and does no longer, and what does

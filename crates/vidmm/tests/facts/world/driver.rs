@@ -300,6 +300,9 @@ type Answer = Box<dyn FnMut(&mut BuildPagingBuffer<'_>) -> Option<BuildStatus>>;
 pub struct Driver {
     pub info: AdapterInfo,
     pub paging_va_mib: Option<u32>,
+    /// The bytes of a root table, if it says them when it is asked, and the numbers of entries for which it was.
+    pub root_bytes: Option<u32>,
+    pub roots_asked: Vec<u32>,
     linked_paging_va_mib: Vec<Option<u32>>,
     /// The physical adapters whose paging process's address space was asked for.
     pub paging_va_queries: Vec<u32>,
@@ -372,6 +375,8 @@ impl Driver {
         Self {
             info: config.info(),
             paging_va_mib: config.paging_va_mib,
+            root_bytes: None,
+            roots_asked: Vec::new(),
             linked_paging_va_mib: config.linked.iter().map(|&(_, answer)| answer).collect(),
             paging_va_queries: Vec::new(),
             has_page_tables: config.has_page_tables(),
@@ -488,6 +493,11 @@ impl Kmd for Driver {
     fn destroy_context(&mut self, context: KmdContextHandle) {
         self.contexts.remove(&context);
         self.destroy(context.0);
+    }
+
+    fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
+        self.roots_asked.push(num_entries);
+        self.root_bytes
     }
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
