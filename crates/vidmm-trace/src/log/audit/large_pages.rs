@@ -37,10 +37,7 @@ impl Audit {
                 self.check_large_page(op, side, entry);
             }
             if op.page_table_level == 1 {
-                let bytes = self.tables.leaf_coverage();
-                let first = op.first_pte_virtual_address.0;
-                let tables = (0..u64::from(entries.num_page_table_entries)).map(|number| first + number * bytes);
-                tables.for_each(|table| self.tables.replace(op.process, side, table, is_large));
+                self.tables.replace(op, side, is_large);
             }
         }
     }

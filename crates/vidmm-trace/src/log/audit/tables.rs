@@ -226,13 +226,18 @@ impl Tables {
         table.level == 0 && self.large_pages.contains(&(process, table.page_size, table.first_address))
     }
 
-    /// A large page is in the place of a leaf table from now on, or no longer.
-    pub fn replace(&mut self, process: KmdProcessHandle, side: PageSize, first_address: u64, is_large: bool) {
-        let table = (process, side, first_address);
-        match is_large {
-            true => self.large_pages.insert(table),
-            false => self.large_pages.remove(&table),
-        };
+    /// Entries of level 1 are written: the leaf tables that they stand for on one side have a large page in their place, which is
+    /// one then, or none any more.
+    pub fn replace(&mut self, op: &UpdatePageTable, side: PageSize, is_large: bool) {
+        let first = op.first_pte_virtual_address.0;
+        let count = u64::from(op.page_table_entries.num_page_table_entries);
+        let end = first.saturating_add(count.saturating_mul(self.leaf_coverage()));
+        let at = |address| (op.process, side, address);
+        let gone: Vec<_> = self.large_pages.range(at(first)..at(end)).copied().collect();
+        gone.iter().for_each(|table| _ = self.large_pages.remove(table));
+        if is_large {
+            self.large_pages.insert(at(first));
+        }
     }
 
     /// Bytes of addresses that one entry covers.
