@@ -1,5 +1,6 @@
 //! Entries that read as zero: reserved addresses where nothing is mapped (GVA-20, GVA-52, U-21).
 
+use crate::judge::found;
 use crate::world::*;
 use vidmm::contract::*;
 use vidmm::*;
@@ -328,4 +329,21 @@ fn tables_that_are_written_again_say_the_same() {
         assert_eq!(world.does(client, base, 20 * 16), [(ReadZero, 32), (Fault, 4), (ReadZero, 284)]);
         world.tear_down();
     }
+}
+
+/// U-32: memory that is set aside for the tables in which a reservation ends is no budget's, whether the tables are placed yet or not.
+#[test]
+fn a_budget_is_told_while_tables_of_a_rest_are_set_aside() {
+    let mut world = World::new(Config { has_zero: true, tables_in_system: false, ..Config::pages_64kb(24, false) });
+    let (client, _other) = (world.client(), world.client());
+    let base = world.reserved(client, 16 * UNIT, 32 * UNIT);
+    let told = |world: &World| world.events.iter().filter(|event| matches!(event, Event::BudgetChanged { .. })).count();
+    world.call(|vidmm, _, _| vidmm.notify_budget_changes(client.process, true)).unwrap();
+    let before = told(&world);
+    world.set_priority(client, PriorityBand::Normal, Visibility::Occluded);
+    world.free_bytes(client, base + 9 * UNIT, 10 * UNIT).unwrap();
+    world.run_all();
+    assert!(told(&world) > before, "the process is told its budget");
+    assert_eq!(found(&world.events), []);
+    world.tear_down();
 }

@@ -247,6 +247,7 @@ impl Audit {
             && is_clear
             && settled
             && self.rests.is_empty()
+            && !self.zeros.has_ending()
             && rooted
             && !self.has_split_reservations()
             && !self.places.pools().into_iter().any(|pool| self.is_crowded(pool))

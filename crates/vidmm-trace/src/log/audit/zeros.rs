@@ -44,6 +44,11 @@ impl Zeros {
         self.ending.entry(process).or_default().insert(start, end, ());
     }
 
+    /// Whether a part of a reservation was given back and is not reclaimed: tables in which the rest ends may be to come.
+    pub fn has_ending(&self) -> bool {
+        self.ending.values().any(|parts| parts.first().is_some())
+    }
+
     /// All tables are gone.
     pub fn lose_content(&mut self) {
         self.reached.clear();
