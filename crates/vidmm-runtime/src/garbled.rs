@@ -71,8 +71,7 @@ pub(crate) fn is_about(fault: DriverFault, operation: &PagingOperation, paging: 
         }
         (DriverFault::LinkNextTable, PagingOperation::UpdatePageTable(op)) => op.page_table_level > 0 && is_valid(op),
         (DriverFault::LargePageAsTable, PagingOperation::UpdatePageTable(op)) => {
-            let has_large = |pte: Pte| pte.flags.contains(PteFlags::LARGE_PAGE);
-            has_large(op.page_table_entries.first) || op.page_table_entries.first_64kb.is_some_and(has_large)
+            op.page_table_entries.has_large_pages()
         }
         (DriverFault::SkipLargeLink, PagingOperation::UpdatePageTable(op)) => {
             op.page_table_entries.first_64kb.is_some_and(|pte| pte.flags.contains(PteFlags::VALID))

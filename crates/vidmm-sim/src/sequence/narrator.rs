@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vidmm::contract::{
     BuildStatus, DiscardContentFlags, KmdProcessHandle, MapApertureSegment, NotifyAlloc, PagingOperation, Pte,
-    PteFlags, UpdatePageTable, UpdatePageTableFlags, WddmVersion,
+    UpdatePageTableFlags, WddmVersion,
 };
 use vidmm::{Event, GpuVirtualAddress, NumberedEvent};
 use vidmm_trace::ByteSize;
@@ -232,7 +232,7 @@ impl Narrator {
         match operation {
             PagingOperation::UpdatePageTable(update) if !again => match Entries::of(update) {
                 Some(entries) => self.write_entries(entries),
-                None if is_large_page(update) => {
+                None if update.page_table_entries.has_large_pages() => {
                     self.shown_large.insert((update.process, update.first_pte_virtual_address));
                     self.write_large_pages(LargePages::of(update, true));
                 }
@@ -484,9 +484,4 @@ fn not_joined<T>(before: Option<&mut T>, next: T, join: impl FnOnce(&mut T, T) -
         Some(before) => join(before, next).err(),
         None => Some(next),
     }
-}
-
-fn is_large_page(update: &UpdatePageTable) -> bool {
-    let entries = update.page_table_entries;
-    [Some(entries.first), entries.first_64kb].into_iter().flatten().any(|pte| pte.flags.contains(PteFlags::LARGE_PAGE))
 }

@@ -75,3 +75,11 @@ pub struct PteRun {
     #[doc(alias = "NumPageTableEntries")]
     pub num_page_table_entries: u32,
 }
+
+impl PteRun {
+    /// Whether a side of its entries points to memory in place of a table (GVA-21).
+    pub fn has_large_pages(&self) -> bool {
+        let sides = [Some(self.first), self.first_64kb];
+        sides.into_iter().flatten().any(|pte| pte.flags.contains(PteFlags::LARGE_PAGE))
+    }
+}
