@@ -88,6 +88,7 @@ fn config(desc: &MachineDesc) -> SoftAdapterConfig {
         system_commit_limit_bytes: desc.aperture_commit_limit_bytes,
         scheduling_log_buffer_bytes: desc.scheduling_log_buffer_bytes,
         linked_adapters: desc.linked_adapters.iter().map(linked).collect(),
+        virtual_address_bit_count: desc.virtual_address_bits.unwrap_or(base.virtual_address_bit_count),
         page_table_index_bits: desc.page_table_bits.clone().unwrap_or(base.page_table_index_bits),
         dual_pte: desc.dual_pte,
         page_tables_in_system_memory: desc.page_tables_in_system_memory,

@@ -51,6 +51,8 @@ pub struct MachineDesc {
     pub scheduling_log_buffer_bytes: Option<u64>,
     /// The other physical adapters of a link. A factory must obey it. [`Features::LINKED_ADAPTERS`].
     pub linked_adapters: Vec<LinkedAdapterDesc>,
+    /// Bits in a virtual address; none is the GPU's own choice. A factory may ignore it.
+    pub virtual_address_bits: Option<u32>,
     /// Index bits of the page-table levels below the root, leaf first; none is the GPU's own choice. A factory may ignore it.
     pub page_table_bits: Option<Vec<u32>>,
     /// Whether 64 KiB pages have page-table entries of their own (GVA-43). A factory may ignore it.
@@ -175,6 +177,7 @@ impl MachineDesc {
             map_aperture2: adapter.map_aperture2,
             scheduling_log_buffer_bytes: adapter.scheduling_log.map(|log| log.bytes()),
             linked_adapters: linked.collect(),
+            virtual_address_bits: Some(adapter.virtual_address_bits()),
             page_table_bits: Some(adapter.page_table_bits()),
             dual_pte: adapter.dual_pte(),
             invalid_tlb_entries_not_cached: adapter.invalid_tlb_entries_not_cached,

@@ -54,6 +54,8 @@ pub struct AdapterSettings {
     pub more_memory: Vec<MoreMemory>,
     /// The pages that memory segments are managed in.
     pub page_size: PageSize,
+    /// Bits in a virtual address. None leaves them to [`virtual_address_bits`](Self::virtual_address_bits).
+    pub virtual_address_bits: Option<u32>,
     /// The index bits of the levels of page tables below the root, from the leaf up. None leaves them to
     /// [`page_table_bits`](Self::page_table_bits).
     pub page_table_bits: Option<Vec<u32>>,
@@ -226,6 +228,7 @@ impl Default for AdapterSettings {
             local_memory_cpu_visible: false,
             more_memory: Vec::new(),
             page_size: PageSize::Kib64,
+            virtual_address_bits: None,
             page_table_bits: None,
             dual_pte: None,
             invalid_tlb_entries_not_cached: true,
@@ -330,12 +333,12 @@ impl AdapterSettings {
         self.addressing_model == AddressingModel::Physical
     }
 
-    /// Bits in a virtual address: 47 with pages of 64 KiB, 48 with pages of 4 KiB, as real GPUs have them.
+    /// Bits in a virtual address: the scenario's, or else 47 with pages of 64 KiB and 48 with pages of 4 KiB, as real GPUs have them.
     pub fn virtual_address_bits(&self) -> u32 {
-        match self.page_size {
+        self.virtual_address_bits.unwrap_or(match self.page_size {
             PageSize::Kib4 => 48,
             PageSize::Kib64 => 47,
-        }
+        })
     }
 
     /// Whether level-1 entries are dual: the scenario's choice, or else with pages of 64 KiB only.

@@ -215,6 +215,9 @@ impl World {
         if !is_speed && addressing_model == AddressingModel::GpuMmu && aside.chance(40) {
             draw_large_pages(&mut adapter, &mut aside);
         }
+        if !is_speed && addressing_model == AddressingModel::GpuMmu && aside.chance(15) {
+            draw_two_levels(&mut adapter, &mut aside);
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -412,6 +415,20 @@ fn draw_large_pages(adapter: &mut AdapterSettings, dice: &mut Dice) {
         bits[0] = leaf;
         bits.push(more);
         adapter.page_table_bits = Some(bits);
+    }
+}
+
+/// Two levels of tables, whose root grows (GVA-18), with a root as large as a page of where tables are.
+fn draw_two_levels(adapter: &mut AdapterSettings, dice: &mut Dice) {
+    let is_paged_large = adapter.page_tables() == PageTables::Local && adapter.page_size == PageSize::Kib64;
+    let all_are_large = is_paged_large && adapter.update_mode != UpdateMode::GpuVirtual;
+    let entries = if all_are_large { 13 } else { 9 };
+    let leaf = adapter.page_table_bits()[0].min(entries - dice.below(2) as u32);
+    let root = entries - u32::from(adapter.dual_pte());
+    // Addresses for what worlds have, and for windows.
+    if leaf + root >= 17 {
+        adapter.page_table_bits = Some(vec![leaf]);
+        adapter.virtual_address_bits = Some(12 + leaf + root);
     }
 }
 

@@ -68,7 +68,7 @@ fn i28_an_object_that_is_gone_is_named() {
         Event::MonitoredFenceDestroyed { fence: monitored() },
         Event::PagingFenceSignaled { queue: queue(), value: 9 },
         Event::PagingQueueDestroyed { queue: queue() },
-        Event::RootPageTableSet { context: context(), address: local(ROOT) },
+        Event::RootPageTableSet { context: context(), address: local(ROOT), num_entries: ROOT_ENTRIES },
         Event::ContextCreated { context: ContextId::from_bits(1 << 32), device: device(), engine: RENDER },
         Event::DeviceCreated {
             device: DeviceId::from_bits(1 << 32),

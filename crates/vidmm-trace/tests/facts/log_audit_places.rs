@@ -82,7 +82,7 @@ fn demoted_and_promoted() -> Broken {
         Event::PlanRetired { plan: IN },
         Event::PagingFenceSignaled { queue: queue(), value: 3 },
         submitted(1, &[], &[]),
-        Event::RootPageTableSet { context: context(), address: local(ROOT) },
+        Event::RootPageTableSet { context: context(), address: local(ROOT), num_entries: ROOT_ENTRIES },
         Event::Dispatched { device: device(), submission: 1, signal: fence(RENDER, 1), waits: vec![] },
         Event::Completed { signal: fence(RENDER, 1) },
         evict(T, EvictFlags::EVICT_ONLY_IF_NECESSARY, 1),

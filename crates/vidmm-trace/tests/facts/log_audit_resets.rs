@@ -145,7 +145,7 @@ fn i30_urgent_work_waits_behind_what_has_not_begun() {
         let (device, context) = (innocent(), ContextId::from_bits(2));
         let urgent = vec![
             Event::ContextCreated { context, device, engine: RENDER },
-            Event::RootPageTableSet { context, address: local(ROOT) },
+            Event::RootPageTableSet { context, address: local(ROOT), num_entries: ROOT_ENTRIES },
             Event::ContextPriorityChanged { context, priority },
             Event::Submitted { device, context, submission: 3, waits: vec![], signals: vec![] },
             Event::Dispatched { device, submission: 3, signal: fence(RENDER, 4), waits: vec![] },
@@ -162,7 +162,10 @@ fn i30_work_that_waits_is_handed_out_before_ready_work() {
     let (device, [full, other]) = (innocent(), [2, 3].map(ContextId::from_bits));
     let created = |context| {
         let address = local(ROOT);
-        vec![Event::ContextCreated { context, device, engine: RENDER }, Event::RootPageTableSet { context, address }]
+        vec![
+            Event::ContextCreated { context, device, engine: RENDER },
+            Event::RootPageTableSet { context, address, num_entries: ROOT_ENTRIES },
+        ]
     };
     let submitted = |context, submission| {
         let (waits, signals) = (vec![], vec![]);

@@ -159,7 +159,28 @@ fn i15_a_context_does_not_know_its_root_table() {
 #[test]
 fn i15_a_context_is_told_the_wrong_root_table() {
     let context = context();
-    broken().replace(root_set, Event::RootPageTableSet { context, address: local(0x4000) }).breaks_only(I15);
+    broken()
+        .replace(root_set, Event::RootPageTableSet { context, address: local(0x4000), num_entries: ROOT_ENTRIES })
+        .breaks_only(I15);
+}
+
+#[test]
+fn gva17_a_context_is_told_of_too_few_entries_of_its_root_table() {
+    let told = |num_entries| {
+        let (context, address) = (context(), local(ROOT));
+        broken().replace(root_set, Event::RootPageTableSet { context, address, num_entries })
+    };
+    // The only mapping is at the second of the 2 MiB that an entry covers.
+    told(1).breaks_only(Gva17);
+    told(2).breaks_nothing();
+}
+
+#[test]
+fn gva17_a_context_is_told_of_its_root_table_while_its_work_is_under_way() {
+    let told = |num_entries| Event::RootPageTableSet { context: context(), address: local(ROOT), num_entries };
+    broken().insert_after(dispatched(1), told(2 * ROOT_ENTRIES)).breaks_only(Gva17);
+    broken().insert_after(root_set, told(2 * ROOT_ENTRIES)).breaks_nothing();
+    broken().insert_after(root_set, told(ROOT_ENTRIES / 2)).breaks_only(Gva17);
 }
 
 #[test]
@@ -173,7 +194,7 @@ fn i06_work_runs_before_its_root_table_is_initialised() {
     // Work that was submitted before the mapping does not wait for it.
     let (device, signal) = (device(), fence(RENDER, 1));
     let early = [
-        Event::RootPageTableSet { context: context(), address: local(ROOT) },
+        Event::RootPageTableSet { context: context(), address: local(ROOT), num_entries: ROOT_ENTRIES },
         Event::Dispatched { device, submission: 1, signal, waits: vec![] },
     ];
     let mut story = broken();

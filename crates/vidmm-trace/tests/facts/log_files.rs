@@ -141,7 +141,7 @@ pub fn all_events() -> Vec<Event> {
             waits: vec![(fence_id, LARGE)],
             signals: vec![(fence_id, 1), (fence_id, 2)],
         },
-        Event::RootPageTableSet { context, address },
+        Event::RootPageTableSet { context, address, num_entries: 256 },
         Event::Dispatched { device, submission, signal, waits: vec![signal, fence(0, 1)] },
         Event::Granted { device, queue, paging_fence_value, plans: vec![1, LARGE] },
         Event::PageTablePlaced { plan, process, level: 2, page_size: PageSize::Kib4, virtual_address, address, size },

@@ -85,6 +85,8 @@ pub(crate) struct Adapter {
     /// segment.
     pub tables_in: Account,
     pub paging_tables_in: Account,
+    /// The entries of a process's root table at first: fewer than it can have where it grows (GVA-15, GVA-18).
+    pub first_root_entries: u32,
     /// Bytes at the end of each memory segment with page tables that hold nothing else; 0 where tables lie anywhere (D19).
     pub page_table_area: u64,
     /// Every table lies at a multiple of so many bytes.
@@ -361,6 +363,11 @@ impl Adapter {
             AddressingModel::GpuVaIoMmu => Some(IoMmuDomain::Process(process)),
             AddressingModel::GpuVaIoMmuGlobal => Some(IoMmuDomain::Global),
         }
+    }
+
+    /// The entries of the root of an address space for all addresses; 0 without page tables.
+    pub fn root_entries(&self) -> u32 {
+        self.levels.last().map_or(0, |root| 1 << root.index_bits)
     }
 
     /// The root's level.

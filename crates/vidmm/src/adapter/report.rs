@@ -98,6 +98,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         invalid_not_cached: info.gpu_mmu.flags.contains(GpuMmuFlags::INVALID_TLB_ENTRIES_NOT_CACHED),
         tables_in: Account::FIRST_MEMORY,
         paging_tables_in: Account::FIRST_MEMORY,
+        first_root_entries: 0,
         page_table_area: 0,
         table_alignment: table_alignment(info),
         paging_va_size: 0,
@@ -111,6 +112,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         no_dma_patching: info.patching.no_dma_patching,
         bank_ends: info.patching.bank_range_table.clone(),
     };
+    adapter.first_root_entries = adapter.root_entries();
     if has_page_tables {
         // Tables are never in an aperture: what is no memory segment is system memory (GVA-15).
         let [tables_in, paging_tables_in] =

@@ -97,6 +97,7 @@ impl VidMm {
                 self.state.objects[index].space.release(range);
                 return Err(error.into());
             }
+            self.state.objects[index].tables.let_root_reach(&self.state.adapter, range.end());
         }
         let paging_fence_value = if reads_zero { self.state.objects[queue].last_value + 1 } else { 0 };
         let virtual_address = GpuVirtualAddress(base);
@@ -166,6 +167,9 @@ impl VidMm {
         if let Err(error) = tables::set_tables_aside(&mut self.state, host, process, needed) {
             self.state.objects[process].space.unmap(virtual_address, size);
             return Err(error.into());
+        }
+        if self.state.adapter.has_page_tables() {
+            self.state.objects[process].tables.let_root_reach(&self.state.adapter, mapping.end());
         }
         let at_once = !is_over_zero
             && maps_at_once(&self.state.adapter, &self.state.objects, &self.plans, device, allocation, &mapping);

@@ -75,7 +75,7 @@ impl VidMm {
             .process_addresses(self.state.objects.processes.next_index().at())
             .ok_or(CreateError::NoAddresses)?;
         let handle = kmd.create_process(false)?;
-        let mut tables = PageTables::default();
+        let mut tables = PageTables::new(&self.state.adapter);
         if self.state.adapter.has_page_tables() {
             let root = set_root_aside(&mut self.state, host).inspect_err(|_| kmd.destroy_process(handle))?;
             tables.insert(TableKey::root(&self.state.adapter), root);
@@ -202,7 +202,7 @@ impl VidMm {
             in_flight: 0,
             portion: None,
             served: 0,
-            root_is_set: false,
+            root_entries: 0,
         });
         let device = self.state.objects.devices.id(device_index);
         self.state.moment.record(|| Event::ContextCreated { context, device, engine });

@@ -107,7 +107,7 @@ impl VidMm {
         host: &mut dyn Host,
     ) -> Result<Self, StartAdapterError> {
         let mut info = kmd.query_adapter_info();
-        ask_for_root_size(kmd, &mut info);
+        let first_root_entries = ask_for_root_size(kmd, &mut info);
         let refuse = |broken_rules| StartAdapterError { broken_rules };
         let adapter = adapter::validate(&info, host.total_system_memory()).map_err(refuse)?;
         let mut adapter = Adapter {
@@ -116,6 +116,7 @@ impl VidMm {
             num_slots: adapter.num_slots + u32::from(options.preparation.accept_max_slot_id),
             verifier: options.verifier,
             paging_tables_by_cpu: adapter.has_page_tables() && options.paging_tables_by_cpu,
+            first_root_entries: first_root_entries.unwrap_or(adapter.first_root_entries),
             ..adapter
         };
         check_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
@@ -350,18 +351,17 @@ fn check_tables(adapter: &Adapter) -> Result<(), BrokenRule> {
     Ok(())
 }
 
-/// Where there are two levels of page tables the driver says how large the root is, with all the entries that addresses have: what the
-/// level is said to have at first, which may be nothing, is for managers that let it grow (GVA-15, GVA-16).
-fn ask_for_root_size(kmd: &mut dyn Kmd, info: &mut AdapterInfo) {
+/// Where there are two levels of page tables the driver says how large the root is with all the entries that addresses have (GVA-16).
+/// Returns the entries that it has at first, of which the driver may say that there are none (GVA-15).
+fn ask_for_root_size(kmd: &mut dyn Kmd, info: &mut AdapterInfo) -> Option<u32> {
     let AdapterInfo { addressing_model, page_table_levels, gpu_mmu, .. } = info;
-    let [leaf, root] = &mut page_table_levels[..] else { return };
+    let [leaf, root] = &mut page_table_levels[..] else { return None };
     let below = PAGE_SIZE.trailing_zeros().saturating_add(leaf.page_table_index_bit_count);
     let index_bits = gpu_mmu.virtual_address_bit_count.saturating_sub(below);
     // Of another number of bits the report is refused.
-    let num_entries = 1_u32.checked_shl(index_bits).filter(|_| *addressing_model == AddressingModel::GpuMmu);
-    if let Some(bytes) = num_entries.and_then(|num_entries| kmd.get_root_page_table_size(num_entries)) {
-        root.page_table_size_in_bytes = bytes;
-    }
+    let num_entries = 1_u32.checked_shl(index_bits).filter(|_| *addressing_model == AddressingModel::GpuMmu)?;
+    root.page_table_size_in_bytes = kmd.get_root_page_table_size(num_entries)?;
+    Some(1_u32.checked_shl(root.page_table_index_bit_count).map_or(num_entries, |first| first.min(num_entries)))
 }
 
 /// The allocator of a memory segment, but for its area of page tables; system memory is counted, not placed.

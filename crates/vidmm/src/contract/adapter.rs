@@ -257,7 +257,9 @@ impl PageTableUpdateMode {
 #[doc(alias = "DXGK_PAGE_TABLE_LEVEL_DESC")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageTableLevelDesc {
-    /// A table of this level has two to this power entries. The root takes the address bits that remain (GVA-12).
+    /// A table of this level has two to this power entries. The root takes the address bits that remain (GVA-12); with two
+    /// levels this is how many of its entries it has at first (GVA-15), if the driver says
+    /// [how large all are](crate::contract::Kmd::get_root_page_table_size).
     pub page_table_index_bit_count: u32,
     /// The segment of the tables of processes; system memory allows 4 KiB tables only (GVA-15).
     pub page_table_segment_id: SegmentId,

@@ -132,15 +132,18 @@ pub trait Kmd {
     }
 
     /// The bytes of a root table of `num_entries` entries, where there are two levels of page tables (GVA-16); none leaves it to the
-    /// [description](super::PageTableLevelDesc) of level 1. It is asked once, when the adapter starts, for all entries that addresses have:
-    /// a root is never changed for a larger one.
+    /// [description](super::PageTableLevelDesc) of level 1. It is asked once, when the adapter starts, for all entries that addresses have.
+    /// A process's root then begins with those of the description, one at least, and grows where it lies: [`set_root_page_table`] says
+    /// how many of its entries count (GVA-18).
+    ///
+    /// [`set_root_page_table`]: Self::set_root_page_table
     #[doc(alias = "DxgkDdiGetRootPageTableSize")]
     fn get_root_page_table_size(&mut self, num_entries: u32) -> Option<u32> {
         let _ = num_entries;
         None
     }
 
-    /// Sets the root page table of `context` to `address` from its next submission on (GVA-17).
+    /// Sets the root page table of `context` from its next submission on; no work of the context is under way (GVA-17).
     #[doc(alias = "DxgkDdiSetRootPageTable")]
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable);
 

@@ -13,7 +13,7 @@ use ready::Overtakes;
 use crate::{
     adapter::Adapter,
     buggify::{MOMENT, Unlikely},
-    contract::{DmaBuffer, EngineFence, Kmd, Packet, SubmitCommand},
+    contract::{DmaBuffer, EngineFence, Kmd, Packet, RootPageTable, SubmitCommand},
     engines::engine::PacketWork,
     event::Event,
     gpu_va::TableKey,
@@ -173,8 +173,12 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
     if !device.is_active() && (device.is_suspended() || !next.is_begun()) {
         return None;
     }
+    // A context is not scheduled while its root is set (GVA-17).
+    if context.in_flight > 0 && !knows_root(state, context) {
+        return None;
+    }
     // The driver was told the root table once it had been planned, and with nothing in the stream its plan has retired.
-    let root_is_there = context.root_is_set && plans.stream.is_empty();
+    let root_is_there = context.root_entries > 0 && plans.stream.is_empty();
     let root_fence = if root_is_there { 0 } else { root_fence(&state.adapter, &state.objects, plans, device.process)? };
     let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
     for &plan in &device.refreshes {
@@ -205,19 +209,26 @@ fn root_fence(adapter: &Adapter, objects: &Objects, plans: &Plans, process: Proc
     plans.stream.fence_of(Some(root.plan).filter(|&plan| plan > 0)?)
 }
 
-/// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up.
+/// Whether the driver knows the root page table of a context, with all the entries that it has by now; of a self-scheduled one its
+/// owner does.
+fn knows_root(state: &State, context: &Context) -> bool {
+    let tables = &state.objects[state.objects[context.device].process].tables;
+    context.handle.is_none() || context.root_entries == tables.root_entries()
+}
+
+/// Tells the driver the root page table of a context whose work runs for the first time, or again after power-up, or for the first time
+/// since the root has grown (GVA-18).
 fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
-    let context = &mut state.objects.contexts[index];
-    let Some(handle) = context.handle.filter(|_| !context.root_is_set && state.adapter.has_page_tables()) else {
-        return;
-    };
-    let process = &state.objects.processes[state.objects.devices[context.device].process];
+    let context = &state.objects[index];
+    let Some(handle) = context.handle.filter(|_| !knows_root(state, context)) else { return };
+    let process = &state.objects[state.objects[context.device].process];
     let root = root_page_table(&state.adapter, &process.tables);
     let root = root.expect("nothing is dispatchable before its root table is built");
     kmd.set_root_page_table(handle, root);
-    context.root_is_set = true;
+    let RootPageTable { address, num_entries } = root;
+    state.objects[index].root_entries = num_entries;
     let context = state.objects.contexts.id(index);
-    state.moment.record(|| Event::RootPageTableSet { context, address: root.address });
+    state.moment.record(|| Event::RootPageTableSet { context, address, num_entries });
 }
 
 fn hand_out(

@@ -747,6 +747,9 @@ pub enum Event {
         context: ContextId,
         /// The root table.
         address: PhysicalAddress,
+        /// The entries that it has by now; addresses beyond them fault. In a log of an earlier version 0.
+        #[cfg_attr(feature = "serde", serde(default))]
+        num_entries: u32,
     },
     /// Work was handed to its engine.
     Dispatched {

@@ -49,6 +49,8 @@ impl Table {
 #[derive(Debug, Default)]
 pub(crate) struct PageTables {
     tables: BTreeMap<TableKey, Table>,
+    /// The entries of the root for the addresses that were in use so far. Those beyond are invalid, and no context is told of them.
+    root_entries: u32,
     /// Addresses that read as zero where nothing is mapped, by the entries that are built.
     zero: FreeRanges,
 }
@@ -104,6 +106,11 @@ impl TableKey {
 }
 
 impl PageTables {
+    /// The tables of a process, with the root that it has at first.
+    pub fn new(adapter: &Adapter) -> Self {
+        Self { root_entries: adapter.first_root_entries, ..Self::default() }
+    }
+
     /// The tables that a mapping of a range needs, roots first.
     pub fn needed(
         adapter: &Adapter,
@@ -188,6 +195,17 @@ impl PageTables {
 
     pub fn get_mut(&mut self, key: TableKey) -> &mut Table {
         self.tables.get_mut(&key).expect("a mapping has its tables")
+    }
+
+    /// Addresses up to `end` are in use: the root grows to twice its entries, and again, until it has one for each of them (GVA-18).
+    pub fn let_root_reach(&mut self, adapter: &Adapter, end: u64) {
+        let needed = end.div_ceil(adapter.coverage(adapter.root_level() - 1));
+        self.root_entries = self.root_entries.max(needed.next_power_of_two() as u32);
+    }
+
+    /// The entries of the root that contexts are told of.
+    pub fn root_entries(&self) -> u32 {
+        self.root_entries
     }
 
     /// The root, once it is placed; none if the GPU has no page tables.

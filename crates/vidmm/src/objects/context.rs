@@ -23,8 +23,8 @@ pub(crate) struct Context {
     pub portion: Option<Portion>,
     /// The time of its last service, among the portions of all contexts.
     pub served: u64,
-    /// Whether the driver knows its root page table (GVA-17).
-    pub root_is_set: bool,
+    /// The entries of its root page table that the driver was told of (GVA-17); 0 before it was told of the table.
+    pub root_entries: u32,
 }
 
 impl Context {

@@ -7,7 +7,7 @@ use crate::{
     adapter::Adapter,
     contract::{KmdProcessHandle, Pte, PteRun, RootPageTable, UpdateMode, UpdatePageTable, UpdatePageTableFlags},
     gpu_va::{PageTables, TableKey},
-    plans::{BuildEnv, PlannedTable, Step, UnlinkedTable, ZeroRange, window::root_entries},
+    plans::{BuildEnv, PlannedTable, Step, UnlinkedTable, ZeroRange},
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress},
 };
 
@@ -196,5 +196,5 @@ fn update(
 
 /// Where a process's contexts find their tables.
 pub(crate) fn root_page_table(adapter: &Adapter, tables: &PageTables) -> Option<RootPageTable> {
-    Some(RootPageTable { address: tables.root(adapter)?, num_entries: root_entries(adapter) })
+    Some(RootPageTable { address: tables.root(adapter)?, num_entries: tables.root_entries() })
 }

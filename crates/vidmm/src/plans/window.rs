@@ -83,7 +83,7 @@ impl Windows {
         let local_page_size = adapter.pte_page_size(adapter.smallest_page_size());
         Self {
             process,
-            root: root.map(|address| RootPageTable { address, num_entries: root_entries(adapter) }),
+            root: root.map(|address| RootPageTable { address, num_entries: adapter.root_entries() }),
             system: Ring::new(adapter, &tables, system, adapter.paging_va_size, PageSize::Kib4),
             local: Ring::new(adapter, &tables, local, adapter.paging_va_size, local_page_size),
             views: TableViews::new(adapter, &tables),
@@ -281,11 +281,6 @@ impl Windows {
 
 fn ring_range(ring: &Ring) -> (u64, u64) {
     (ring.base, ring.base + ring.size)
-}
-
-/// How many entries the root of an address space has.
-pub(crate) fn root_entries(adapter: &Adapter) -> u32 {
-    1 << adapter.levels[adapter.root_level() as usize].index_bits
 }
 
 impl Ring {

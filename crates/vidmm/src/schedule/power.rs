@@ -78,7 +78,7 @@ pub(crate) fn write_all_tables_again(state: &mut State, plans: &mut Plans) {
         write_tables_again(&mut state.moment, &mut state.objects, plans, process);
     }
     for context in Vec::from_iter(state.objects.contexts.iter().map(|(index, _)| index)) {
-        state.objects[context].root_is_set = false;
+        state.objects[context].root_entries = 0;
     }
 }
 

@@ -53,9 +53,7 @@ fn a_usual_report_breaks_no_rule() {
 #[test]
 fn the_driver_says_how_large_the_root_of_two_levels_is() {
     let table_bytes = |root_bytes| {
-        let mut driver = Driver::new(&Config { level_bits: vec![4, 9], ..Config::default() });
-        let root = &mut driver.info.page_table_levels[1];
-        (root.page_table_index_bit_count, root.page_table_size_in_bytes) = (0, 0);
+        let mut driver = Driver::new(&Config { level_bits: vec![4, 9], first_root_bits: Some(0), ..Config::default() });
         driver.root_bytes = root_bytes;
         let started = start(&mut driver, &mut Ledger::default());
         assert_eq!(driver.roots_asked, [512]);

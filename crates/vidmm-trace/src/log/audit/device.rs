@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use vidmm::{
-    AllocationId, ContextId, DeviceId, DeviceResidency, MonitoredFenceId, PagingQueueId, PhysicalAddress, PlanNo,
-    ProcessId,
-};
+use vidmm::contract::RootPageTable;
+use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId};
 
 use super::list_entry::Span;
 use super::monitored::FenceValue;
@@ -83,8 +81,8 @@ pub(super) struct Context {
     pub engine: u32,
     /// How urgent its work is.
     pub priority: i32,
-    /// Where the driver was told that its root table is.
-    pub root: Option<PhysicalAddress>,
+    /// The root table that the driver was told of.
+    pub root: Option<RootPageTable>,
 }
 
 /// Work that is not dispatched.

@@ -161,7 +161,10 @@ impl Audit {
         let is_free = self.is_work_free || self.plans.are_over();
         let runs = is_free && device.is_active() && !device.is_over() && !device.is_blocked() && !self.powered_down;
         let has_root = !self.adapter.has_page_tables()
-            || self.root_of(books.device).is_some_and(|root| Some(root.address) == books.root && is_in(root.plan));
+            || self
+                .root_of(books.device)
+                .zip(books.root)
+                .is_some_and(|(root, told)| root.address == told.address && is_in(root.plan));
         // Nothing more of a process is handed out before a page of it is cut (GVA-42).
         let is_cut = self.rests.iter().any(|&(of, _)| of == device.process);
         let is_whole = process.is_some_and(|of| of.suspended.is_none() && is_in(of.cut_by)) && !is_cut;
@@ -176,8 +179,9 @@ impl Audit {
         let has_waited = work.waits.iter().all(|&wait| self.fences.monitored.has_reached(wait));
         let mut own = self.fences.work.values().filter(|packet| packet.context == context);
         let is_over = |wait: &EngineFence| self.fences.completed(wait.engine) >= wait.fence_id;
+        let is_told = self.reaches_all(books) || own.clone().next().is_none();
         let is_next = own.all(|packet| packet.waits.iter().all(is_over));
-        runs && has_root && is_whole && is_back && is_granted && is_listed && has_waited && is_next
+        runs && has_root && is_told && is_whole && is_back && is_granted && is_listed && has_waited && is_next
     }
 
     /// Each monitored fence that the work waits for has its value, or the work waits for a packet that will signal it.

@@ -108,6 +108,8 @@ invariants! {
     Flt31 = "FLT-31",
     /// The reset of the adapter: the driver hears of all that was resident, once, and nothing is left of it.
     Flt32 = "FLT-32",
+    /// Contexts are told of a root while none of their work is under way, and of one that reaches all addresses in use before it runs.
+    Gva17 = "GVA-17",
     /// An entry of level 1 shows memory that the leaf table below it shows too, all of it and as one piece, and as long as it does.
     Gva21 = "GVA-21",
     /// Nothing of a process is in flight while a page of 64 KiB of it is cut, and its later work waits for that.

@@ -72,6 +72,7 @@ impl Audit {
             return;
         }
         self.note_mapping(mapping);
+        self.reach(process, mapping.end());
         if paging_fence_value > 0 {
             let kind = RequestKind::Map(process, virtual_address, mapping.end());
             self.ask(mapping.device, queue, paging_fence_value, kind);

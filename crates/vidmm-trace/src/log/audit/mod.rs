@@ -218,6 +218,8 @@ struct Process {
     /// Its owner has destroyed it.
     has_ended: bool,
     root: Option<Root>,
+    /// The address after the last that was in use so far.
+    reached: u64,
     /// Where its page tables lie.
     tables: Vec<(SegmentId, Extent)>,
     weight: Weight,
@@ -240,6 +242,7 @@ impl Process {
             handle,
             has_ended: false,
             root: None,
+            reached: 0,
             tables: Vec::new(),
             weight: Weight::default(),
             reservations: BTreeMap::new(),

@@ -61,6 +61,11 @@ impl Tables {
         level as usize + 1 == self.level_bits.len()
     }
 
+    /// The level of roots.
+    pub fn root_level(&self) -> u32 {
+        (self.level_bits.len() as u32).saturating_sub(1)
+    }
+
     /// A table takes as many bytes as the largest that the driver said, in whole pages of where it lives.
     pub fn check_size(&self, table: Table, size: u64, page_bytes: u64, findings: &mut Findings) {
         let right = self.largest().checked_next_multiple_of(page_bytes);

@@ -1,6 +1,6 @@
 //! Work: submissions, and what engines report of them (I13).
 
-use vidmm::contract::EngineFence;
+use vidmm::contract::{EngineFence, RootPageTable};
 use vidmm::{DeviceId, Event, MonitoredFenceId};
 
 use super::Audit;
@@ -19,7 +19,9 @@ impl Audit {
                 self.submitted(device, submission, work);
                 self.submitted_as_a_whole(device, context, submission);
             }
-            Event::RootPageTableSet { context, address } => self.root_set(context, address),
+            Event::RootPageTableSet { context, address, num_entries } => {
+                self.root_set(context, RootPageTable { address, num_entries });
+            }
             Event::Dispatched { device, submission, signal, ref waits } => {
                 self.dispatched(device, submission, signal, waits);
             }

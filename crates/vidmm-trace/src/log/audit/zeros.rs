@@ -132,6 +132,7 @@ impl Audit {
             format!("{start:#x} of {process} is reserved with value {paging_fence_value}, whatever its entries can say")
         });
         let Some(queue) = queue.filter(|_| is_asked) else { return };
+        self.reach(process, start.saturating_add(size));
         let Some(device) = self.fences.queues.get(&queue).map(|queue| queue.device) else { return };
         let mut left = Intervals::default();
         left.insert(start, start.saturating_add(size), ());

@@ -33,7 +33,7 @@ pub fn with_work_behind() -> Vec<Event> {
         Event::MonitoredFenceCreated { fence: innocent_fence(), value: 0, device: None },
     ]);
     events.extend(rest.into_iter().take(3));
-    events.push(Event::RootPageTableSet { context, address: local(ROOT) });
+    events.push(Event::RootPageTableSet { context, address: local(ROOT), num_entries: ROOT_ENTRIES });
     for submission in [1, 2] {
         let before = (submission > 1).then_some((innocent_fence(), submission - 1));
         let waits = before.map(|_| fence(RENDER, submission)).into_iter().collect();

@@ -20,6 +20,7 @@ pub const LOCAL_WINDOW: u64 = 0x18_0000;
 /// The address of `A`.
 pub const MAPPED_AT: u64 = 0x20_0000;
 pub const ROOT: u64 = 0x3000;
+pub const ROOT_ENTRIES: u32 = 1 << 8;
 pub const LEAF: u64 = 0x4000;
 /// Bytes of commands that the driver writes for an operation.
 pub const OPERATION: u32 = 64;
@@ -427,7 +428,7 @@ fn a_comes_in() -> Vec<Event> {
         entries_of_a(2, Pte::valid(local(0x5000))),
         Event::PagingBufferSubmitted { signal: fence(PAGING, 2), bytes: 640 },
         submitted(1, &[], &[1]),
-        Event::RootPageTableSet { context: context(), address: local(ROOT) },
+        Event::RootPageTableSet { context: context(), address: local(ROOT), num_entries: ROOT_ENTRIES },
         dispatched(1, 2),
         Event::Completed { signal: fence(PAGING, 2) },
         Event::PlanRetired { plan: 2 },

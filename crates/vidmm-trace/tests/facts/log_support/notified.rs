@@ -249,7 +249,11 @@ impl Run {
             submitted(1, &[], &[]),
         ]);
         if self.has_page_tables() {
-            events.push(Event::RootPageTableSet { context: context(), address: local(ROOT) });
+            events.push(Event::RootPageTableSet {
+                context: context(),
+                address: local(ROOT),
+                num_entries: ROOT_ENTRIES,
+            });
         }
         let signal = fence(RENDER, 1);
         events.push(Event::Dispatched { device: device(), submission: 1, signal, waits: vec![] });

@@ -57,6 +57,8 @@ pub struct Config {
     pub has_no_execute: bool,
     pub has_cache_coherent: bool,
     pub has_zero: bool,
+    /// Of two levels of tables, the index bits of the root at first, if the driver says how large a root is.
+    pub first_root_bits: Option<u32>,
     /// The capabilities of large pages.
     pub large_pages: GpuMmuFlags,
     pub update_mode: PageTableUpdateMode,
@@ -107,6 +109,7 @@ impl Default for Config {
             has_no_execute: true,
             has_cache_coherent: false,
             has_zero: false,
+            first_root_bits: None,
             large_pages: GpuMmuFlags::empty(),
             update_mode: PageTableUpdateMode::GpuPhysical,
             paging_va_mib: None,
@@ -243,6 +246,10 @@ impl Config {
         }
         let levels = if self.has_page_tables() { &self.level_bits[..] } else { &[] };
         let table_bits = 12 + self.level_bits.iter().sum::<u32>();
+        let mut page_table_levels: Vec<PageTableLevelDesc> = levels.iter().map(level).collect();
+        if let (Some(bits), Some(root)) = (self.first_root_bits, page_table_levels.last_mut()) {
+            (root.page_table_index_bit_count, root.page_table_size_in_bytes) = (bits, 0);
+        }
         AdapterInfo {
             wddm_version: self.wddm_version,
             addressing_model: self.model,
@@ -263,7 +270,7 @@ impl Config {
                 virtual_address_bit_count: if self.has_page_tables() { table_bits } else { self.io_mmu_bits },
                 leaf_page_table_size_for_64k_pages_in_bytes: if self.dual { 4096 } else { 0 },
             },
-            page_table_levels: levels.iter().map(level).collect(),
+            page_table_levels,
             paging_buffer: PagingBufferDesc { size: self.buffer_bytes, private_data_size: self.private_bytes },
             patching: PatchingCaps::default(),
         }
@@ -375,7 +382,7 @@ impl Driver {
         Self {
             info: config.info(),
             paging_va_mib: config.paging_va_mib,
-            root_bytes: None,
+            root_bytes: config.first_root_bits.map(|_| 4096),
             roots_asked: Vec::new(),
             linked_paging_va_mib: config.linked.iter().map(|&(_, answer)| answer).collect(),
             paging_va_queries: Vec::new(),
