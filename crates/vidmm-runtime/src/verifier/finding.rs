@@ -223,7 +223,7 @@ impl fmt::Display for Wrong {
                 }
             }
             Wrong::Part { adds: Offsets::None } => f.write_str(
-                "the driver adds no offset: it takes the addresses for advanced already, which `--transfer-offset preadvanced` is for",
+                "the driver adds no offset, or moves nothing: if it takes the addresses for advanced already, `--transfer-offset preadvanced` is for it",
             ),
             Wrong::Part { adds: Offsets::OfSource } => f.write_str("the driver adds the offset to the source only"),
             Wrong::Part { adds: Offsets::OfDestination } => {

@@ -199,9 +199,9 @@ impl State {
             let effect = effect.as_ref().filter(|_| *is_prepared);
             let wrong = effect.and_then(|effect| effect.check(*number, &*self.gpu, &self.flushes, &self.under_way));
             let wrong = wrong.map(|wrong| match (operation, effect, &wrong) {
-                (PagingOperation::Transfer(op), Some(effect), &Wrong::Page { page, .. }) if op.transfer_offset > 0 => {
+                (PagingOperation::Transfer(op), Some(effect), Wrong::Page { .. }) if op.transfer_offset > 0 => {
                     let from_start = |at| [op.source, op.destination].map(|start| self.documented.page(start, at));
-                    effect.offsets(page, from_start, &*self.gpu).map_or(wrong, |adds| Wrong::Part { adds })
+                    effect.offsets(from_start, &*self.gpu).map_or(wrong, |adds| Wrong::Part { adds })
                 }
                 _ => wrong,
             });
