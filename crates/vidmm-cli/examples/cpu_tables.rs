@@ -25,6 +25,7 @@ impl MachineFactory for CpuTables {
         let desc = MachineDesc {
             page_tables_in_system_memory: true,
             // A table in system memory is one page of entries (GVA-15).
+            virtual_address_bits: None,
             page_table_bits: Some(vec![9, 9, 9]),
             dual_pte: false,
             page_table_update_mode: PageTableUpdateMode::CpuVirtual,
