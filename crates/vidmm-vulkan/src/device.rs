@@ -307,12 +307,8 @@ impl VulkanDevice {
         }
     }
 
-    /// Binds memory to sparse buffers. Whatever is submitted later waits for that. Returns the value that the timeline has then.
-    pub(crate) fn bind_sparse(
-        &self,
-        binds: &[vk::SparseBufferMemoryBindInfo<'_>],
-        order: BindOrder,
-    ) -> Result<u64, VulkanError> {
+    /// Binds memory to sparse resources. Whatever is submitted later waits for that. Returns the value that the timeline has then.
+    pub(crate) fn bind_sparse(&self, binds: vk::BindSparseInfo<'_>, order: BindOrder) -> Result<u64, VulkanError> {
         let mut queue = self.queue();
         let Some(bind_queue) = &self.bind_queue else {
             let (before, after) = (self.point(queue.submitted), self.point(queue.submitted + 1));
@@ -338,7 +334,7 @@ impl VulkanDevice {
     fn bind_on(
         &self,
         queue: vk::Queue,
-        binds: &[vk::SparseBufferMemoryBindInfo<'_>],
+        binds: vk::BindSparseInfo<'_>,
         waits: &[Point],
         signal: Point,
     ) -> Result<(), VulkanError> {
@@ -348,12 +344,8 @@ impl VulkanDevice {
         let mut values = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&wait_values)
             .signal_semaphore_values(&signal_values);
-        let info = vk::BindSparseInfo::default()
-            .wait_semaphores(&waits)
-            .buffer_binds(binds)
-            .signal_semaphores(&signals)
-            .push_next(&mut values);
-        // SAFETY: the caller's guard is the one access to the queue; buffers and memory live until the point is reached.
+        let info = binds.wait_semaphores(&waits).signal_semaphores(&signals).push_next(&mut values);
+        // SAFETY: the caller's guard is the one access to the queue; resources and memory live until the point is reached.
         let bound = unsafe { self.raw.queue_bind_sparse(queue, &[info], vk::Fence::null()) };
         bound.map_err(VulkanError::of("vkQueueBindSparse"))
     }

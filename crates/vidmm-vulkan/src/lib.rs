@@ -18,7 +18,7 @@
 //!
 //! # In real time
 //!
-//! [`Adapter`], [`Process`], [`Device`] and [`Buffer`] are the manager for an application's own shaders, on a Vulkan device that it
+//! [`Adapter`], [`Process`], [`Device`], [`Buffer`] and [`Image`] are the manager for an application's own shaders, on a Vulkan device that it
 //! owns or that the manager opens. More buffers can exist than local memory holds: those that are made resident are there, and the
 //! content of the others is in system memory.
 //!
@@ -52,7 +52,7 @@
 //! is in use is no victim, and devices whose lists do not fit together run in turn (RES-71).
 //!
 //! Vulkan is loaded when it is first asked for, so this crate builds and links without it. All unsafe code of the crate is
-//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs` and `live/adapter.rs`.
+//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs`, `live/adapter.rs` and `live/image.rs`.
 
 // A file imports only from those above it, apart from `VulkanDevice`, which everything is made on.
 mod error;
@@ -82,7 +82,8 @@ pub use executor::VulkanExecutor;
 pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
-    Adapter, Buffer, BufferDesc, BufferMemory, Device, Download, Error, Frame, Options, Process, Submission, Trim, Use,
+    Adapter, Allocation, Buffer, BufferDesc, BufferMemory, Device, Download, Error, Frame, Image, ImageDesc, Options,
+    Process, Submission, Trim, Use,
 };
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};

@@ -12,7 +12,7 @@ use crate::error::VulkanError;
 use crate::instance::Validation;
 use crate::kernels::{Arguments, Kernel};
 use crate::recorder::Recorder;
-use crate::sparse::{Binding, SparseBuffer, bind};
+use crate::sparse::{Binding, SparseResource, bind};
 
 /// The bytes that are copied, bound and stored at a time; fewer where the device has little memory.
 const BYTES: u64 = 64 << 20;
@@ -164,7 +164,7 @@ impl Bench {
 
     /// Binds addresses to local memory in ranges of `range` bytes, over it again, and to none.
     fn bind(&self, range: u64) -> Result<[BindingCost; 3], VulkanError> {
-        let space = SparseBuffer::new(&self.device, self.bytes)?;
+        let space = SparseResource::new(&self.device, self.bytes)?;
         let mut taken: [(Vec<f64>, Vec<f64>); 3] = Default::default();
         for _ in 0..ROUNDS {
             for (turn, (calls, all)) in taken.iter_mut().enumerate() {
@@ -186,14 +186,15 @@ impl Bench {
     }
 
     /// The first turn binds, the second binds other memory, the third unbinds.
-    fn bindings<'a>(&'a self, space: &'a SparseBuffer, range: u64, turn: usize) -> Vec<Binding<'a>> {
+    fn bindings<'a>(&'a self, space: &'a SparseResource, range: u64, turn: usize) -> Vec<Binding<'a>> {
         let count = self.bytes / range;
         let memory = |number: u64| match turn {
             0 => Some((&self.local, scattered(number, count) * range)),
             1 => Some((&self.local, scattered((number + 1) % count, count) * range)),
             _ => None,
         };
-        let binding = |number| Binding { buffer: space, offset: number * range, bytes: range, memory: memory(number) };
+        let binding =
+            |number| Binding { resource: space, offset: number * range, bytes: range, memory: memory(number) };
         (0..count).map(binding).collect()
     }
 
@@ -208,7 +209,7 @@ impl Bench {
 
     /// Lets a kernel write all of it, through a buffer with memory of its own or addresses bound in ranges of `range` bytes.
     fn store(&mut self, through: Through, range: Option<u64>) -> Result<StoreSpeed, VulkanError> {
-        let space = range.map(|range| Ok((SparseBuffer::new(&self.device, self.bytes)?, range))).transpose()?;
+        let space = range.map(|range| Ok((SparseResource::new(&self.device, self.bytes)?, range))).transpose()?;
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             if let Some((space, range)) = &space {

@@ -19,7 +19,7 @@ use crate::report::Rules;
 use crate::runs::{overlap, side_by_side};
 use crate::segment::{PAGES_PER_BLOCK, Segment, pieces};
 use crate::space::{CHUNK_BYTES, PAGES_PER_CHUNK, Space};
-use crate::sparse::{self, Binding, SparseBuffer};
+use crate::sparse::{self, Binding, SparseResource};
 
 /// A machine's memory and addresses on the device. Fields are dropped in their order: addresses before the memory that is bound to them.
 pub(crate) struct VulkanMemory {
@@ -100,7 +100,7 @@ impl VulkanMemory {
         }
     }
 
-    /// Gives `buffer` to the `pages` pages from `first` on of a process.
+    /// Gives `resource` to the `pages` pages from `first` on of a process.
     ///
     /// # Errors
     ///
@@ -110,14 +110,14 @@ impl VulkanMemory {
         process: KmdProcessHandle,
         first: u64,
         pages: u64,
-        buffer: SparseBuffer,
+        resource: SparseResource,
     ) -> Result<(), VulkanError> {
         let limit = self.device.report().limits.sparse_address_space_bytes;
         let taken: u64 = self.spaces.values().map(Space::address_bytes).sum();
         if taken + pages * PAGE_SIZE > limit {
             return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
         }
-        self.space(process).insert_chunk(first, pages, buffer);
+        self.space(process).insert_chunk(first, pages, resource);
         Ok(())
     }
 
@@ -189,8 +189,8 @@ impl VulkanMemory {
                     Some((place.block, place.offset))
                 }
             };
-            let (buffer, offset) = self.spaces.get(process)?.buffer(pages.start)?;
-            Some(Binding { buffer, offset, bytes: (pages.end - pages.start) * PAGE_SIZE, memory })
+            let (resource, offset) = self.spaces.get(process)?.resource(pages.start)?;
+            Some(Binding { resource, offset, bytes: (pages.end - pages.start) * PAGE_SIZE, memory })
         });
         // In real time whatever is mapped anew is in no use, and an evicted buffer's uses have ended before its paging is submitted.
         let order = if self.chunks == Chunks::AsMapped { BindOrder::Last } else { BindOrder::Beside };
@@ -208,7 +208,7 @@ impl VulkanMemory {
             if taken(&self.spaces) + CHUNK_BYTES > limit {
                 return Err(VulkanError::OutOfAddresses { limit: limit >> 20 });
             }
-            let buffer = SparseBuffer::new(&self.device, CHUNK_BYTES)?;
+            let buffer = SparseResource::new(&self.device, CHUNK_BYTES)?;
             self.space(process).insert_chunk(chunk, PAGES_PER_CHUNK, buffer);
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! The address space of a process: sparse buffers, and what they are bound to.
+//! The address space of a process: sparse resources, and what they are bound to.
 //!
 //! The manager may give a process any address of 48 bits, and a device has far fewer for sparse buffers. So only *chunks* (ours) of
 //! an address space have a sparse buffer each. In lockstep a chunk is 16 MiB, made when something is first mapped in it. In real
-//! time it is what an application has as one buffer, and must be there before something is mapped in it.
+//! time it is what an application has as one buffer or image, and must be there before something is mapped in it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use vidmm_soft::{PhysicalMemory, Place, Translation};
 use crate::mapped::{Mapped, Run, Target};
 use crate::report::{Rules, Unbinding};
 use crate::segment::PAGES_PER_BLOCK;
-use crate::sparse::SparseBuffer;
+use crate::sparse::SparseResource;
 
 /// Pages of a chunk that is made when something is mapped in it: 16 MiB.
 pub(crate) const PAGES_PER_CHUNK: u64 = 4096;
@@ -22,10 +22,10 @@ pub(crate) const PAGES_PER_CHUNK: u64 = 4096;
 /// Bytes of addresses of such a chunk.
 pub(crate) const CHUNK_BYTES: u64 = PAGES_PER_CHUNK * PAGE_SIZE;
 
-/// Addresses with a sparse buffer.
+/// Addresses with a sparse resource.
 struct Chunk {
     pages: u64,
-    buffer: SparseBuffer,
+    resource: SparseResource,
 }
 
 /// The address space of a process.
@@ -120,23 +120,23 @@ impl Space {
         runs.flat_map(|run| self.cut(&run)).collect()
     }
 
-    /// The first pages of the chunks of 16 MiB that `pages` are in and that have no buffer yet.
+    /// The first pages of the chunks of 16 MiB that `pages` are in and that have no resource yet.
     pub(crate) fn missing_chunks(&self, pages: &Range<u64>) -> Vec<u64> {
         let chunks = pages.start / PAGES_PER_CHUNK..pages.end.div_ceil(PAGES_PER_CHUNK);
         chunks.map(|chunk| chunk * PAGES_PER_CHUNK).filter(|first| !self.chunks.contains_key(first)).collect()
     }
 
-    /// Makes `buffer` that of the `pages` pages from `first` on, none of which has one.
-    pub(crate) fn insert_chunk(&mut self, first: u64, pages: u64, buffer: SparseBuffer) {
-        self.chunks.insert(first, Chunk { pages, buffer });
+    /// Makes `resource` that of the `pages` pages from `first` on, none of which has one.
+    pub(crate) fn insert_chunk(&mut self, first: u64, pages: u64, resource: SparseResource) {
+        self.chunks.insert(first, Chunk { pages, resource });
     }
 
-    /// Takes the buffer of the chunk that begins with page `first`, and forgets what is mapped there.
-    pub(crate) fn take_chunk(&mut self, first: u64) -> Option<SparseBuffer> {
-        let Chunk { pages, buffer } = self.chunks.remove(&first)?;
+    /// Takes the resource of the chunk that begins with page `first`, and forgets what is mapped there.
+    pub(crate) fn take_chunk(&mut self, first: u64) -> Option<SparseResource> {
+        let Chunk { pages, resource } = self.chunks.remove(&first)?;
         self.mapped.replace(first..first + pages, &[]);
         self.bound.replace(first..first + pages, &[]);
-        Some(buffer)
+        Some(resource)
     }
 
     /// Bytes of addresses that it takes.
@@ -163,10 +163,10 @@ impl Space {
         (page < first + chunk.pages).then_some((first, chunk))
     }
 
-    /// The buffer of the chunk that `page` is in, and the page's offset there in bytes.
-    pub(crate) fn buffer(&self, page: u64) -> Option<(&SparseBuffer, u64)> {
+    /// The resource of the chunk that `page` is in, and the page's offset there in bytes.
+    pub(crate) fn resource(&self, page: u64) -> Option<(&SparseResource, u64)> {
         let (first, chunk) = self.chunk_of(page)?;
-        Some((&chunk.buffer, (page - first) * PAGE_SIZE))
+        Some((&chunk.resource, (page - first) * PAGE_SIZE))
     }
 
     /// The number of pages from `page` on, at most `pages`, that are in one chunk, or in none.
@@ -196,8 +196,8 @@ impl Space {
 
     /// The device's address of `page`; none if nothing was ever mapped near it.
     pub(crate) fn address(&self, page: u64) -> Option<u64> {
-        let (buffer, offset) = self.buffer(page)?;
-        Some(buffer.address + offset)
+        let (resource, offset) = self.resource(page)?;
+        Some(resource.address + offset)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sparse buffers: ranges of GPU virtual addresses that memory is bound to.
+//! Sparse resources, which memory is bound to piece by piece: buffers, that is, ranges of GPU virtual addresses, and images.
 
 use std::sync::Arc;
 
@@ -21,20 +21,34 @@ pub(crate) fn sparse_buffer_info(bytes: u64) -> vk::BufferCreateInfo<'static> {
         .sharing_mode(vk::SharingMode::EXCLUSIVE)
 }
 
-/// Addresses without memory of their own.
-pub(crate) struct SparseBuffer {
+/// The flags of an image to which memory is bound piece by piece, all of it before it is used. The memory is bound elsewhere too.
+pub(crate) fn sparse_image_flags() -> vk::ImageCreateFlags {
+    vk::ImageCreateFlags::SPARSE_BINDING | vk::ImageCreateFlags::SPARSE_ALIASED
+}
+
+/// A buffer or an image without memory of its own.
+pub(crate) struct SparseResource {
     device: Arc<VulkanDevice>,
-    raw: vk::Buffer,
-    /// The first address.
+    raw: Handle,
+    /// The bytes that memory can be bound to.
+    bytes: u64,
+    /// The first address of a buffer; 0 of an image, which has none.
     pub(crate) address: u64,
     /// Whether nothing that was submitted uses it any more.
     is_unused: bool,
 }
 
-/// A change of what a sparse buffer is bound to. All sizes are in units of the device's granule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handle {
+    Buffer(vk::Buffer),
+    Image(vk::Image),
+}
+
+/// A change of what a sparse resource is bound to. All sizes are in units of the device's granule; what lies behind the resource's end
+/// is left out.
 pub(crate) struct Binding<'a> {
-    /// The buffer.
-    pub(crate) buffer: &'a SparseBuffer,
+    /// The resource.
+    pub(crate) resource: &'a SparseResource,
     /// From where on, in bytes from its start.
     pub(crate) offset: u64,
     /// How many bytes.
@@ -43,7 +57,7 @@ pub(crate) struct Binding<'a> {
     pub(crate) memory: Option<(&'a Block, u64)>,
 }
 
-impl SparseBuffer {
+impl SparseResource {
     /// Addresses for `bytes` bytes, nothing bound to them.
     pub(crate) fn new(device: &Arc<VulkanDevice>, bytes: u64) -> Result<Self, VulkanError> {
         Self::from_info(device, sparse_buffer_info(bytes), "addresses of a process")
@@ -72,44 +86,91 @@ impl SparseBuffer {
         // SAFETY: the buffer was made with SHADER_DEVICE_ADDRESS, on a device with that feature.
         let address =
             unsafe { device.raw.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(raw)) };
-        Ok(Self { device: device.clone(), raw, address, is_unused: false })
+        Ok(Self { device: device.clone(), raw: Handle::Buffer(raw), bytes: info.size, address, is_unused: false })
     }
 
-    /// The buffer.
-    pub(crate) fn raw(&self) -> vk::Buffer {
+    /// An image for an application, which uses it on all its queues. Returns with it what its memory must be.
+    ///
+    /// # Safety
+    ///
+    /// The device has images as `info` says, which is made with [`sparse_image_flags`].
+    pub(crate) unsafe fn image(
+        device: &Arc<VulkanDevice>,
+        info: vk::ImageCreateInfo<'_>,
+    ) -> Result<(Self, vk::MemoryRequirements), VulkanError> {
+        let info = match device.families() {
+            [] | [_] => info.sharing_mode(vk::SharingMode::EXCLUSIVE),
+            families => info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(families),
+        };
+        // SAFETY: the features that the image needs are enabled; the caller has asked for the rest.
+        let raw = unsafe { device.raw.create_image(&info, None) };
+        let raw = raw.map_err(VulkanError::of("vkCreateImage"))?;
+        device.name(raw, "an image");
+        // SAFETY: the image is this device's.
+        let requirements = unsafe { device.raw.get_image_memory_requirements(raw) };
+        let bytes = requirements.size;
+        let image = Self { device: device.clone(), raw: Handle::Image(raw), bytes, address: 0, is_unused: false };
+        Ok((image, requirements))
+    }
+
+    /// The bytes that memory can be bound to.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The buffer or image.
+    pub(crate) fn raw(&self) -> Handle {
         self.raw
     }
 
-    /// Destroys the buffer, which nothing that was submitted uses any more.
+    /// Destroys the resource, which nothing that was submitted uses any more.
     pub(crate) fn destroy_unused(mut self) {
         self.is_unused = true;
     }
 }
 
-impl Drop for SparseBuffer {
+impl Drop for SparseResource {
     fn drop(&mut self) {
         if !self.is_unused {
             self.device.settle();
         }
-        // SAFETY: the buffer is destroyed once, and nothing that was submitted still uses it.
-        unsafe { self.device.raw.destroy_buffer(self.raw, None) };
+        match self.raw {
+            // SAFETY: the buffer is destroyed once, and nothing that was submitted still uses it.
+            Handle::Buffer(buffer) => unsafe { self.device.raw.destroy_buffer(buffer, None) },
+            // SAFETY: as before, of the image.
+            Handle::Image(image) => unsafe { self.device.raw.destroy_image(image, None) },
+        }
     }
 }
 
-/// Carries out `bindings`, in which no address is twice and those of a buffer follow each other.
+/// Carries out `bindings`, in which no place is twice and those of a resource follow each other.
 pub(crate) fn bind(device: &VulkanDevice, bindings: &[Binding<'_>], order: BindOrder) -> Result<(), VulkanError> {
-    let of_buffers: Vec<_> = bindings.chunk_by(|one, next| one.buffer.raw == next.buffer.raw).collect();
-    let binds: Vec<Vec<_>> = of_buffers.iter().map(|of_one| of_one.iter().map(memory_bind).collect()).collect();
-    let infos: Vec<_> = of_buffers.iter().zip(&binds).map(|(of_one, binds)| buffer_bind(of_one, binds)).collect();
-    if infos.is_empty() { Ok(()) } else { device.bind_sparse(&infos, order).map(drop) }
-}
-
-fn buffer_bind<'a>(bindings: &[Binding<'_>], binds: &'a [vk::SparseMemoryBind]) -> vk::SparseBufferMemoryBindInfo<'a> {
-    vk::SparseBufferMemoryBindInfo::default().buffer(bindings[0].buffer.raw).binds(binds)
+    if bindings.is_empty() {
+        return Ok(());
+    }
+    let of_resources = bindings.chunk_by(|one, next| one.resource.raw == next.resource.raw);
+    let binds: Vec<(Handle, Vec<_>)> =
+        of_resources.map(|of_one| (of_one[0].resource.raw, of_one.iter().map(memory_bind).collect())).collect();
+    let (mut buffers, mut images) = (Vec::new(), Vec::new());
+    for (handle, binds) in &binds {
+        match *handle {
+            Handle::Buffer(raw) => buffers.push(vk::SparseBufferMemoryBindInfo::default().buffer(raw).binds(binds)),
+            Handle::Image(raw) => images.push(vk::SparseImageOpaqueMemoryBindInfo::default().image(raw).binds(binds)),
+        }
+    }
+    // Validation 1.3.239 crashes where one call has both.
+    if !buffers.is_empty() {
+        device.bind_sparse(vk::BindSparseInfo::default().buffer_binds(&buffers), order)?;
+    }
+    if !images.is_empty() {
+        device.bind_sparse(vk::BindSparseInfo::default().image_opaque_binds(&images), order)?;
+    }
+    Ok(())
 }
 
 fn memory_bind(binding: &Binding<'_>) -> vk::SparseMemoryBind {
-    let bind = vk::SparseMemoryBind::default().resource_offset(binding.offset).size(binding.bytes);
+    let bytes = binding.bytes.min(binding.resource.bytes - binding.offset);
+    let bind = vk::SparseMemoryBind::default().resource_offset(binding.offset).size(bytes);
     match binding.memory {
         None => bind,
         Some((block, offset)) => bind.memory(block.memory()).memory_offset(offset),

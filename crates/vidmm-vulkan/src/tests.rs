@@ -15,7 +15,7 @@ use crate::error::VulkanError;
 use crate::instance::{Validation, take_validation_messages};
 use crate::kernels::{Arguments, FLAG_SEED, FLAG_SURFACE, Kernel};
 use crate::recorder::{Place, Recorder};
-use crate::sparse::{Binding, SparseBuffer, bind};
+use crate::sparse::{Binding, SparseResource, bind};
 
 /// Bytes of the blocks of a test.
 const BYTES: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const BYTES: u64 = 1 << 20;
 /// A device to try things on.
 struct Bench {
     recorder: Recorder,
-    addresses: SparseBuffer,
+    addresses: SparseResource,
     one: Block,
     other: Block,
     digests: Block,
@@ -53,7 +53,7 @@ impl Bench {
         let block = |purpose| Block::new(&device, purpose, BYTES).expect("there is memory");
         let mut bench = Self {
             recorder: Recorder::new(&device).expect("there are command buffers"),
-            addresses: SparseBuffer::new(&device, BYTES).expect("there are addresses"),
+            addresses: SparseResource::new(&device, BYTES).expect("there are addresses"),
             one: block(Purpose::Local),
             other: block(Purpose::Local),
             digests: block(Purpose::Staging),
@@ -75,7 +75,7 @@ impl Bench {
         self.recorder.submit().expect("it is submitted");
         let unit = self.unit();
         let binding = |(number, target): (u64, &Option<(&str, u64)>)| Binding {
-            buffer: &self.addresses,
+            resource: &self.addresses,
             offset: number * unit,
             bytes: unit,
             memory: target.map(|(name, at)| (if name == "one" { &self.one } else { &self.other }, at * unit)),

@@ -1,16 +1,13 @@
 //! A buffer whose memory the manager moves.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 
 use ash::vk;
-use vidmm::{AllocationId, AllocationResidencyStatus};
 
 use crate::foreign::RecordEviction;
 
-use super::command::{Command, NewBuffer};
-use super::device::DeviceInner;
-use super::error::Error;
+use super::allocation::Allocation;
 
 /// The memory that a buffer may be in while it is resident.
 #[doc(alias = "SupportedReadSegmentSet")]
@@ -57,64 +54,45 @@ impl BufferDesc {
 }
 
 /// A buffer with an address that stays: memory is bound to it while it is resident.
-///
-/// Its bytes read as zero at first (CRE-42), and survive eviction. It is gone when it was dropped and all uses that were begun
-/// before have ended (RES-91).
-#[doc(alias = "D3DKMT_CREATEALLOCATION")]
 pub struct Buffer {
-    pub(super) device: Arc<DeviceInner>,
-    pub(super) new: NewBuffer,
-    size: u64,
+    allocation: Allocation,
+    raw: vk::Buffer,
+    address: vk::DeviceAddress,
 }
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("allocation", &self.new.allocation).finish_non_exhaustive()
+        f.debug_struct("Buffer").field("allocation", &self.allocation).finish_non_exhaustive()
     }
 }
 
 impl Buffer {
-    pub(super) fn new(device: Arc<DeviceInner>, new: NewBuffer, size: u64) -> Self {
-        Self { device, new, size }
-    }
-
-    /// The buffer's own name with the manager, which its errors and its log use.
-    pub fn allocation(&self) -> AllocationId {
-        self.new.allocation
+    pub(super) fn new(allocation: Allocation, raw: vk::Buffer, address: vk::DeviceAddress) -> Self {
+        Self { allocation, raw, address }
     }
 
     /// The Vulkan buffer: a sparse one, made with STORAGE_BUFFER, TRANSFER_SRC, TRANSFER_DST, SHADER_DEVICE_ADDRESS and what was
     /// asked for. It is valid as long as the value.
     pub fn raw(&self) -> vk::Buffer {
-        self.new.raw
+        self.raw
     }
 
     /// Its address in shaders, which never changes.
     pub fn address(&self) -> vk::DeviceAddress {
-        self.new.address
-    }
-
-    /// Where it is by what was decided so far, or is on its way to (RES-76).
-    ///
-    /// # Errors
-    ///
-    /// If the adapter is lost.
-    #[doc(alias = "D3DKMTQueryAllocationResidency")]
-    pub fn residency(&self) -> Result<AllocationResidencyStatus, Error> {
-        let buffer = self.new.allocation;
-        self.device.client().ask(|reply| Command::Residency { buffer, reply })
-    }
-
-    /// Its bytes, a multiple of 64 KiB.
-    pub fn size(&self) -> u64 {
-        self.size
+        self.address
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.device.forget(self.new.allocation);
-        // On an adapter that is lost all buffers go with it.
-        let _ = self.device.client().send(Command::DestroyBuffer(self.new.allocation));
+impl Deref for Buffer {
+    type Target = Allocation;
+
+    fn deref(&self) -> &Allocation {
+        &self.allocation
+    }
+}
+
+impl AsRef<Allocation> for Buffer {
+    fn as_ref(&self) -> &Allocation {
+        &self.allocation
     }
 }

@@ -14,8 +14,10 @@ use vidmm_runtime::AllocationSegments;
 use crate::device::Point;
 use crate::error::VulkanError;
 use crate::foreign::RecordEviction;
+use crate::sparse::Handle;
 
 use super::error::Error;
+use super::image::ImageDesc;
 use super::uses::Submission;
 
 /// Where an answer goes.
@@ -49,19 +51,26 @@ pub(super) struct NewDevice {
     pub done: Point,
 }
 
-/// A buffer to be created.
-pub(super) struct CreateBuffer {
-    pub bytes: u64,
-    pub usage: vk::BufferUsageFlags,
+/// An allocation to be created.
+pub(super) struct CreateAllocation {
+    pub resource: NewResource,
     pub segments: AllocationSegments,
     pub notify_eviction: Option<RecordEviction>,
 }
 
-/// A buffer that was created.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NewBuffer {
-    pub allocation: AllocationId,
-    pub raw: vk::Buffer,
+/// The kind of an allocation that is to be created.
+pub(super) enum NewResource {
+    Buffer { bytes: u64, usage: vk::BufferUsageFlags },
+    Image(ImageDesc),
+}
+
+/// An allocation that was created.
+#[derive(Clone, Copy)]
+pub(super) struct NewAllocation {
+    pub id: AllocationId,
+    pub bytes: u64,
+    pub raw: Handle,
+    /// The address of a buffer.
     pub address: u64,
 }
 
@@ -77,8 +86,8 @@ pub(super) enum Turn {
     Read { buffer: AllocationId, offset: u64, bytes: u64, done: u64, to: Sender<Vec<u8>> },
 }
 
-/// The buffers that a frame uses.
-pub(super) struct FrameBuffers {
+/// The allocations that a frame uses.
+pub(super) struct FrameAllocations {
     pub read: Vec<AllocationId>,
     pub written: Vec<AllocationId>,
 }
@@ -92,33 +101,33 @@ pub(super) enum Command {
         reply: Reply<NewDevice>,
     },
     DestroyDevice(DeviceId),
-    CreateBuffer {
+    CreateAllocation {
         device: DeviceId,
-        desc: CreateBuffer,
-        reply: Reply<NewBuffer>,
+        desc: CreateAllocation,
+        reply: Reply<NewAllocation>,
     },
-    DestroyBuffer(AllocationId),
+    DestroyAllocation(AllocationId),
     MakeResident {
         device: DeviceId,
-        buffers: Vec<AllocationId>,
+        allocations: Vec<AllocationId>,
         flags: MakeResidentFlags,
         ready: u64,
         reply: Reply<()>,
     },
     Evict {
         device: DeviceId,
-        buffers: Vec<AllocationId>,
+        allocations: Vec<AllocationId>,
         flags: EvictFlags,
     },
     Offer {
         device: DeviceId,
-        buffers: Vec<AllocationId>,
+        allocations: Vec<AllocationId>,
         priority: OfferPriority,
         reply: Reply<()>,
     },
     Reclaim {
         device: DeviceId,
-        buffers: Vec<AllocationId>,
+        allocations: Vec<AllocationId>,
         ready: u64,
         reply: Reply<Vec<ReclaimResult>>,
     },
@@ -126,10 +135,10 @@ pub(super) enum Command {
         device: DeviceId,
         turn: Turn,
     },
-    /// A use of buffers that are brought in for it.
+    /// A use of allocations that are brought in for it.
     BeginFrame {
         device: DeviceId,
-        buffers: FrameBuffers,
+        allocations: FrameAllocations,
         turn: Turn,
         reply: Reply<()>,
     },
@@ -147,7 +156,7 @@ pub(super) enum Command {
         reply: Reply<VideoMemoryInfo>,
     },
     Residency {
-        buffer: AllocationId,
+        allocation: AllocationId,
         reply: Reply<AllocationResidencyStatus>,
     },
     Statistics(Reply<Statistics>),

@@ -12,12 +12,15 @@ use vidmm_runtime::AllocationSegments;
 
 use crate::device::Point;
 use crate::report::Mode;
+use crate::sparse::Handle;
 
+use super::allocation::Allocation;
 use super::buffer::{Buffer, BufferDesc, BufferMemory};
 use super::client::Client;
-use super::command::{Command, CreateBuffer, FrameBuffers, NewDevice, Trim, Turn};
+use super::command::{Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, Trim, Turn};
 use super::error::Error;
 use super::frame::{Frame, Named};
+use super::image::{Image, ImageDesc};
 use super::options::checked;
 use super::process::ProcessInner;
 use super::uses::{Download, Submission, Use};
@@ -45,7 +48,7 @@ pub(super) struct DeviceInner {
 struct Line {
     ready: u64,
     done: u64,
-    /// The buffers on the residency list, and how often each was put there. What frames bring in is not among them.
+    /// The allocations on the residency list, and how often each was put there. What frames bring in is not among them.
     listed: BTreeMap<AllocationId, u32>,
     offered: BTreeSet<AllocationId>,
 }
@@ -65,11 +68,11 @@ impl DeviceInner {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer is gone.
-    pub(super) fn forget(&self, buffer: AllocationId) {
+    /// An allocation is gone.
+    pub(super) fn forget(&self, allocation: AllocationId) {
         let mut line = self.line();
-        line.listed.remove(&buffer);
-        line.offered.remove(&buffer);
+        line.listed.remove(&allocation);
+        line.offered.remove(&allocation);
     }
 
     fn ready(&self, value: u64) -> Point {
@@ -101,29 +104,29 @@ impl Line {
         self.done
     }
 
-    /// Refuses a use of buffers that are not resident.
-    fn check_listed(&self, buffers: &[AllocationId]) -> Result<(), Error> {
-        match buffers.iter().find(|&buffer| !self.listed.contains_key(buffer)) {
-            Some(&buffer) => Err(Error::NotResident { buffer }),
-            None => self.check_not_offered(buffers),
+    /// Refuses a use of allocations that are not resident.
+    fn check_listed(&self, allocations: &[AllocationId]) -> Result<(), Error> {
+        match allocations.iter().find(|&allocation| !self.listed.contains_key(allocation)) {
+            Some(&allocation) => Err(Error::NotResident { allocation }),
+            None => self.check_not_offered(allocations),
         }
     }
 
-    /// Refuses a use of buffers that are offered.
-    fn check_not_offered(&self, buffers: &[AllocationId]) -> Result<(), Error> {
-        match buffers.iter().find(|&buffer| self.offered.contains(buffer)) {
-            Some(&buffer) => Err(Error::Offered { buffer }),
+    /// Refuses a use of allocations that are offered.
+    fn check_not_offered(&self, allocations: &[AllocationId]) -> Result<(), Error> {
+        match allocations.iter().find(|&allocation| self.offered.contains(allocation)) {
+            Some(&allocation) => Err(Error::Offered { allocation }),
             None => Ok(()),
         }
     }
 
-    /// Takes buffers off the list, each as often as it is named; or none of them.
-    fn count_out(&mut self, buffers: &[AllocationId]) -> Result<(), Error> {
+    /// Takes allocations off the list, each as often as it is named; or none of them.
+    fn count_out(&mut self, allocations: &[AllocationId]) -> Result<(), Error> {
         let mut after = BTreeMap::new();
-        for &buffer in buffers {
-            let listed = self.listed.get(&buffer).copied().unwrap_or_default();
-            let count: &mut u32 = after.entry(buffer).or_insert(listed);
-            *count = count.checked_sub(1).ok_or(Error::NotOnList { buffer })?;
+        for &allocation in allocations {
+            let listed = self.listed.get(&allocation).copied().unwrap_or_default();
+            let count: &mut u32 = after.entry(allocation).or_insert(listed);
+            *count = count.checked_sub(1).ok_or(Error::NotOnList { allocation })?;
         }
         self.listed.extend(after);
         self.listed.retain(|_, count| *count > 0);
@@ -132,7 +135,7 @@ impl Line {
 }
 
 impl Device {
-    pub(super) fn create(process: Arc<ProcessInner>) -> Result<Self, Error> {
+    pub(super) fn of_process(process: Arc<ProcessInner>) -> Result<Self, Error> {
         let uses = Arc::new(AtomicUsize::new(0));
         let (id, counter) = (process.id(), uses.clone());
         let create = |reply| Command::CreateDevice { process: id, uses: counter, reply };
@@ -146,13 +149,13 @@ impl Device {
         self.0.client()
     }
 
-    /// The names of buffers, which are all this device's.
-    fn names(&self, buffers: &[&Buffer]) -> Result<Vec<AllocationId>, Error> {
-        let name = |buffer: &&Buffer| match Arc::ptr_eq(&buffer.device, &self.0) {
-            true => Ok(buffer.allocation()),
-            false => Err(Error::OtherDevice { buffer: buffer.allocation() }),
+    /// The names of allocations, which are all this device's.
+    fn names(&self, allocations: &[impl AsRef<Allocation>]) -> Result<Vec<AllocationId>, Error> {
+        let name = |allocation: &Allocation| match Arc::ptr_eq(&allocation.device, &self.0) {
+            true => Ok(allocation.id()),
+            false => Err(Error::OtherDevice { allocation: allocation.id() }),
         };
-        buffers.iter().map(name).collect()
+        allocations.iter().map(|allocation| name(allocation.as_ref())).collect()
     }
 
     /// Creates a buffer of `size` bytes, a multiple of 64 KiB. It takes addresses and backing store, and no local memory until it is
@@ -181,13 +184,45 @@ impl Device {
         };
         let BufferDesc { size, usage, notify_eviction, .. } = desc;
         let most = report.limits.max_buffer_bytes / PAGE_SIZE_64K * PAGE_SIZE_64K;
-        let bytes = checked("a buffer", size, most)?;
-        let (device, desc) = (self.0.new.device, CreateBuffer { bytes, usage, segments, notify_eviction });
-        let new = self.client().ask(|reply| Command::CreateBuffer { device, desc, reply })?;
-        Ok(Buffer::new(self.0.clone(), new, size))
+        let resource = NewResource::Buffer { bytes: checked("a buffer", size, most)?, usage };
+        let (allocation, new) = self.create(CreateAllocation { resource, segments, notify_eviction })?;
+        match new.raw {
+            Handle::Buffer(raw) => Ok(Buffer::new(allocation, raw, new.address)),
+            Handle::Image(_) => Err(Error::Lost("a buffer was made an image".to_owned())),
+        }
     }
 
-    /// Adds buffers to the device's residency list, each as often as it is named (RES-02), and returns the point from which on
+    /// Creates an image. It takes backing store, and no local memory until it is made resident. Its bytes are not those of its texels alone:
+    /// [`Allocation::size`] says how many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Image`] where the device has no such images with sparse binding. If there is not so much backing store, or the device has no
+    /// addresses left.
+    ///
+    /// # Safety
+    ///
+    /// A device that [an application owns](super::Adapter::adopt) has the features that the format, the usage and the flags of the image
+    /// need; the manager enables none for images.
+    #[doc(alias = "D3DKMTCreateAllocation2")]
+    pub unsafe fn create_image(&self, desc: ImageDesc) -> Result<Image, Error> {
+        desc.check(&self.client().device)?;
+        let resource = NewResource::Image(desc);
+        let desc = CreateAllocation { resource, segments: AllocationSegments::Local, notify_eviction: None };
+        let (allocation, new) = self.create(desc)?;
+        match new.raw {
+            Handle::Image(raw) => Ok(Image::new(allocation, raw)),
+            Handle::Buffer(_) => Err(Error::Lost("an image was made a buffer".to_owned())),
+        }
+    }
+
+    fn create(&self, desc: CreateAllocation) -> Result<(Allocation, NewAllocation), Error> {
+        let device = self.0.new.device;
+        let new = self.client().ask(|reply| Command::CreateAllocation { device, desc, reply })?;
+        Ok((Allocation::new(self.0.clone(), new.id, new.bytes), new))
+    }
+
+    /// Adds buffers and images to the device's residency list, each as often as it is named (RES-02), and returns the point from which on
     /// they are in local memory. A use that is begun later waits for them by itself.
     ///
     /// # Errors
@@ -195,13 +230,17 @@ impl Device {
     /// [`MakeResidentError::NoMemory`](vidmm::MakeResidentError::NoMemory) if the list has no room for them: evict as many bytes as it
     /// says, and try again (RES-11). The list is then as it was.
     #[doc(alias = "D3DKMTMakeResident")]
-    pub fn make_resident(&self, buffers: &[&Buffer], flags: MakeResidentFlags) -> Result<Point, Error> {
-        let names = self.names(buffers)?;
+    pub fn make_resident(
+        &self,
+        allocations: &[impl AsRef<Allocation>],
+        flags: MakeResidentFlags,
+    ) -> Result<Point, Error> {
+        let names = self.names(allocations)?;
         let device = self.0.new.device;
         let mut line = self.0.line();
         let ready = line.ready + 1;
         let asked = names.clone();
-        let ask = |reply| Command::MakeResident { device, buffers: asked, flags, ready, reply };
+        let ask = |reply| Command::MakeResident { device, allocations: asked, flags, ready, reply };
         let answer = self.client().begin_asking(ask)?;
         line.ready = ready;
         drop(line);
@@ -213,7 +252,7 @@ impl Device {
         Ok(self.0.ready(ready))
     }
 
-    /// Takes buffers off the device's residency list, each as often as it is named (RES-02). Uses that were begun before still have
+    /// Takes buffers and images off the device's residency list, each as often as it is named (RES-02). Uses that were begun before still have
     /// them; a later use is refused (RES-20). Their content goes to system memory when those uses have ended: soon, or only when
     /// their memory is wanted, as `flags` say (RES-21).
     ///
@@ -221,49 +260,49 @@ impl Device {
     ///
     /// If one is not on the list that often. The list is then as it was.
     #[doc(alias = "D3DKMTEvict")]
-    pub fn evict(&self, buffers: &[&Buffer], flags: EvictFlags) -> Result<(), Error> {
-        let buffers = self.names(buffers)?;
-        if buffers.is_empty() {
+    pub fn evict(&self, allocations: &[impl AsRef<Allocation>], flags: EvictFlags) -> Result<(), Error> {
+        let allocations = self.names(allocations)?;
+        if allocations.is_empty() {
             return Ok(());
         }
         let mut line = self.0.line();
-        line.count_out(&buffers)?;
-        self.client().send(Command::Evict { device: self.0.new.device, buffers, flags })
+        line.count_out(&allocations)?;
+        self.client().send(Command::Evict { device: self.0.new.device, allocations, flags })
     }
 
-    /// Offers buffers: their content may be lost when memory is wanted, until they are [reclaimed](Self::reclaim) (RES-61). They
+    /// Offers buffers and images: their content may be lost when memory is wanted, until they are [reclaimed](Self::reclaim) (RES-61). They
     /// stay on the list, which does not require them meanwhile.
     ///
     /// # Errors
     ///
     /// If one is offered already. None is then offered.
     #[doc(alias = "D3DKMTOfferAllocations")]
-    pub fn offer(&self, buffers: &[&Buffer], priority: OfferPriority) -> Result<(), Error> {
-        let names = self.names(buffers)?;
+    pub fn offer(&self, allocations: &[impl AsRef<Allocation>], priority: OfferPriority) -> Result<(), Error> {
+        let names = self.names(allocations)?;
         let (device, offered) = (self.0.new.device, names.clone());
-        self.client().ask(|reply| Command::Offer { device, buffers: offered, priority, reply })?;
+        self.client().ask(|reply| Command::Offer { device, allocations: offered, priority, reply })?;
         self.0.line().offered.extend(names);
         Ok(())
     }
 
-    /// Reclaims buffers that were offered, and returns the state of their content (RES-64), and the point from which on those on
+    /// Reclaims what was offered, and returns the state of their content (RES-64), and the point from which on those on
     /// the list are in local memory.
     ///
     /// # Errors
     ///
     /// If one is not offered, or they have no room. None is then reclaimed.
     #[doc(alias = "D3DKMTReclaimAllocations2")]
-    pub fn reclaim(&self, buffers: &[&Buffer]) -> Result<(Vec<ReclaimResult>, Point), Error> {
-        let names = self.names(buffers)?;
+    pub fn reclaim(&self, allocations: &[impl AsRef<Allocation>]) -> Result<(Vec<ReclaimResult>, Point), Error> {
+        let names = self.names(allocations)?;
         let (device, offered) = (self.0.new.device, names.clone());
         let mut line = self.0.line();
         let ready = line.ready + 1;
-        let ask = |reply| Command::Reclaim { device, buffers: offered, ready, reply };
+        let ask = |reply| Command::Reclaim { device, allocations: offered, ready, reply };
         let answer = self.client().begin_asking(ask)?;
         line.ready = ready;
         drop(line);
         let results = self.client().finish_asking(&answer)?;
-        self.0.line().offered.retain(|buffer| !names.contains(buffer));
+        self.0.line().offered.retain(|allocation| !names.contains(allocation));
         Ok((results, self.0.ready(ready)))
     }
 
@@ -272,21 +311,18 @@ impl Device {
     fn begin(&self, named: Named<'_>, turn: impl FnOnce(&mut Line) -> Turn) -> Result<(), Error> {
         let device = self.0.new.device;
         match named {
-            Named::Listed(buffers) => {
-                let names = self.names(buffers)?;
-                self.send_use(|line| {
-                    line.check_listed(&names)?;
-                    let turn = turn(line);
-                    self.client().send(Command::Begin { device, turn })
-                })
-            }
+            Named::Listed(names) => self.send_use(|line| {
+                line.check_listed(&names)?;
+                let turn = turn(line);
+                self.client().send(Command::Begin { device, turn })
+            }),
             Named::Frame { read, written } => {
-                let buffers = FrameBuffers { read: self.names(read)?, written: self.names(written)? };
+                let allocations = FrameAllocations { read: self.names(read)?, written: self.names(written)? };
                 let answer = self.send_use(|line| {
-                    line.check_not_offered(&buffers.read)?;
-                    line.check_not_offered(&buffers.written)?;
+                    line.check_not_offered(&allocations.read)?;
+                    line.check_not_offered(&allocations.written)?;
                     let turn = turn(line);
-                    self.client().begin_asking(|reply| Command::BeginFrame { device, buffers, turn, reply })
+                    self.client().begin_asking(|reply| Command::BeginFrame { device, allocations, turn, reply })
                 })?;
                 // The worker counts down uses that it has let begin.
                 self.client().finish_asking(&answer).inspect_err(|_| _ = self.0.uses.fetch_sub(1, Ordering::Relaxed))
@@ -338,7 +374,7 @@ impl Device {
         bytes: &[u8],
     ) -> Result<Point, Error> {
         check_range(buffer, offset, bytes.len() as u64)?;
-        let (buffer, bytes) = (buffer.allocation(), bytes.to_vec());
+        let (buffer, bytes) = (buffer.id(), bytes.to_vec());
         self.begin_here(named, |done| Turn::Write { buffer, offset, bytes, done })
     }
 
@@ -350,7 +386,7 @@ impl Device {
         bytes: u64,
     ) -> Result<Download, Error> {
         check_range(buffer, offset, bytes)?;
-        let buffer = buffer.allocation();
+        let buffer = buffer.id();
         let (to, from) = channel();
         self.begin_here(named, |done| Turn::Read { buffer, offset, bytes, done, to })?;
         Ok(Download::new(self.client().clone(), from))
@@ -364,7 +400,7 @@ impl Device {
     /// Begins a use that the application submits to a queue of its own: its submission must wait for [`Use::turn`], and
     /// [`Use::end`] names the point that it signals.
     ///
-    /// All that is on the device's list is in place from the turn on, and not moved until the end, whether `buffers` names it or
+    /// All that is on the device's list is in place from the turn on, and not moved until the end, whether `allocations` names it or
     /// not. Between the two, do not wait on the host for a later point of any device.
     ///
     /// On the manager's own queue use [`submit`](Self::submit): a submission that waits for its turn there would hold up the paging
@@ -372,12 +408,12 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NotResident`] if one of `buffers` is not on the list: it was evicted. Nothing was begun then.
-    pub fn begin_use(&self, buffers: &[&Buffer]) -> Result<Use, Error> {
-        self.begin_use_of(Named::Listed(buffers))
+    /// [`Error::NotResident`] if one of `allocations` is not on the list: it was evicted. Nothing was begun then.
+    pub fn begin_use(&self, allocations: &[impl AsRef<Allocation>]) -> Result<Use, Error> {
+        self.begin_use_of(Named::Listed(self.names(allocations)?))
     }
 
-    /// Submits commands that use `buffers` to the manager's queue, when it is their turn. Returns the point that their end reaches.
+    /// Submits commands that use `allocations` to the manager's queue, when it is their turn. Returns the point that their end reaches.
     ///
     /// # Errors
     ///
@@ -386,10 +422,10 @@ impl Device {
     /// # Safety
     ///
     /// The command buffers are recorded for the [queue's family](super::Adapter::queue_family); they, what they use, and the
-    /// semaphores of `work` are valid until the point is reached. They use no buffer of the device that is not on its list.
+    /// semaphores of `work` are valid until the point is reached. They use no allocation of the device that is not on its list.
     #[doc(alias = "D3DKMTSubmitCommand")]
-    pub unsafe fn submit(&self, buffers: &[&Buffer], work: Submission) -> Result<Point, Error> {
-        self.submit_of(Named::Listed(buffers), work)
+    pub unsafe fn submit(&self, allocations: &[impl AsRef<Allocation>], work: Submission) -> Result<Point, Error> {
+        self.submit_of(Named::Listed(self.names(allocations)?), work)
     }
 
     /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own: a copy to the memory that the
@@ -400,7 +436,7 @@ impl Device {
     ///
     /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        self.write_of(Named::Listed(&[buffer]), buffer, offset, bytes)
+        self.write_of(Named::Listed(self.names(&[buffer])?), buffer, offset, bytes)
     }
 
     /// Reads `bytes` bytes of a resident buffer, from `offset` on, as earlier uses on the manager's queue leave them.
@@ -409,7 +445,7 @@ impl Device {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        self.read_of(Named::Listed(&[buffer]), buffer, offset, bytes)
+        self.read_of(Named::Listed(self.names(&[buffer])?), buffer, offset, bytes)
     }
 
     /// Lets `call` be called when the device is to trim (RES-40), in place of an earlier one. It is called on the worker's thread,

@@ -34,50 +34,58 @@ pub enum Error {
     /// The device cannot bind system memory to buffers.
     #[error("the device binds no system memory to buffers: create them for local memory")]
     SystemMemory,
+    /// The device has no such images whose memory is bound piece by piece.
+    #[error("the device cannot bind memory to such an image: {reason}")]
+    Image {
+        /// Why not.
+        reason: &'static str,
+    },
     /// An object could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// The device has no addresses left for a buffer.
-    #[error("the device has {limit} MiB of addresses for sparse buffers: destroy buffers before you create more")]
+    /// The device has no addresses left for a buffer or an image.
+    #[error(
+        "the device has {limit} MiB of addresses for sparse resources: destroy buffers and images before you create more"
+    )]
     Addresses {
-        /// The addresses of all buffers together, in MiB.
+        /// The addresses of all of them together, in MiB.
         limit: u64,
     },
-    /// A buffer got no addresses of the manager.
+    /// An allocation got no addresses of the manager.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Buffers could not be made resident: its message says how much to evict.
+    /// Allocations could not be made resident: its message says how much to evict.
     #[error(transparent)]
     MakeResident(#[from] MakeResidentError),
-    /// Buffers could not be offered.
+    /// Allocations could not be offered.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// Buffers could not be reclaimed.
+    /// Allocations could not be reclaimed.
     #[error(transparent)]
     Reclaim(#[from] ReclaimError),
-    /// A buffer is to be used that is not on its device's residency list: it was evicted, or never made resident (RES-20).
-    #[error("{buffer} is used and not resident: make it resident first, and evict it after its last use")]
+    /// An allocation is to be used that is not on its device's residency list: it was evicted, or never made resident (RES-20).
+    #[error("{allocation} is used and not resident: make it resident first, and evict it after its last use")]
     NotResident {
         /// The allocation.
-        buffer: vidmm::AllocationId,
+        allocation: vidmm::AllocationId,
     },
-    /// A buffer is to be used that is offered: its content may be lost at any moment (RES-62).
-    #[error("{buffer} is used and offered: reclaim it first")]
+    /// An allocation is to be used that is offered: its content may be lost at any moment (RES-62).
+    #[error("{allocation} is used and offered: reclaim it first")]
     Offered {
         /// The allocation.
-        buffer: vidmm::AllocationId,
+        allocation: vidmm::AllocationId,
     },
-    /// A buffer was to be evicted more often than it was made resident (RES-02).
-    #[error("{buffer} is evicted more often than it was made resident")]
+    /// An allocation was to be evicted more often than it was made resident (RES-02).
+    #[error("{allocation} is evicted more often than it was made resident")]
     NotOnList {
         /// The allocation.
-        buffer: vidmm::AllocationId,
+        allocation: vidmm::AllocationId,
     },
-    /// A buffer is another device's (RES-10).
-    #[error("{buffer} was created on another device: use it with that one")]
+    /// An allocation is another device's (RES-10).
+    #[error("{allocation} was created on another device: use it with that one")]
     OtherDevice {
         /// The allocation.
-        buffer: vidmm::AllocationId,
+        allocation: vidmm::AllocationId,
     },
     /// A range ends behind its buffer.
     #[error("{bytes} bytes at {offset} do not lie in a buffer of {size} bytes")]

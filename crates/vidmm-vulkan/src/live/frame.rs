@@ -1,22 +1,24 @@
 //! A frame: what a submission uses, brought in for it.
 
+use vidmm::AllocationId;
+
 use crate::device::Point;
 
+use super::allocation::Allocation;
 use super::buffer::Buffer;
 use super::device::Device;
 use super::error::Error;
 use super::uses::{Download, Submission, Use};
 
-/// The buffers that a use names.
-#[derive(Clone, Copy)]
+/// The allocations that a use names.
 pub(super) enum Named<'a> {
     /// They are on the device's own list.
-    Listed(&'a [&'a Buffer]),
+    Listed(Vec<AllocationId>),
     /// They are brought in, and others leave for them.
-    Frame { read: &'a [&'a Buffer], written: &'a [&'a Buffer] },
+    Frame { read: &'a [&'a Allocation], written: &'a [&'a Allocation] },
 }
 
-/// The buffers that one submission uses: name them, and go on.
+/// The buffers and images that one submission uses: name them, and go on.
 ///
 /// A frame makes resident what it names and is not there. Where there is no room, what frames of the device used longest ago
 /// leaves for it, and without a copy if frames only read it ([`vidmm::client`]). They trim themselves when the device is to
@@ -25,8 +27,8 @@ pub(super) enum Named<'a> {
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
     device: &'a Device,
-    read: Vec<&'a Buffer>,
-    written: Vec<&'a Buffer>,
+    read: Vec<&'a Allocation>,
+    written: Vec<&'a Allocation>,
 }
 
 impl<'a> Frame<'a> {
@@ -34,15 +36,15 @@ impl<'a> Frame<'a> {
         Self { device, read: Vec::new(), written: Vec::new() }
     }
 
-    /// It uses a buffer, and writes it, or may write it.
-    pub fn insert(mut self, buffer: &'a Buffer) -> Self {
-        self.written.push(buffer);
+    /// It uses a buffer or an image, and writes it, or may write it.
+    pub fn insert(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        self.written.push(allocation.as_ref());
         self
     }
 
-    /// It uses a buffer, and only reads it. Where it writes it all the same, what it wrote may be lost (RES-22).
-    pub fn insert_read(mut self, buffer: &'a Buffer) -> Self {
-        self.read.push(buffer);
+    /// It uses a buffer or an image, and only reads it. Where it writes it all the same, what it wrote may be lost (RES-22).
+    pub fn insert_read(mut self, allocation: &'a impl AsRef<Allocation>) -> Self {
+        self.read.push(allocation.as_ref());
         self
     }
 
@@ -56,11 +58,11 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// [`MakeResidentError::NoMemory`](vidmm::MakeResidentError::NoMemory) if the frame does not fit, though all other frames left for
-    /// it; if a buffer is offered, or another device's. Nothing was submitted then.
+    /// it; if one of them is offered, or another device's. Nothing was submitted then.
     ///
     /// # Safety
     ///
-    /// As for [`Device::submit`]; the commands use the buffers that the frame names, and those on the device's own list.
+    /// As for [`Device::submit`]; the commands use what the frame names, and those on the device's own list.
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub unsafe fn submit(&self, work: Submission) -> Result<Point, Error> {
         self.device.submit_of(self.named(), work)

@@ -1,6 +1,6 @@
 //! The manager over Vulkan in real time (D26): the memory of an application's own Vulkan device, for its own shaders.
 //!
-//! [`Adapter`], [`Process`], [`Device`] and [`Buffer`] are what an application has. A worker thread owns the manager, the
+//! [`Adapter`], [`Process`], [`Device`], [`Buffer`] and [`Image`] are what an application has. A worker thread owns the manager, the
 //! reference driver and the memory. It executes the driver's paging buffers on a Vulkan queue, each behind the one before, and
 //! never waits for the GPU: other threads do, and tell it.
 //!
@@ -12,7 +12,9 @@ mod options;
 mod command;
 mod client;
 mod uses;
+mod allocation;
 mod buffer;
+mod image;
 mod frame;
 mod device;
 mod process;
@@ -26,11 +28,13 @@ mod worker;
 mod adapter;
 
 pub use adapter::Adapter;
+pub use allocation::Allocation;
 pub use buffer::{Buffer, BufferDesc, BufferMemory};
 pub use command::Trim;
 pub use device::Device;
 pub use error::Error;
 pub use frame::Frame;
+pub use image::{Image, ImageDesc};
 pub use options::Options;
 pub use process::Process;
 pub use uses::{Download, Submission, Use};

@@ -19,7 +19,7 @@ pub(super) struct Objects {
     pub processes: BTreeMap<ProcessId, ProcessRecord>,
     pub devices: BTreeMap<DeviceId, DeviceRecord>,
     pub queues: BTreeMap<PagingQueueId, DeviceId>,
-    pub buffers: BTreeMap<AllocationId, BufferRecord>,
+    pub allocations: BTreeMap<AllocationId, AllocationRecord>,
 }
 
 pub(super) struct ProcessRecord {
@@ -40,15 +40,15 @@ pub(super) struct DeviceRecord {
     pub requests: VecDeque<(u64, u64)>,
     /// Uses that were begun and have not ended.
     pub uses: Arc<AtomicUsize>,
-    pub buffers: usize,
+    pub allocations: usize,
     pub on_trim: Option<OnTrim>,
     /// From its first frame on.
     pub frames: Option<FrameList>,
-    /// No handle to it is left: it goes with its last use and its last buffer.
+    /// No handle to it is left: it goes with its last use and its last allocation.
     pub is_closing: bool,
 }
 
-pub(super) struct BufferRecord {
+pub(super) struct AllocationRecord {
     pub device: DeviceId,
     pub process: KmdProcessHandle,
     /// The first page of its addresses.

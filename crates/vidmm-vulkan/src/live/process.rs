@@ -57,7 +57,7 @@ impl Process {
     ///
     /// If the adapter is lost.
     pub fn create_device(&self) -> Result<Device, Error> {
-        Device::create(self.0.clone())
+        Device::of_process(self.0.clone())
     }
 
     /// The budget of local memory, and the usage, in bytes (RES-51).

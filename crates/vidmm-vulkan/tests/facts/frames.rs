@@ -102,7 +102,7 @@ fn a_frame_that_does_not_fit_is_refused_and_the_next_goes_on() {
     assert!(matches!(refused, Err(Error::MakeResident(MakeResidentError::NoMemory { .. }))), "{refused:?}");
     let other = world.process.create_device().expect("it is created");
     let refused = other.frame().insert(&buffers[0]).begin_use().map(drop);
-    assert_eq!(refused, Err(Error::OtherDevice { buffer: buffers[0].allocation() }));
+    assert_eq!(refused, Err(Error::OtherDevice { allocation: buffers[0].id() }));
     world.run_frame(&[(&buffers[2], None, Some(3)), (&buffers[0], Some(1), None)]);
     world.run_frame(&[(&buffers[1], Some(2), None)]);
     drop((buffers, other));
@@ -116,7 +116,7 @@ fn a_frame_cannot_use_what_is_offered() {
     world.run_frame(&[(&buffer, None, Some(1))]);
     world.device.offer(&[&buffer], OfferPriority::Normal).expect("it is not offered yet");
     let refused = world.device.frame().insert_read(&buffer).begin_use().map(drop);
-    assert_eq!(refused, Err(Error::Offered { buffer: buffer.allocation() }));
+    assert_eq!(refused, Err(Error::Offered { allocation: buffer.id() }));
     let _ = world.device.reclaim(&[&buffer]).expect("it is offered");
     world.run_frame(&[(&buffer, Some(1), None)]);
     drop(buffer);

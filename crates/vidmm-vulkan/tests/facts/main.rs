@@ -12,6 +12,7 @@ mod kernel;
 mod adopted;
 mod endings;
 mod frames;
+mod images;
 mod moving;
 mod refusals;
 mod system_memory;

@@ -10,8 +10,8 @@ use crate::{MIB, SHORT, World, alone};
 fn a_buffer_that_was_evicted_cannot_be_used() {
     let Some(mut world) = World::new(4 * MIB) else { return };
     let buffer = world.buffer(MIB);
-    let name = buffer.allocation();
-    let refused = Err(Error::NotResident { buffer: name });
+    let name = buffer.id();
+    let refused = Err(Error::NotResident { allocation: name });
     assert_eq!(world.device.begin_use(&[&buffer]).map(drop), refused, "it was never made resident");
     world.make_resident(&[&buffer]);
     world.make_resident(&[&buffer]);
@@ -36,9 +36,9 @@ fn a_refused_evict_leaves_the_list_as_it_was() {
     world.make_resident(&[&one]);
     let flags = EvictFlags::empty();
     let refused = world.device.evict(&[&one, &other], flags);
-    assert_eq!(refused, Err(Error::NotOnList { buffer: other.allocation() }));
+    assert_eq!(refused, Err(Error::NotOnList { allocation: other.id() }));
     let refused = world.device.evict(&[&one, &one], flags);
-    assert_eq!(refused, Err(Error::NotOnList { buffer: one.allocation() }));
+    assert_eq!(refused, Err(Error::NotOnList { allocation: one.id() }));
     world.run(&one, None, None);
     drop((one, other));
     world.is_clean();
@@ -49,7 +49,7 @@ fn buffers_belong_to_their_device() {
     let Some(world) = World::new(4 * MIB) else { return };
     let other = world.process.create_device().expect("it is created");
     let buffer = world.buffer(MIB);
-    let refused = Err(Error::OtherDevice { buffer: buffer.allocation() });
+    let refused = Err(Error::OtherDevice { allocation: buffer.id() });
     assert_eq!(other.make_resident(&[&buffer], MakeResidentFlags::empty()).map(drop), refused);
     assert_eq!(other.evict(&[&buffer], EvictFlags::empty()), refused);
     assert_eq!(other.begin_use(&[&buffer]).map(drop), refused);

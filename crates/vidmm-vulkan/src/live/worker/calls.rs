@@ -5,23 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use ash::vk;
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
     AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE,
-    ProcessId, ReclaimResult, Reclaimed, Residency,
+    PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
 
 use crate::device::Point;
 use crate::error::VulkanError;
-use crate::sparse::SparseBuffer;
+use crate::sparse::SparseResource;
 
-use super::super::command::{Command, CreateBuffer, FrameBuffers, NewBuffer, NewDevice, OnTrim, Turn};
+use super::super::command::{
+    Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
+};
 use super::super::error::Error;
 use super::super::frame_list::{FrameList, FrameMember};
-use super::super::objects::{BufferRecord, DeviceRecord, ProcessRecord, Ready};
+use super::super::objects::{AllocationRecord, DeviceRecord, ProcessRecord, Ready};
 use super::Worker;
 
 impl Worker {
@@ -45,37 +46,37 @@ impl Worker {
                 }
                 self.close_device(device)?;
             }
-            Command::CreateBuffer { device, desc, reply } => {
-                // Buffers that were dropped before and are unused give their addresses and backing store back first.
+            Command::CreateAllocation { device, desc, reply } => {
+                // Allocations that were dropped before and are unused give their addresses and backing store back first.
                 self.pump()?;
-                let _ = reply.send(self.create_buffer(device, desc));
+                let _ = reply.send(self.create_allocation(device, desc));
             }
-            Command::DestroyBuffer(buffer) => {
-                if let Some(frames) = self.frames_of_buffer(buffer) {
-                    frames.forget(buffer);
+            Command::DestroyAllocation(allocation) => {
+                if let Some(frames) = self.frames_of(allocation) {
+                    frames.forget(allocation);
                 }
                 // The worker alone destroys allocations, each once.
-                let _ = self.vidmm.destroy_allocation(&mut self.host, buffer, DestroyFlags::SYNCHRONOUS_DESTROY);
+                let _ = self.vidmm.destroy_allocation(&mut self.host, allocation, DestroyFlags::SYNCHRONOUS_DESTROY);
             }
-            Command::MakeResident { device, buffers, flags, ready, reply } => {
-                let made = self.make_resident(device, &buffers, flags, ready)?;
+            Command::MakeResident { device, allocations, flags, ready, reply } => {
+                let made = self.make_resident(device, &allocations, flags, ready)?;
                 let _ = reply.send(made);
             }
-            Command::Evict { device, buffers, flags } => {
+            Command::Evict { device, allocations, flags } => {
                 // The application's own list was looked at before.
-                self.vidmm.evict(device, &buffers, flags).map_err(|error| Error::Lost(error.to_string()))?;
+                self.vidmm.evict(device, &allocations, flags).map_err(|error| Error::Lost(error.to_string()))?;
             }
-            Command::Offer { device, buffers, priority, reply } => {
-                let offered = self.vidmm.offer_allocations(device, &buffers, priority, OfferFlags::empty());
+            Command::Offer { device, allocations, priority, reply } => {
+                let offered = self.vidmm.offer_allocations(device, &allocations, priority, OfferFlags::empty());
                 let _ = reply.send(offered.map_err(Error::from));
             }
-            Command::Reclaim { device, buffers, ready, reply } => {
-                let reclaimed = self.reclaim(device, &buffers, ready)?;
+            Command::Reclaim { device, allocations, ready, reply } => {
+                let reclaimed = self.reclaim(device, &allocations, ready)?;
                 let _ = reply.send(reclaimed);
             }
             Command::Begin { device, turn } => drop(self.queue_use(device, turn)?),
-            Command::BeginFrame { device, buffers, turn, reply } => {
-                let begun = self.begin_frame(device, &buffers, turn)?;
+            Command::BeginFrame { device, allocations, turn, reply } => {
+                let begun = self.begin_frame(device, &allocations, turn)?;
                 let _ = reply.send(begun);
             }
             Command::End { number, at } => self.turns.tell(number, at),
@@ -84,8 +85,8 @@ impl Worker {
                 let info = self.vidmm.query_video_memory_info(process, group);
                 let _ = reply.send(info.map_err(|error| Error::Lost(error.to_string())));
             }
-            Command::Residency { buffer, reply } => {
-                let status = self.vidmm.query_allocation_residency(buffer);
+            Command::Residency { allocation, reply } => {
+                let status = self.vidmm.query_allocation_residency(allocation);
                 let _ = reply.send(status.map_err(|error| Error::Lost(error.to_string())));
             }
             Command::Statistics(reply) => {
@@ -140,7 +141,7 @@ impl Worker {
             done,
             requests: VecDeque::new(),
             uses,
-            buffers: 0,
+            allocations: 0,
             on_trim: None,
             frames: None,
             is_closing: false,
@@ -153,10 +154,14 @@ impl Worker {
         Ok(NewDevice { device, ready, done })
     }
 
-    fn create_buffer(&mut self, device: DeviceId, desc: CreateBuffer) -> Result<NewBuffer, Error> {
-        let CreateBuffer { bytes, usage, segments, notify_eviction } = desc;
+    fn create_allocation(&mut self, device: DeviceId, desc: CreateAllocation) -> Result<NewAllocation, Error> {
+        let CreateAllocation { resource, segments, notify_eviction } = desc;
+        let resource = match resource {
+            NewResource::Buffer { bytes, usage } => SparseResource::for_application(&self.device, bytes, usage)?,
+            NewResource::Image(desc) => desc.create(&self.device)?,
+        };
         let foreign = notify_eviction.map(|record| self.paging.memory().borrow_mut().foreign().insert(record));
-        let created = self.create_allocation(device, bytes, usage, segments, foreign);
+        let created = self.create_for(device, resource, segments, foreign);
         created.inspect_err(|_| self.forget_foreign(foreign))
     }
 
@@ -167,14 +172,14 @@ impl Worker {
         }
     }
 
-    fn create_allocation(
+    fn create_for(
         &mut self,
         device: DeviceId,
-        bytes: u64,
-        usage: vk::BufferUsageFlags,
+        resource: SparseResource,
         segments: AllocationSegments,
         foreign: Option<u32>,
-    ) -> Result<NewBuffer, Error> {
+    ) -> Result<NewAllocation, Error> {
+        let bytes = resource.bytes().next_multiple_of(PAGE_SIZE_64K);
         let mut flags2 = AllocationFlags2::empty();
         flags2.set(AllocationFlags2::NOTIFY_EVICTION, foreign.is_some());
         let data = AllocationPrivateData {
@@ -191,13 +196,12 @@ impl Worker {
         let record = self.objects.devices.get(&device).ok_or_else(gone)?;
         let (queue, process) = (record.queue, record.process);
         let process = self.objects.processes.get(&process).ok_or_else(gone)?.handle;
-        let buffer = SparseBuffer::for_application(&self.device, bytes, usage)?;
-        let (raw, address) = (buffer.raw(), buffer.address);
+        let (raw, address) = (resource.raw(), resource.address);
         let data = data.to_bytes();
         let allocation = match self.vidmm.create_allocation(&mut self.kmd, &mut self.host, device, &data) {
             Ok(allocation) => allocation,
             Err(error) => {
-                buffer.destroy_unused();
+                resource.destroy_unused();
                 return Err(error.into());
             }
         };
@@ -206,7 +210,7 @@ impl Worker {
         let reserved = mapped.and_then(|mapped| {
             let first = mapped.virtual_address.0 / PAGE_SIZE;
             let mut memory = self.paging.memory().borrow_mut();
-            memory.reserve(process, first, bytes / PAGE_SIZE, buffer).map_err(|error| match error {
+            memory.reserve(process, first, bytes / PAGE_SIZE, resource).map_err(|error| match error {
                 VulkanError::OutOfAddresses { limit } => Error::Addresses { limit },
                 error => error.into(),
             })?;
@@ -215,12 +219,12 @@ impl Worker {
         match reserved {
             Ok(first) => {
                 self.objects
-                    .buffers
-                    .insert(allocation, BufferRecord { device, process, first, bytes, foreign, was_listed: false });
+                    .allocations
+                    .insert(allocation, AllocationRecord { device, process, first, bytes, foreign, was_listed: false });
                 if let Some(record) = self.objects.devices.get_mut(&device) {
-                    record.buffers += 1;
+                    record.allocations += 1;
                 }
-                Ok(NewBuffer { allocation, raw, address })
+                Ok(NewAllocation { id: allocation, bytes, raw, address })
             }
             Err(error) => {
                 // It was just created.
@@ -234,19 +238,19 @@ impl Worker {
     fn make_resident(
         &mut self,
         device: DeviceId,
-        buffers: &[AllocationId],
+        allocations: &[AllocationId],
         flags: MakeResidentFlags,
         ready: u64,
     ) -> Result<Result<(), Error>, Error> {
-        for &buffer in buffers {
-            self.objects.buffers.entry(buffer).and_modify(|record| record.was_listed = true);
-            if let Some(frames) = self.frames_of_buffer(buffer) {
-                frames.expect_other_writers(buffer);
+        for &allocation in allocations {
+            self.objects.allocations.entry(allocation).and_modify(|record| record.was_listed = true);
+            if let Some(frames) = self.frames_of(allocation) {
+                frames.expect_other_writers(allocation);
             }
         }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
         record.ready.expect(ready);
-        let answer = match self.vidmm.make_resident(record.queue, buffers, flags) {
+        let answer = match self.vidmm.make_resident(record.queue, allocations, flags) {
             Ok(Residency::Pending { paging_fence_value }) => {
                 record.requests.push_back((paging_fence_value, ready));
                 return Ok(Ok(()));
@@ -262,12 +266,12 @@ impl Worker {
     fn reclaim(
         &mut self,
         device: DeviceId,
-        buffers: &[AllocationId],
+        allocations: &[AllocationId],
         ready: u64,
     ) -> Result<Result<Vec<ReclaimResult>, Error>, Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(Vec::new())) };
         record.ready.expect(ready);
-        let answer = self.vidmm.reclaim_allocations(&mut self.host, record.queue, buffers);
+        let answer = self.vidmm.reclaim_allocations(&mut self.host, record.queue, allocations);
         match answer {
             Ok(Reclaimed { paging_fence_value, .. }) if paging_fence_value > 0 => {
                 record.requests.push_back((paging_fence_value, ready));
@@ -277,9 +281,9 @@ impl Worker {
         Ok(answer.map(|reclaimed| reclaimed.results).map_err(Error::from))
     }
 
-    /// The list of the frames of a buffer's device.
-    fn frames_of_buffer(&mut self, buffer: AllocationId) -> Option<&mut FrameList> {
-        let device = self.objects.buffers.get(&buffer)?.device;
+    /// The list of the frames of an allocation's device.
+    fn frames_of(&mut self, allocation: AllocationId) -> Option<&mut FrameList> {
+        let device = self.objects.allocations.get(&allocation)?.device;
         self.objects.devices.get_mut(&device)?.frames.as_mut()
     }
 
@@ -287,7 +291,7 @@ impl Worker {
     fn begin_frame(
         &mut self,
         device: DeviceId,
-        buffers: &FrameBuffers,
+        allocations: &FrameAllocations,
         turn: Turn,
     ) -> Result<Result<(), Error>, Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
@@ -300,12 +304,12 @@ impl Worker {
                 none.insert(FrameList::new(&mut self.vidmm, device, record.queue).map_err(CreateError::from)?)
             }
         };
-        let known = &self.objects.buffers;
+        let known = &self.objects.allocations;
         let member = |&allocation| {
-            let &BufferRecord { bytes, was_listed, .. } = known.get(&allocation)?;
+            let &AllocationRecord { bytes, was_listed, .. } = known.get(&allocation)?;
             Some(FrameMember { allocation, bytes, is_written_by_others: was_listed })
         };
-        let (read, written) = (buffers.read.iter().filter_map(member), buffers.written.iter().filter_map(member));
+        let [read, written] = [&allocations.read, &allocations.written].map(|names| names.iter().filter_map(member));
         match frames.bring_in(&mut self.vidmm, read, written) {
             Ok(()) => {}
             Err(Error::Lost(reason)) => return Err(Error::Lost(reason)),

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use vidmm::{AllocationId, DeviceId, ProcessId};
 
 use super::super::error::Error;
-use super::super::objects::{BufferRecord, DeviceRecord, ProcessRecord};
+use super::super::objects::{AllocationRecord, DeviceRecord, ProcessRecord};
 use super::Worker;
 
 impl Worker {
     /// An allocation is gone, and so is its buffer once nothing that was submitted names it.
     pub(super) fn bury(&mut self, allocation: AllocationId) -> Result<(), Error> {
-        let Some(BufferRecord { device, process, first, foreign, .. }) = self.objects.buffers.remove(&allocation)
+        let Some(AllocationRecord { device, process, first, foreign, .. }) =
+            self.objects.allocations.remove(&allocation)
         else {
             return Ok(());
         };
@@ -19,7 +20,7 @@ impl Worker {
         let buffer = self.paging.memory().borrow_mut().space(process).take_chunk(first);
         self.graveyard.extend(buffer.map(|buffer| (self.device.submitted(), buffer)));
         if let Some(record) = self.objects.devices.get_mut(&device) {
-            record.buffers -= 1;
+            record.allocations -= 1;
         }
         self.close_device(device)
     }
@@ -27,7 +28,7 @@ impl Worker {
     /// Destroys a device, if nobody has a handle to it, a buffer of it or a use of it any more.
     pub(super) fn close_device(&mut self, device: DeviceId) -> Result<(), Error> {
         let is_over = |record: &DeviceRecord| {
-            record.is_closing && record.buffers == 0 && record.uses.load(Ordering::Relaxed) == 0
+            record.is_closing && record.allocations == 0 && record.uses.load(Ordering::Relaxed) == 0
         };
         if !self.objects.devices.get(&device).is_some_and(is_over) {
             return Ok(());

@@ -20,12 +20,12 @@ use crate::error::{VulkanError, caught};
 use crate::host::ClearMemory;
 use crate::machine::Parts;
 use crate::memory::{Chunks, VulkanMemory};
-use crate::sparse::SparseBuffer;
+use crate::sparse::SparseResource;
 
 use super::client::Status;
 use super::command::{Command, Trim, Turn};
 use super::error::Error;
-use super::objects::{BufferRecord, Objects};
+use super::objects::{AllocationRecord, Objects};
 use super::options::{Checked, manager_options};
 use super::paging::Paging;
 use super::staging::Staging;
@@ -53,7 +53,7 @@ pub(super) struct Worker {
     preempting: Option<u64>,
     objects: Objects,
     /// Buffers that are gone, and the value of the timeline from which on nothing uses them.
-    graveyard: VecDeque<(u64, SparseBuffer)>,
+    graveyard: VecDeque<(u64, SparseResource)>,
     staging: Staging,
     /// The last points of semaphores whose devices are gone.
     free_points: Vec<Point>,
@@ -320,7 +320,7 @@ impl Worker {
         done: Point,
     ) -> Result<(), Error> {
         let not_there = || Error::Lost(format!("{buffer} is resident and has no memory"));
-        let &BufferRecord { process, first, .. } = self.objects.buffers.get(&buffer).ok_or_else(not_there)?;
+        let &AllocationRecord { process, first, .. } = self.objects.allocations.get(&buffer).ok_or_else(not_there)?;
         let mut memory = self.paging.memory().borrow_mut();
         let copied = memory.copy_mapped(process, first * PAGE_SIZE + offset, bytes, block, is_write)?;
         if copied < bytes {

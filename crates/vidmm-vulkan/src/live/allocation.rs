@@ -1,0 +1,69 @@
+//! What the manager moves: a buffer or an image.
+
+use std::fmt;
+use std::sync::Arc;
+
+use vidmm::{AllocationId, AllocationResidencyStatus};
+
+use super::command::Command;
+use super::device::DeviceInner;
+use super::error::Error;
+
+/// A [`Buffer`](super::Buffer) or an [`Image`](super::Image): both have what it has, and a call that takes allocations takes a slice of
+/// either. Where it is to take both, name them as `buffer.as_ref()` and `image.as_ref()`.
+///
+/// Its bytes are zeros at first (CRE-42), and survive eviction. It is gone when it was dropped and all uses that were begun before have
+/// ended (RES-91).
+#[doc(alias = "D3DKMT_CREATEALLOCATION")]
+pub struct Allocation {
+    pub(super) device: Arc<DeviceInner>,
+    id: AllocationId,
+    size: u64,
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocation").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Allocation {
+    pub(super) fn new(device: Arc<DeviceInner>, id: AllocationId, size: u64) -> Self {
+        Self { device, id, size }
+    }
+
+    /// Its name with the manager, which errors and the log use.
+    pub fn id(&self) -> AllocationId {
+        self.id
+    }
+
+    /// The bytes that it takes of its memory, a multiple of 64 KiB.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where it is by what was decided so far, or is on its way to (RES-76).
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "D3DKMTQueryAllocationResidency")]
+    pub fn residency(&self) -> Result<AllocationResidencyStatus, Error> {
+        let allocation = self.id;
+        self.device.client().ask(|reply| Command::Residency { allocation, reply })
+    }
+}
+
+impl AsRef<Allocation> for Allocation {
+    fn as_ref(&self) -> &Allocation {
+        self
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        self.device.forget(self.id);
+        // On an adapter that is lost all allocations go with it.
+        let _ = self.device.client().send(Command::DestroyAllocation(self.id));
+    }
+}
