@@ -52,7 +52,7 @@
 //! is in use is no victim, and devices whose lists do not fit together run in turn (RES-71).
 //!
 //! Vulkan is loaded when it is first asked for, so this crate builds and links without it. All unsafe code of the crate is
-//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs`, `live/adapter.rs` and `live/image.rs`.
+//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs`, `live/adapter.rs` and `live/image_desc.rs`.
 
 // A file imports only from those above it, apart from `VulkanDevice`, which everything is made on.
 mod error;

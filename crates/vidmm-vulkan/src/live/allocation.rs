@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vidmm::{AllocationId, AllocationResidencyStatus};
 
+use super::books::DeviceInner;
 use super::command::Command;
-use super::device::DeviceInner;
 use super::error::Error;
 
 /// A [`Buffer`](super::Buffer) or an [`Image`](super::Image): both have what it has, and a call that takes allocations takes a slice of
@@ -16,7 +16,7 @@ use super::error::Error;
 /// ended (RES-91).
 #[doc(alias = "D3DKMT_CREATEALLOCATION")]
 pub struct Allocation {
-    pub(super) device: Arc<DeviceInner>,
+    device: Arc<DeviceInner>,
     id: AllocationId,
     size: u64,
 }
@@ -30,6 +30,23 @@ impl fmt::Debug for Allocation {
 impl Allocation {
     pub(super) fn new(device: Arc<DeviceInner>, id: AllocationId, size: u64) -> Self {
         Self { device, id, size }
+    }
+
+    /// Its name, if it is the device's.
+    pub(super) fn name_on(&self, device: &Arc<DeviceInner>) -> Result<AllocationId, Error> {
+        match Arc::ptr_eq(&self.device, device) {
+            true => Ok(self.id),
+            false => Err(Error::OtherDevice { allocation: self.id }),
+        }
+    }
+
+    /// The same, if bytes from `offset` on lie in it.
+    pub(super) fn part_on(&self, device: &Arc<DeviceInner>, offset: u64, bytes: u64) -> Result<AllocationId, Error> {
+        let size = self.size;
+        match offset.checked_add(bytes) {
+            Some(end) if bytes > 0 && end <= size => self.name_on(device),
+            _ => Err(Error::Range { offset, bytes, size }),
+        }
     }
 
     /// Its name with the manager, which errors and the log use.

@@ -17,8 +17,7 @@ use crate::foreign::RecordEviction;
 use crate::sparse::Handle;
 
 use super::error::Error;
-use super::image::ImageDesc;
-use super::uses::Submission;
+use super::image_desc::ImageDesc;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = Sender<Result<T, Error>>;
@@ -72,6 +71,18 @@ pub(super) struct NewAllocation {
     pub raw: Handle,
     /// The address of a buffer.
     pub address: u64,
+}
+
+/// Commands of an application, for the queue that the manager uses.
+#[derive(Clone, Debug, Default)]
+pub struct Submission {
+    /// The command buffers.
+    pub commands: Vec<vk::CommandBuffer>,
+    /// Points that they wait for. Whatever reaches them was submitted before, or the host reaches them: on one queue a wait that
+    /// is not over holds up all that comes later.
+    pub waits: Vec<Point>,
+    /// Points that their end reaches.
+    pub signals: Vec<Point>,
 }
 
 /// The action at the turn of a use.

@@ -1,10 +1,7 @@
 //! A device: what an application has made resident, and its uses of that.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ash::vk;
 use vidmm::{AllocationId, EvictFlags, MakeResidentFlags, OfferPriority, PAGE_SIZE_64K, ReclaimResult};
@@ -15,18 +12,17 @@ use crate::report::Mode;
 use crate::sparse::Handle;
 
 use super::allocation::Allocation;
+use super::books::{DeviceInner, Named};
 use super::buffer::{Buffer, BufferDesc, BufferMemory};
 use super::client::Client;
-use super::command::{Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, Trim, Turn};
+use super::command::{Command, CreateAllocation, NewAllocation, NewResource, Submission, Trim};
 use super::error::Error;
-use super::frame::{Frame, Named};
-use super::image::{Image, ImageDesc};
+use super::frame::Frame;
+use super::image::Image;
+use super::image_desc::ImageDesc;
 use super::options::checked;
-use super::process::ProcessInner;
-use super::uses::{Download, Submission, Use};
-
-/// The uses of a device that may be under way: the manager queues that many (D14), less those that the queue has got.
-const USES_MAX: usize = 4096;
+use super::owner::ProcessInner;
+use super::uses::{Download, Use};
 
 /// A residency list, its buffers, and the uses of them.
 ///
@@ -36,126 +32,23 @@ const USES_MAX: usize = 4096;
 #[derive(Clone)]
 pub struct Device(Arc<DeviceInner>);
 
-pub(super) struct DeviceInner {
-    process: Arc<ProcessInner>,
-    new: NewDevice,
-    /// Uses that were begun and have not ended; the worker counts down.
-    uses: Arc<AtomicUsize>,
-    line: Mutex<Line>,
-}
-
-/// The application's requests so far. Commands are sent under its lock, in the order of their points.
-struct Line {
-    ready: u64,
-    done: u64,
-    /// The allocations on the residency list, and how often each was put there. What frames bring in is not among them.
-    listed: BTreeMap<AllocationId, u32>,
-    offered: BTreeSet<AllocationId>,
-}
-
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device").field("device", &self.0.new.device).finish_non_exhaustive()
     }
 }
 
-impl DeviceInner {
-    pub(super) fn client(&self) -> &Arc<Client> {
-        self.process.client()
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An allocation is gone.
-    pub(super) fn forget(&self, allocation: AllocationId) {
-        let mut line = self.line();
-        line.listed.remove(&allocation);
-        line.offered.remove(&allocation);
-    }
-
-    fn ready(&self, value: u64) -> Point {
-        Point { value, ..self.new.ready }
-    }
-
-    fn done(&self, value: u64) -> Point {
-        Point { value, ..self.new.done }
-    }
-}
-
-impl Drop for DeviceInner {
-    fn drop(&mut self) {
-        // On an adapter that is lost all devices go with it.
-        let _ = self.client().send(Command::DestroyDevice(self.new.device));
-    }
-}
-
-impl Line {
-    /// The next point that the worker signals.
-    fn next_ready(&mut self) -> u64 {
-        self.ready += 1;
-        self.ready
-    }
-
-    /// The next point that the queue signals.
-    fn next_done(&mut self) -> u64 {
-        self.done += 1;
-        self.done
-    }
-
-    /// Refuses a use of allocations that are not resident.
-    fn check_listed(&self, allocations: &[AllocationId]) -> Result<(), Error> {
-        match allocations.iter().find(|&allocation| !self.listed.contains_key(allocation)) {
-            Some(&allocation) => Err(Error::NotResident { allocation }),
-            None => self.check_not_offered(allocations),
-        }
-    }
-
-    /// Refuses a use of allocations that are offered.
-    fn check_not_offered(&self, allocations: &[AllocationId]) -> Result<(), Error> {
-        match allocations.iter().find(|&allocation| self.offered.contains(allocation)) {
-            Some(&allocation) => Err(Error::Offered { allocation }),
-            None => Ok(()),
-        }
-    }
-
-    /// Takes allocations off the list, each as often as it is named; or none of them.
-    fn count_out(&mut self, allocations: &[AllocationId]) -> Result<(), Error> {
-        let mut after = BTreeMap::new();
-        for &allocation in allocations {
-            let listed = self.listed.get(&allocation).copied().unwrap_or_default();
-            let count: &mut u32 = after.entry(allocation).or_insert(listed);
-            *count = count.checked_sub(1).ok_or(Error::NotOnList { allocation })?;
-        }
-        self.listed.extend(after);
-        self.listed.retain(|_, count| *count > 0);
-        Ok(())
-    }
-}
-
 impl Device {
     pub(super) fn of_process(process: Arc<ProcessInner>) -> Result<Self, Error> {
-        let uses = Arc::new(AtomicUsize::new(0));
-        let (id, counter) = (process.id(), uses.clone());
-        let create = |reply| Command::CreateDevice { process: id, uses: counter, reply };
-        let new = process.client().ask(create)?;
-        let line =
-            Line { ready: new.ready.value, done: new.done.value, listed: BTreeMap::new(), offered: BTreeSet::new() };
-        Ok(Self(Arc::new(DeviceInner { process, new, uses, line: Mutex::new(line) })))
+        Ok(Self(DeviceInner::create(process)?))
     }
 
     fn client(&self) -> &Arc<Client> {
         self.0.client()
     }
 
-    /// The names of allocations, which are all this device's.
     fn names(&self, allocations: &[impl AsRef<Allocation>]) -> Result<Vec<AllocationId>, Error> {
-        let name = |allocation: &Allocation| match Arc::ptr_eq(&allocation.device, &self.0) {
-            true => Ok(allocation.id()),
-            false => Err(Error::OtherDevice { allocation: allocation.id() }),
-        };
-        allocations.iter().map(|allocation| name(allocation.as_ref())).collect()
+        allocations.iter().map(|allocation| allocation.as_ref().name_on(&self.0)).collect()
     }
 
     /// Creates a buffer of `size` bytes, a multiple of 64 KiB. It takes addresses and backing store, and no local memory until it is
@@ -306,95 +199,9 @@ impl Device {
         Ok((results, self.0.ready(ready)))
     }
 
-    /// Begins a use of what is named, if that can be used: `turn` says what happens at its turn. The lock is held from before
-    /// the command is made until it is sent.
-    fn begin(&self, named: Named<'_>, turn: impl FnOnce(&mut Line) -> Turn) -> Result<(), Error> {
-        let device = self.0.new.device;
-        match named {
-            Named::Listed(names) => self.send_use(|line| {
-                line.check_listed(&names)?;
-                let turn = turn(line);
-                self.client().send(Command::Begin { device, turn })
-            }),
-            Named::Frame { read, written } => {
-                let allocations = FrameAllocations { read: self.names(read)?, written: self.names(written)? };
-                let answer = self.send_use(|line| {
-                    line.check_not_offered(&allocations.read)?;
-                    line.check_not_offered(&allocations.written)?;
-                    let turn = turn(line);
-                    self.client().begin_asking(|reply| Command::BeginFrame { device, allocations, turn, reply })
-                })?;
-                // The worker counts down uses that it has let begin.
-                self.client().finish_asking(&answer).inspect_err(|_| _ = self.0.uses.fetch_sub(1, Ordering::Relaxed))
-            }
-        }
-    }
-
-    /// Counts one use more, and sends it. If it is refused, nothing was begun.
-    fn send_use<T>(&self, send: impl FnOnce(&mut Line) -> Result<T, Error>) -> Result<T, Error> {
-        let mut line = self.0.line();
-        let uses = self.0.uses.fetch_add(1, Ordering::Relaxed);
-        let (ready, done) = (line.ready, line.done);
-        let sent = if uses < USES_MAX { send(&mut line) } else { Err(Error::TooManyUses { uses }) };
-        if sent.is_err() {
-            self.0.uses.fetch_sub(1, Ordering::Relaxed);
-            (line.ready, line.done) = (ready, done);
-        }
-        sent
-    }
-
-    pub(super) fn begin_use_of(&self, named: Named<'_>) -> Result<Use, Error> {
-        let number = self.client().number_use();
-        let mut at = 0;
-        self.begin(named, |line| {
-            at = line.next_ready();
-            Turn::Application { number, ready: at }
-        })?;
-        Ok(Use::new(self.client().clone(), number, self.0.ready(at)))
-    }
-
-    fn begin_here(&self, named: Named<'_>, turn: impl FnOnce(u64) -> Turn) -> Result<Point, Error> {
-        let mut at = 0;
-        self.begin(named, |line| {
-            at = line.next_done();
-            turn(at)
-        })?;
-        Ok(self.0.done(at))
-    }
-
-    pub(super) fn submit_of(&self, named: Named<'_>, work: Submission) -> Result<Point, Error> {
-        self.begin_here(named, |done| Turn::Submit { work, done })
-    }
-
-    pub(super) fn write_of(
-        &self,
-        named: Named<'_>,
-        buffer: &Buffer,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<Point, Error> {
-        check_range(buffer, offset, bytes.len() as u64)?;
-        let (buffer, bytes) = (buffer.id(), bytes.to_vec());
-        self.begin_here(named, |done| Turn::Write { buffer, offset, bytes, done })
-    }
-
-    pub(super) fn read_of(
-        &self,
-        named: Named<'_>,
-        buffer: &Buffer,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<Download, Error> {
-        check_range(buffer, offset, bytes)?;
-        let buffer = buffer.id();
-        let (to, from) = channel();
-        self.begin_here(named, |done| Turn::Read { buffer, offset, bytes, done, to })?;
-        Ok(Download::new(self.client().clone(), from))
-    }
-
     /// A frame of this device, which uses nothing yet: it brings in by itself what it uses.
     pub fn frame<'a>(&'a self) -> Frame<'a> {
-        Frame::new(self)
+        Frame::new(&self.0)
     }
 
     /// Begins a use that the application submits to a queue of its own: its submission must wait for [`Use::turn`], and
@@ -410,7 +217,7 @@ impl Device {
     ///
     /// [`Error::NotResident`] if one of `allocations` is not on the list: it was evicted. Nothing was begun then.
     pub fn begin_use(&self, allocations: &[impl AsRef<Allocation>]) -> Result<Use, Error> {
-        self.begin_use_of(Named::Listed(self.names(allocations)?))
+        self.0.begin_use(Named::Listed(self.names(allocations)?))
     }
 
     /// Submits commands that use `allocations` to the manager's queue, when it is their turn. Returns the point that their end reaches.
@@ -425,7 +232,7 @@ impl Device {
     /// semaphores of `work` are valid until the point is reached. They use no allocation of the device that is not on its list.
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub unsafe fn submit(&self, allocations: &[impl AsRef<Allocation>], work: Submission) -> Result<Point, Error> {
-        self.submit_of(Named::Listed(self.names(allocations)?), work)
+        self.0.submit(Named::Listed(self.names(allocations)?), work)
     }
 
     /// Writes `bytes` to a resident buffer, from `offset` on, by way of memory of the adapter's own: a copy to the memory that the
@@ -436,7 +243,8 @@ impl Device {
     ///
     /// As for [`begin_use`](Self::begin_use), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        self.write_of(Named::Listed(self.names(&[buffer])?), buffer, offset, bytes)
+        let name = buffer.part_on(&self.0, offset, bytes.len() as u64)?;
+        self.0.write(Named::Listed(vec![name]), name, offset, bytes)
     }
 
     /// Reads `bytes` bytes of a resident buffer, from `offset` on, as earlier uses on the manager's queue leave them.
@@ -445,7 +253,8 @@ impl Device {
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        self.read_of(Named::Listed(self.names(&[buffer])?), buffer, offset, bytes)
+        let name = buffer.part_on(&self.0, offset, bytes)?;
+        self.0.read(Named::Listed(vec![name]), name, offset, bytes)
     }
 
     /// Lets `call` be called when the device is to trim (RES-40), in place of an earlier one. It is called on the worker's thread,
@@ -457,13 +266,5 @@ impl Device {
     #[doc(alias = "D3DKMTRegisterTrimNotification")]
     pub fn on_trim(&self, call: impl FnMut(Trim) + Send + 'static) -> Result<(), Error> {
         self.client().send(Command::OnTrim { device: self.0.new.device, call: Box::new(call) })
-    }
-}
-
-fn check_range(buffer: &Buffer, offset: u64, bytes: u64) -> Result<(), Error> {
-    let size = buffer.size();
-    match offset.checked_add(bytes) {
-        Some(end) if bytes > 0 && end <= size => Ok(()),
-        _ => Err(Error::Range { offset, bytes, size }),
     }
 }

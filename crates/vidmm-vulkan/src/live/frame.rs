@@ -1,38 +1,38 @@
 //! A frame: what a submission uses, brought in for it.
 
-use vidmm::AllocationId;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::device::Point;
 
 use super::allocation::Allocation;
+use super::books::{DeviceInner, Named};
 use super::buffer::Buffer;
-use super::device::Device;
+use super::command::{FrameAllocations, Submission};
 use super::error::Error;
-use super::uses::{Download, Submission, Use};
-
-/// The allocations that a use names.
-pub(super) enum Named<'a> {
-    /// They are on the device's own list.
-    Listed(Vec<AllocationId>),
-    /// They are brought in, and others leave for them.
-    Frame { read: &'a [&'a Allocation], written: &'a [&'a Allocation] },
-}
+use super::uses::{Download, Use};
 
 /// The buffers and images that one submission uses: name them, and go on.
 ///
 /// A frame makes resident what it names and is not there. Where there is no room, what frames of the device used longest ago
 /// leaves for it, and without a copy if frames only read it ([`vidmm::client`]). They trim themselves when the device is to
-/// trim. What the application has made resident by [`Device::make_resident`] stays beside them.
+/// trim. What the application has made resident by [`Device::make_resident`](super::Device::make_resident) stays beside them.
 #[must_use = "a frame that is not submitted uses nothing"]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Frame<'a> {
-    device: &'a Device,
+    device: &'a Arc<DeviceInner>,
     read: Vec<&'a Allocation>,
     written: Vec<&'a Allocation>,
 }
 
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("read", &self.read).field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Frame<'a> {
-    pub(super) fn new(device: &'a Device) -> Self {
+    pub(super) fn new(device: &'a Arc<DeviceInner>) -> Self {
         Self { device, read: Vec::new(), written: Vec::new() }
     }
 
@@ -48,8 +48,11 @@ impl<'a> Frame<'a> {
         self
     }
 
-    fn named(&self) -> Named<'_> {
-        Named::Frame { read: &self.read, written: &self.written }
+    fn named(&self) -> Result<Named, Error> {
+        let names = |allocations: &[&Allocation]| -> Result<Vec<_>, Error> {
+            allocations.iter().map(|allocation| allocation.name_on(self.device)).collect()
+        };
+        Ok(Named::Frame(FrameAllocations { read: names(&self.read)?, written: names(&self.written)? }))
     }
 
     /// Submits commands to the manager's queue, when all that the frame uses is in place. Returns the point that their end
@@ -62,36 +65,38 @@ impl<'a> Frame<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`Device::submit`]; the commands use what the frame names, and those on the device's own list.
+    /// As for [`Device::submit`](super::Device::submit); the commands use what the frame names, and those on the device's own list.
     #[doc(alias = "D3DKMTSubmitCommand")]
     pub unsafe fn submit(&self, work: Submission) -> Result<Point, Error> {
-        self.device.submit_of(self.named(), work)
+        self.device.submit(self.named()?, work)
     }
 
-    /// Begins a use that the application submits to a queue of its own, as [`Device::begin_use`] does.
+    /// Begins a use that the application submits to a queue of its own, as [`Device::begin_use`](super::Device::begin_use) does.
     ///
     /// # Errors
     ///
     /// As for [`submit`](Self::submit).
     pub fn begin_use(&self) -> Result<Use, Error> {
-        self.device.begin_use_of(self.named())
+        self.device.begin_use(self.named()?)
     }
 
-    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`] does.
+    /// Writes `bytes` to a buffer, from `offset` on, as [`Device::write`](super::Device::write) does.
     ///
     /// # Errors
     ///
     /// As for [`submit`](Self::submit), or if the bytes do not lie in the buffer.
     pub fn write(&self, buffer: &'a Buffer, offset: u64, bytes: &[u8]) -> Result<Point, Error> {
-        self.device.write_of(self.clone().insert(buffer).named(), buffer, offset, bytes)
+        let name = buffer.part_on(self.device, offset, bytes.len() as u64)?;
+        self.device.write(self.clone().insert(buffer).named()?, name, offset, bytes)
     }
 
-    /// Reads `bytes` bytes of a buffer, from `offset` on, as [`Device::read`] does.
+    /// Reads `bytes` bytes of a buffer, from `offset` on, as [`Device::read`](super::Device::read) does.
     ///
     /// # Errors
     ///
     /// As for [`write`](Self::write).
     pub fn read(&self, buffer: &'a Buffer, offset: u64, bytes: u64) -> Result<Download, Error> {
-        self.device.read_of(self.clone().insert_read(buffer).named(), buffer, offset, bytes)
+        let name = buffer.part_on(self.device, offset, bytes)?;
+        self.device.read(self.clone().insert_read(buffer).named()?, name, offset, bytes)
     }
 }

@@ -9,9 +9,12 @@
 // A file imports only from those above it.
 mod error;
 mod options;
+mod image_desc;
 mod command;
 mod client;
 mod uses;
+mod owner;
+mod books;
 mod allocation;
 mod buffer;
 mod image;
@@ -30,11 +33,12 @@ mod adapter;
 pub use adapter::Adapter;
 pub use allocation::Allocation;
 pub use buffer::{Buffer, BufferDesc, BufferMemory};
-pub use command::Trim;
+pub use command::{Submission, Trim};
 pub use device::Device;
 pub use error::Error;
 pub use frame::Frame;
-pub use image::{Image, ImageDesc};
+pub use image::Image;
+pub use image_desc::ImageDesc;
 pub use options::Options;
 pub use process::Process;
-pub use uses::{Download, Submission, Use};
+pub use uses::{Download, Use};

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use vidmm::{MemorySegmentGroup, ProcessId, VideoMemoryInfo};
+use vidmm::{MemorySegmentGroup, VideoMemoryInfo};
 
 use super::client::Client;
 use super::command::Command;
 use super::device::Device;
 use super::error::Error;
+use super::owner::ProcessInner;
 
 /// A part of an application that has a budget of its own, and devices.
 ///
@@ -17,38 +18,15 @@ use super::error::Error;
 #[derive(Clone)]
 pub struct Process(Arc<ProcessInner>);
 
-pub(super) struct ProcessInner {
-    client: Arc<Client>,
-    id: ProcessId,
-}
-
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("process", &self.0.id).finish_non_exhaustive()
-    }
-}
-
-impl ProcessInner {
-    pub(super) fn client(&self) -> &Arc<Client> {
-        &self.client
-    }
-
-    pub(super) fn id(&self) -> ProcessId {
-        self.id
-    }
-}
-
-impl Drop for ProcessInner {
-    fn drop(&mut self) {
-        // On an adapter that is lost all processes go with it.
-        let _ = self.client.send(Command::DestroyProcess(self.id));
+        f.debug_struct("Process").field("process", &self.0.id()).finish_non_exhaustive()
     }
 }
 
 impl Process {
     pub(super) fn create(client: &Arc<Client>) -> Result<Self, Error> {
-        let id = client.ask(Command::CreateProcess)?;
-        Ok(Self(Arc::new(ProcessInner { client: client.clone(), id })))
+        Ok(Self(ProcessInner::create(client)?))
     }
 
     /// Creates a device, whose residency list is empty.
@@ -76,7 +54,7 @@ impl Process {
     /// If the adapter is lost.
     #[doc(alias = "D3DKMTQueryVideoMemoryInfo")]
     pub fn budget_of(&self, group: MemorySegmentGroup) -> Result<VideoMemoryInfo, Error> {
-        let process = self.0.id;
-        self.0.client.ask(|reply| Command::Budget { process, group, reply })
+        let process = self.0.id();
+        self.0.client().ask(|reply| Command::Budget { process, group, reply })
     }
 }

@@ -4,25 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use ash::vk;
-
 use crate::device::Point;
 
 use super::client::Client;
 use super::command::{Command, UseNo};
 use super::error::Error;
-
-/// Commands of an application, for the queue that the manager uses.
-#[derive(Clone, Debug, Default)]
-pub struct Submission {
-    /// The command buffers.
-    pub commands: Vec<vk::CommandBuffer>,
-    /// Points that they wait for. Whatever reaches them was submitted before, or the host reaches them: on one queue a wait that
-    /// is not over holds up all that comes later.
-    pub waits: Vec<Point>,
-    /// Points that their end reaches.
-    pub signals: Vec<Point>,
-}
 
 /// A use of buffers that an application submits by itself, begun by [`Device::begin_use`](super::Device::begin_use).
 ///
