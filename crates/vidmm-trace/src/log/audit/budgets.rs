@@ -46,6 +46,9 @@ impl Audit {
     pub(super) fn budget_event(&mut self, event: &Event) {
         // The log does not say what is listed for portions until they are handed out.
         self.demands.relieved += u64::from(matches!(event, Event::Portion { .. } | Event::PreparationFailed { .. }));
+        for group in std::mem::take(&mut self.reweighted) {
+            self.shares_changed(group);
+        }
         match *event {
             Event::ProcessPriorityChanged { process, band, visibility } => {
                 if let Some(process) = self.processes.get_mut(&process) {
@@ -128,7 +131,8 @@ impl Audit {
         self.demands_are_clear().then(|| self.standing(only, process, 0))
     }
 
-    /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again.
+    /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again. It may become
+    /// the same later, before the process is told.
     fn shares_changed(&mut self, group: MemorySegmentGroup) {
         for process in Vec::from_iter(self.processes.keys().copied()) {
             let (part, present) = (self.part_of(process, group), self.present_budget(process, group));
@@ -137,7 +141,7 @@ impl Audit {
             match (&mut *told, present) {
                 (Some(of), _) if of.parts.contains(&part) => {}
                 (Some(of), Some(present)) if of.budget.abs_diff(present.budget) <= ROUNDING => of.parts.push(part),
-                (_, Some(_)) => {}
+                (_, Some(_)) => drop(self.reweighted.insert(group)),
                 // Where the log does not say the budget, it may be the same.
                 (_, None) => *told = None,
             }

@@ -197,6 +197,8 @@ pub struct Audit {
     keeps_order_of_use: bool,
     /// The intervals at which devices are asked to trim.
     trim_intervals: TrimIntervals,
+    /// The groups in which a process may still be told the same budget for another weight or reservation.
+    reweighted: BTreeSet<MemorySegmentGroup>,
     processes: BTreeMap<ProcessId, Process>,
     by_process_handle: BTreeMap<KmdProcessHandle, ProcessId>,
     devices: BTreeMap<DeviceId, Device>,
