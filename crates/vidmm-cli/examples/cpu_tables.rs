@@ -18,7 +18,7 @@ impl MachineFactory for CpuTables {
     }
 
     fn lacks(&self) -> Features {
-        Features::models_except(AddressingModel::GpuMmu)
+        Features::models_except(AddressingModel::GpuMmu) | Features::TABLE_SHAPE
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {

@@ -478,6 +478,7 @@ impl MachineFactory for OwnMachines {
             | Features::COSTS
             | Features::INNER_FAULTS
             | Features::MODEL_OCCASIONS
+            | Features::TABLE_SHAPE
     }
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {

@@ -24,6 +24,9 @@ pub fn run(args: &RunArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     if let Some(seeds) = &args.seeds {
         return sweep::run(args, seeds, factory);
     }
+    if let Some(folder) = args.scenario.as_ref().filter(|path| path.is_dir()) {
+        return Err(format!("{} is a folder: `--seeds 1..2` runs all scenarios below it", folder.display()).into());
+    }
     let here = PathBuf::new();
     let (scenario, base) = match (&args.scenario, &args.trace[..]) {
         // The paths of a scenario start at its folder, those of an argument at the current one.

@@ -181,7 +181,8 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
                 writeln!(out, "  {:>6}    {}", step.line, step.action)?;
             }
         }
-        writeln!(out, "{BAD}finding{BAD:#}     seed {seed}, step {}: {failure}", finding.line)?;
+        let at = if finding.line == 0 { "the end".to_owned() } else { format!("step {}", finding.line) };
+        writeln!(out, "{BAD}finding{BAD:#}     seed {seed}, {at}: {failure}")?;
         writeln!(out, "            in {}", finding.step)?;
         let policy = args.policy.map_or_else(String::new, |policy| format!(" --policy {policy}"));
         let program = quoted(&program());

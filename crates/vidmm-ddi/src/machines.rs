@@ -174,7 +174,8 @@ fn lacks(driver: &Driver, info: &AdapterInfo, source: &DataSource, resets_engine
         | Features::COSTS
         | Features::INNER_FAULTS
         | Features::ILLEGAL_COMMANDS
-        | Features::MODEL_OCCASIONS;
+        | Features::MODEL_OCCASIONS
+        | Features::TABLE_SHAPE;
     lacks.set(Features::LOCAL_MEMORY, !has_memory);
     lacks.set(Features::APERTURE, !has(SegmentFlags::APERTURE));
     // Worlds of older versions are those without an aperture (SEG-10). A driver that chooses the segments knows of it.

@@ -91,11 +91,13 @@ bitflags! {
         const SYSTEM_COPIES = 1 << 36;
         /// A user-mode driver that submits what no GPU knows as a command.
         const ILLEGAL_COMMANDS = 1 << 37;
+        /// Page tables of the levels, and addresses of the bits, that are asked for.
+        const TABLE_SHAPE = 1 << 38;
     }
 }
 
 /// The name of each feature.
-const NAMES: [(Features, &str); 38] = [
+const NAMES: [(Features, &str); 39] = [
     (Features::GPU_MMU, "page tables"),
     (Features::GPU_VA_IO_MMU, "an IOMMU with a domain for each process"),
     (Features::GPU_VA_IO_MMU_GLOBAL, "an IOMMU with one domain"),
@@ -134,6 +136,7 @@ const NAMES: [(Features, &str); 38] = [
     (Features::NAMED_SEGMENTS, "segments that programs name"),
     (Features::SYSTEM_COPIES, "copies in system memory that stay"),
     (Features::ILLEGAL_COMMANDS, "work that is no command"),
+    (Features::TABLE_SHAPE, "page tables of a shape that is asked for"),
 ];
 
 impl Features {

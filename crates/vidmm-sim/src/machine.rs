@@ -51,10 +51,10 @@ pub struct MachineDesc {
     pub scheduling_log_buffer_bytes: Option<u64>,
     /// The other physical adapters of a link. A factory must obey it. [`Features::LINKED_ADAPTERS`].
     pub linked_adapters: Vec<LinkedAdapterDesc>,
-    /// Bits in a virtual address; none is the GPU's own choice. A factory may ignore it, together with
-    /// [`page_table_bits`](Self::page_table_bits).
+    /// Bits in a virtual address; none is the GPU's own choice. A factory must obey it. [`Features::TABLE_SHAPE`].
     pub virtual_address_bits: Option<u32>,
-    /// Index bits of the page-table levels below the root, leaf first; none is the GPU's own choice. A factory may ignore it.
+    /// Index bits of the page-table levels below the root, leaf first; none is the GPU's own choice. A factory must obey it.
+    /// [`Features::TABLE_SHAPE`].
     pub page_table_bits: Option<Vec<u32>>,
     /// Whether 64 KiB pages have page-table entries of their own (GVA-43). A factory may ignore it.
     pub dual_pte: bool,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle};
+use vidmm::contract::{KmdAllocationHandle, KmdProcessHandle, RootPageTable};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, GpuEvent, KernelCommand, PageRange, Surface};
 
@@ -268,7 +268,8 @@ impl<E: Executor> Device<E> {
                     return Err(Abort::IllegalCommand);
                 }
                 *space = Some(self.enter(AddressSpace::PageTables(root))?);
-                self.executor.note(MappingChange::Entered { process: root.process, root: root.root });
+                let table = RootPageTable { address: root.root, num_entries: root.num_entries };
+                self.executor.note(MappingChange::Entered { process: root.process, root: table });
                 self.counters.commands.set_root_page_table += 1;
             }
             Command::SetAddressSpace(process) => {

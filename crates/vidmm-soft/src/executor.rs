@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use vidmm::contract::KmdProcessHandle;
+use vidmm::contract::{KmdProcessHandle, RootPageTable};
 use vidmm::{GpuVirtualAddress, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, PageRange};
 
@@ -103,8 +103,8 @@ pub enum MappingChange {
     Entered {
         /// The process.
         process: KmdProcessHandle,
-        /// Its root table.
-        root: PhysicalAddress,
+        /// Its root table, with the entries that it has by now.
+        root: RootPageTable,
     },
     /// Pages of an aperture show other memory.
     Aperture {

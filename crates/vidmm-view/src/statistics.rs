@@ -57,6 +57,7 @@ fn name(reason: EvictReason) -> &'static str {
         EvictReason::PropertyUpdated => "not allowed there any more",
         EvictReason::PoweredDown => "for power-down",
         EvictReason::Moved => "moved",
+        EvictReason::BudgetRestricted => "left to others",
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Block {
     bytes: u64,
     /// Where the host sees the memory; null if it does not.
     mapped: *mut u8,
+    /// Whether nothing that was submitted uses it any more.
+    is_unused: bool,
 }
 
 impl Block {
@@ -49,6 +51,7 @@ impl Block {
             address: 0,
             bytes,
             mapped: std::ptr::null_mut(),
+            is_unused: false,
         };
         block.allocate(purpose)?;
         if purpose == Purpose::Staging {
@@ -97,6 +100,11 @@ impl Block {
         let mapped = unsafe { self.device.raw.map_memory(self.memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty()) };
         self.mapped = mapped.map_err(VulkanError::of("vkMapMemory"))?.cast();
         Ok(())
+    }
+
+    /// Gives back the memory, which nothing that was submitted uses any more.
+    pub(crate) fn destroy_unused(mut self) {
+        self.is_unused = true;
     }
 
     /// Its bytes.
@@ -153,7 +161,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.device.settle();
+        if !self.is_unused {
+            self.device.settle();
+        }
         // SAFETY: buffer and memory are destroyed once, and nothing that was submitted still uses them. Whatever sparse buffer
         // is bound to the memory is destroyed before, or not accessed any more.
         unsafe {

@@ -371,6 +371,17 @@ impl VulkanDevice {
         let _ = self.wait(submitted);
     }
 
+    /// The bytes that this process may take of the heap of local memory now, and those that it has taken; none if the device does not say.
+    pub(crate) fn local_budget(&self) -> Option<(u64, u64)> {
+        let heap = self.report.heap_of(self.report.local_type)? as usize;
+        self.report.heaps.get(heap)?.budget_bytes?;
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        // SAFETY: the device is one of the instance's, and has the extension whose structure is chained: its report has a budget.
+        unsafe { self.instance.get_physical_device_memory_properties2(self.physical, &mut properties) };
+        Some((budget.heap_budget[heap], budget.heap_usage[heap]))
+    }
+
     /// Gives an object a name for the messages of validation.
     pub(crate) fn name(&self, object: impl vk::Handle, name: &str) {
         let (Some(names), Ok(name)) = (&self.names, std::ffi::CString::new(name)) else { return };

@@ -121,6 +121,18 @@ impl VulkanMemory {
         Ok(())
     }
 
+    /// Bytes of the blocks of a segment.
+    pub(crate) fn allocated_bytes(&self, segment: SegmentId) -> u64 {
+        self.segments.get(&segment).map_or(0, Segment::allocated_bytes)
+    }
+
+    /// Takes the blocks of a segment in which nothing is: while no paging is under way, all that is there is mapped. A later use of
+    /// their pages makes others.
+    pub(crate) fn take_unused(&mut self, segment: SegmentId) -> Vec<Block> {
+        let in_use = self.spaces.values().flat_map(|space| space.blocks_of(segment)).collect();
+        self.segments.get_mut(&segment).map_or_else(Vec::new, |segment| segment.take_unused(&in_use))
+    }
+
     /// Ends a process, whose addresses have been given back.
     pub(crate) fn forget_process(&mut self, process: KmdProcessHandle) {
         self.spaces.remove(&process);

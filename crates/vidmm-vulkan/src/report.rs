@@ -187,7 +187,13 @@ impl DeviceReport {
         self.heap_of(self.local_type) == self.heap_of(self.system_type)
     }
 
-    fn heap_of(&self, memory_type: Option<u32>) -> Option<u32> {
+    /// Whether the device says how much of local memory is left for this process.
+    pub(crate) fn says_budgets(&self) -> bool {
+        let heap = self.heap_of(self.local_type).and_then(|heap| self.heaps.get(heap as usize));
+        heap.is_some_and(|heap| heap.budget_bytes.is_some())
+    }
+
+    pub(crate) fn heap_of(&self, memory_type: Option<u32>) -> Option<u32> {
         self.memory_types.get(memory_type? as usize).map(|found| found.heap)
     }
 

@@ -1,6 +1,6 @@
 //! A segment's memory: blocks, each made when something of it is first written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vidmm::PAGE_SIZE;
@@ -68,6 +68,12 @@ impl Segment {
         recorder.fill(Place { block: &block, offset: 0 }, block.bytes(), self.fresh)?;
         self.blocks.insert(page / PAGES_PER_BLOCK, block);
         Ok(())
+    }
+
+    /// Takes the blocks that are not among those that are in use.
+    pub(crate) fn take_unused(&mut self, in_use: &BTreeSet<u64>) -> Vec<Block> {
+        let unused: Vec<u64> = self.blocks.keys().copied().filter(|block| !in_use.contains(block)).collect();
+        unused.iter().filter_map(|block| self.blocks.remove(block)).collect()
     }
 
     /// All of it holds `pattern` from now on.

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vidmm::contract::KmdProcessHandle;
-use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
+use vidmm::contract::{KmdProcessHandle, RootPageTable};
+use vidmm::{PAGE_SIZE, SegmentId};
 use vidmm_soft::{PhysicalMemory, Place, Translation};
 
 use crate::mapped::{Mapped, Run, Target};
@@ -41,7 +41,7 @@ pub(crate) struct Space {
     changed: Vec<Range<u64>>,
     /// Pages whose entries lead to pages of an aperture that show nothing yet.
     unshown: Vec<Range<u64>>,
-    root: Option<PhysicalAddress>,
+    root: Option<RootPageTable>,
 }
 
 impl Space {
@@ -50,9 +50,9 @@ impl Space {
         self.changed.push(pages);
     }
 
-    /// An engine enters the space, with its root table at `root`; `pages` are all that it can address. Another root may lead
-    /// anywhere.
-    pub(crate) fn entered(&mut self, root: PhysicalAddress, pages: Range<u64>) {
+    /// An engine enters the space, with this root table; `pages` are all that it can address. Another root may lead anywhere, and
+    /// one that has grown leads where its entries beyond its end did not.
+    pub(crate) fn entered(&mut self, root: RootPageTable, pages: Range<u64>) {
         if self.root != Some(root) {
             self.root = Some(root);
             self.changed.push(pages);
@@ -118,6 +118,15 @@ impl Space {
     pub(crate) fn parts(&self, pages: Range<u64>) -> Vec<Run> {
         let runs = self.mapped.parts(pages).map(|(pages, target)| Run { pages, target: Some(target) });
         runs.flat_map(|run| self.cut(&run)).collect()
+    }
+
+    /// The blocks of a segment to which its addresses lead, or are bound.
+    pub(crate) fn blocks_of(&self, segment: SegmentId) -> impl Iterator<Item = u64> {
+        let runs = self.mapped.runs().chain(self.bound.runs()).filter(move |(_, target)| target.segment == segment);
+        runs.flat_map(|(pages, target)| {
+            let last = target.page + (pages.end - pages.start) - 1;
+            target.page / PAGES_PER_BLOCK..=last / PAGES_PER_BLOCK
+        })
     }
 
     /// The first pages of the chunks of 16 MiB that `pages` are in and that have no resource yet.

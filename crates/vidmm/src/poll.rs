@@ -6,6 +6,7 @@ use crate::{
     manager::VidMm,
     moment::Output,
     objects::turn::Power,
+    plans,
     recovery::{adapter_reset, device_error, engine_reset, watch},
     schedule::{deferred, grant, trims},
     units::Nanoseconds,
@@ -87,6 +88,7 @@ impl VidMm {
             || !self.state.addresses.is_settled()
             || self.requests.has_deferred()
             || !self.state.residency.evict_soon.is_empty()
+            || plans::exceeds_limits(&self.state)
     }
 
     /// The scheduler's tick: what was put off and can be planned now (U-27).
@@ -103,6 +105,7 @@ impl VidMm {
         self.plans.free_empty_tables(&mut self.state, host);
         deferred::follow_up_all(&mut self.state, &mut self.plans, &mut self.requests);
         self.schedule.evict_soon(&mut self.state, &mut self.plans);
+        self.plans.keep_to_limits(&mut self.state);
         self.schedule.save_all(&mut self.state, &mut self.plans);
     }
 

@@ -10,7 +10,8 @@ use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
     Answered, CheckAccount, ExpectTrim, IgnoreBudget, Make, NotifyBudget, ProcessPriority, QueryVideoMemory,
-    RegisterTrim, ReserveVideoMemory, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim, Whereabouts,
+    RegisterTrim, ReserveVideoMemory, RestrictBudget, See, TrimFlag, TrimIntervals, Undone, UnregisterTrim,
+    Whereabouts,
 };
 
 /// Compares the group in which the manager counts allocations with the one in which it must.
@@ -49,6 +50,13 @@ impl Make<Session<'_>> for ProcessPriority {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let process = session.process(&self.process)?;
         Answered::of(session.runtime.vidmm().set_process_priority(process, self.band, self.visibility))
+    }
+}
+
+impl Make<Session<'_>> for RestrictBudget {
+    fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
+        session.runtime.vidmm().restrict_budget(self.group.into(), self.size.map(ByteSize::bytes));
+        Ok(Answered::ok())
     }
 }
 

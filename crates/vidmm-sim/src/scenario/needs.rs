@@ -36,6 +36,7 @@ impl Scenario {
             | if_so(Features::APERTURE, segments != AllocationSegments::Local)
             | if_so(Features::RECOVERY, misbehaves)
             | if_so(Features::COSTS, !self.script.checks.is_empty())
+            | if_so(Features::FAULT_REPORTS, self.shows.is_some())
     }
 }
 
@@ -102,6 +103,7 @@ fn of_adapter(adapter: &AdapterSettings, has_local_memory: bool) -> Features {
         | if_so(Features::PAGING_VA_SIZE, !matches!(adapter.paging_va_mib, PagingVa::Fails | PagingVa::Mib(0)))
         | if_so(Features::BUSY_ANSWERS, adapter.busy_every.is_some() || adapter.busy_notify_every.is_some())
         | if_so(Features::PLACEMENT, !adapter.banks.is_empty())
+        | if_so(Features::TABLE_SHAPE, adapter.page_table_bits.is_some() || adapter.virtual_address_bits.is_some())
 }
 
 fn of_step(step: &Step) -> Features {
@@ -117,6 +119,8 @@ fn of_step(step: &Step) -> Features {
         Action::Call(Call::Power(_)) => Features::POWER,
         Action::Call(Call::SetContextPriority(_)) => Features::PREEMPTION,
         Action::Look(Look::CheckResets(_)) => Features::RECOVERY,
+        // The size is one of whole leaf tables.
+        Action::Look(Look::QueryPagingVa(query)) => if_so(Features::TABLE_SHAPE, query.size.is_some()),
         Action::Call(_) | Action::Look(_) => Features::empty(),
     };
     of_action | if_so(Features::RECOVERY, step.expect == Some(Answer::PageFault))

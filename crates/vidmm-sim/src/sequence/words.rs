@@ -81,6 +81,7 @@ pub(super) fn reason(reason: EvictReason) -> &'static str {
         EvictReason::Locked => "the CPU is to see it",
         EvictReason::PropertyUpdated => "it may not be there any more",
         EvictReason::Moved => "it comes back at another place",
+        EvictReason::BudgetRestricted => "others want its memory",
         EvictReason::PoweredDown => "the adapter is about to lose power",
     }
 }

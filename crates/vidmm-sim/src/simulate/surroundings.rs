@@ -8,7 +8,8 @@ use crate::features::Features;
 use crate::scenario::Duration;
 use crate::scenario::steps::{
     Group, IgnoreBudget, Intervals, NotifyBudget, Power, PowerState, ProcessPriority, QueryVideoMemory, RegisterTrim,
-    ReserveVideoMemory, ResumeProcess, Signal, SuspendProcess, TrimIntervals, UnregisterTrim, Until, Wait,
+    ReserveVideoMemory, RestrictBudget, ResumeProcess, Signal, SuspendProcess, TrimIntervals, UnregisterTrim, Until,
+    Wait,
 };
 
 impl Player<'_, '_> {
@@ -70,6 +71,11 @@ impl Player<'_, '_> {
                 if is_wanted && self.call(RegisterTrim { device: device_name }).is_done() {
                     self.cast.devices[device].listens += 1;
                 }
+            }
+            _ if self.dice.chance(30) => {
+                let most = self.world.scenario.local_memory_bytes.max(1 << 20);
+                let size = self.dice.chance(70).then(|| ByteSize(self.dice.log_within(1 << 12, 2 * most)));
+                self.call(RestrictBudget { group, size });
             }
             _ => {
                 let min = self.dice.log_within(1_000_000, 1_000_000_000);

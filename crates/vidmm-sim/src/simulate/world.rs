@@ -189,7 +189,7 @@ impl World {
         }
         // Those in system memory, which the CPU sets up, have the same shape and are pages (GVA-33).
         let all_are_local = adapter.page_table_area.bytes() > 0 && adapter.update_mode != UpdateMode::GpuVirtual;
-        if !is_speed && all_are_local && aside.chance(40) {
+        if !is_speed && all_are_local && has(Features::TABLE_SHAPE) && aside.chance(40) {
             draw_larger_tables(&mut adapter, local_memory);
         }
         // So short that kernels of worlds run for longer, or no longer than the time between two looks at them.
@@ -212,10 +212,11 @@ impl World {
         let is_large = !is_speed && may_be_large && aside.chance(4);
         let local_memory = if is_large { local_memory.max(aside.within(72, 160) << 20) } else { local_memory };
         adapter.zero_in_pte = !is_speed && aside.chance(60);
-        if !is_speed && addressing_model == AddressingModel::GpuMmu && aside.chance(40) {
+        let may_have_shapes = addressing_model == AddressingModel::GpuMmu && has(Features::TABLE_SHAPE);
+        if !is_speed && may_have_shapes && aside.chance(40) {
             draw_large_pages(&mut adapter, &mut aside);
         }
-        if !is_speed && addressing_model == AddressingModel::GpuMmu && aside.chance(15) {
+        if !is_speed && may_have_shapes && aside.chance(15) {
             draw_two_levels(&mut adapter, &mut aside);
         }
         let (max_processes, max_allocations) = match profile {

@@ -61,6 +61,7 @@ pub const fn evict_reason(reason: EvictReason) -> &'static str {
         EvictReason::Locked => "because the CPU was to see it and could not there",
         EvictReason::PropertyUpdated => "because it may not be there any more",
         EvictReason::Moved => "to come back at another place, so that what else is wanted fits",
+        EvictReason::BudgetRestricted => "because others, of whom the manager knows nothing, want its memory",
         EvictReason::PoweredDown => "because the adapter was about to lose power",
     }
 }

@@ -490,6 +490,17 @@ fn i16_a_budget_is_published_that_does_not_follow() {
     pressed().and(published(0, 50, 59)).breaks_only(I16);
 }
 
+#[test]
+fn i16_a_budget_is_published_that_is_for_more_than_others_have_left() {
+    let restricted = |pages: Option<u64>| {
+        let (group, bytes) = (MemorySegmentGroup::Local, pages.map(|pages| pages * PAGE_SIZE));
+        pressed().and(Event::BudgetRestricted { group, bytes })
+    };
+    restricted(Some(80)).and(published(0, 40, 60)).breaks_nothing();
+    restricted(Some(80)).and(published(0, 50, 60)).breaks_only(I16);
+    restricted(None).and(published(0, 50, 60)).breaks_nothing();
+}
+
 /// U-32: a budget that was told stands no longer for another weight, though it has moved by less than 5 %.
 #[test]
 fn i16_a_process_is_asked_to_trim_to_a_budget_that_it_was_not_told() {

@@ -372,6 +372,7 @@ fn budget_events() -> Vec<Event> {
     }
     for group in [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal] {
         events.push(Event::ReservationChanged { process, group, reservation: LARGE });
+        events.extend([Some(LARGE), None].map(|bytes| Event::BudgetRestricted { group, bytes }));
         events.push(Event::BudgetChanged { process, group, budget: LARGE, requested: 1 });
     }
     for flags in [

@@ -14,7 +14,7 @@ use crate::instance::Validation;
 use crate::report::DeviceReport;
 
 use super::client::{Client, Status};
-use super::command::Command;
+use super::command::{Command, LocalMemory};
 use super::error::Error;
 use super::options::Options;
 use super::process::Process;
@@ -144,6 +144,31 @@ impl Adapter {
         }
         let nanoseconds = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
         Ok(self.0.device.wait_point(point, nanoseconds)?)
+    }
+
+    /// Lets the manager use no more than `bytes` of local memory from now on, or with none all that there is. Processes above their
+    /// budgets are asked to trim, frames trim themselves, and memory in which nothing is left goes back to the device, in blocks of 16 MiB:
+    /// a block stays for the last buffer that has a part of it.
+    /// What a device's own list names stays until the application evicts it.
+    ///
+    /// Where the device says what it has for this process (VK_EXT_memory_budget), the manager looks each second, and uses no more than
+    /// others leave of it, by itself.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    #[doc(alias = "RestrictBudget")]
+    pub fn restrict_local_memory(&self, bytes: Option<u64>) -> Result<(), Error> {
+        self.0.send(Command::RestrictLocalMemory(bytes))
+    }
+
+    /// How much local memory there is for the manager, and how much it has taken.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn local_memory(&self) -> Result<LocalMemory, Error> {
+        self.0.ask(Command::LocalMemory)
     }
 
     /// The manager's counters so far: what was paged in and out, in bytes.

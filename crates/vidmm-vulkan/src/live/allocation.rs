@@ -1,4 +1,4 @@
-//! What the manager moves: a buffer or an image.
+//! Allocations, which the manager moves: a buffer or an image.
 
 use std::fmt;
 use std::sync::Arc;

@@ -37,6 +37,17 @@ pub struct Trim {
     pub num_bytes_to_trim: u64,
 }
 
+/// The local memory of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalMemory {
+    /// The bytes that the manager may use of it, if nobody restricts them.
+    pub bytes: u64,
+    /// The bytes that it may use now, if those are fewer: the application has restricted them, or others leave no more.
+    pub limit: Option<u64>,
+    /// The bytes that it has taken from the device.
+    pub allocated: u64,
+}
+
 /// The function that is called when a device is to trim.
 pub(super) type OnTrim = Box<dyn FnMut(Trim) + Send>;
 
@@ -170,6 +181,9 @@ pub(super) enum Command {
         allocation: AllocationId,
         reply: Reply<AllocationResidencyStatus>,
     },
+    /// No more than so much local memory is to be used.
+    RestrictLocalMemory(Option<u64>),
+    LocalMemory(Reply<LocalMemory>),
     Statistics(Reply<Statistics>),
     /// The first paging submission that has not been told of has ended.
     PagingEnded,

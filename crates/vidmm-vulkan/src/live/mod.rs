@@ -33,7 +33,7 @@ mod adapter;
 pub use adapter::Adapter;
 pub use allocation::Allocation;
 pub use buffer::{Buffer, BufferDesc, BufferMemory};
-pub use command::{Submission, Trim};
+pub use command::{LocalMemory, Submission, Trim};
 pub use device::Device;
 pub use error::Error;
 pub use frame::Frame;

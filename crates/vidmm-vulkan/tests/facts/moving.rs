@@ -1,5 +1,8 @@
 //! Content that leaves local memory and comes back.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use ash::vk;
 use vidmm::{MakeResidentError, MakeResidentFlags, OfferPriority, ReclaimResult};
 use vidmm_vulkan::{Error, Validation};
@@ -196,5 +199,39 @@ fn leave_nothing_behind(round_trips: u32) {
     let grown = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1), after.2.saturating_sub(before.2));
     assert!(grown.0 < 4096 && grown.1 < 32 && grown.2 == 0, "{grown:?} KiB, mappings and files more");
     drop(lasting);
+    world.is_clean();
+}
+
+/// What others want of local memory goes back to the device, and comes again when it is left.
+#[test]
+fn local_memory_that_is_restricted_is_given_back() {
+    let Some(mut world) = World::new(96 * MIB) else { return };
+    let buffers: Vec<_> = (0..5).map(|_| world.buffer(16 * MIB)).collect();
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.run_frame(&[(buffer, None, Some(seed))]);
+    }
+    let local = |world: &World| world.adapter.local_memory().expect("the adapter answers");
+    let before = local(&world);
+    assert_eq!((before.bytes, before.limit), (96 * MIB, None));
+    assert_eq!(before.allocated, 96 * MIB, "each buffer begins amid a block of 16 MiB");
+    world.adapter.restrict_local_memory(Some(40 * MIB)).expect("the adapter works");
+    let is_given_back = |_| {
+        sleep(Duration::from_millis(1));
+        local(&world).allocated <= 64 * MIB
+    };
+    assert!((0..10_000).any(is_given_back), "{:?}", local(&world));
+    assert_eq!(local(&world).limit, Some(40 * MIB));
+    assert_eq!(world.process.budget().expect("the adapter answers").budget, 40 * MIB);
+    for round in 0..2 {
+        for (seed, buffer) in (0..).zip(&buffers) {
+            world.run_frame(&[(buffer, Some(10 * round + seed), Some(10 * (round + 1) + seed))]);
+        }
+    }
+    world.adapter.restrict_local_memory(None).expect("the adapter works");
+    for (seed, buffer) in (20..).zip(&buffers) {
+        world.run_frame(&[(buffer, Some(seed), None)]);
+    }
+    assert_eq!(local(&world).limit, None);
+    drop(buffers);
     world.is_clean();
 }

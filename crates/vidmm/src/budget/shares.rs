@@ -115,6 +115,11 @@ impl AccountShares {
         shares
     }
 
+    /// Changes the most bytes that budgets are for; the capacity is to be set then.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// Changes the capacity, in bytes.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity.min(self.limit);

@@ -87,6 +87,19 @@ impl VidMm {
         Ok(())
     }
 
+    /// Lets the budgets of a group be those of one with no more than `bytes` in each of its memories from now on; none lifts that. So
+    /// says an owner of the adapter what others, of whom the manager knows nothing, have left of the memory.
+    ///
+    /// While all processes demand more than so many bytes, those above their budgets are asked to trim (RES-40); and what nothing requires
+    /// leaves the memory while more of it is in use. The memory stays: a list that fits beside all others is accepted.
+    #[doc(alias = "RestrictBudget")]
+    pub fn restrict_budget(&mut self, group: MemorySegmentGroup, bytes: Option<u64>) {
+        for account in Vec::from_iter(self.state.adapter.accounts_in(group)) {
+            self.state.shares.restrict(&self.state.memory, account, bytes);
+        }
+        self.state.moment.record(|| Event::BudgetRestricted { group, bytes });
+    }
+
     /// Sets how important a process is to the user, and how visible: its weight in the sharing of memory (RES-53). A
     /// new process is Normal and Visible.
     ///

@@ -573,6 +573,13 @@ pub enum Event {
         /// Its reservation now, in bytes.
         reservation: u64,
     },
+    /// The budgets of a group are those of one with no more than so many bytes in each of its memories from now on.
+    BudgetRestricted {
+        /// The group.
+        group: MemorySegmentGroup,
+        /// The bytes; none lifts that.
+        bytes: Option<u64>,
+    },
     /// The budget of a process that asked for it, or that is above it, was published anew (RES-53).
     BudgetChanged {
         /// The process.
@@ -1164,11 +1171,13 @@ pub enum EvictReason {
     PoweredDown,
     /// It comes back at another place, so that there is room for the rest of its list or of a portion (D19, SPL-08).
     Moved,
+    /// Others, of whom the manager knows nothing, have left less of its memory than is in use.
+    BudgetRestricted,
 }
 
 impl EvictReason {
     /// All reasons, in their order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RoomWanted,
         Self::EvictRequested,
         Self::Promoted,
@@ -1180,6 +1189,7 @@ impl EvictReason {
         Self::PropertyUpdated,
         Self::PoweredDown,
         Self::Moved,
+        Self::BudgetRestricted,
     ];
 
     /// Whether an allocation goes to make room for one of another device.

@@ -130,6 +130,15 @@ impl Memory {
         }
     }
 
+    /// Bytes of an account that cannot be taken without a victim.
+    pub(crate) fn used(&self, account: Account) -> u64 {
+        let size = match account {
+            Account::SYSTEM => self.commit.limit(),
+            memory => self.placers[memory].size(),
+        };
+        size - self.available(account)
+    }
+
     /// All plans are over: what they promised of memory segments is free.
     pub(crate) fn settle(&mut self) {
         for account in self.accounts().memory() {

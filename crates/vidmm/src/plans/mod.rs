@@ -32,6 +32,7 @@ pub(crate) use plan::{
 pub(crate) use step::Step;
 pub(crate) use stream::{Abandoned, Stream};
 pub(crate) use table::{initialise_table, root_page_table};
+pub(crate) use victims::exceeds_limits;
 pub(crate) use window::{PteTarget, PteWriter, StorePart, Windows};
 
 /// Plans from their decision to their end.

@@ -57,6 +57,25 @@ impl Plans {
         }
     }
 
+    /// Plans that what nothing requires leaves memories of which others have left less than is in use.
+    pub(crate) fn keep_to_limits(&mut self, state: &mut State) {
+        for (account, limit) in state.shares.limits().to_vec() {
+            let mut draft = Draft::default();
+            while is_above(state, account, limit) {
+                let (victim, reason) = next_victim(state, &draft, account);
+                let is_only_for_room = reason == EvictReason::RoomWanted;
+                self.plan_out(
+                    state,
+                    &mut draft,
+                    victim,
+                    if is_only_for_room { EvictReason::BudgetRestricted } else { reason },
+                );
+                self.park_if_full(&mut state.moment, &state.objects, &mut draft);
+            }
+            self.finish(&mut state.moment, &state.objects, draft);
+        }
+    }
+
     /// A victim becomes resident in implicit system memory, in the plan that takes it out of its memory segment.
     fn demote(&self, state: &mut State, draft: &mut Draft, from: Account, index: AllocationIx) {
         let content = self.plan_into_system(state, draft, index);
@@ -81,6 +100,15 @@ impl Plans {
         };
         taken.iter().next().expect("one page is one range")
     }
+}
+
+/// Whether more of a memory is in use than others have left, and something of it may go.
+pub(crate) fn exceeds_limits(state: &State) -> bool {
+    state.shares.limits().iter().any(|&(account, limit)| is_above(state, account, limit))
+}
+
+fn is_above(state: &State, account: Account, limit: u64) -> bool {
+    state.memory.used(account) > limit && state.residency.evictable[account].bytes() > 0
 }
 
 fn next_victim(state: &mut State, draft: &Draft, account: Account) -> (AllocationIx, EvictReason) {

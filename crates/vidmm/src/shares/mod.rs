@@ -24,13 +24,16 @@ pub(crate) struct Shares {
     listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
     stopped: OrderedSet<DeviceIx>,
+    /// The accounts whose budgets a call has restricted, and to how many bytes.
+    limits: Vec<(Account, u64)>,
 }
 
 impl Shares {
     /// Processes share each account; no device is promised anything yet.
     pub(crate) fn new(by_account: PerAccount<AccountShares>) -> Self {
         let promised_bytes = by_account.accounts().none();
-        Self { by_account, promised_bytes, listeners: OrderedSet::default(), stopped: OrderedSet::default() }
+        let (listeners, stopped) = (OrderedSet::default(), OrderedSet::default());
+        Self { by_account, promised_bytes, listeners, stopped, limits: Vec::new() }
     }
 
     /// Takes back what the device is promised, while what it pins changes. Until [`renew_promise`](Self::renew_promise) nothing
@@ -200,6 +203,19 @@ impl Shares {
     /// Processes share what page tables leave of a memory segment.
     pub(crate) fn set_capacity(&mut self, memory: &Memory, account: Account) {
         self.by_account[account].set_capacity(memory.list_capacity(account));
+    }
+
+    /// Budgets of an account are for no more bytes than these from now on, or for all that there are.
+    pub(crate) fn restrict(&mut self, memory: &Memory, account: Account, bytes: Option<u64>) {
+        self.limits.retain(|&(of, _)| of != account);
+        self.limits.extend(bytes.map(|bytes| (account, bytes)));
+        self.by_account[account].set_limit(bytes.unwrap_or(u64::MAX));
+        self.set_capacity(memory, account);
+    }
+
+    /// The accounts whose budgets a call has restricted, and to how many bytes.
+    pub(crate) fn limits(&self) -> &[(Account, u64)] {
+        &self.limits
     }
 
     /// The accounts that are shared.

@@ -2,6 +2,7 @@
 
 use crate::world::*;
 use vidmm::contract::AddressingModel;
+use vidmm::event::EvictReason;
 use vidmm::*;
 
 const GROUPS: [MemorySegmentGroup; 2] = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];
@@ -421,5 +422,62 @@ fn each_group_is_short_on_its_own() {
     world.create_resident(client, Place::System, 20, SILENT);
     let budgets = GROUPS.map(|group| world.vidmm.query_video_memory_info(client.process, group).unwrap().budget);
     assert_eq!(budgets, [4 * PAGE_SIZE, 32 * PAGE_SIZE]);
+    world.tear_down();
+}
+
+fn restrict(world: &mut World, pages: Option<u64>) {
+    let bytes = pages.map(|pages| pages * PAGE_SIZE);
+    world.call(|vidmm, _, _| vidmm.restrict_budget(MemorySegmentGroup::Local, bytes));
+    world.poll();
+}
+
+/// An owner of the adapter says what others have left of its memory, at any time.
+#[test]
+fn a_budget_that_is_restricted_is_told_and_trimmed_to() {
+    let (mut world, client) = World::with_pages(100);
+    listen(&mut world, client);
+    world.call(|vidmm, _, _| vidmm.register_trim_notification(client.device)).unwrap();
+    let a = world.allocate(client, 60);
+    world.bring_in(client, &[a]);
+    restrict(&mut world, Some(40));
+    assert_eq!((told(&world, client), budget(&world, client)), (vec![100, 40], 40));
+    let to_trim = |output: &Output| match *output {
+        Output::TrimNotification { num_bytes_to_trim, .. } => Some(num_bytes_to_trim / PAGE_SIZE),
+        _ => None,
+    };
+    assert_eq!(world.outputs.iter().filter_map(to_trim).last(), Some(20));
+    assert_eq!(world.evicted(), [], "a device requires it");
+    restrict(&mut world, None);
+    assert_eq!((told(&world, client), budget(&world, client)), (vec![100, 40, 100], 100));
+    world.tear_down();
+}
+
+/// They go in the documented order, and no more of them than others want.
+#[test]
+fn what_nothing_requires_leaves_memory_that_others_want() {
+    let (mut world, client) = World::with_pages(100);
+    let [a, b, c, required] = [10; 4].map(|pages| world.allocate(client, pages));
+    for allocation in [a, b, c] {
+        let at = world.map(client, allocation);
+        world.bring_in(client, &[allocation]);
+        write(&mut world, client, at, allocation.to_bits());
+        world.evict(client, &[allocation], IF_NECESSARY).unwrap();
+    }
+    world.bring_in(client, &[required]);
+    restrict(&mut world, Some(40));
+    world.run_all();
+    assert_eq!(world.evicted(), []);
+    restrict(&mut world, Some(25));
+    world.run_all();
+    let left = |allocation| (allocation, EvictReason::BudgetRestricted);
+    assert_eq!(world.evicted(), [left(a), left(b)]);
+    restrict(&mut world, Some(0));
+    world.run_all();
+    assert_eq!(world.evicted(), [left(a), left(b), left(c)]);
+    // A list that fits is accepted all the same, and what it names goes when nothing requires it any more.
+    world.bring_in(client, &[a]);
+    world.evict(client, &[a], IF_NECESSARY).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted()[3..], [left(a)]);
     world.tear_down();
 }

@@ -171,6 +171,31 @@ impl Verb for ProcessPriority {
     }
 }
 
+/// Others have left only so much of a group, or all of it again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RestrictBudget {
+    /// The group.
+    #[serde(rename = "restrict-budget")]
+    pub group: Group,
+    /// The bytes of each of its memories that budgets are for; none is all of them.
+    #[serde(default, serialize_with = "exactly")]
+    pub size: Option<ByteSize>,
+}
+
+impl Verb for RestrictBudget {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            Some(size) => write!(f, " of the {} group to {}", self.group, exact(size.bytes())),
+            None => write!(f, " of the {} group no more", self.group),
+        }
+    }
+
+    fn check(&mut self, _: &mut Known) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// A check that a trim notification has come, or that none has.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -144,6 +144,7 @@ verbs! {
     "update-property" => UpdateProperty,
     "reserve-video-memory" => ReserveVideoMemory,
     "process-priority" => ProcessPriority,
+    "restrict-budget" => RestrictBudget,
     "notify-budget" => NotifyBudget,
     "ignore-budget" => IgnoreBudget,
     "register-trim" => RegisterTrim,

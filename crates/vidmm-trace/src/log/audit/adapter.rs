@@ -35,6 +35,8 @@ pub(super) struct Adapter {
     pub large_pages: LargePageCaps,
     /// The most bytes of each memory of the local and of the non-local group that budgets are for (RES-25).
     budget_limits: (Option<u64>, Option<u64>),
+    /// Whether budgets were ever for less than there is.
+    restricts_budgets: bool,
     /// Slots of a resource table.
     pub num_slots: u32,
     /// Others may run between two portions of a DMA buffer.
@@ -81,9 +83,16 @@ impl Adapter {
         limit.unwrap_or(u64::MAX)
     }
 
-    /// Whether budgets are for less than there is.
+    /// Budgets in each memory of a group are for no more bytes than these from now on.
+    pub fn restrict_budgets(&mut self, group: MemorySegmentGroup, bytes: Option<u64>) {
+        let (local, non_local) = &mut self.budget_limits;
+        *if group == MemorySegmentGroup::Local { local } else { non_local } = bytes;
+        self.restricts_budgets = true;
+    }
+
+    /// Whether budgets were ever for less than there is.
     pub fn restricts_budgets(&self) -> bool {
-        self.budget_limits != (None, None)
+        self.restricts_budgets
     }
 
     /// The driver knows what came with WDDM 3.2: notifications, and the query for the paging process's size.
@@ -154,6 +163,7 @@ impl Audit {
                 in_system_memory: sys_mem_large_page_supported,
             },
             budget_limits: (restrict_budget_local, restrict_budget_non_local),
+            restricts_budgets: restrict_budget_local.is_some() || restrict_budget_non_local.is_some(),
             num_slots,
             preemption_aware,
             notification_revision,

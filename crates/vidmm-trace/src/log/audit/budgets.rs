@@ -62,6 +62,11 @@ impl Audit {
                 self.reserved(process, group, reservation);
                 self.shares_changed(group);
             }
+            Event::BudgetRestricted { group, bytes } => {
+                self.adapter.restrict_budgets(group, bytes);
+                self.demands.relieved += 1;
+                self.shares_changed(group);
+            }
             Event::BudgetChanged { process, group, budget, requested } => {
                 self.published(process, group, budget, requested);
             }

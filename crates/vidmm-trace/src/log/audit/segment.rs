@@ -47,6 +47,12 @@ impl Segment {
         self.size.saturating_sub(if self.table_area > 0 { self.table_area } else { self.tables })
     }
 
+    /// Bytes that allocations have, and page tables beside them.
+    pub fn used(&self) -> u64 {
+        let end = self.size.saturating_sub(self.table_area);
+        self.taken.within(0, end).map(|(start, end, ())| end - start).fold(0, u64::saturating_add)
+    }
+
     /// Page tables lie in their area, if they have one, and nothing else does.
     pub fn check_side(&self, extent: Extent, is_table: bool, findings: &mut Findings) {
         let start = self.size.saturating_sub(self.table_area);

@@ -18,7 +18,7 @@ use crate::error::VulkanError;
 use crate::sparse::SparseResource;
 
 use super::super::command::{
-    Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
+    Command, CreateAllocation, FrameAllocations, LocalMemory, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
 };
 use super::super::error::Error;
 use super::super::frame_list::{FrameList, FrameMember};
@@ -88,6 +88,11 @@ impl Worker {
             Command::Residency { allocation, reply } => {
                 let status = self.vidmm.query_allocation_residency(allocation);
                 let _ = reply.send(status.map_err(|error| Error::Lost(error.to_string())));
+            }
+            Command::RestrictLocalMemory(bytes) => self.restrict_local_memory(bytes),
+            Command::LocalMemory(reply) => {
+                let (bytes, limit, allocated) = self.local_memory();
+                let _ = reply.send(Ok(LocalMemory { bytes, limit, allocated }));
             }
             Command::Statistics(reply) => {
                 let _ = reply.send(Ok(self.vidmm.statistics()));

@@ -6,7 +6,7 @@ use vidmm::{AllocationId, DeviceId, ProcessId};
 
 use super::super::error::Error;
 use super::super::objects::{AllocationRecord, DeviceRecord, ProcessRecord};
-use super::Worker;
+use super::{Retired, Worker};
 
 impl Worker {
     /// An allocation is gone, and so is its buffer once nothing that was submitted names it.
@@ -18,7 +18,7 @@ impl Worker {
         };
         self.forget_foreign(foreign);
         let buffer = self.paging.memory().borrow_mut().space(process).take_chunk(first);
-        self.graveyard.extend(buffer.map(|buffer| (self.device.submitted(), buffer)));
+        self.graveyard.extend(buffer.map(|buffer| (self.device.submitted(), Retired::Resource(buffer))));
         if let Some(record) = self.objects.devices.get_mut(&device) {
             record.allocations -= 1;
         }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod ends;
+mod limit;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,9 +32,25 @@ use super::paging::Paging;
 use super::staging::Staging;
 use super::turns::{After, Begun, End, Turns};
 use super::watcher::Watcher;
+use limit::{GLANCE, LocalLimit};
 
 /// How long the worker waits for the queue, and for the last uses when it is to end.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A resource or memory that is to be destroyed when nothing that was submitted uses it any more.
+enum Retired {
+    Resource(SparseResource),
+    Block(Block),
+}
+
+impl Retired {
+    fn destroy_unused(self) {
+        match self {
+            Self::Resource(resource) => resource.destroy_unused(),
+            Self::Block(block) => block.destroy_unused(),
+        }
+    }
+}
 
 /// The worker's state. Fields are dropped in their order: threads that wait, then memory.
 pub(super) struct Worker {
@@ -52,8 +69,9 @@ pub(super) struct Worker {
     /// The number of the request to the paging engine to yield.
     preempting: Option<u64>,
     objects: Objects,
-    /// Buffers that are gone, and the value of the timeline from which on nothing uses them.
-    graveyard: VecDeque<(u64, SparseResource)>,
+    /// What is gone, and the value of the timeline from which on nothing uses it.
+    graveyard: VecDeque<(u64, Retired)>,
+    limit: LocalLimit,
     staging: Staging,
     /// The last points of semaphores whose devices are gone.
     free_points: Vec<Point>,
@@ -120,6 +138,7 @@ impl Worker {
             preempting: None,
             objects: Objects::default(),
             graveyard: VecDeque::new(),
+            limit: LocalLimit::new(config.local_memory_bytes, now),
             staging: Staging::new(device.clone()),
             free_points: Vec::new(),
             device,
@@ -135,7 +154,9 @@ impl Worker {
 
     fn work(&mut self) -> Result<(), Error> {
         loop {
+            self.glance_at_others();
             self.pump()?;
+            self.give_memory_back();
             if self.is_over() {
                 return Ok(());
             }
@@ -154,7 +175,8 @@ impl Worker {
     /// How long nothing needs to be done if nothing happens.
     fn pause(&self) -> Duration {
         let wake = self.vidmm.next_wake().map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
-        wake.map_or(PATIENCE, |wake| wake.min(PATIENCE))
+        let glance = if self.device.report().says_budgets() { GLANCE } else { PATIENCE };
+        wake.map_or(glance, |wake| wake.min(glance))
     }
 
     fn is_over(&self) -> bool {
@@ -190,8 +212,8 @@ impl Worker {
             if !self.device.has_reached(value)? {
                 break;
             }
-            if let Some((_, buffer)) = self.graveyard.pop_front() {
-                buffer.destroy_unused();
+            if let Some((_, retired)) = self.graveyard.pop_front() {
+                retired.destroy_unused();
             }
         }
         Ok(())
