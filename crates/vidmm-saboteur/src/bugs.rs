@@ -1038,7 +1038,10 @@ notice.size - cursor.offset",
         shown_in: World::Any,
         what: "Half as much again leaves memory that others want.",
         file: "plans/victims.rs",
-        edit: Edit::Expression { right: "state.memory.used(account) > limit", wrong: "state.memory.used(account) > limit / 2" },
+        edit: Edit::Expression {
+            right: "state.memory.used(account) > limit",
+            wrong: "state.memory.used(account) > limit / 2",
+        },
     },
     Bug {
         name: "restricted-in-vain",

@@ -149,7 +149,7 @@ impl Adapter {
     /// Lets the manager use no more than `bytes` of local memory from now on, or with none all that there is. Processes above their
     /// budgets are asked to trim, frames trim themselves, and memory in which nothing is left goes back to the device, in blocks of 16 MiB:
     /// a block stays for the last buffer that has a part of it.
-    /// What a device's own list names stays until the application evicts it.
+    /// Allocations on a device's own list stay until the application evicts them.
     ///
     /// Where the device says what it has for this process (VK_EXT_memory_budget), the manager looks each second, and uses no more than
     /// others leave of it, by itself.

@@ -202,7 +202,7 @@ fn leave_nothing_behind(round_trips: u32) {
     world.is_clean();
 }
 
-/// What others want of local memory goes back to the device, and comes again when it is left.
+/// Local memory that others want goes back to the device, and is taken again when there is room.
 #[test]
 fn local_memory_that_is_restricted_is_given_back() {
     let Some(mut world) = World::new(96 * MIB) else { return };

@@ -445,7 +445,7 @@ fn a_budget_that_is_restricted_is_told_and_trimmed_to() {
         Output::TrimNotification { num_bytes_to_trim, .. } => Some(num_bytes_to_trim / PAGE_SIZE),
         _ => None,
     };
-    assert_eq!(world.outputs.iter().filter_map(to_trim).last(), Some(20));
+    assert_eq!(world.outputs.iter().filter_map(to_trim).next_back(), Some(20));
     assert_eq!(world.evicted(), [], "a device requires it");
     restrict(&mut world, None);
     assert_eq!((told(&world, client), budget(&world, client)), (vec![100, 40, 100], 100));
@@ -454,7 +454,7 @@ fn a_budget_that_is_restricted_is_told_and_trimmed_to() {
 
 /// They go in the documented order, and no more of them than others want.
 #[test]
-fn what_nothing_requires_leaves_memory_that_others_want() {
+fn allocations_that_nothing_requires_leave_memory_that_others_want() {
     let (mut world, client) = World::with_pages(100);
     let [a, b, c, required] = [10; 4].map(|pages| world.allocate(client, pages));
     for allocation in [a, b, c] {

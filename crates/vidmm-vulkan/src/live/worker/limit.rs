@@ -10,7 +10,7 @@ use super::{Retired, Worker};
 /// The time between two looks at what others leave.
 pub(super) const GLANCE: Duration = Duration::from_secs(1);
 
-/// What others leave counts anew when it has moved by this part of local memory.
+/// The memory that others leave counts anew when it has moved by this part of local memory.
 const HYSTERESIS: u64 = 32;
 
 /// The bounds on the use of local memory.
@@ -19,7 +19,7 @@ pub(super) struct LocalLimit {
     bytes: u64,
     by_application: Option<u64>,
     by_others: Option<u64>,
-    /// What the manager was told last.
+    /// The limit that the manager was told last.
     told: Option<u64>,
     looked: Instant,
 }

@@ -69,7 +69,7 @@ pub(super) struct Worker {
     /// The number of the request to the paging engine to yield.
     preempting: Option<u64>,
     objects: Objects,
-    /// What is gone, and the value of the timeline from which on nothing uses it.
+    /// Resources and memory that are gone, and the value of the timeline from which on nothing uses them.
     graveyard: VecDeque<(u64, Retired)>,
     limit: LocalLimit,
     staging: Staging,
