@@ -116,7 +116,7 @@ fn is_refused(arguments: &[&str], words: &[&str]) {
 fn missing_files_are_refused() {
     is_refused(&["no/such.toml"], &["no/such.toml", "check the path"]);
     is_refused(&["--trace", "no/such.txt"], &["no/such.txt", "check the path"]);
-    is_refused(&["scenarios"], &["scenarios", "check the path"]);
+    is_refused(&["scenarios"], &["scenarios is a folder", "--seeds"]);
     let scratch = Scratch::new();
     let scenario = scratch.file("scenario.toml", "workload.trace = \"absent.txt\"");
     is_refused(&[&scenario], &["absent.txt", "check the path"]);
