@@ -18,9 +18,9 @@
 //!
 //! # In real time
 //!
-//! [`Adapter`], [`Process`], [`Device`], [`Buffer`] and [`Image`] are the manager for an application's own shaders, on a Vulkan device that it
-//! owns or that the manager opens. More buffers can exist than local memory holds: those that are made resident are there, and the
-//! content of the others is in system memory.
+//! [`Adapter`], [`Process`], [`Device`], [`Buffer`] and [`Image`] are the manager for an application's own shaders, on a Vulkan
+//! device that it owns or that the manager opens. More can exist than local memory holds: what is made resident is there, and the
+//! content of the rest is in system memory.
 //!
 //! ```no_run
 //! use ash::vk;
@@ -52,7 +52,8 @@
 //! is in use is no victim, and devices whose lists do not fit together run in turn (RES-71).
 //!
 //! Vulkan is loaded when it is first asked for, so this crate builds and links without it. All unsafe code of the crate is
-//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs`, `live/adapter.rs` and `live/image_desc.rs`.
+//! in `instance.rs`, `probe.rs`, `device.rs`, `block.rs`, `sparse.rs`, `recorder.rs`, `kernels.rs`, `live/adapter.rs` and
+//! `live/image_desc.rs`.
 
 // A file imports only from those above it, apart from `VulkanDevice`, which everything is made on.
 mod error;
