@@ -207,30 +207,28 @@ impl Effect {
     /// explain what is on all of its pages. `from_start` says where a page lies from which one counts and to which, without any offset.
     pub fn offsets(&self, from_start: impl Fn(u64) -> [Option<Page>; 2], gpu: &dyn Gpu) -> Option<Offsets> {
         let Effect::Moved(allocation, pages) = self else { return None };
-        let explains = |adds: Offsets| {
-            let is_explained = |(at, moved): (u64, &Moved)| {
-                let digest = |place| plain_digest(gpu, *allocation, moved.page, place);
-                let [source, destination] = from_start(at);
-                let (start_of_source, start_of_destination) = (digest(source?)?, digest(destination?)?);
-                let (expected, found) = (moved.content.digest()?, digest(moved.to)?);
-                // Without its offset a long part is written over its own pages, too.
-                let over = pages.get(moved.page as usize);
-                let without_offset =
-                    |over_it: Option<u64>| Some(found) == if over.is_some() { over_it } else { moved.before };
-                Some(match adds {
-                    Offsets::None => without_offset(Some(expected)) && start_of_destination == start_of_source,
-                    Offsets::OfDestination => found == start_of_source,
-                    Offsets::OfSource => {
-                        without_offset(over.and_then(|over| over.content.digest())) && start_of_destination == expected
-                    }
-                })
-            };
-            // A page that nobody can read says nothing, and there must be one that does.
-            let mut told = (0..).zip(pages).filter_map(is_explained).peekable();
-            told.peek().is_some() && told.all(|is_explained| is_explained)
-        };
         // Pages with equal content leave a choice; the commonest reading comes first.
-        [Offsets::None, Offsets::OfDestination, Offsets::OfSource].into_iter().find(|&adds| explains(adds))
+        let readings = [Offsets::None, Offsets::OfDestination, Offsets::OfSource];
+        let explained_by = |(at, moved): (u64, &Moved)| {
+            let digest = |place| plain_digest(gpu, *allocation, moved.page, place);
+            let [source, destination] = from_start(at);
+            let (start_of_source, start_of_destination) = (digest(source?)?, digest(destination?)?);
+            let (expected, found) = (moved.content.digest()?, digest(moved.to)?);
+            // Without its offset a long part is written over its own pages, too.
+            let over = pages.get(moved.page as usize);
+            let is_left = |over_it| Some(found) == if over.is_some() { over_it } else { moved.before };
+            Some(readings.map(|adds| match adds {
+                Offsets::None => is_left(Some(expected)) && start_of_destination == start_of_source,
+                Offsets::OfDestination => found == start_of_source,
+                Offsets::OfSource => {
+                    is_left(over.and_then(|over| over.content.digest())) && start_of_destination == expected
+                }
+            }))
+        };
+        // A page that nobody can read says nothing, and there must be one that does.
+        let both = |one: [bool; 3], other: [bool; 3]| std::array::from_fn(|at| one[at] && other[at]);
+        let explained = (0..).zip(pages).filter_map(explained_by).reduce(both)?;
+        readings.into_iter().zip(explained).find(|&(_, is_explained)| is_explained).map(|(adds, _)| adds)
     }
 
     /// The first thing that is wrong, now that operation number `operation` has ended. All flushes since its packet began are

@@ -81,10 +81,7 @@ impl ImageDesc {
                 "it has no such number of samples",
             ),
         ];
-        match is_possible.into_iter().find(|(is_possible, _)| !is_possible) {
-            Some((_, reason)) => Err(Error::Image { reason }),
-            None => Ok(()),
-        }
+        first_refusal(is_possible)
     }
 
     /// The image, without memory. The application has answered for the features that it needs, and [`check`](Self::check) for the rest.
@@ -107,11 +104,20 @@ impl ImageDesc {
             (requirements.memory_type_bits & 1 << local > 0, "it cannot lie in the memory that buffers are in"),
             (PAGE_SIZE_64K.is_multiple_of(requirements.alignment), "its memory is bound in units larger than 64 KiB"),
         ];
-        let refused = is_possible.into_iter().find(|(is_possible, _)| !is_possible);
-        if let Some((_, reason)) = refused {
-            image.destroy_unused();
-            return Err(Error::Image { reason });
+        match first_refusal(is_possible) {
+            Ok(()) => Ok(image),
+            Err(refused) => {
+                image.destroy_unused();
+                Err(refused)
+            }
         }
-        Ok(image)
+    }
+}
+
+/// Refuses an image for the first condition that does not hold.
+fn first_refusal(conditions: impl IntoIterator<Item = (bool, &'static str)>) -> Result<(), Error> {
+    match conditions.into_iter().find(|(holds, _)| !holds) {
+        Some((_, reason)) => Err(Error::Image { reason }),
+        None => Ok(()),
     }
 }

@@ -63,13 +63,9 @@ impl Plans {
             let mut draft = Draft::default();
             while is_above(state, account, limit) {
                 let (victim, reason) = next_victim(state, &draft, account);
-                let is_only_for_room = reason == EvictReason::RoomWanted;
-                self.plan_out(
-                    state,
-                    &mut draft,
-                    victim,
-                    if is_only_for_room { EvictReason::BudgetRestricted } else { reason },
-                );
+                let is_for_room = reason == EvictReason::RoomWanted;
+                let reason = if is_for_room { EvictReason::BudgetRestricted } else { reason };
+                self.plan_out(state, &mut draft, victim, reason);
                 self.park_if_full(&mut state.moment, &state.objects, &mut draft);
             }
             self.finish(&mut state.moment, &state.objects, draft);

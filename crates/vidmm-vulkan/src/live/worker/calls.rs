@@ -18,7 +18,7 @@ use crate::error::VulkanError;
 use crate::sparse::SparseResource;
 
 use super::super::command::{
-    Command, CreateAllocation, FrameAllocations, LocalMemory, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
+    Command, CreateAllocation, FrameAllocations, NewAllocation, NewDevice, NewResource, OnTrim, Turn,
 };
 use super::super::error::Error;
 use super::super::frame_list::{FrameList, FrameMember};
@@ -91,8 +91,7 @@ impl Worker {
             }
             Command::RestrictLocalMemory(bytes) => self.restrict_local_memory(bytes),
             Command::LocalMemory(reply) => {
-                let (bytes, limit, allocated) = self.local_memory();
-                let _ = reply.send(Ok(LocalMemory { bytes, limit, allocated }));
+                let _ = reply.send(Ok(self.local_memory()));
             }
             Command::Statistics(reply) => {
                 let _ = reply.send(Ok(self.vidmm.statistics()));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use vidmm::{MemorySegmentGroup, PAGE_SIZE_64K, SegmentId};
 use vidmm_soft::LOCAL_SEGMENT;
 
+use super::super::command::LocalMemory;
 use super::{Retired, Worker};
 
 /// The time between two looks at what others leave.
@@ -21,12 +22,14 @@ pub(super) struct LocalLimit {
     by_others: Option<u64>,
     /// The limit that the manager was told last.
     told: Option<u64>,
+    /// The last fence of the paging engine when memory that holds nothing was last searched for.
+    searched_at: Option<u64>,
     looked: Instant,
 }
 
 impl LocalLimit {
     pub fn new(bytes: u64, now: Instant) -> Self {
-        Self { bytes, by_application: None, by_others: None, told: None, looked: now }
+        Self { bytes, by_application: None, by_others: None, told: None, searched_at: None, looked: now }
     }
 
     /// The least of the bounds, if that is less than there is.
@@ -38,9 +41,9 @@ impl LocalLimit {
 
 impl Worker {
     /// The local memory that there is, its limit, and what is taken from the device.
-    pub(super) fn local_memory(&self) -> (u64, Option<u64>, u64) {
-        let allocated = self.paging.memory().borrow().allocated_bytes(LOCAL_SEGMENT);
-        (self.limit.bytes, self.limit.told, allocated)
+    pub(super) fn local_memory(&self) -> LocalMemory {
+        let LocalLimit { bytes, told: limit, .. } = self.limit;
+        LocalMemory { bytes, limit, allocated: self.paging.memory().borrow().allocated_bytes(LOCAL_SEGMENT) }
     }
 
     /// The application wants the manager to use no more than so much local memory.
@@ -72,17 +75,20 @@ impl Worker {
     fn tell_limit(&mut self) {
         let limit = self.limit.limit();
         if limit != self.limit.told {
-            self.limit.told = limit;
+            (self.limit.told, self.limit.searched_at) = (limit, None);
             self.vidmm.restrict_budget(MemorySegmentGroup::Local, limit);
         }
     }
 
     /// Gives the device back what is taken above the limit and holds nothing.
     pub(super) fn give_memory_back(&mut self) {
-        let is_above = self.limit.told.is_some_and(|limit| self.local_memory().2 > limit);
-        if !is_above || !self.paging.is_idle() || !self.paging_queue.is_empty() {
+        let is_above = self.limit.told.is_some_and(|limit| self.local_memory().allocated > limit);
+        // Paging alone empties memory: until more of it has ended, there is nothing that was not looked at.
+        let has_news = self.limit.searched_at != Some(self.completed);
+        if !is_above || !has_news || !self.paging.is_idle() || !self.paging_queue.is_empty() {
             return;
         }
+        self.limit.searched_at = Some(self.completed);
         let blocks = self.paging.memory().borrow_mut().take_unused(LOCAL_SEGMENT);
         let submitted = self.device.submitted();
         self.graveyard.extend(blocks.into_iter().map(|block| (submitted, Retired::Block(block))));
