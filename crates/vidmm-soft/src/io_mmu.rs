@@ -1,6 +1,7 @@
 //! The IOMMU: a table that the host writes and the GPU's engines read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vidmm::contract::IoMmuDomain;
@@ -19,6 +20,8 @@ struct Table {
     /// First page of system memory, domain and first page of address of each mapping.
     by_system: BTreeSet<(u64, IoMmuDomain, u64)>,
     misuses: Vec<IoMmuMisuse>,
+    /// How many ranges the host has mapped so far.
+    num_mapped: u64,
 }
 
 /// Consecutive pages of one domain, which are consecutive in system memory too.
@@ -30,6 +33,8 @@ pub(crate) struct IoMmuMapping {
     /// The first page of system memory.
     pub system_page: u64,
     pub read_only: bool,
+    /// Which call of the host's has mapped it, counted from 1.
+    pub number: u64,
 }
 
 impl IoMmuMapping {
@@ -102,6 +107,18 @@ impl IoMmu {
         self.lock().mapping_before(domain, page + 1).filter(|mapping| page < mapping.end())
     }
 
+    /// How many ranges the host has mapped so far.
+    pub(crate) fn num_mapped(&self) -> u64 {
+        self.lock().num_mapped
+    }
+
+    /// Whether something is mapped in `pages` of `domain` that was mapped by the host's call `number` or an earlier one.
+    pub(crate) fn has_mapping_of(&self, domain: IoMmuDomain, pages: &Range<u64>, number: u64) -> bool {
+        let table = self.lock();
+        let before_end = table.mappings.range((domain, 0)..(domain, pages.end)).rev().map(|(_, mapping)| mapping);
+        before_end.take_while(|mapping| pages.start < mapping.end()).any(|mapping| mapping.number <= number)
+    }
+
     /// Maps `size` bytes of system memory from `system_offset` on.
     pub(crate) fn map(
         &self,
@@ -111,19 +128,21 @@ impl IoMmu {
         size: u64,
         read_only: bool,
     ) {
+        let mut table = self.lock();
         let mapping = IoMmuMapping {
             first_page: virtual_address.0 / PAGE_SIZE,
             num_pages: size / PAGE_SIZE,
             system_page: system_offset / PAGE_SIZE,
             read_only,
+            number: table.num_mapped + 1,
         };
         let is_whole = [virtual_address.0, system_offset, size].iter().all(|bytes| bytes.is_multiple_of(PAGE_SIZE));
-        let mut table = self.lock();
         let kind = if !is_whole || size == 0 {
             IoMmuMisuseKind::MappedPartOfPage
         } else if table.is_any_mapped(domain, &mapping) {
             IoMmuMisuseKind::MappedOverMapping
         } else {
+            table.num_mapped += 1;
             return table.insert(domain, mapping);
         };
         table.misuses.push(IoMmuMisuse { kind, domain, virtual_address, size });

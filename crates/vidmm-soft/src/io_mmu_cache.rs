@@ -15,18 +15,41 @@ use crate::tlb::{Access, Cached, PageFault, Tlb};
 /// The device's own translation cache in front of the [`IoMmu`].
 ///
 /// The host changes the IOMMU behind its back: what is cached stays in use until a command flushes it, as NTF-04 expects of a
-/// driver that is notified.
+/// driver that is notified. A range that was flushed is not cached again before it is mapped anew: a program that reads what it has
+/// evicted, before the host unmaps it, harms nobody by that.
 #[derive(Debug)]
 pub struct IoMmuCache {
     io_mmu: IoMmu,
     is_global: bool,
     caches: BTreeMap<IoMmuDomain, Tlb>,
+    leaving: Vec<Leaving>,
+}
+
+/// Pages that a flush has named.
+#[derive(Debug)]
+struct Leaving {
+    domain: IoMmuDomain,
+    pages: Range<u64>,
+    /// How many ranges the host had mapped: what it maps later is cached again.
+    num_mapped: u64,
+}
+
+impl Leaving {
+    /// Whether some of the pages are as they were mapped when they were flushed.
+    fn has_mapping(&self, io_mmu: &IoMmu) -> bool {
+        io_mmu.has_mapping_of(self.domain, &self.pages, self.num_mapped)
+    }
 }
 
 impl IoMmuCache {
     /// An empty cache in front of `io_mmu`, of which `model` says what its domains are.
     pub fn new(io_mmu: IoMmu, model: AddressingModel) -> Self {
-        Self { io_mmu, is_global: model == AddressingModel::GpuVaIoMmuGlobal, caches: BTreeMap::new() }
+        Self {
+            io_mmu,
+            is_global: model == AddressingModel::GpuVaIoMmuGlobal,
+            caches: BTreeMap::new(),
+            leaving: Vec::new(),
+        }
     }
 
     /// How many entries went into it so far.
@@ -37,6 +60,15 @@ impl IoMmuCache {
     /// Forgets what is cached of a range. In the global domain the addresses tell whose they are.
     pub fn flush(&mut self, range: FlushRange) {
         let only = range.process.map(|process| self.domain(process));
+        let (pages, num_mapped) = (range.pages(), self.io_mmu.num_mapped());
+        self.leaving.retain(|leaving| leaving.has_mapping(&self.io_mmu));
+        self.leaving.extend(
+            only.or(self.is_global.then_some(IoMmuDomain::Global)).zip(pages).map(|(domain, pages)| Leaving {
+                domain,
+                pages,
+                num_mapped,
+            }),
+        );
         for (_, cache) in self.caches.iter_mut().filter(|(domain, _)| only.is_none_or(|only| only == **domain)) {
             cache.flush(range);
         }
@@ -64,7 +96,16 @@ impl IoMmuCache {
             last = known.or_else(|| self.io_mmu.mapping_at(domain, page));
             last.map_or(Cached::small(HardwareEntry::INVALID), |mapping| entry_of(&mapping, page))
         };
-        cache.translate(memory, access, &mut walk, runs)
+        let translated = cache.translate(memory, access, &mut walk, runs);
+        let accessed = access.first_page..access.first_page + access.pages;
+        let is_accessed = |leaving: &&Leaving| {
+            let Range { start, end } = leaving.pages;
+            leaving.domain == domain && start < accessed.end && accessed.start < end
+        };
+        for leaving in self.leaving.iter().filter(is_accessed).filter(|leaving| leaving.has_mapping(&self.io_mmu)) {
+            cache.forget(leaving.pages.clone());
+        }
+        translated
     }
 
     /// The first page of `access` that the IOMMU does not map, whatever is cached.

@@ -4,6 +4,7 @@
 //! flush goes unnoticed most of the time; here it always shows, as bytes of the page that was there before.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vidmm::{GpuVirtualAddress, PAGE_SIZE};
 
@@ -43,6 +44,14 @@ impl Access {
     /// The fault that accessing `page` is.
     pub fn fault_at(&self, page: u64) -> PageFault {
         PageFault { virtual_address: GpuVirtualAddress(page * PAGE_SIZE), write: self.write, level: 0 }
+    }
+}
+
+impl FlushRange {
+    /// The pages that it names; none if those are all (U-20).
+    pub(crate) fn pages(&self) -> Option<Range<u64>> {
+        let is_all = self.start.0 == 0 && self.end.0 == 0;
+        (!is_all).then(|| self.start.0 / PAGE_SIZE..self.end.0.div_ceil(PAGE_SIZE))
     }
 }
 
@@ -166,15 +175,14 @@ impl Tlb {
 
     /// Forgets a range: everything if it begins and ends at 0 (U-20).
     pub fn flush(&mut self, range: FlushRange) {
-        if range.start.0 == 0 && range.end.0 == 0 {
-            self.chunks.clear();
-        } else {
-            self.forget(range.start.0 / PAGE_SIZE, range.end.0.div_ceil(PAGE_SIZE));
+        match range.pages() {
+            None => self.chunks.clear(),
+            Some(pages) => self.forget(pages),
         }
     }
 
-    /// Forgets the pages from `first` to before `end`.
-    fn forget(&mut self, first: u64, end: u64) {
+    /// Forgets pages.
+    pub fn forget(&mut self, Range { start: first, end }: Range<u64>) {
         if first >= end {
             return;
         }

@@ -218,15 +218,18 @@ fn i13_dropped_work_signals_its_fence() {
     let mut story = broken();
     let end = story.position(is(Event::Completed { signal: fence(RENDER, 1) }));
     story.0.truncate(end);
-    story.0.extend([before_a(page_fault(signal, virtual_address)), in_error, monitored_reaches(u64::MAX)]);
+    story.0.extend([before_a(page_fault(signal, virtual_address)), in_error]);
     let reason = DeviceErrorReason::PageFault { virtual_address };
     story.0.extend([
         Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] },
         Event::EngineReset { engine: RENDER, last_aborted_fence_id: Some(1), returned: vec![1] },
         Event::Aborted { signal },
+        monitored_reaches(u64::MAX),
         Event::PlanEntered { plan: 3 },
     ]);
     Broken(story.0.clone()).breaks_nothing();
+    let begun = |event: &Event| matches!(event, Event::EngineResetBegun { .. });
+    Broken(story.0.clone()).move_before(is(monitored_reaches(u64::MAX)), begun).breaks(I13);
     Broken(story.0).remove(is(monitored_reaches(u64::MAX))).breaks_only(I13);
 }
 
@@ -236,6 +239,7 @@ fn i13_a_device_in_error_signals_its_fence() {
     let mut story = broken();
     let end = story.position(is(submitted(2, &[1], &[2]))) + 1;
     story.0.truncate(end);
+    let story = story.append(Event::Completed { signal: fence(RENDER, 1) }).append(monitored_reaches(1));
     let story = story.append(in_error).append(monitored_reaches(u64::MAX)).append(Event::PlanEntered { plan: 9 });
     let findings =
         |story: &Broken| audit(&numbered(story.0.clone())).into_iter().filter(|found| found.invariant == I13).count();

@@ -386,7 +386,7 @@ fn i12_a_device_is_blamed_for_a_paging_buffer_without_anything_of_it() {
 
 #[test]
 fn i30_a_packet_is_not_said_to_be_aborted() {
-    adapter_reset().remove(is(aborted(3))).breaks_only(I30);
+    adapter_reset().remove(is(aborted(3))).breaks(I30);
 }
 
 #[test]

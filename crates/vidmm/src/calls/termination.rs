@@ -100,7 +100,6 @@ impl VidMm {
     /// Lets others go on that wait for a device which has ended: nothing of it is dispatched any more.
     fn release_waiters(&mut self, device: DeviceIx) {
         let objects = &mut self.state.objects;
-        objects.signal_dropped(&mut self.state.moment, device);
         for index in fences_of(objects, device) {
             let fence = objects.monitored_fences.id(index);
             objects.raise_fence(&mut self.state.moment, fence, u64::MAX);

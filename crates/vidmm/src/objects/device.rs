@@ -23,7 +23,7 @@ pub(crate) struct Device {
     pub error: Option<DeviceErrorReason>,
     /// Whether its owner has destroyed it: it lives on until nothing of it is under way.
     pub has_ended: bool,
-    /// The fences that its dropped work would have signalled, and that are not signalled yet.
+    /// The fences that its dropped and aborted work would have signalled, and that are not signalled yet.
     pub dropped_signals: Vec<MonitoredFenceId>,
     pub allocations: u32,
     pub list: PerAccount<ListBytes>,

@@ -154,8 +154,12 @@ impl Objects {
         moment.hand_out(Output::MonitoredFenceSignaled { fence, value });
     }
 
-    /// Raises the fences that a device's dropped work would have signalled to the maximum.
+    /// Raises the fences that a device's dropped and aborted work would have signalled to the maximum, once nothing of the device is in
+    /// flight. Work that still runs may signal them too, and others wait for them so as not to run beside it.
     pub(crate) fn signal_dropped(&mut self, moment: &mut Moment, device: DeviceIx) {
+        if self[device].dropped_signals.is_empty() || self[device].is_in_flight() {
+            return;
+        }
         for fence in core::mem::take(&mut self[device].dropped_signals) {
             self[fence.ix()].references -= 1;
             self.raise_fence(moment, fence, u64::MAX);

@@ -18,8 +18,9 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-/// Puts a device in error. No more work of it is accepted or dispatched, its fences are signalled to the maximum, and
-/// its list is emptied. It is told once.
+
+/// Puts a device in error. No more work of it is accepted or dispatched, and its list is emptied. The fences of work that is
+/// dropped are signalled to the maximum when what was dispatched has ended. It is told once.
 pub(crate) fn put_device_in_error(
     state: &mut State,
     requests: &mut Requests,
@@ -35,11 +36,10 @@ pub(crate) fn put_device_in_error(
     state.moment.record(|| Event::DeviceInError { device, reason });
     state.moment.hand_out(Output::DeviceInError(DeviceInError { device, reason }));
     end_work(state, requests, work, index);
-    state.objects.signal_dropped(&mut state.moment, index);
 }
 
-/// Drops the queued work of a device that is over, and empties its list. The fences that the work would have signalled are
-/// noted with the device.
+/// Drops the queued work of a device that is over, and empties its list. The fences that the work would have signalled are at the
+/// maximum when nothing of the device is in flight any more.
 pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
     state.objects[index].turn.takes_all = false;
     drop_queued_work(state, requests, work, index);
@@ -52,6 +52,7 @@ pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Wo
         index,
     );
     state.shares.settle_list(&mut state.objects, index);
+    state.objects.signal_dropped(&mut state.moment, index);
 }
 
 fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {

@@ -50,8 +50,13 @@ pub(crate) fn ended(state: &mut State, engine: u32, packet: InFlight, is_aborted
     state.shares.settle_list(&mut state.objects, device_index);
     for named in signals {
         let fence = &mut state.objects[named.fence.ix()];
-        fence.references -= 1;
         fence.dispatched.retain(|&(_, by)| by != signal);
-        state.objects.raise_fence(&mut state.moment, named.fence, if is_aborted { u64::MAX } else { named.value });
+        if is_aborted {
+            state.objects[device_index].dropped_signals.push(named.fence);
+        } else {
+            fence.references -= 1;
+            state.objects.raise_fence(&mut state.moment, named.fence, named.value);
+        }
     }
+    state.objects.signal_dropped(&mut state.moment, device_index);
 }

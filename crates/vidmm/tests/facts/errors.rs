@@ -57,6 +57,29 @@ fn fences_of_dropped_work_reach_the_maximum() {
     world.tear_down();
 }
 
+/// FLT-33, I02: others that wait for work of a device in error do not run beside what the GPU still runs of it.
+#[test]
+fn fences_of_dropped_work_wait_for_what_is_in_flight() {
+    let mut world = World::new(Config::pages(16));
+    let (guilty, other) = (world.client(), world.client());
+    let copy = world.context(guilty, COPY);
+    let [done, gate, aborted] = [(); 3].map(|()| world.fence());
+    world.submit_to(guilty.context, &[], &[], &[(done, 1)]);
+    world.submit_to(guilty.context, &[], &[(gate, 1)], &[(done, 2)]);
+    world.submit_to(copy, &[], &[], &[(aborted, 1)]);
+    world.submit_to(other.context, &[], &[(done, 2)], &[]);
+    world.poll();
+    world.fault(COPY, 0xDEAD_0000);
+    assert_eq!(world.devices_in_error().len(), 1);
+    let values = |world: &World| [done, aborted].map(|fence| world.vidmm.monitored_fence_value(fence).unwrap());
+    assert_eq!(values(&world), [0, 0], "the render engine still runs what signals the same fence");
+    world.complete(RENDER);
+    assert_eq!(values(&world), [u64::MAX; 2]);
+    world.run_all();
+    assert_eq!(world.completed[RENDER as usize], 2, "the other device has had its turn");
+    world.tear_down();
+}
+
 /// I12: paging of the guilty device goes on and its fences signal; its memory can be had when it is destroyed.
 #[test]
 fn paging_of_a_device_in_error_comes_to_its_end() {

@@ -71,7 +71,7 @@ impl Audit {
             std::mem::take(&mut self.emptied).into_iter().partition(|emptied| emptied.is_moved);
         let is_moved =
             |id: &AllocationId| moved.iter().any(|moved| moved.allocation == *id && plans.contains(&moved.plan));
-        for Emptied { plan, allocation, segment, extent, .. } in emptied {
+        for &Emptied { plan, allocation, segment, extent, .. } in &emptied {
             if self.adapter.is_physical() || !plans.contains(&plan) || self.may_have_hidden_range(segment) {
                 continue;
             }
@@ -86,7 +86,7 @@ impl Audit {
             };
             let mut wanting = self.allocations.iter().filter(|(id, _)| !is_moved(id));
             let Some(size) = wanting.find(|(_, of)| is_for(of)).map(|(_, of)| of.size) else { continue };
-            let vacant = self.vacant_range(segment, size);
+            let vacant = self.vacant_range(segment, size, &emptied);
             self.findings.check(vacant.is_none(), Invariant::I24, || {
                 format!("{allocation} leaves {extent:?} of the aperture for {device}, but {vacant:?} shows nothing")
             });
@@ -110,13 +110,15 @@ impl Audit {
         })
     }
 
-    /// A range of `size` bytes of an aperture that shows nothing, and that no plan is about to empty.
-    fn vacant_range(&self, segment: SegmentId, size: u64) -> Option<Extent> {
+    /// A range of `size` bytes of an aperture that shows nothing, that no plan is about to empty, and that is not one of `emptied`: a plan
+    /// that resumes a device has been entered when a request of the device is granted by it.
+    fn vacant_range(&self, segment: SegmentId, size: u64, emptied: &[Emptied]) -> Option<Extent> {
         let aperture = self.places.apertures.iter().find(|aperture| aperture.id == segment)?;
         let shown = self.allocations.values().filter_map(|of| of.decided.as_ref());
         let leaving = self.plans.all().filter(|plan| plan.stage != Stage::Entered).flat_map(|plan| &plan.steps.victims);
         let places = shown.chain(leaving.map(|victim| &victim.place)).filter(|place| place.segment == segment);
-        let mut taken: Vec<Extent> = places.flat_map(|place| place.extents.iter().copied()).collect();
+        let emptied = emptied.iter().filter(|emptied| emptied.segment == segment).map(|emptied| emptied.extent);
+        let mut taken: Vec<Extent> = places.flat_map(|place| place.extents.iter().copied()).chain(emptied).collect();
         taken.push(Extent { offset: aperture.size, size: 0 });
         taken.sort_unstable_by_key(|extent| extent.offset);
         let mut free_from = 0;

@@ -31,7 +31,7 @@ pub(super) struct Device {
     pub in_error: bool,
     /// Its owner has destroyed it.
     pub has_ended: bool,
-    /// The fences that its dropped work would have signalled, and its own.
+    /// The fences that its dropped and aborted work would have signalled: they are at the maximum when nothing of it is in flight.
     pub dropped_signals: Vec<MonitoredFenceId>,
     /// It has closed allocations.
     pub has_closed: bool,

@@ -45,19 +45,18 @@ impl Audit {
         let Some(device) = self.devices.get_mut(&id) else { return };
         let had_ended = std::mem::replace(&mut device.has_ended, true);
         self.findings.check(!had_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
-        let mut signals = self.drop_work(id);
-        signals.extend(self.fences.monitored.of_device(id));
-        self.devices.entry(id).and_modify(|device| device.dropped_signals = signals);
+        self.drop_work(id);
     }
 
-    /// Nothing of a device that ended runs any more: the fences that it would have signalled, and its own, are at the maximum.
+    /// Nothing of a device that ended runs any more: its fences are at the maximum.
     fn check_waiters_released(&mut self, id: DeviceId) {
-        let Some(device) = self.devices.get(&id).filter(|device| device.unretired.is_empty()) else { return };
-        let is_waited_for = |fence: &&MonitoredFenceId| !self.fences.monitored.has_reached((**fence, u64::MAX));
-        let left =
-            device.dropped_signals.iter().filter(|fence| self.fences.monitored.lives(**fence)).find(is_waited_for);
+        if !self.devices.get(&id).is_some_and(|device| device.unretired.is_empty()) {
+            return;
+        }
+        let is_waited_for = |fence: &MonitoredFenceId| !self.fences.monitored.has_reached((*fence, u64::MAX));
+        let left = self.fences.monitored.of_device(id).into_iter().find(is_waited_for);
         self.findings.check(left.is_none(), Invariant::I13, || {
-            let left = left.map(MonitoredFenceId::to_string).unwrap_or_default();
+            let left = left.as_ref().map(MonitoredFenceId::to_string).unwrap_or_default();
             format!("{id} was destroyed and nothing of it runs, but {left} is not at the maximum")
         });
     }

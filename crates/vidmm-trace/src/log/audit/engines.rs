@@ -299,7 +299,7 @@ impl Audit {
         self.consequence = Some(Consequence { next, invariant, why });
     }
 
-    /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum (FLT-33).
+    /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum when nothing of its device is in flight (FLT-33).
     pub(super) fn aborted(&mut self, signal: EngineFence) {
         let is_reset = self.reset.is_some();
         let engine = self.fences.engine_mut(signal.engine);
@@ -315,7 +315,7 @@ impl Audit {
             self.blamed.insert(work.device);
             self.check_nobody_waits(signal);
         }
-        self.fences.monitored.owe(work.signals.into_iter().map(|(fence, _)| (fence, u64::MAX)));
+        self.owe_dropped(work.device, work.signals.into_iter().map(|(fence, _)| fence));
     }
 
     /// No packet of an engine waits for a fence that will never be signalled. In an adapter in error engines are left as they are.

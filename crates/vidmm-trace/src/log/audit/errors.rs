@@ -30,18 +30,26 @@ impl Audit {
         let was_over = device.is_over();
         device.in_error = true;
         self.findings.check(!was_over, Invariant::I12, || format!("{id} is told twice that it is in error"));
-        let dropped = self.drop_work(id);
-        self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
+        self.drop_work(id);
     }
 
-    /// Nothing more of a device is handed out, and nothing is required for it. Returns the fences that the work which is dropped
-    /// would have signalled.
-    pub(super) fn drop_work(&mut self, id: DeviceId) -> Vec<MonitoredFenceId> {
+    /// Nothing more of a device is handed out, and nothing is required for it.
+    pub(super) fn drop_work(&mut self, id: DeviceId) {
         self.empty_list(id);
         let mut dropped = self.portions.drop_device(id);
         dropped.extend(self.devices.get_mut(&id).map(Device::drop_undispatched).unwrap_or_default());
         self.settle(id);
-        dropped
+        self.owe_dropped(id, dropped);
+    }
+
+    /// Work of a device is over that would have signalled `fences`: they are owed the maximum when nothing of the device is in flight.
+    pub(super) fn owe_dropped(&mut self, id: DeviceId, fences: impl IntoIterator<Item = MonitoredFenceId>) {
+        let Some(device) = self.devices.get_mut(&id) else { return };
+        device.dropped_signals.extend(fences);
+        if device.unretired.is_empty() {
+            let dropped = std::mem::take(&mut device.dropped_signals);
+            self.fences.monitored.owe(dropped.into_iter().map(|fence| (fence, u64::MAX)));
+        }
     }
 
     /// Whether the reason is a fact that the log has.

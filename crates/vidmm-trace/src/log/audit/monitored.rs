@@ -45,11 +45,6 @@ impl Monitored {
         self.owners.iter().filter(|&(_, &owner)| owner == device).map(|(&fence, _)| fence).collect()
     }
 
-    /// Whether a fence has not been destroyed.
-    pub fn lives(&self, fence: MonitoredFenceId) -> bool {
-        self.values.contains_key(&fence)
-    }
-
     /// Whether a fence has reached a value.
     pub fn has_reached(&self, (fence, value): FenceValue) -> bool {
         self.values.get(&fence).is_some_and(|&reached| value <= reached)

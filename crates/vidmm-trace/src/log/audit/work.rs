@@ -4,7 +4,7 @@ use vidmm::contract::{EngineFence, RootPageTable};
 use vidmm::{DeviceId, Event, MonitoredFenceId};
 
 use super::Audit;
-use super::device::Submission;
+use super::device::{Device, Submission};
 use super::fences::Work;
 use super::finding::Invariant;
 
@@ -26,30 +26,39 @@ impl Audit {
                 self.dispatched(device, submission, signal, waits);
             }
             Event::Completed { signal } => {
-                let signals = self.ended(signal).map(|work| work.signals);
-                self.fences.monitored.owe(signals.unwrap_or_default());
+                if let Some(work) = self.ended(signal) {
+                    self.fences.monitored.owe(work.signals);
+                    self.owe_dropped(work.device, None);
+                }
             }
             Event::Aborted { signal } => self.aborted(signal),
             Event::MonitoredFenceSignaled { fence, value } => {
-                self.check_ends_alone(fence, value);
+                self.check_nothing_in_flight(fence, value);
                 self.fences.monitored.signal((fence, value), &mut self.findings);
             }
             _ => {}
         }
     }
 
-    /// The fences of a device that ends are at the maximum when the work has ended that the GPU was given.
-    fn check_ends_alone(&mut self, fence: MonitoredFenceId, value: u64) {
-        // Where all is aborted one by one, each packet signals its own fences.
-        let is_of_end = value == u64::MAX && self.reset.is_none() && !self.fences.monitored.is_owed((fence, value));
-        let Some(owner) = self.fences.monitored.owner(fence).filter(|_| is_of_end) else { return };
-        let has_ended = self.devices.get(&owner).is_some_and(|device| device.has_ended);
-        let of_owner = |signal| self.fences.work.get(&signal).filter(|work| work.device == owner && has_ended);
-        let under_way = self.fences.in_flight().find_map(of_owner);
-        let submission = under_way.map(|work| work.submission);
-        self.findings.check(submission.is_none(), Invariant::I13, || {
-            format!("{fence} is at the maximum, since {owner} ends, but submission {submission:?} of that is under way")
-        });
+    /// The fences that a device's dropped work would have signalled, and those of a device that ends, are at the maximum only when the work
+    /// has ended that the GPU was given.
+    fn check_nothing_in_flight(&mut self, fence: MonitoredFenceId, value: u64) {
+        if value < u64::MAX || self.fences.monitored.is_owed((fence, value)) {
+            return;
+        }
+        let owner = self.fences.monitored.owner(fence);
+        let is_over = |(id, device): &(&DeviceId, &Device)| {
+            device.dropped_signals.contains(&fence) || device.has_ended && owner == Some(**id)
+        };
+        let in_flight = |(id, device): (&DeviceId, &Device)| Some((*id, *device.unretired.keys().next()?));
+        if let Some((device, submission)) = self.devices.iter().filter(is_over).find_map(in_flight) {
+            self.findings.report(
+                Invariant::I13,
+                format!(
+                    "{fence} is at the maximum for the end of {device}, but submission {submission} of it is in flight"
+                ),
+            );
+        }
     }
 
     pub(super) fn submitted(&mut self, id: DeviceId, submission: u64, work: Submission) {
