@@ -202,11 +202,8 @@ impl Session<'_> {
         let device = &self.objects.devices[&device_name];
         waits.extend(self.waits_for_users(&parts, device.engines[kernel.engine as usize].fence));
         let writes_read_only = kernel.writes.iter().any(|name| self.objects.mappings[name].read_only);
-        let addresses = |names: &[String]| names.iter().map(|name| self.objects.mappings[name].addresses()).collect();
-        let addresses: [Vec<_>; 2] = [addresses(&kernel.reads), addresses(&kernel.writes)];
-        let is_promised =
-            self.is_covered(device.device, &parts) && !addresses.iter().flatten().any(|used| self.may_be_stale(used));
-        let is_promised = is_promised && !kernel.illegal;
+        let written = kernel.writes.iter().map(|name| self.objects.mappings[name].addresses()).collect();
+        let is_promised = self.is_covered(device.device, &parts) && !kernel.illegal;
         let (is_covered, must_fault) = (is_promised && !writes_read_only, is_promised && writes_read_only);
         let command = KernelCommand {
             kernel: number,
@@ -232,12 +229,10 @@ impl Session<'_> {
             let used = work.reads.iter().chain(&work.writes).map(|part| self.objects.allocations[&part.allocation].id);
             rights.declare(device, submission, used);
         }
-        let [read, written] = addresses;
         let index = self.objects.add_kernel(KernelState {
             name: kernel.name.clone(),
             submission: kernel.name.clone(),
             work,
-            inputs: read,
             outputs: written,
             device,
             fence,

@@ -169,9 +169,7 @@ pub(crate) struct KernelState {
     /// The submission: the kernel itself, or the command buffer that it is in.
     pub submission: String,
     pub work: Work,
-    /// The addresses that it reads, as they were mapped when it was submitted.
-    pub inputs: Vec<(ProcessId, Range<u64>)>,
-    /// The addresses that it writes to, likewise.
+    /// The addresses that it writes to, as they were mapped when it was submitted.
     pub outputs: Vec<(ProcessId, Range<u64>)>,
     pub device: DeviceId,
     /// The fence value that its end signals.

@@ -62,7 +62,6 @@ impl Session<'_> {
                 name,
                 submission,
                 work,
-                inputs: Vec::new(),
                 outputs: Vec::new(),
                 device,
                 fence,

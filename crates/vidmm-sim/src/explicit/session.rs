@@ -507,7 +507,6 @@ impl<'a> Session<'a> {
         }
         if is_uncovered {
             self.forget_addresses_of(kernel);
-            self.note_stale_addresses_of(kernel);
         }
         self.report.kernels_judged += 1;
         self.report.pages_checked += comparison.pages;

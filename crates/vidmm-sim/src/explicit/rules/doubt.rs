@@ -22,20 +22,6 @@ impl Session<'_> {
         }
     }
 
-    /// A kernel uses what its device has not made resident while plans are under way: the device may cache what is mapped at its
-    /// addresses after the driver has flushed them, and before the host unmaps them (NTF-04).
-    pub(in crate::explicit) fn note_stale_addresses_of(&mut self, kernel: usize) {
-        let is_idle = self.runtime.vidmm().is_idle();
-        let Some(rules) = self.rules.as_mut().filter(|rules| rules.has_device_cache && !is_idle) else { return };
-        let kernel = &self.objects.kernels[kernel];
-        rules.stale.extend(kernel.inputs.iter().chain(&kernel.outputs).cloned());
-    }
-
-    /// Whether a device may find at these addresses what was mapped there before.
-    pub(in crate::explicit) fn may_be_stale(&self, used: &(ProcessId, Range<u64>)) -> bool {
-        self.rules.as_ref().is_some_and(|rules| rules.stale.iter().any(|stale| overlap(stale, used)))
-    }
-
     /// Kernels that others did not wait for have written by now: what those found meanwhile is not what is there. Nor is what was
     /// mapped, while they ran, where they write.
     pub(in crate::explicit) fn forget_late_writes(&mut self, signal: EngineFence) {

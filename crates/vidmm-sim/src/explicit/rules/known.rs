@@ -1,7 +1,6 @@
 //! The knowledge of the rules, from the log and from what was answered.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use vidmm::contract::AddressingModel;
 use vidmm::policy::PolicyChoice;
@@ -31,8 +30,6 @@ pub(crate) struct Rules {
     pub(in crate::explicit) reserved: BTreeMap<(ProcessId, MemorySegmentGroup), u64>,
     /// Engines find memory through an IOMMU, and cache what it translates: its driver must hear of all that is unmapped.
     pub(in crate::explicit) has_device_cache: bool,
-    /// Addresses of which the device may have cached what was mapped there, and is not told again to forget it (NTF-04).
-    pub(super) stale: Vec<(ProcessId, Range<u64>)>,
     /// Page faults are made on purpose, or reported wrongly: a device may find anything that it has not made resident.
     pub(in crate::explicit) may_fault: bool,
     /// Completions are reported wrongly on purpose: work that faulted may be said to have ended.
