@@ -84,7 +84,7 @@ pub use foreign::{EvictedPart, RecordEviction};
 pub use instance::{Validation, take_validation_messages};
 pub use live::{
     Adapter, Allocation, Buffer, BufferDesc, BufferMemory, Device, Download, Error, Frame, Image, ImageDesc,
-    LocalMemory, Options, Process, Submission, Trim, Use,
+    LocalMemory, Options, PinnedMemory, Process, Submission, Trim, Use,
 };
 pub use machine::machine;
 pub use measure::{BindingCost, Change, CopySpeed, Measurements, StoreSpeed, Through, measure};

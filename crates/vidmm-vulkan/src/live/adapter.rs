@@ -17,6 +17,7 @@ use super::client::{Client, Status};
 use super::command::{Command, LocalMemory};
 use super::error::Error;
 use super::options::Options;
+use super::pinned::PinnedMemory;
 use super::process::Process;
 use super::worker;
 
@@ -162,7 +163,19 @@ impl Adapter {
         self.0.send(Command::RestrictLocalMemory(bytes))
     }
 
-    /// How much local memory there is for the manager, and how much it has taken.
+    /// Takes `bytes` of local memory away from the manager, for memory of the application's own that cannot be moved: what the host has
+    /// mapped, what is imported or exported, what another allocator has. The manager gives it up as for
+    /// [`restrict_local_memory`](Self::restrict_local_memory), and has it again when the value is dropped. Where
+    /// VK_EXT_memory_budget tells of such memory too, it counts once.
+    ///
+    /// # Errors
+    ///
+    /// If the manager has less that is not pinned, or the adapter is lost.
+    pub fn pin_local_memory(&self, bytes: u64) -> Result<PinnedMemory, Error> {
+        PinnedMemory::new(&self.0, bytes)
+    }
+
+    /// How much local memory there is for the manager, how much of it is pinned, and how much the manager has taken.
     ///
     /// # Errors
     ///

@@ -42,8 +42,10 @@ pub struct Trim {
 pub struct LocalMemory {
     /// The bytes that the manager may use of it, if nobody restricts them.
     pub bytes: u64,
-    /// The bytes that it may use now, if those are fewer: the application has restricted them, or others leave no more.
+    /// The bytes that it may use now, if those are fewer: the application has restricted them or pinned some, or others leave no more.
     pub limit: Option<u64>,
+    /// The bytes that the application has pinned.
+    pub pinned: u64,
     /// The bytes that it has taken from the device.
     pub allocated: u64,
 }
@@ -183,6 +185,13 @@ pub(super) enum Command {
     },
     /// No more than so much local memory is to be used.
     RestrictLocalMemory(Option<u64>),
+    /// So much local memory is the application's own.
+    PinLocalMemory {
+        bytes: u64,
+        reply: Reply<()>,
+    },
+    /// So much is the manager's again.
+    UnpinLocalMemory(u64),
     LocalMemory(Reply<LocalMemory>),
     Statistics(Reply<Statistics>),
     /// The first paging submission that has not been told of has ended.

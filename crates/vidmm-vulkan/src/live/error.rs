@@ -40,6 +40,14 @@ pub enum Error {
         /// Why not.
         reason: &'static str,
     },
+    /// More local memory is to be pinned than the manager has.
+    #[error("{bytes} bytes of local memory are to be pinned, and {left} are left that are not: pin fewer")]
+    Pinned {
+        /// The bytes that were asked for.
+        bytes: u64,
+        /// The bytes of the manager's local memory that are not pinned.
+        left: u64,
+    },
     /// An object could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),

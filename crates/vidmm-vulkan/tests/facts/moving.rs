@@ -202,6 +202,33 @@ fn leave_nothing_behind(round_trips: u32) {
     world.is_clean();
 }
 
+/// What an application has pinned for itself is not the manager's, and is counted.
+#[test]
+fn local_memory_that_is_pinned_is_given_up() {
+    let Some(mut world) = World::new(96 * MIB) else { return };
+    let buffers: Vec<_> = (0..5).map(|_| world.buffer(16 * MIB)).collect();
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.run_frame(&[(buffer, None, Some(seed))]);
+    }
+    let local = |world: &World| world.adapter.local_memory().expect("the adapter answers");
+    let pinned = [40 * MIB, 16 * MIB].map(|bytes| world.adapter.pin_local_memory(bytes).expect("there is so much"));
+    let refused = world.adapter.pin_local_memory(48 * MIB).map(|pinned| pinned.bytes());
+    assert_eq!(refused, Err(Error::Pinned { bytes: 48 * MIB, left: 40 * MIB }));
+    assert_eq!((local(&world).limit, local(&world).pinned), (Some(40 * MIB), 56 * MIB));
+    let is_given_up = |_| {
+        sleep(Duration::from_millis(1));
+        local(&world).allocated <= 64 * MIB
+    };
+    assert!((0..10_000).any(is_given_up), "{:?}", local(&world));
+    for (seed, buffer) in (0..).zip(&buffers) {
+        world.run_frame(&[(buffer, Some(seed), None)]);
+    }
+    drop(pinned);
+    assert_eq!((local(&world).limit, local(&world).pinned), (None, 0));
+    drop(buffers);
+    world.is_clean();
+}
+
 /// Local memory that others want goes back to the device, and is taken again when there is room.
 #[test]
 fn local_memory_that_is_restricted_is_given_back() {

@@ -90,6 +90,10 @@ impl Worker {
                 let _ = reply.send(status.map_err(|error| Error::Lost(error.to_string())));
             }
             Command::RestrictLocalMemory(bytes) => self.restrict_local_memory(bytes),
+            Command::PinLocalMemory { bytes, reply } => {
+                let _ = reply.send(self.pin_local_memory(bytes));
+            }
+            Command::UnpinLocalMemory(bytes) => self.unpin_local_memory(bytes),
             Command::LocalMemory(reply) => {
                 let _ = reply.send(Ok(self.local_memory()));
             }

@@ -6,6 +6,7 @@ use vidmm::{MemorySegmentGroup, PAGE_SIZE_64K, SegmentId};
 use vidmm_soft::LOCAL_SEGMENT;
 
 use super::super::command::LocalMemory;
+use super::super::error::Error;
 use super::{Retired, Worker};
 
 /// The time between two looks at what others leave.
@@ -18,6 +19,8 @@ const HYSTERESIS: u64 = 32;
 pub(super) struct LocalLimit {
     /// All that there is of it.
     bytes: u64,
+    /// The bytes that the application has for itself.
+    pinned: u64,
     by_application: Option<u64>,
     by_others: Option<u64>,
     /// The limit that the manager was told last.
@@ -29,26 +32,43 @@ pub(super) struct LocalLimit {
 
 impl LocalLimit {
     pub fn new(bytes: u64, now: Instant) -> Self {
-        Self { bytes, by_application: None, by_others: None, told: None, searched_at: None, looked: now }
+        Self { bytes, pinned: 0, by_application: None, by_others: None, told: None, searched_at: None, looked: now }
     }
 
     /// The least of the bounds, if that is less than there is.
     fn limit(&self) -> Option<u64> {
-        let least = self.by_application.into_iter().chain(self.by_others).min();
-        least.filter(|&least| least < self.bytes)
+        let least = self.by_application.into_iter().chain(self.by_others).fold(self.bytes - self.pinned, u64::min);
+        Some(least).filter(|&least| least < self.bytes)
     }
 }
 
 impl Worker {
     /// The local memory that there is, its limit, and what is taken from the device.
     pub(super) fn local_memory(&self) -> LocalMemory {
-        let LocalLimit { bytes, told: limit, .. } = self.limit;
-        LocalMemory { bytes, limit, allocated: self.paging.memory().borrow().allocated_bytes(LOCAL_SEGMENT) }
+        let LocalLimit { bytes, told: limit, pinned, .. } = self.limit;
+        LocalMemory { bytes, limit, pinned, allocated: self.paging.memory().borrow().allocated_bytes(LOCAL_SEGMENT) }
     }
 
     /// The application wants the manager to use no more than so much local memory.
     pub(super) fn restrict_local_memory(&mut self, bytes: Option<u64>) {
         self.limit.by_application = bytes;
+        self.tell_limit();
+    }
+
+    /// The application wants so much local memory for itself.
+    pub(super) fn pin_local_memory(&mut self, bytes: u64) -> Result<(), Error> {
+        let left = self.limit.bytes - self.limit.pinned;
+        if bytes > left {
+            return Err(Error::Pinned { bytes, left });
+        }
+        self.limit.pinned += bytes;
+        self.tell_limit();
+        Ok(())
+    }
+
+    /// The application gives so much back of what it has pinned.
+    pub(super) fn unpin_local_memory(&mut self, bytes: u64) {
+        self.limit.pinned -= bytes;
         self.tell_limit();
     }
 

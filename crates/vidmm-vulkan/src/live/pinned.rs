@@ -1,0 +1,39 @@
+//! Local memory that is the application's own.
+
+use std::sync::Arc;
+
+use super::client::Client;
+use super::command::Command;
+use super::error::Error;
+
+/// Local memory that the manager leaves to the application, which has there what cannot be moved: see
+/// [`Adapter::pin_local_memory`](super::Adapter::pin_local_memory). The manager has it again when the value is dropped.
+pub struct PinnedMemory {
+    client: Arc<Client>,
+    bytes: u64,
+}
+
+impl PinnedMemory {
+    pub(super) fn new(client: &Arc<Client>, bytes: u64) -> Result<Self, Error> {
+        client.ask(|reply| Command::PinLocalMemory { bytes, reply })?;
+        Ok(Self { client: client.clone(), bytes })
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl std::fmt::Debug for PinnedMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PinnedMemory").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // An adapter that is lost has no local memory.
+        let _ = self.client.send(Command::UnpinLocalMemory(self.bytes));
+    }
+}
