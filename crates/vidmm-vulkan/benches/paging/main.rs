@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use plain_copy::PlainCopy;
 use report::{Goal, Metric, Report};
-use vidmm::{EvictFlags, MakeResidentFlags};
+use vidmm::{AllocationResidencyStatus, EvictFlags, MakeResidentFlags};
 use vidmm_vulkan::{Adapter, Buffer, Device, Error, Options, Unbinding, Validation};
 
 const KIB: u64 = 1 << 10;
@@ -105,6 +105,12 @@ impl<'a> Pages<'a> {
                 let written = device.write(buffer, 0, &bytes)?;
                 device.evict(&[buffer], EvictFlags::empty())?;
                 adapter.wait(written, PATIENCE)?;
+            }
+        }
+        // The copies out are no part of what is measured.
+        for buffer in sets.iter().flatten() {
+            while buffer.residency()? != AllocationResidencyStatus::NotResident {
+                std::thread::yield_now();
             }
         }
         Ok(Self { adapter, set, device, sets, next: 0 })

@@ -24,7 +24,7 @@ pub(super) struct Turns {
     told: BTreeMap<UseNo, Option<Point>>,
 }
 
-/// A use that may begin when the paging engine has reached some fences.
+/// A use that may begin behind some packets of the paging engine.
 pub(super) struct Begun {
     pub context: ContextId,
     pub number: u64,
@@ -35,6 +35,8 @@ pub(super) struct Begun {
 struct UnderWay {
     number: u64,
     device: DeviceId,
+    /// The last fence of the paging engine that it waits for on the GPU; 0 if none.
+    paging: u64,
     end: End,
     /// The application submits it by itself, perhaps to another queue.
     is_elsewhere: bool,
@@ -81,9 +83,9 @@ impl Turns {
         self.queued.push_back(begun);
     }
 
-    /// The next use that has nothing to wait for any more, and its turn.
-    pub fn next(&mut self, is_over: impl Fn(&EngineFence) -> bool) -> Option<(Begun, DeviceId, Turn)> {
-        let at = self.queued.iter().position(|begun| begun.waits.iter().all(&is_over))?;
+    /// The next use all of whose waits the queue has got, and its turn.
+    pub fn next(&mut self, is_submitted: impl Fn(&EngineFence) -> bool) -> Option<(Begun, DeviceId, Turn)> {
+        let at = self.queued.iter().position(|begun| begun.waits.iter().all(&is_submitted))?;
         let begun = self.queued.remove(at)?;
         let (device, turn) = self.waiting.remove(&(begun.context, begun.number))?;
         Some((begun, device, turn))
@@ -96,7 +98,8 @@ impl Turns {
             End::Untold(number) => self.told.remove(&number).map_or(end, End::At),
             told => told,
         };
-        let use_ = UnderWay { number: begun.number, device, end, is_elsewhere, after };
+        let paging = begun.waits.iter().map(|wait| wait.fence_id).max().unwrap_or(0);
+        let use_ = UnderWay { number: begun.number, device, paging, end, is_elsewhere, after };
         self.under_way.entry(begun.context).or_default().push_back(use_);
     }
 
@@ -115,15 +118,16 @@ impl Turns {
         self.under_way.keys().copied().collect()
     }
 
-    /// The end of the first use of a context that has its turn.
-    pub fn first_end(&mut self, context: ContextId) -> Option<&mut End> {
-        Some(&mut self.under_way.get_mut(&context)?.front_mut()?.end)
+    /// The end of the first use of a context that has its turn, and the last fence of the paging engine that it waits for.
+    pub fn first_end(&mut self, context: ContextId) -> Option<(&mut End, u64)> {
+        let first = self.under_way.get_mut(&context)?.front_mut()?;
+        Some((&mut first.end, first.paging))
     }
 
     /// The first use of a context has ended.
     pub fn end_first(&mut self, context: ContextId) -> Option<EndedUse> {
         let uses = self.under_way.get_mut(&context)?;
-        let UnderWay { number, device, end, is_elsewhere, after } = uses.pop_front()?;
+        let UnderWay { number, device, end, is_elsewhere, after, .. } = uses.pop_front()?;
         if uses.is_empty() {
             self.under_way.remove(&context);
         }

@@ -1,6 +1,7 @@
 //! Work: submissions, and fences that the CPU signals.
 
 use crate::{
+    contract::EngineFence,
     event::{
         Event,
         error::{DeviceErrorReason, PriorityError, SubmitError},
@@ -120,6 +121,22 @@ impl VidMm {
     /// If the handle names nothing.
     pub fn paging_fence_value(&self, queue: PagingQueueId) -> Result<u64, InvalidHandle> {
         Ok(self.state.objects[self.state.objects.paging_queues.lookup(queue)?].completed_value)
+    }
+
+    /// The fence of the paging engine with which the request is over that signals `value` of a paging queue: from then on a client can let
+    /// the GPU wait for it, before the manager itself hears of its end. None while paging buffers of the request are still to be handed
+    /// out, and once the value is reached.
+    ///
+    /// # Errors
+    ///
+    /// If the handle names nothing.
+    pub fn paging_fence_end(&self, queue: PagingQueueId, value: u64) -> Result<Option<EngineFence>, InvalidHandle> {
+        let index = self.state.objects.paging_queues.lookup(queue)?;
+        let device = &self.state.objects[self.state.objects[index].device];
+        let mut ready = device.requests.iter().take(device.ready);
+        let request = ready.find(|request| request.queue == index && request.fence_value == value);
+        let engine = self.state.adapter.paging_engine;
+        Ok(request.map(|request| EngineFence { engine, fence_id: request.paging_fence }))
     }
 }
 

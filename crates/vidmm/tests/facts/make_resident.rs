@@ -23,6 +23,29 @@ fn a_fresh_allocation_reads_as_zero() {
     world.tear_down();
 }
 
+/// RES-33, D26: once its paging is handed out, a client can let the GPU wait for a request.
+#[test]
+fn the_end_of_a_request_is_known_when_its_paging_is_handed_out() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.allocate(client, 4);
+    world.map(client, a);
+    world.run_all();
+    let Ok(Residency::Pending { paging_fence_value }) = world.make_resident(client, &[a]) else { panic!("it waits") };
+    let end = |world: &World, value| world.vidmm.paging_fence_end(client.queue, value).unwrap();
+    assert_eq!(end(&world, paging_fence_value), None, "nothing is decided");
+    world.poll();
+    let last = world.engines[PAGING as usize].back().expect("its paging is handed out").signal;
+    assert_eq!(end(&world, paging_fence_value), Some(last));
+    assert_eq!(end(&world, paging_fence_value + 1), None);
+    assert!(world.paging_fence(client) < paging_fence_value, "the manager has not heard of the end");
+    while world.paging_fence(client) < paging_fence_value {
+        world.complete(PAGING);
+    }
+    assert_eq!(world.completed[PAGING as usize], last.fence_id);
+    assert_eq!(end(&world, paging_fence_value), None);
+    world.tear_down();
+}
+
 /// RES-02, P01: two MakeResident need two Evict; a third fails and changes nothing.
 #[test]
 fn each_evict_takes_back_one_make_resident() {

@@ -64,6 +64,8 @@ pub(super) struct Worker {
     /// Paging buffers that were not submitted.
     paging_queue: VecDeque<Packet>,
     turns: Turns,
+    /// The last fence of the paging engine whose packet the queue has got.
+    submitted: u64,
     /// The last fence of the paging engine of which the manager was told.
     completed: u64,
     /// The number of the request to the paging engine to yield.
@@ -134,6 +136,7 @@ impl Worker {
             host,
             paging_queue: VecDeque::new(),
             turns: Turns::default(),
+            submitted: 0,
             completed: 0,
             preempting: None,
             objects: Objects::default(),
@@ -201,7 +204,7 @@ impl Worker {
             while let Some(output) = self.vidmm.poll(now, &mut self.kmd, &mut self.host) {
                 self.carry_out(output)?;
             }
-            let has_paged = self.page()?;
+            let has_paged = self.end_paging()? | self.page()?;
             let has_begun = self.begin_turns()?;
             let has_ended = self.end_uses()?;
             if !(has_paged || has_begun || has_ended || self.yield_engine()) {
@@ -259,33 +262,59 @@ impl Worker {
         Ok(())
     }
 
-    /// Submits paging buffers, and tells of those that have ended.
-    fn page(&mut self) -> Result<bool, Error> {
-        let mut has_paged = false;
+    /// Tells the manager of paging buffers that have ended.
+    fn end_paging(&mut self) -> Result<bool, Error> {
+        let mut has_ended = false;
         while let Some((signal, buffer)) = self.paging.take_ended()? {
             self.completed = signal.fence_id;
             self.vidmm.handle_completed(signal, buffer);
             self.progress = Instant::now();
-            has_paged = true;
+            has_ended = true;
         }
+        Ok(has_ended)
+    }
+
+    /// Submits paging buffers, and behind them the points of the requests that they carry out.
+    fn page(&mut self) -> Result<bool, Error> {
+        let mut has_paged = false;
         while self.preempting.is_none() {
             // Paging waits for paging by the order of the queue alone.
             let Some(packet) = self.paging_queue.pop_front() else { break };
             if self.paging.is_idle() {
                 self.progress = Instant::now();
             }
+            self.submitted = packet.signal.fence_id;
             let value = self.paging.execute(packet)?;
             self.paging_ends.watch(self.device.point(value));
             has_paged = true;
         }
+        if has_paged {
+            self.reach_requests()?;
+        }
         Ok(has_paged)
     }
 
-    /// Lets uses have their turn whose waits are over.
+    /// Lets the queue reach the points of requests whose last paging buffer it has got: nobody waits for the manager to hear of its end.
+    fn reach_requests(&mut self) -> Result<(), Error> {
+        for record in self.objects.devices.values_mut() {
+            while let Some(&(value, ready)) = record.requests.front() {
+                // The queue lives as long as its device.
+                let end = self.vidmm.paging_fence_end(record.queue, value).ok().flatten();
+                if end.is_none_or(|end| end.fence_id > self.submitted) {
+                    break;
+                }
+                record.requests.pop_front();
+                record.ready.come(&self.device, ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets uses have their turn that the queue gets behind the paging that they wait for.
     fn begin_turns(&mut self) -> Result<bool, Error> {
         let mut has_begun = false;
-        let completed = self.completed;
-        while let Some((begun, device, turn)) = self.turns.next(|wait| wait.fence_id <= completed) {
+        let submitted = self.submitted;
+        while let Some((begun, device, turn)) = self.turns.next(|wait| wait.fence_id <= submitted) {
             self.begin(&begun, device, turn)?;
             has_begun = true;
         }
@@ -364,20 +393,26 @@ impl Worker {
         Ok(has_ended)
     }
 
-    /// Whether the first use of a context that has its turn has ended. If not, a thread waits for that.
+    /// Whether the first use of a context that has its turn has ended, which the manager hears after the end of the paging that the use
+    /// waited for. If not, a thread waits for that.
     fn has_first_ended(&mut self, context: ContextId) -> Result<bool, Error> {
-        let Some(end) = self.turns.first_end(context) else { return Ok(false) };
-        let point = match *end {
-            End::Untold(_) => return Ok(false),
-            End::At(None) => return Ok(true),
-            End::At(Some(point)) | End::Watched(point) => point,
+        let Some((end, paging)) = self.turns.first_end(context) else { return Ok(false) };
+        let has_ended = match *end {
+            End::Untold(_) => false,
+            End::At(None) => true,
+            End::At(Some(point)) | End::Watched(point) => {
+                let is_reached = self.device.wait_point(point, 0)?;
+                if !is_reached && *end == End::At(Some(point)) {
+                    *end = End::Watched(point);
+                    self.use_ends.watch(point);
+                }
+                is_reached
+            }
         };
-        let is_reached = self.device.wait_point(point, 0)?;
-        if !is_reached && *end == End::At(Some(point)) {
-            *end = End::Watched(point);
-            self.use_ends.watch(point);
+        if has_ended && paging > self.completed {
+            self.end_paging()?;
         }
-        Ok(is_reached)
+        Ok(has_ended && paging <= self.completed)
     }
 
     fn end_first_use(&mut self, context: ContextId) -> Result<(), Error> {
