@@ -1051,4 +1051,15 @@ notice.size - cursor.offset",
         file: "shares/mod.rs",
         edit: Edit::Without("self.by_account[account].set_limit(bytes.unwrap_or(u64::MAX));"),
     },
+    Bug {
+        name: "raise-dropped-fences-early",
+        rule: "I13",
+        shown_in: World::Any,
+        what: "The fences of work that is dropped are at the maximum while other work of its device is in flight.",
+        file: "objects/mod.rs",
+        edit: Edit::Expression {
+            right: "self[device].dropped_signals.is_empty() || self[device].is_in_flight()",
+            wrong: "self[device].dropped_signals.is_empty()",
+        },
+    },
 ];
