@@ -1,4 +1,4 @@
-//! A logical device: its queue, and the one timeline that orders all that it does.
+//! A logical device: its queues, and the two timelines that order all that they do.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +15,9 @@ const PATIENCE_SECONDS: u64 = 120;
 
 /// A Vulkan device that the manager can use.
 ///
-/// It has one queue and one timeline semaphore, which lives as long as the device. Whatever is submitted waits for all that
-/// was submitted before: the queue's own order does not hold between bindings and commands. Where the device has another family
-/// that binds memory, bindings have a queue of their own, so that copies go on beside them.
+/// Commands have a queue and a timeline semaphore: whatever is submitted waits for all commands that were submitted before. Bindings have
+/// a timeline of their own, and where the device has another family that binds memory also a queue, so that copies go on beside them.
+/// Commands that use the addresses of processes wait for the bindings before them.
 pub struct VulkanDevice {
     pub(crate) raw: ash::Device,
     pub(crate) instance: ash::Instance,
@@ -27,11 +27,13 @@ pub struct VulkanDevice {
     report: DeviceReport,
     /// The queue families that use the buffers, without repetition.
     families: Vec<u32>,
+    /// Of commands.
     timeline: vk::Semaphore,
+    bind_timeline: vk::Semaphore,
     /// Further semaphores, which live as long as the device.
     semaphores: Mutex<Vec<vk::Semaphore>>,
-    queue: Mutex<Queue>,
-    bind_queue: Option<Mutex<BindQueue>>,
+    /// One lock for all queues, since bindings may have the queue of the commands.
+    queues: Mutex<Queues>,
     names: Option<ext::debug_utils::Device>,
     /// Destroyed after all of the device; none if an application owns both.
     owned: Option<Instance>,
@@ -60,6 +62,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) commands: &'a [vk::CommandBuffer],
     pub(crate) waits: &'a [Point],
     pub(crate) signals: &'a [Point],
+    /// They use addresses of processes, and so wait for all bindings before.
+    pub(crate) uses_addresses: bool,
 }
 
 /// A value of a timeline semaphore.
@@ -72,19 +76,23 @@ pub struct Point {
     pub value: u64,
 }
 
-/// The queue, and the last value of the timeline that something submitted is to signal.
-struct Queue {
-    raw: vk::Queue,
-    submitted: u64,
-    /// Points of other queues that the next submission waits for.
+/// The queues, and how far the timelines come with what was submitted.
+struct Queues {
+    commands: vk::Queue,
+    /// The same queue, if the device has no other that binds memory.
+    bindings: vk::Queue,
+    submitted: Mark,
+    /// The bindings that the last commands wait for: later ones do so too.
+    awaited_bindings: u64,
+    /// Points of other queues that the next commands wait for.
     waits: Vec<Point>,
 }
 
-/// A queue for bindings alone, and the timeline that orders them.
-struct BindQueue {
-    raw: vk::Queue,
-    timeline: vk::Semaphore,
-    submitted: u64,
+/// All that was submitted up to some moment, as values of the timelines.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Mark {
+    pub(crate) commands: u64,
+    pub(crate) bindings: u64,
 }
 
 /// The place of bindings among what was submitted before.
@@ -92,7 +100,7 @@ struct BindQueue {
 pub(crate) enum BindOrder {
     /// After all of it.
     Last,
-    /// After other bindings: nothing that was submitted before and has not ended uses the addresses.
+    /// After other bindings: no command that was submitted before and has not ended uses the addresses.
     Beside,
 }
 
@@ -139,10 +147,8 @@ impl VulkanDevice {
         let raw = unsafe { instance.raw.create_device(physical, &info, None) };
         let raw = raw.map_err(VulkanError::of("vkCreateDevice"))?;
         let names = instance.is_validated().then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
-        let parts = |family| bind_queue(&raw, family).map(Mutex::new);
-        let bind_queue = report.bind_family.map(parts).transpose();
-        let made = bind_queue.and_then(|bind_queue| Ok((Kernels::new(&raw)?, timeline(&raw)?, bind_queue)));
-        let (kernels, timeline, bind_queue) = match made {
+        let made = Kernels::new(&raw).and_then(|kernels| Ok((kernels, timeline(&raw)?, timeline(&raw)?)));
+        let (kernels, timeline, bind_timeline) = match made {
             Ok(made) => made,
             Err(error) => {
                 // SAFETY: nothing of the device is in use. What the failed call has made goes with the process.
@@ -150,9 +156,11 @@ impl VulkanDevice {
                 return Err(error);
             }
         };
-        // SAFETY: the device was made with one queue of the family.
-        let queue = unsafe { raw.get_device_queue(family, 0) };
-        let queue = Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() });
+        let queue = |family| {
+            // SAFETY: the device was made with one queue of the family.
+            unsafe { raw.get_device_queue(family, 0) }
+        };
+        let queues = Queues::new(queue(family), queue(report.bind_family.unwrap_or(family)));
         Ok(Arc::new(Self {
             raw,
             instance: instance.raw.clone(),
@@ -161,9 +169,9 @@ impl VulkanDevice {
             report,
             families: vec![family],
             timeline,
+            bind_timeline,
             semaphores: Mutex::default(),
-            queue,
-            bind_queue,
+            queues,
             names,
             owned: Some(instance),
         }))
@@ -187,7 +195,7 @@ impl VulkanDevice {
         families.push(queue_family);
         families.sort_unstable();
         families.dedup();
-        let timeline = timeline(&device)?;
+        let (timeline, bind_timeline) = (timeline(&device)?, timeline(&device)?);
         Ok(Arc::new(Self {
             raw: device,
             instance,
@@ -196,9 +204,9 @@ impl VulkanDevice {
             report,
             families,
             timeline,
+            bind_timeline,
             semaphores: Mutex::default(),
-            queue: Mutex::new(Queue { raw: queue, submitted: 0, waits: Vec::new() }),
-            bind_queue: None,
+            queues: Queues::new(queue, queue),
             names: None,
             owned: None,
         }))
@@ -211,7 +219,7 @@ impl VulkanDevice {
 
     /// The queue, which nobody else uses meanwhile.
     pub(crate) fn with_queue<T>(&self, use_it: impl FnOnce(vk::Queue) -> T) -> T {
-        use_it(self.queue().raw)
+        use_it(self.queues().commands)
     }
 
     /// The description of the device.
@@ -219,24 +227,37 @@ impl VulkanDevice {
         &self.report
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits `batch`, which waits for all that was submitted before. Returns the value that the timeline has when it has
+    /// Submits `batch`, which waits for all commands that were submitted before. Returns the value that their timeline has when it has
     /// ended. Its commands and semaphores are kept until then.
     pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
-        self.submit_to(&mut self.queue(), batch)
+        let mut queues = self.queues();
+        let Mark { commands, bindings } = queues.submitted;
+        let mut waits = [batch.waits, &queues.waits, &[self.point(commands)]].concat();
+        let awaited = if batch.uses_addresses { bindings } else { queues.awaited_bindings };
+        if awaited > queues.awaited_bindings {
+            waits.push(self.bind_point(awaited));
+        }
+        let signals = [batch.signals, &[self.point(commands + 1)]].concat();
+        self.submit_on(queues.commands, batch.commands, &waits, &signals)?;
+        queues.waits.clear();
+        queues.awaited_bindings = awaited;
+        queues.submitted.commands += 1;
+        Ok(queues.submitted.commands)
     }
 
-    fn submit_to(&self, queue: &mut Queue, batch: Batch<'_>) -> Result<u64, VulkanError> {
-        let own = |value| Point { semaphore: self.timeline, value };
-        let waits = [batch.waits, &queue.waits, &[own(queue.submitted)]].concat();
-        let signals = [batch.signals, &[own(queue.submitted + 1)]].concat();
-        let semaphores = |points: &[Point]| points.iter().map(|point| point.semaphore).collect::<Vec<_>>();
-        let values = |points: &[Point]| points.iter().map(|point| point.value).collect::<Vec<_>>();
-        let (wait_values, signal_values) = (values(&waits), values(&signals));
-        let (waits, signals) = (semaphores(&waits), semaphores(&signals));
+    fn submit_on(
+        &self,
+        queue: vk::Queue,
+        commands: &[vk::CommandBuffer],
+        waits: &[Point],
+        signals: &[Point],
+    ) -> Result<(), VulkanError> {
+        let (waits, wait_values) = parts(waits);
+        let (signals, signal_values) = parts(signals);
         let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; waits.len()];
         let mut values = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&wait_values)
@@ -244,32 +265,39 @@ impl VulkanDevice {
         let info = vk::SubmitInfo::default()
             .wait_semaphores(&waits)
             .wait_dst_stage_mask(&stages)
-            .command_buffers(batch.commands)
+            .command_buffers(commands)
             .signal_semaphores(&signals)
             .push_next(&mut values);
-        // SAFETY: the guard is the one access to the queue; the commands are recorded; they and the semaphores are kept.
-        let submitted = unsafe { self.raw.queue_submit(queue.raw, &[info], vk::Fence::null()) };
-        submitted.map_err(VulkanError::of("vkQueueSubmit"))?;
-        queue.waits.clear();
-        queue.submitted += 1;
-        Ok(queue.submitted)
+        // SAFETY: the caller's guard is the one access to the queue; the commands are recorded; they and the semaphores are kept.
+        let submitted = unsafe { self.raw.queue_submit(queue, &[info], vk::Fence::null()) };
+        submitted.map_err(VulkanError::of("vkQueueSubmit"))
     }
 
-    /// The next submission waits for `point`, which is reached: what another queue wrote before it is visible from then on.
+    /// The next commands wait for `point`, which is reached: what another queue wrote before it is visible from then on.
     pub(crate) fn see(&self, point: Point) {
-        let waits = &mut self.queue().waits;
+        let waits = &mut self.queues().waits;
         waits.retain(|earlier| earlier.semaphore != point.semaphore);
         waits.push(point);
     }
 
-    /// The last value of the timeline that something submitted is to signal.
-    pub(crate) fn submitted(&self) -> u64 {
-        self.queue().submitted
+    /// All that was submitted so far.
+    pub(crate) fn submitted(&self) -> Mark {
+        self.queues().submitted
     }
 
-    /// The point at which the timeline has reached `value`.
-    pub(crate) fn point(&self, value: u64) -> Point {
+    /// The point at which the timeline of commands has reached `value`.
+    fn point(&self, value: u64) -> Point {
         Point { semaphore: self.timeline, value }
+    }
+
+    /// The point at which the timeline of bindings has reached `value`.
+    fn bind_point(&self, value: u64) -> Point {
+        Point { semaphore: self.bind_timeline, value }
+    }
+
+    /// The points at which all of a mark has ended.
+    pub(crate) fn points(&self, mark: Mark) -> [Point; 2] {
+        [self.point(mark.commands), self.bind_point(mark.bindings)]
     }
 
     /// A timeline semaphore, whose value is 0. It lives as long as the device.
@@ -289,17 +317,22 @@ impl VulkanDevice {
         self.semaphores().contains(&semaphore)
     }
 
-    /// Lets the queue reach `point`, after all that was submitted before. A signal by the host would be there earlier where
-    /// the queue is busy, and would order no memory.
+    /// Lets the queue of the bindings reach `point`, after all that was submitted before; later copies do not wait for that. A signal by the
+    /// host would be there earlier where a queue is busy, and would order no memory.
     pub(crate) fn signal(&self, point: Point) -> Result<(), VulkanError> {
-        self.submit(Batch { signals: &[point], ..Batch::default() }).map(drop)
+        let mut queues = self.queues();
+        let waits = self.points(queues.submitted);
+        let signals = [point, self.bind_point(queues.submitted.bindings + 1)];
+        self.submit_on(queues.bindings, &[], &waits, &signals)?;
+        queues.submitted.bindings += 1;
+        Ok(())
     }
 
-    /// Waits until `point` is reached, for `nanoseconds` at most; whether it was.
-    pub(crate) fn wait_point(&self, point: Point, nanoseconds: u64) -> Result<bool, VulkanError> {
-        let (semaphores, values) = ([point.semaphore], [point.value]);
+    /// Waits until all of `points` are reached, for `nanoseconds` at most; whether they were.
+    pub(crate) fn wait_points(&self, points: &[Point], nanoseconds: u64) -> Result<bool, VulkanError> {
+        let (semaphores, values) = parts(points);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: the caller's semaphore is this device's.
+        // SAFETY: the caller's semaphores are this device's.
         match unsafe { self.raw.wait_semaphores(&info, nanoseconds) } {
             Ok(()) => Ok(true),
             Err(vk::Result::TIMEOUT) => Ok(false),
@@ -307,59 +340,42 @@ impl VulkanDevice {
         }
     }
 
-    /// Binds memory to sparse resources. Whatever is submitted later waits for that. Returns the value that the timeline has then.
-    pub(crate) fn bind_sparse(&self, binds: vk::BindSparseInfo<'_>, order: BindOrder) -> Result<u64, VulkanError> {
-        let mut queue = self.queue();
-        let Some(bind_queue) = &self.bind_queue else {
-            let (before, after) = (self.point(queue.submitted), self.point(queue.submitted + 1));
-            self.bind_on(queue.raw, binds, &[before], after)?;
-            queue.submitted += 1;
-            return Ok(queue.submitted);
-        };
-        let mut own = bind_queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let point = |value| Point { semaphore: own.timeline, value };
-        let (before, after) = (point(own.submitted), point(own.submitted + 1));
-        let all = [before, self.point(queue.submitted)];
-        let waits = match order {
-            BindOrder::Last => &all[..],
-            BindOrder::Beside => &all[..1],
-        };
-        self.bind_on(own.raw, binds, waits, after)?;
-        own.submitted += 1;
-        queue.waits.push(after);
-        // Nothing has to be done but to wait: the timeline's next value is reached when both are through.
-        self.submit_to(&mut queue, Batch::default())
-    }
-
-    fn bind_on(
-        &self,
-        queue: vk::Queue,
-        binds: vk::BindSparseInfo<'_>,
-        waits: &[Point],
-        signal: Point,
-    ) -> Result<(), VulkanError> {
-        let wait_values: Vec<_> = waits.iter().map(|point| point.value).collect();
-        let waits: Vec<_> = waits.iter().map(|point| point.semaphore).collect();
-        let (signal_values, signals) = ([signal.value], [signal.semaphore]);
+    /// Binds memory to sparse resources. Commands that use addresses of processes, and are submitted later, wait for that.
+    pub(crate) fn bind_sparse(&self, binds: vk::BindSparseInfo<'_>, order: BindOrder) -> Result<(), VulkanError> {
+        let mut queues = self.queues();
+        let Mark { commands, bindings } = queues.submitted;
+        let before = [self.bind_point(bindings), self.point(commands)];
+        let (waits, wait_values) = parts(match order {
+            BindOrder::Last => &before[..],
+            BindOrder::Beside => &before[..1],
+        });
+        let (signals, signal_values) = parts(&[self.bind_point(bindings + 1)]);
         let mut values = vk::TimelineSemaphoreSubmitInfo::default()
             .wait_semaphore_values(&wait_values)
             .signal_semaphore_values(&signal_values);
         let info = binds.wait_semaphores(&waits).signal_semaphores(&signals).push_next(&mut values);
-        // SAFETY: the caller's guard is the one access to the queue; resources and memory live until the point is reached.
-        let bound = unsafe { self.raw.queue_bind_sparse(queue, &[info], vk::Fence::null()) };
-        bound.map_err(VulkanError::of("vkQueueBindSparse"))
+        // SAFETY: the guard is the one access to the queue; resources and memory live until the point is reached.
+        let bound = unsafe { self.raw.queue_bind_sparse(queues.bindings, &[info], vk::Fence::null()) };
+        bound.map_err(VulkanError::of("vkQueueBindSparse"))?;
+        queues.submitted.bindings += 1;
+        Ok(())
     }
 
-    /// Whether the timeline has reached `value`.
-    pub(crate) fn has_reached(&self, value: u64) -> Result<bool, VulkanError> {
-        // SAFETY: the semaphore is this device's.
-        let reached = unsafe { self.raw.get_semaphore_counter_value(self.timeline) };
-        Ok(reached.map_err(VulkanError::of("vkGetSemaphoreCounterValue"))? >= value)
+    /// Whether all of a mark has ended.
+    pub(crate) fn has_reached(&self, mark: Mark) -> Result<bool, VulkanError> {
+        for Point { semaphore, value } in self.points(mark) {
+            // SAFETY: the semaphore is this device's.
+            let reached = unsafe { self.raw.get_semaphore_counter_value(semaphore) };
+            if reached.map_err(VulkanError::of("vkGetSemaphoreCounterValue"))? < value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    /// Waits until the timeline has reached `value`.
-    pub(crate) fn wait(&self, value: u64) -> Result<(), VulkanError> {
-        match self.wait_point(self.point(value), PATIENCE_SECONDS * 1_000_000_000)? {
+    /// Waits until all of a mark has ended.
+    pub(crate) fn wait(&self, mark: Mark) -> Result<(), VulkanError> {
+        match self.wait_points(&self.points(mark), PATIENCE_SECONDS * 1_000_000_000)? {
             true => Ok(()),
             false => Err(VulkanError::TimedOut { seconds: PATIENCE_SECONDS }),
         }
@@ -367,8 +383,7 @@ impl VulkanDevice {
 
     /// Waits for all that was submitted. Whatever is destroyed is destroyed after that; a device that is lost runs nothing.
     pub(crate) fn settle(&self) {
-        let submitted = self.queue().submitted;
-        let _ = self.wait(submitted);
+        let _ = self.wait(self.submitted());
     }
 
     /// The bytes that this process may take of the heap of local memory now, and those that it has taken; none if the device does not say.
@@ -391,10 +406,16 @@ impl VulkanDevice {
     }
 }
 
-fn bind_queue(device: &ash::Device, family: u32) -> Result<BindQueue, VulkanError> {
-    // SAFETY: the device was made with one queue of the family.
-    let raw = unsafe { device.get_device_queue(family, 0) };
-    Ok(BindQueue { raw, timeline: timeline(device)?, submitted: 0 })
+impl Queues {
+    fn new(commands: vk::Queue, bindings: vk::Queue) -> Mutex<Self> {
+        let (submitted, waits) = (Mark::default(), Vec::new());
+        Mutex::new(Self { commands, bindings, submitted, awaited_bindings: 0, waits })
+    }
+}
+
+/// The semaphores of points, and their values.
+fn parts(points: &[Point]) -> (Vec<vk::Semaphore>, Vec<u64>) {
+    points.iter().map(|point| (point.semaphore, point.value)).unzip()
 }
 
 fn timeline(device: &ash::Device) -> Result<vk::Semaphore, VulkanError> {
@@ -408,17 +429,16 @@ impl Drop for VulkanDevice {
     fn drop(&mut self) {
         let (kernels, owned) = (self.kernels.take(), self.owned.is_some());
         let semaphores = std::mem::take(&mut *self.semaphores());
-        self.with_queue(|queue| {
+        let queues = self.queues();
+        for queue in [queues.commands, queues.bindings] {
             // SAFETY: the queue is this device's, and the guard the one access to it.
             let _ = unsafe { self.raw.queue_wait_idle(queue) };
-        });
-        // The queue has waited for all bindings.
-        let bind_timeline =
-            self.bind_queue.take().map(|queue| queue.into_inner().unwrap_or_else(PoisonError::into_inner).timeline);
+        }
+        drop(queues);
         // SAFETY: the last of those who share the device drops it, so all their objects are gone. Semaphores are destroyed only
-        // once the queue is idle: lavapipe still touches them after a wait has returned.
+        // once the queues are idle: lavapipe still touches them after a wait has returned.
         unsafe {
-            for semaphore in semaphores.into_iter().chain([self.timeline]).chain(bind_timeline) {
+            for semaphore in semaphores.into_iter().chain([self.timeline, self.bind_timeline]) {
                 self.raw.destroy_semaphore(semaphore, None);
             }
             if let Some(kernels) = kernels {

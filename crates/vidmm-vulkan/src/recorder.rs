@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::block::Block;
-use crate::device::{Batch, VulkanDevice};
+use crate::device::{Batch, Mark, VulkanDevice};
 use crate::error::VulkanError;
 use crate::foreign::EvictedPart;
 use crate::kernels::{Arguments, Kernel};
@@ -38,6 +38,8 @@ struct Open {
     count: u32,
     /// The bytes that are copied and filled.
     bytes: u64,
+    /// A kernel of it uses the addresses of processes.
+    uses_addresses: bool,
 }
 
 /// The memory that commands access of which no barrier has been recorded yet, as ranges of the blocks' addresses.
@@ -53,8 +55,10 @@ struct Accesses {
 enum Access {
     /// It reads the first range, if any, and writes the second.
     Ranges(Option<Range<u64>>, Range<u64>),
-    /// It may access anything.
+    /// It may access anything in memory.
     Anything,
+    /// The same, through addresses of processes.
+    Addresses,
 }
 
 impl Access {
@@ -62,7 +66,7 @@ impl Access {
     fn bytes(&self) -> u64 {
         match self {
             Self::Ranges(_, written) => written.end - written.start,
-            Self::Anything => 0,
+            Self::Anything | Self::Addresses => 0,
         }
     }
 }
@@ -74,7 +78,7 @@ impl Accesses {
             ranges.iter().any(|range| range.start < of.end && of.start < range.end)
         };
         match with {
-            Access::Anything => self.anything || !self.reads.is_empty() || !self.writes.is_empty(),
+            Access::Anything | Access::Addresses => self.anything || !self.reads.is_empty() || !self.writes.is_empty(),
             Access::Ranges(reads, writes) => {
                 self.anything
                     || meets(&self.reads, writes)
@@ -86,7 +90,7 @@ impl Accesses {
 
     fn add(&mut self, access: Access) {
         match access {
-            Access::Anything => self.anything = true,
+            Access::Anything | Access::Addresses => self.anything = true,
             Access::Ranges(reads, writes) => {
                 self.reads.extend(reads);
                 self.writes.push(writes);
@@ -189,7 +193,7 @@ impl Recorder {
             let kernels = kernels.expect("kernels run only on a device that was opened for them");
             let (pipeline, layout) = (kernels.pipeline(kernel), kernels.layout);
             let bytes = arguments.to_bytes();
-            self.record(Access::Anything, |device, commands| {
+            self.record(Access::Addresses, |device, commands| {
                 // SAFETY: the pipeline is the device's, and the arguments are those of its layout.
                 unsafe {
                     device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
@@ -214,17 +218,18 @@ impl Recorder {
         access: Access,
         command: impl FnOnce(&ash::Device, vk::CommandBuffer),
     ) -> Result<(), VulkanError> {
-        let Open { commands, count, bytes } = match self.open.take() {
+        let Open { commands, count, bytes, uses_addresses } = match self.open.take() {
             Some(open) => open,
-            None => Open { commands: self.begin()?, count: 0, bytes: 0 },
+            None => Open { commands: self.begin()?, count: 0, bytes: 0, uses_addresses: false },
         };
+        let uses_addresses = uses_addresses || matches!(access, Access::Addresses);
         if self.accesses.conflict(&access) {
             self.barrier(commands);
         }
         let (count, bytes) = (count + 1, bytes + access.bytes());
         self.accesses.add(access);
         command(&self.device.raw, commands);
-        self.open = Some(Open { commands, count, bytes });
+        self.open = Some(Open { commands, count, bytes, uses_addresses });
         if count == MAX_COMMANDS || bytes >= MAX_BYTES { self.submit() } else { Ok(()) }
     }
 
@@ -244,7 +249,7 @@ impl Recorder {
         let raw = &self.device.raw;
         let oldest = self.submitted.front().copied();
         let commands = match oldest {
-            Some((commands, value)) if self.device.has_reached(value)? => {
+            Some((commands, value)) if self.device.has_reached(Mark { commands: value, bindings: 0 })? => {
                 self.submitted.pop_front();
                 commands
             }
@@ -262,11 +267,11 @@ impl Recorder {
 
     /// Submits what was recorded.
     pub(crate) fn submit(&mut self) -> Result<(), VulkanError> {
-        let Some(Open { commands, .. }) = self.open.take() else { return Ok(()) };
+        let Some(Open { commands, uses_addresses, .. }) = self.open.take() else { return Ok(()) };
         self.barrier(commands);
         // SAFETY: the command buffer is being recorded.
         unsafe { self.device.raw.end_command_buffer(commands) }.map_err(VulkanError::of("vkEndCommandBuffer"))?;
-        let value = self.device.submit(Batch { commands: &[commands], ..Batch::default() })?;
+        let value = self.device.submit(Batch { commands: &[commands], uses_addresses, ..Batch::default() })?;
         self.submitted.push_back((commands, value));
         Ok(())
     }
@@ -275,7 +280,7 @@ impl Recorder {
     pub(crate) fn finish(&mut self) -> Result<(), VulkanError> {
         self.submit()?;
         match self.submitted.back() {
-            Some(&(_, value)) => self.device.wait(value),
+            Some(&(_, value)) => self.device.wait(Mark { commands: value, bindings: 0 }),
             None => Ok(()),
         }
     }

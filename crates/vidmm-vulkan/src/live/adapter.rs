@@ -144,7 +144,7 @@ impl Adapter {
             return Err(Error::ForeignPoint);
         }
         let nanoseconds = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        Ok(self.0.device.wait_point(point, nanoseconds)?)
+        Ok(self.0.device.wait_points(&[point], nanoseconds)?)
     }
 
     /// Lets the manager use no more than `bytes` of local memory from now on, or with none all that there is. Processes above their

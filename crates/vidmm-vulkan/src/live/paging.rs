@@ -11,7 +11,7 @@ use vidmm_runtime::{Gpu, GpuEvent};
 use vidmm_soft::encoding::{Command, Decoder, SetRootPageTable, TableAddress, encode_to_vec};
 use vidmm_soft::{ModelGpu, PageTableLayout, RENDER_ENGINE};
 
-use crate::device::VulkanDevice;
+use crate::device::{Mark, VulkanDevice};
 use crate::executor::VulkanExecutor;
 use crate::memory::VulkanMemory;
 
@@ -37,8 +37,8 @@ pub(super) struct Paging {
 struct Submitted {
     signal: EngineFence,
     buffer: DmaBuffer,
-    /// The value of the timeline when it has ended.
-    value: u64,
+    /// All that was submitted with it.
+    end: Mark,
 }
 
 impl Paging {
@@ -51,8 +51,8 @@ impl Paging {
         Self { device, gpu, memory, layout, now: 0, entered: BTreeSet::new(), in_flight: VecDeque::new() }
     }
 
-    /// Submits what a packet asks for, behind all that was submitted before. Returns the value of the timeline at its end.
-    pub fn execute(&mut self, packet: Packet) -> Result<u64, Error> {
+    /// Submits what a packet asks for, behind all that was submitted before. Returns when it has ended.
+    pub fn execute(&mut self, packet: Packet) -> Result<Mark, Error> {
         let roots = self.new_roots(packet.buffer.commands());
         let signal = packet.signal;
         // Paging that it waits for was submitted before, and uses that it waits for have ended.
@@ -62,9 +62,9 @@ impl Paging {
         }
         self.gpu.bind();
         self.memory.borrow_mut().recorder.submit()?;
-        let value = self.device.submitted();
-        self.in_flight.push_back(Submitted { signal, buffer, value });
-        Ok(value)
+        let end = self.device.submitted();
+        self.in_flight.push_back(Submitted { signal, buffer, end });
+        Ok(end)
     }
 
     /// Lets the model GPU run a packet, and returns its buffer.
@@ -122,7 +122,7 @@ impl Paging {
     /// Takes the first packet under way, if it has ended.
     pub fn take_ended(&mut self) -> Result<Option<(EngineFence, DmaBuffer)>, Error> {
         let Some(first) = self.in_flight.front() else { return Ok(None) };
-        if !self.device.has_reached(first.value)? {
+        if !self.device.has_reached(first.end)? {
             return Ok(None);
         }
         Ok(self.in_flight.pop_front().map(|ended| (ended.signal, ended.buffer)))

@@ -15,7 +15,7 @@ const GLANCE: u64 = 50_000_000;
 
 /// Waits for points, one after the other, and tells the worker of each.
 pub(super) struct Watcher {
-    points: Option<Sender<Point>>,
+    points: Option<Sender<Vec<Point>>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,28 +32,28 @@ impl Watcher {
         Ok(Self { points: Some(points), is_over, thread: Some(thread) })
     }
 
-    /// Waits for `point`, after those before.
-    pub fn watch(&self, point: Point) {
-        if let Some(points) = &self.points {
+    /// Waits until all of `points` are reached, after those before.
+    pub fn watch(&self, points: impl Into<Vec<Point>>) {
+        if let Some(to) = &self.points {
             // A thread that has ended has told why.
-            let _ = points.send(point);
+            let _ = to.send(points.into());
         }
     }
 }
 
 fn watch(
     device: &VulkanDevice,
-    points: &Receiver<Point>,
+    all: &Receiver<Vec<Point>>,
     to: &Sender<Command>,
     is_over: &AtomicBool,
     ended: fn() -> Command,
 ) {
-    for point in points {
+    for points in all {
         loop {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
-            match device.wait_point(point, GLANCE) {
+            match device.wait_points(&points, GLANCE) {
                 Ok(false) => {}
                 Ok(true) => break,
                 Err(error) => {

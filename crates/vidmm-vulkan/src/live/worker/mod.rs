@@ -16,7 +16,7 @@ use vidmm_runtime::HookedHost;
 use vidmm_soft::{CostModel, PAGING_ENGINE, SoftKmd};
 
 use crate::block::Block;
-use crate::device::{Batch, Point, VulkanDevice};
+use crate::device::{Batch, Mark, Point, VulkanDevice};
 use crate::error::{VulkanError, caught};
 use crate::host::ClearMemory;
 use crate::machine::Parts;
@@ -71,8 +71,8 @@ pub(super) struct Worker {
     /// The number of the request to the paging engine to yield.
     preempting: Option<u64>,
     objects: Objects,
-    /// Resources and memory that are gone, and the value of the timeline from which on nothing uses them.
-    graveyard: VecDeque<(u64, Retired)>,
+    /// Resources and memory that are gone, and when nothing uses them any more.
+    graveyard: VecDeque<(Mark, Retired)>,
     limit: LocalLimit,
     staging: Staging,
     /// The last points of semaphores whose devices are gone.
@@ -211,8 +211,8 @@ impl Worker {
                 break;
             }
         }
-        while let Some(&(value, _)) = self.graveyard.front() {
-            if !self.device.has_reached(value)? {
+        while let Some(&(mark, _)) = self.graveyard.front() {
+            if !self.device.has_reached(mark)? {
                 break;
             }
             if let Some((_, retired)) = self.graveyard.pop_front() {
@@ -284,8 +284,8 @@ impl Worker {
                 self.progress = Instant::now();
             }
             self.submitted = packet.signal.fence_id;
-            let value = self.paging.execute(packet)?;
-            self.paging_ends.watch(self.device.point(value));
+            let end = self.paging.execute(packet)?;
+            self.paging_ends.watch(self.device.points(end));
             has_paged = true;
         }
         if has_paged {
@@ -339,7 +339,7 @@ impl Worker {
                 let done = until(done);
                 work.signals.push(done);
                 let (commands, waits, signals) = (&work.commands, &work.waits, &work.signals);
-                self.device.submit(Batch { commands, waits, signals })?;
+                self.device.submit(Batch { commands, waits, signals, uses_addresses: true })?;
                 (End::At(Some(done)), After::Nothing)
             }
             Turn::Write { buffer, offset, bytes, done } => {
@@ -378,7 +378,8 @@ impl Worker {
             return Err(not_there());
         }
         memory.recorder.submit()?;
-        Ok(self.device.signal(done)?)
+        self.device.submit(Batch { signals: &[done], ..Batch::default() })?;
+        Ok(())
     }
 
     /// Tells the manager of uses that have ended: of each device in the order of their turns.
@@ -401,10 +402,10 @@ impl Worker {
             End::Untold(_) => false,
             End::At(None) => true,
             End::At(Some(point)) | End::Watched(point) => {
-                let is_reached = self.device.wait_point(point, 0)?;
+                let is_reached = self.device.wait_points(&[point], 0)?;
                 if !is_reached && *end == End::At(Some(point)) {
                     *end = End::Watched(point);
-                    self.use_ends.watch(point);
+                    self.use_ends.watch([point]);
                 }
                 is_reached
             }
