@@ -109,17 +109,7 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
         clients,
         script: scenario.script.clone(),
         strict: scenario.strict,
-        options: AdapterOptions {
-            notification_revision: adapter.notification_revision,
-            paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-            paging_tables_by_cpu: adapter.paging_tables_by_cpu,
-            page_table_area: adapter.page_table_area.bytes(),
-            verifier: adapter.verifier.into(),
-            policy: adapter.policy,
-            tdr,
-            buggify: adapter.buggify,
-            ..AdapterOptions::default()
-        },
+        options: AdapterOptions { tdr, ..adapter.options() },
     };
     Ok(Prepared { workload, desc, raised_delay })
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A client's wishes for an allocation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AllocationDesc {
     /// Bytes.
     pub size: u64,
@@ -39,20 +39,7 @@ pub struct AllocationDesc {
 impl AllocationDesc {
     /// `size` bytes in local memory, without compression and notifications.
     pub fn local(size: u64) -> Self {
-        Self {
-            size,
-            segments: AllocationSegments::Local,
-            accessed_physically: false,
-            explicit_residency_notification: false,
-            surface: None,
-            notify_eviction: false,
-            notify_io_mmu_unmap: false,
-            priority: 0,
-            cpu: CpuAccess::None,
-            cached: false,
-            disable_large_page_mapping: false,
-            placement: Placement::default(),
-        }
+        Self { size, ..Self::default() }
     }
 }
 

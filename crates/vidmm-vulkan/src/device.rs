@@ -191,6 +191,12 @@ impl VulkanDevice {
         if !family.is_some_and(|family| family.sparse_binding && family.transfer) {
             return Err(VulkanError::Lacks { device: report.name, feature: Feature::SparseTransferQueue });
         }
+        // An instance of an older version has no such call for its devices.
+        // SAFETY: the device is the instance's.
+        let call = unsafe { instance.get_device_proc_addr(device.handle(), c"vkGetSemaphoreCounterValue".as_ptr()) };
+        if call.is_none() {
+            return Err(VulkanError::Lacks { device: report.name, feature: Feature::Vulkan12 });
+        }
         let report = DeviceReport { queue_family: Some(queue_family), bind_family: None, ..report };
         families.push(queue_family);
         families.sort_unstable();

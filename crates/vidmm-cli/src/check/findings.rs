@@ -138,7 +138,7 @@ impl Found {
 }
 
 /// The outcome of a check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Its name.
     pub check: String,
@@ -161,16 +161,7 @@ pub struct Outcome {
 impl Outcome {
     /// Nothing yet.
     pub fn new(job: Job) -> Self {
-        Self {
-            check: job.to_string(),
-            found: Vec::new(),
-            skipped_for_want_of: None,
-            steps: 0,
-            kernels: 0,
-            calls: 0,
-            builds: 0,
-            reports_from_threads: 0,
-        }
+        Self { check: job.to_string(), ..Self::default() }
     }
 }
 

@@ -44,18 +44,8 @@ pub(crate) fn start<'a>(
     let host = HookedHost::new(machine.host, counter.clone());
     let kmd = HookedKmd::new(machine.kmd, counter.clone());
     let machine = Machine { kmd: Box::new(kmd), host: Box::new(host), ..machine };
-    let options = AdapterOptions {
-        events: true,
-        notification_revision: adapter.notification_revision,
-        paging_va_without_local_memory: adapter.paging_va_without_local_memory,
-        paging_tables_by_cpu: adapter.paging_tables_by_cpu,
-        tdr: limits_without(lacks, adapter.tdr.into()),
-        preparation: adapter.preparation,
-        verifier: adapter.verifier.into(),
-        page_table_area: adapter.page_table_area.bytes(),
-        policy: adapter.policy,
-        buggify: adapter.buggify,
-    };
+    let tdr = limits_without(lacks, adapter.tdr.into());
+    let options = AdapterOptions { events: true, tdr, ..adapter.options() };
     let runtime = start_adapter(factory, options, machine)?;
     let no_engine = || RunError::Machine("it has no engine that renders, or none that copies".to_owned());
     let rules = (scenario.judged_by == JudgedBy::Rules).then(|| Box::new(Rules::new(adapter, faults, lacks)));

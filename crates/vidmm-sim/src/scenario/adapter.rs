@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use vidmm::contract::{AddressingModel, PageTableUpdateMode};
 use vidmm::policy::PolicyChoice;
-use vidmm::{NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
+use vidmm::{AdapterOptions, NotificationRevision, PAGE_SIZE, PAGE_SIZE_64K, PreparationKnobs};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
@@ -270,6 +270,21 @@ impl Default for AdapterSettings {
 }
 
 impl AdapterSettings {
+    /// The options of the manager for the adapter; a caller has its own of events and of time limits.
+    pub fn options(&self) -> AdapterOptions {
+        AdapterOptions {
+            notification_revision: self.notification_revision,
+            paging_va_without_local_memory: self.paging_va_without_local_memory,
+            paging_tables_by_cpu: self.paging_tables_by_cpu,
+            page_table_area: self.page_table_area.bytes(),
+            preparation: self.preparation,
+            verifier: self.verifier.into(),
+            policy: self.policy,
+            buggify: self.buggify,
+            ..AdapterOptions::default()
+        }
+    }
+
     /// The size of local memory: the scenario's, or else `default`. An adapter whose engines find memory through an
     /// IOMMU has none.
     pub fn local_memory_or(&self, default: LocalMemory) -> LocalMemory {

@@ -201,12 +201,12 @@ fn stem(path: &Path) -> String {
 }
 
 /// All keys of a scenario file but `[workload]`.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct Keys {
     #[serde(deserialize_with = "name")]
     name: Option<String>,
-    #[serde(deserialize_with = "within::<_, _, 0, { u64::MAX }>")]
+    #[serde(default = "first_seed", deserialize_with = "within::<_, _, 0, { u64::MAX }>")]
     seed: u64,
     judge: JudgedBy,
     strict: bool,
@@ -226,28 +226,9 @@ struct Keys {
     compare: Option<CompareSettings>,
 }
 
-impl Default for Keys {
-    fn default() -> Self {
-        let Scenario { seed, strict, adapter, cost, client, faults, script, compare, .. } = Scenario::default();
-        let Script { changes, end, table, checks } = script;
-        Self {
-            name: None,
-            seed,
-            judge: JudgedBy::default(),
-            strict,
-            adapter,
-            cost,
-            client,
-            faults,
-            fault_at_seed: None,
-            shows: None,
-            change: changes,
-            end,
-            table,
-            check: checks,
-            compare,
-        }
-    }
+/// The seed of a scenario that names none.
+fn first_seed() -> u64 {
+    Scenario::default().seed
 }
 
 /// Reads the name.

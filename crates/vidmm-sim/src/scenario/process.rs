@@ -59,10 +59,8 @@ pub struct ProcessBehaviour {
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
     pub compress_arrivals: u64,
     /// Its priority band.
-    #[serde(deserialize_with = "band")]
     pub band: PriorityBand,
     /// Its visibility to the user.
-    #[serde(deserialize_with = "visibility")]
     pub visibility: Visibility,
     /// Kernels that it submits ahead of the one that runs.
     #[serde(deserialize_with = "optional_ahead")]
@@ -182,32 +180,4 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
 /// Reads the number of kernels that a process submits ahead.
 fn optional_ahead<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     within::<_, _, 0, 1024>(deserializer).map(Some)
-}
-
-/// The names of [`PriorityBand`].
-#[derive(Deserialize)]
-#[serde(remote = "PriorityBand", rename_all = "kebab-case")]
-enum Band {
-    Dwm,
-    Focus,
-    Normal,
-}
-
-/// Reads the priority band of a process.
-pub(super) fn band<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PriorityBand, D::Error> {
-    Band::deserialize(deserializer)
-}
-
-/// The names of [`Visibility`].
-#[derive(Deserialize)]
-#[serde(remote = "Visibility", rename_all = "kebab-case")]
-enum Seen {
-    Minimized,
-    Occluded,
-    Visible,
-}
-
-/// Reads the visibility of a process.
-pub(super) fn visibility<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Visibility, D::Error> {
-    Seen::deserialize(deserializer)
 }

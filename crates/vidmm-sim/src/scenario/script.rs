@@ -5,7 +5,6 @@ use serde::de::{Deserializer, Error as _};
 use vidmm::{PriorityBand, Visibility};
 
 use super::duration::Duration;
-use super::process::{band, visibility};
 use crate::client::{Lifetimes, ResidencyPolicy};
 
 /// A change of a process: a table `[[change]]`.
@@ -17,10 +16,10 @@ pub struct Change {
     /// The process.
     pub process: String,
     /// Its priority band from then on.
-    #[serde(default, deserialize_with = "optional_band")]
+    #[serde(default)]
     pub band: Option<PriorityBand>,
     /// Its visibility from then on.
-    #[serde(default, deserialize_with = "optional_visibility")]
+    #[serde(default)]
     pub visibility: Option<Visibility>,
     /// The application trims: it takes everything off its list.
     #[serde(default)]
@@ -132,14 +131,6 @@ impl Script {
         });
         changed.chain(shown).chain(checked)
     }
-}
-
-fn optional_band<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PriorityBand>, D::Error> {
-    band(deserializer).map(Some)
-}
-
-fn optional_visibility<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Visibility>, D::Error> {
-    visibility(deserializer).map(Some)
 }
 
 /// Reads the time between two rows.

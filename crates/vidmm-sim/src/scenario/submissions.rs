@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use vidmm_trace::{Buffer, ByteSize, Cost, Engine, Kernel, Lifetime, Workload};
+use vidmm_trace::{Buffer, ByteSize, Cost, Engine, Kernel, Lifetime, SplitMix64, Workload};
 
 use super::number::within;
 
@@ -42,7 +42,7 @@ pub struct SubmissionsSource {
 impl SubmissionsSource {
     /// The workload, of one process.
     pub(super) fn workload(&self, seed: u64) -> Workload {
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let allocations = self.allocations.min(self.submissions);
         let buffers = (0..u64::from(allocations)).map(|name| Buffer {
             name,
@@ -56,7 +56,7 @@ impl SubmissionsSource {
 }
 
 /// The submission of that number. The first ones use one allocation each that none before them has.
-fn kernel(random: &mut Random, number: u32, allocations: u32) -> Kernel {
+fn kernel(random: &mut SplitMix64, number: u32, allocations: u32) -> Kernel {
     let mut touched: Vec<u32> = (number..allocations).take(1).collect();
     for _ in 0..=random.below(MOST_TOUCHES - touched.len() as u64) {
         // The lower of two draws is taken: the first allocations are touched most, the last hardly ever.
@@ -77,24 +77,6 @@ fn kernel(random: &mut Random, number: u32, allocations: u32) -> Kernel {
     }
     let cost = Cost::Nanoseconds(KERNEL_NS);
     Kernel { engine: Engine::Compute, reads, writes, cost, not_before_ns: 0, process: 0 }
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is above 0.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
 }
 
 /// The allocations if the scenario does not say.

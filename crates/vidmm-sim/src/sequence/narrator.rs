@@ -14,7 +14,7 @@ use super::names::Names;
 use super::portions::{Portions, portion};
 use super::recovery::recovery;
 use super::sentences::sentence;
-use super::words::{addresses, chunk, content, model, notification, part, reason, transfer_part};
+use super::words::{addresses, chunk, content, notification, part, reason, transfer_part};
 use crate::exact::exact;
 
 /// A line of the sequence.
@@ -190,8 +190,7 @@ impl Narrator {
                 };
                 let limit = ByteSize(system_commit_limit);
                 let text = format!(
-                    "{}, WDDM {version}; {memory}, {apertures}, at most {limit} resident in system memory",
-                    model(addressing_model)
+                    "{addressing_model:?}, WDDM {version}; {memory}, {apertures}, at most {limit} resident in system memory"
                 );
                 self.lines.push(Line::Adapter { verb: "adapter", text });
             }

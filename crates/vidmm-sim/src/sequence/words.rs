@@ -1,7 +1,7 @@
 //! Sizes, ranges and places in words.
 
 use vidmm::TrimFlags;
-use vidmm::contract::{AddressingModel, NotifyAllocFlags, TransferFlags};
+use vidmm::contract::{NotifyAllocFlags, TransferFlags};
 use vidmm::event::{ContentSource, EvictReason};
 
 use crate::exact::exact;
@@ -37,15 +37,6 @@ pub(super) fn transfer_part(flags: TransferFlags) -> String {
     };
     let idle = if flags.contains(TransferFlags::ALLOCATION_IS_IDLE) { ", AllocationIsIdle" } else { "" };
     format!("{part}{idle}")
-}
-
-pub(super) fn model(model: AddressingModel) -> &'static str {
-    match model {
-        AddressingModel::GpuMmu => "GpuMmu",
-        AddressingModel::GpuVaIoMmu => "GpuVaIoMmu",
-        AddressingModel::GpuVaIoMmuGlobal => "GpuVaIoMmuGlobal",
-        AddressingModel::Physical => "Physical",
-    }
 }
 
 pub(super) fn notification(flags: NotifyAllocFlags) -> &'static str {

@@ -12,7 +12,7 @@ use super::world::World;
 
 /// Reads the events of a run, in order, and explains those of every allocation: the texts are those of
 /// [`Explanation`](super::Explanation), but for steps beyond a limit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Explanations {
     world: World,
     plans: Plans,
@@ -29,15 +29,7 @@ impl Explanations {
     /// Begins. While the allocations that are not gone have `steps_max` steps together, further steps are only counted, and the
     /// texts say how many.
     pub fn new(steps_max: usize) -> Self {
-        Self {
-            world: World::default(),
-            plans: Plans::default(),
-            index: Index::default(),
-            stories: BTreeMap::new(),
-            over: Vec::new(),
-            steps: 0,
-            steps_max,
-        }
+        Self { steps_max, ..Self::default() }
     }
 
     /// Reads the next event.

@@ -32,19 +32,7 @@ struct State {
 impl Plans {
     fn state(&mut self, plan: PlanNo, at: Nanoseconds) -> &mut State {
         self.plans.entry(plan).or_insert_with(|| State {
-            plan: Plan {
-                plan,
-                decided_at: at,
-                entered_at: None,
-                ended_at: None,
-                signal: None,
-                waits: Vec::new(),
-                after: Vec::new(),
-                bytes_in: 0,
-                bytes_out: 0,
-                bytes_filled: 0,
-                lost_ns: 0,
-            },
+            plan: Plan { plan, decided_at: at, ..Plan::default() },
             page_ins: Vec::new(),
             is_over: false,
         })

@@ -359,7 +359,7 @@ pub struct Request {
 }
 
 /// A plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// Its number.
     pub plan: PlanNo,

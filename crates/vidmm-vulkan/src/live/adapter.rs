@@ -23,7 +23,7 @@ use super::worker;
 
 /// A Vulkan device whose memory is managed.
 ///
-/// The manager goes on as long as any handle of the adapter's is left: a process, a device, a buffer or a use.
+/// The manager goes on as long as any handle of the adapter's is left: a process, a device, an allocation, a use or pinned memory.
 #[doc(alias = "DXGADAPTER")]
 #[derive(Clone)]
 pub struct Adapter(Arc<Client>);
@@ -36,7 +36,8 @@ impl fmt::Debug for Adapter {
 
 impl Adapter {
     /// Opens the first Vulkan device that can be used: a discrete GPU if there is one. Its one queue is shared with the
-    /// application.
+    /// application. It has the features that the manager needs and no others: an engine that needs more hands over a device of its own
+    /// ([`adopt`](Self::adopt)).
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Adapter {
     /// # Safety
     ///
     /// - The handles belong to each other, and outlive the adapter and all handles that come from it.
-    /// - The device was made for Vulkan 1.2 with `sparseBinding`, `sparseResidencyBuffer`, `sparseResidencyAliased`,
+    /// - Instance and device were made for Vulkan 1.2, the device with `sparseBinding`, `sparseResidencyBuffer`, `sparseResidencyAliased`,
     ///   `bufferDeviceAddress` and `timelineSemaphore`.
     /// - The queue is used through [`with_queue`](Self::with_queue) alone.
     pub unsafe fn adopt(handles: Handles, options: Options) -> Result<Self, Error> {
@@ -147,10 +148,11 @@ impl Adapter {
         Ok(self.0.device.wait_points(&[point], nanoseconds)?)
     }
 
-    /// Lets the manager use no more than `bytes` of local memory from now on, or with none all that there is. Processes above their
-    /// budgets are asked to trim, frames trim themselves, and memory in which nothing is left goes back to the device, in blocks of 16 MiB:
-    /// a block stays for the last buffer that has a part of it.
-    /// Allocations on a device's own list stay until the application evicts them.
+    /// Lets the budgets of all processes together be no more than `bytes` of local memory from now on, or with none all that there is.
+    /// Processes above their budgets are asked to trim, frames trim themselves, and memory in which nothing is left goes back to the device,
+    /// in blocks of 16 MiB: a block stays for the last allocation that has a part of it.
+    /// A budget is no wall: allocations on a device's own list stay until the application evicts them, and what one frame or one
+    /// list needs comes in as long as it fits into all that there is.
     ///
     /// Where the device says what it has for this process (VK_EXT_memory_budget), the manager looks each second, and uses no more than
     /// others leave of it, by itself.
@@ -165,8 +167,9 @@ impl Adapter {
 
     /// Takes `bytes` of local memory away from the manager, for memory of the application's own that cannot be moved: what the host has
     /// mapped, what is imported or exported, what another allocator has. The manager gives it up as for
-    /// [`restrict_local_memory`](Self::restrict_local_memory), and has it again when the value is dropped. Where
-    /// VK_EXT_memory_budget tells of such memory too, it counts once.
+    /// [`restrict_local_memory`](Self::restrict_local_memory), and has it again when the value is dropped:
+    /// [`PinnedMemory::is_left`] says whether it has. What is pinned and what is restricted do not add up: the manager uses the less of
+    /// what either leaves. Where VK_EXT_memory_budget tells of such memory too, it counts once.
     ///
     /// # Errors
     ///

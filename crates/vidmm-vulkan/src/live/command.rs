@@ -33,7 +33,8 @@ pub struct Trim {
     pub flags: TrimFlags,
     /// The memory whose budget is exceeded; none if that is not the reason.
     pub group: Option<MemorySegmentGroup>,
-    /// The bytes to evict for the process to meet its budget, beside what frames have given up; 0 if that is not the reason.
+    /// The bytes to evict for the process to meet its budget, beside what frames have given up; 0 if that is enough, or not the reason. A
+    /// trim is not repeated if fewer are evicted.
     pub num_bytes_to_trim: u64,
 }
 
@@ -46,7 +47,7 @@ pub struct LocalMemory {
     pub limit: Option<u64>,
     /// The bytes that the application has pinned.
     pub pinned: u64,
-    /// The bytes that it has taken from the device.
+    /// The bytes that it has taken from the device, in blocks of 16 MiB: it can be more than there is to use.
     pub allocated: u64,
 }
 

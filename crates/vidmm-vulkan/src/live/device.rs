@@ -27,7 +27,10 @@ use super::uses::{Download, Use};
 /// A residency list, its buffers, and the uses of them.
 ///
 /// No call waits for the GPU. Those that can be refused wait for the worker's answer, which does not wait for it either.
-/// Points of one device are reached in the order of its calls.
+/// Points of one device's submissions are reached in the order of its calls, and so are those of its MakeResidents.
+///
+/// Between paging and commands there is nothing to synchronize: what was submitted to the manager's queue before is through and visible, and
+/// later paging waits for it.
 #[doc(alias = "D3DKMT_CREATEDEVICE")]
 #[derive(Clone)]
 pub struct Device(Arc<DeviceInner>);
@@ -258,7 +261,8 @@ impl Device {
     }
 
     /// Lets `call` be called when the device is to trim (RES-40), in place of an earlier one. It is called on the worker's thread,
-    /// which does nothing else meanwhile: it may evict, and must not wait for an answer.
+    /// which does nothing else meanwhile: it may call [`evict`](Self::evict), and is refused what waits for an answer
+    /// ([`Error::InCallBack`]). A call that owns a handle of the adapter keeps it alive, until another takes its place.
     ///
     /// # Errors
     ///

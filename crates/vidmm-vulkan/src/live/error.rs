@@ -95,8 +95,10 @@ pub enum Error {
         /// The allocation.
         allocation: vidmm::AllocationId,
     },
-    /// A range ends behind its buffer.
-    #[error("{bytes} bytes at {offset} do not lie in a buffer of {size} bytes")]
+    /// A range is empty, or ends behind its buffer.
+    #[error(
+        "{bytes} bytes at {offset} are no part of a buffer of {size} bytes: name one byte or more, and none behind its end"
+    )]
     Range {
         /// Where the range begins, in bytes.
         offset: u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use vidmm::client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 use vidmm::{
     AllocationId, CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId,
-    PagingQueueId, TrimFlags, VidMm,
+    PagingQueueId, Shortage, TrimFlags, VidMm,
 };
 
 use super::error::Error;
@@ -15,7 +15,8 @@ pub(super) struct FrameList {
     manager: ResidencyManager,
     /// The name of the queue of its uses: the numbers of the uses are the fence's values.
     uses: MonitoredFenceId,
-    managed: BTreeMap<AllocationId, Managed>,
+    /// With their bytes.
+    managed: BTreeMap<AllocationId, (Managed, u64)>,
     set: ResidencySet,
 }
 
@@ -59,12 +60,12 @@ impl FrameList {
     fn manage(&mut self, FrameMember { allocation, bytes, is_written_by_others }: FrameMember) -> Managed {
         let mut flags = ManageFlags::empty();
         flags.set(ManageFlags::WRITTEN_BY_OTHERS, is_written_by_others);
-        *self.managed.entry(allocation).or_insert_with(|| self.manager.manage(allocation, bytes, flags))
+        self.managed.entry(allocation).or_insert_with(|| (self.manager.manage(allocation, bytes, flags), bytes)).0
     }
 
     /// Uses that no frame announces may write an allocation from now on.
     pub fn expect_other_writers(&mut self, allocation: AllocationId) {
-        if let Some(&managed) = self.managed.get(&allocation) {
+        if let Some(&(managed, _)) = self.managed.get(&allocation) {
             // It is managed until it is forgotten here.
             let _ = self.manager.expect_other_writers(managed);
         }
@@ -82,21 +83,41 @@ impl FrameList {
 
     /// An allocation is destroyed.
     pub fn forget(&mut self, allocation: AllocationId) {
-        if let Some(managed) = self.managed.remove(&allocation) {
+        if let Some((managed, _)) = self.managed.remove(&allocation) {
             // It is managed until it is forgotten here.
             let _ = self.manager.forget(managed);
         }
     }
 
-    /// Answers a trim notification. Returns the bytes that leave.
+    /// Answers a trim notification. Returns the bytes that leave: of what the application has on its own list too, as `is_listed` says,
+    /// nothing does.
     pub fn trim(
         &mut self,
         vidmm: &mut VidMm,
-        flags: TrimFlags,
+        mut flags: TrimFlags,
         group: Option<MemorySegmentGroup>,
         num_bytes_to_trim: u64,
+        is_listed: impl Fn(AllocationId) -> bool,
     ) -> Result<u64, EvictError> {
-        self.manager.trim_notification(vidmm, flags, group, num_bytes_to_trim)
+        let mut leave = 0;
+        loop {
+            let twice =
+                self.managed.iter().filter(|&(&id, &(managed, _))| self.manager.is_listed(managed) && is_listed(id));
+            let twice: Vec<(Managed, u64)> = twice.map(|(_, &managed)| managed).collect();
+            let evicted = self.manager.trim_notification(vidmm, flags, group, num_bytes_to_trim - leave)?;
+            let given_up = twice.into_iter().filter(|&(managed, _)| !self.manager.is_listed(managed));
+            let stay: u64 = given_up.map(|(_, bytes)| bytes).sum();
+            leave += evicted.saturating_sub(stay);
+            if stay == 0 || leave >= num_bytes_to_trim {
+                return Ok(leave);
+            }
+            flags = TrimFlags::TRIM_TO_BUDGET;
+        }
+    }
+
+    /// Gives up what was used longest ago of the memory that a refusal misses. Returns whether there was anything.
+    pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<bool, EvictError> {
+        Ok(self.manager.make_room(vidmm, shortages)? > 0)
     }
 }
 

@@ -73,6 +73,14 @@ impl ImageDesc {
         // The last level of detail is one texel.
         let levels = 32 - extent.width.max(extent.height).max(extent.depth).leading_zeros();
         let is_possible = [
+            (
+                !self.flags.contains(vk::ImageCreateFlags::SPARSE_RESIDENCY),
+                "all of its memory is bound: leave out SPARSE_RESIDENCY",
+            ),
+            (
+                !self.usage.contains(vk::ImageUsageFlags::TRANSIENT_ATTACHMENT),
+                "a transient attachment has no content that could be kept: create it yourself",
+            ),
             (fits, "its extent is nothing, or more than the device has"),
             (is_in(self.mip_levels, found.max_mip_levels.min(levels)), "it has no such number of levels of detail"),
             (is_in(self.array_layers, found.max_array_layers), "it has no such number of layers"),

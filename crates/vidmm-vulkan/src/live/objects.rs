@@ -56,6 +56,8 @@ pub(super) struct AllocationRecord {
     pub bytes: u64,
     /// The token of the application's commands before its eviction.
     pub foreign: Option<u32>,
+    /// How often it is on the application's own list.
+    pub listed: u64,
     /// It was on the application's own list: uses of that may write it.
     pub was_listed: bool,
 }

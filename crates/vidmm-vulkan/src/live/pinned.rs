@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::client::Client;
-use super::command::Command;
+use super::command::{Command, LocalMemory};
 use super::error::Error;
 
 /// Local memory that the manager leaves to the application, which has there what cannot be moved: see
@@ -22,6 +22,17 @@ impl PinnedMemory {
     /// How many bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether the manager leaves by now all that is pinned on the adapter. It may need a while, or never get there: what frames in flight and
+    /// lists of the application's own require stays, and so does a block of 16 MiB for the last allocation in it.
+    ///
+    /// # Errors
+    ///
+    /// If the adapter is lost.
+    pub fn is_left(&self) -> Result<bool, Error> {
+        let LocalMemory { bytes, pinned, allocated, .. } = self.client.ask(Command::LocalMemory)?;
+        Ok(allocated + pinned <= bytes)
     }
 }
 

@@ -172,6 +172,65 @@ fn frames_give_up_what_their_device_is_to_trim() {
     world.is_clean();
 }
 
+/// What frames hold is theirs only as long as nothing else of the process needs the room.
+#[test]
+fn frames_give_way_to_a_list_of_the_application() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let of_frames: Vec<_> = (0..7).map(|_| world.buffer(MIB)).collect();
+    for (seed, buffer) in (0..).zip(&of_frames) {
+        world.run_frame(&[(buffer, None, Some(seed))]);
+    }
+    let listed: Vec<_> = (0..6).map(|_| world.buffer(MIB)).collect();
+    let all: Vec<_> = listed.iter().collect();
+    world.wait(world.make_resident(&all));
+    for (seed, buffer) in (0..).zip(&of_frames) {
+        world.run_frame(&[(buffer, Some(seed), None)]);
+    }
+    drop((of_frames, listed));
+    world.is_clean();
+}
+
+#[test]
+fn frames_of_the_devices_of_a_process_give_way_to_each_other() {
+    let Some(mut world) = World::new(8 * MIB) else { return };
+    let second = world.process.create_device().expect("it is created");
+    let own = world.buffer(6 * MIB);
+    let other = second.create_buffer(6 * MIB, vk::BufferUsageFlags::empty()).expect("there is memory");
+    for round in 0..3_u32 {
+        world.run_frame(&[(&own, round.checked_sub(1), Some(round))]);
+        let written = second.frame().write(&other, 0, &[round as u8; 4096]).expect("the first device has given way");
+        world.wait(written);
+        assert_eq!(second.frame().read(&other, 0, 4096).expect("it is there").wait(), Ok(vec![round as u8; 4096]));
+    }
+    drop((own, other, second));
+    world.is_clean();
+}
+
+#[test]
+fn a_trim_asks_for_what_frames_alone_cannot_give_up() {
+    let Some(world) = World::new(16 * MIB) else { return };
+    let buffers: Vec<_> = (0..8).map(|_| world.buffer(MIB)).collect();
+    for buffer in &buffers {
+        world.device.frame().write(buffer, 0, &[1; 64]).expect("it fits");
+    }
+    let all: Vec<_> = buffers.iter().collect();
+    world.wait(world.make_resident(&all));
+    let (told, hears) = channel();
+    world.device.on_trim(move |trim| told.send(trim).unwrap_or(())).expect("the adapter listens");
+    world.adapter.restrict_local_memory(Some(4 * MIB)).expect("the adapter works");
+    let trim = loop {
+        let trim: vidmm_vulkan::Trim = hears.recv_timeout(LONG).expect("it is asked");
+        if trim.flags.contains(TrimFlags::TRIM_TO_BUDGET) {
+            break trim;
+        }
+    };
+    // The buffer that counts wrong words is on the list too.
+    assert_eq!(trim.num_bytes_to_trim, 4 * MIB + (64 << 10), "all that frames hold is on the application's list too");
+    world.evict(&all[..5]);
+    drop(buffers);
+    world.is_clean();
+}
+
 #[test]
 fn a_buffer_can_be_dropped_while_its_frame_runs() {
     let Some(world) = World::new(8 * MIB) else { return };

@@ -647,7 +647,7 @@ pub enum MakeResidentError {
     /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error(
-        "there is no room ({reason}): evict at least {} of the device's list and try again; when nothing is left to trim, try with CantTrimFurther",
+        "there is no room ({reason}): evict at least {} of the device's list and try again; when nothing is left to trim, try with CANT_TRIM_FURTHER",
         Bytes(*.num_bytes_to_trim)
     )]
     NoMemory {
@@ -1140,32 +1140,20 @@ pub(crate) enum PageTableError {
     BackingStore(BackingStoreError),
 }
 
-impl From<PageTableError> for MapError {
-    fn from(error: PageTableError) -> Self {
-        match error {
-            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
-            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
-            PageTableError::BackingStore(error) => Self::BackingStore(error),
-        }
-    }
+macro_rules! from_page_table_error {
+    ($($error:ident)*) => {
+        $(impl From<PageTableError> for $error {
+            fn from(error: PageTableError) -> Self {
+                match error {
+                    PageTableError::NoMemory { num_bytes_to_trim, account } => {
+                        Self::NoMemory { num_bytes_to_trim, account }
+                    }
+                    PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
+                    PageTableError::BackingStore(error) => Self::BackingStore(error),
+                }
+            }
+        })*
+    };
 }
 
-impl From<PageTableError> for GpuVaError {
-    fn from(error: PageTableError) -> Self {
-        match error {
-            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
-            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
-            PageTableError::BackingStore(error) => Self::BackingStore(error),
-        }
-    }
-}
-
-impl From<PageTableError> for CreateError {
-    fn from(error: PageTableError) -> Self {
-        match error {
-            PageTableError::NoMemory { num_bytes_to_trim, account } => Self::NoMemory { num_bytes_to_trim, account },
-            PageTableError::AreaFull { missing } => Self::PageTableAreaFull { missing },
-            PageTableError::BackingStore(error) => Self::BackingStore(error),
-        }
-    }
-}
+from_page_table_error! { MapError GpuVaError CreateError }

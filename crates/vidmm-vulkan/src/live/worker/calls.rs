@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
-    AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentFlags, MapGpuVirtualAddress, OfferFlags, PAGE_SIZE,
-    PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency,
+    AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress,
+    OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency, Shortage,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
@@ -65,6 +65,9 @@ impl Worker {
             Command::Evict { device, allocations, flags } => {
                 // The application's own list was looked at before.
                 self.vidmm.evict(device, &allocations, flags).map_err(|error| Error::Lost(error.to_string()))?;
+                for allocation in allocations {
+                    self.objects.allocations.entry(allocation).and_modify(|record| record.listed -= 1);
+                }
             }
             Command::Offer { device, allocations, priority, reply } => {
                 let offered = self.vidmm.offer_allocations(device, &allocations, priority, OfferFlags::empty());
@@ -226,9 +229,10 @@ impl Worker {
         });
         match reserved {
             Ok(first) => {
-                self.objects
-                    .allocations
-                    .insert(allocation, AllocationRecord { device, process, first, bytes, foreign, was_listed: false });
+                self.objects.allocations.insert(
+                    allocation,
+                    AllocationRecord { device, process, first, bytes, foreign, listed: 0, was_listed: false },
+                );
                 if let Some(record) = self.objects.devices.get_mut(&device) {
                     record.allocations += 1;
                 }
@@ -258,16 +262,45 @@ impl Worker {
         }
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
         record.ready.expect(ready);
-        let answer = match self.vidmm.make_resident(record.queue, allocations, flags) {
+        let queue = record.queue;
+        let answer = loop {
+            let answer = self.vidmm.make_resident(queue, allocations, flags);
+            match &answer {
+                Err(MakeResidentError::NoMemory { shortages, .. }) if self.make_room(device, shortages)? => {}
+                _ => break answer,
+            }
+        };
+        if answer.is_ok() {
+            for &allocation in allocations {
+                self.objects.allocations.entry(allocation).and_modify(|record| record.listed += 1);
+            }
+        }
+        let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
+        match answer {
             Ok(Residency::Pending { paging_fence_value }) => {
                 record.requests.push_back((paging_fence_value, ready));
                 return Ok(Ok(()));
             }
-            Ok(Residency::Resident) => Ok(()),
-            Err(error) => Err(Error::from(error)),
-        };
-        record.ready.come(&self.device, ready)?;
-        Ok(answer)
+            _ => record.ready.come(&self.device, ready)?,
+        }
+        Ok(answer.map(drop).map_err(Error::from))
+    }
+
+    /// Frames of a device, and then those of its process's other devices, give up what a refusal of a call of the device misses, used
+    /// longest ago first. Returns whether any has.
+    fn make_room(&mut self, device: DeviceId, shortages: &[Shortage]) -> Result<bool, Error> {
+        let Self { objects, vidmm, .. } = self;
+        let process = objects.devices.get(&device).map(|record| record.process);
+        let mut devices: Vec<_> =
+            objects.devices.iter_mut().filter(|(_, record)| Some(record.process) == process).collect();
+        devices.sort_by_key(|&(&id, _)| id != device);
+        for frames in devices.into_iter().filter_map(|(_, record)| record.frames.as_mut()) {
+            // The worker alone evicts what frames have brought in.
+            if frames.make_room(vidmm, shortages).map_err(|error| Error::Lost(error.to_string()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The worker's own failure, or else the answer to the caller.
@@ -303,25 +336,21 @@ impl Worker {
         turn: Turn,
     ) -> Result<Result<(), Error>, Error> {
         let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(Ok(())) };
-        let frames = match &mut record.frames {
-            Some(frames) => frames,
-            none => {
-                if record.on_trim.is_none() {
-                    self.vidmm.register_trim_notification(device)?;
-                }
-                none.insert(FrameList::new(&mut self.vidmm, device, record.queue).map_err(CreateError::from)?)
+        if record.frames.is_none() {
+            if record.on_trim.is_none() {
+                self.vidmm.register_trim_notification(device)?;
             }
-        };
-        let known = &self.objects.allocations;
-        let member = |&allocation| {
-            let &AllocationRecord { bytes, was_listed, .. } = known.get(&allocation)?;
-            Some(FrameMember { allocation, bytes, is_written_by_others: was_listed })
-        };
-        let [read, written] = [&allocations.read, &allocations.written].map(|names| names.iter().filter_map(member));
-        match frames.bring_in(&mut self.vidmm, read, written) {
-            Ok(()) => {}
-            Err(Error::Lost(reason)) => return Err(Error::Lost(reason)),
-            Err(refused) => return Ok(Err(refused)),
+            let frames = FrameList::new(&mut self.vidmm, device, record.queue).map_err(CreateError::from)?;
+            record.frames = Some(frames);
+        }
+        while let Err(error) = self.bring_in(device, allocations) {
+            match error {
+                // Its own frames have given up all by then.
+                Error::MakeResident(MakeResidentError::NoMemory { ref shortages, .. })
+                    if self.make_room(device, shortages)? => {}
+                Error::Lost(reason) => return Err(Error::Lost(reason)),
+                refused => return Ok(Err(refused)),
+            }
         }
         let number = self.queue_use(device, turn)?;
         let frames = self.objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
@@ -329,6 +358,20 @@ impl Worker {
             frames.begun(number);
         }
         Ok(Ok(()))
+    }
+
+    /// Brings in what a frame names.
+    fn bring_in(&mut self, device: DeviceId, allocations: &FrameAllocations) -> Result<(), Error> {
+        let Self { objects, vidmm, .. } = self;
+        let frames = objects.devices.get_mut(&device).and_then(|record| record.frames.as_mut());
+        let Some(frames) = frames else { return Ok(()) };
+        let known = &objects.allocations;
+        let member = |&allocation| {
+            let &AllocationRecord { bytes, was_listed, .. } = known.get(&allocation)?;
+            Some(FrameMember { allocation, bytes, is_written_by_others: was_listed })
+        };
+        let [read, written] = [&allocations.read, &allocations.written].map(|names| names.iter().filter_map(member));
+        frames.bring_in(vidmm, read, written)
     }
 
     /// Begins a use. Returns its number, unless the device is gone.

@@ -239,7 +239,11 @@ impl Worker {
             Output::TrimNotification { device, flags, group, num_bytes_to_trim, .. } => {
                 let Some(record) = self.objects.devices.get_mut(&device) else { return Ok(()) };
                 let trimmed = match &mut record.frames {
-                    Some(frames) => frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim),
+                    Some(frames) => {
+                        let known = &self.objects.allocations;
+                        let is_listed = |id| known.get(&id).is_some_and(|record| record.listed > 0);
+                        frames.trim(&mut self.vidmm, flags, group, num_bytes_to_trim, is_listed)
+                    }
                     None => Ok(0),
                 };
                 // The worker alone evicts what frames have brought in.
