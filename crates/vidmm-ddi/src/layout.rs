@@ -54,7 +54,8 @@ fn twins_have_the_documented_layouts() {
             assert_eq!(Some(size as u64), layout["size"].as_u64(), "the size of {name}");
         }
         for &(field, at) in fields {
-            if OURS.contains(&(name, field)) {
+            // A run of fields that nothing accesses has no name of its own: those behind it say that it is as long.
+            if OURS.contains(&(name, field)) || field.starts_with('_') {
                 continue;
             }
             let dotted = if prefix.is_empty() { field.to_owned() } else { format!("{prefix}.{field}") };

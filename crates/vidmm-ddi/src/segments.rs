@@ -165,20 +165,3 @@ fn older<D: Zeroed>(
         bank_range_table,
     })
 }
-
-/// A descriptor of some version, with all bytes zero.
-trait Zeroed {
-    fn zeroed() -> Self;
-}
-
-impl Zeroed for DXGK_SEGMENTDESCRIPTOR {
-    fn zeroed() -> Self {
-        Self::zeroed()
-    }
-}
-
-impl Zeroed for DXGK_SEGMENTDESCRIPTOR3 {
-    fn zeroed() -> Self {
-        Self::zeroed()
-    }
-}

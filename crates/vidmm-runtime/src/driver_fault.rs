@@ -1,29 +1,11 @@
 //! The mistakes that a driver can be given.
 
-macro_rules! driver_faults {
-    ($($(#[$doc:meta])* $fault:ident, $name:literal;)*) => {
-        /// A mistake of a driver, or of a host. Each has occasions: its operations, the patches, the command buffers,
-        /// or the creation of objects.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum DriverFault {
-            $($(#[$doc])* $fault),*
-        }
+use crate::named_faults::named_faults;
 
-        impl DriverFault {
-            /// All of them.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$fault),*];
-
-            /// Its name in scenarios and on the command line.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$fault => $name),*
-                }
-            }
-        }
-    };
-}
-
-driver_faults! {
+named_faults! {
+    /// A mistake of a driver, or of a host. Each has occasions: its operations, the patches, the command buffers,
+    /// or the creation of objects.
+    DriverFault:
     /// FLUSH_TLB is answered with success, and nothing is encoded.
     SkipTlbFlush, "skip-tlb-flush";
     /// A transfer out of local memory, to system memory or to the aperture, is answered with success, and nothing is encoded.

@@ -10,79 +10,46 @@ use vidmm::contract::{
 use vidmm::{Nanoseconds, PhysicalAddress};
 
 use crate::hook::{HookedKmd, KmdHook};
+use crate::named_faults::named_faults;
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 use crate::{Content, Gpu, GpuEvent, Probe};
 
-/// A misbehaviour of a GPU. Each has occasions: requests or completions, of whatever engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GpuFault {
+named_faults! {
+    /// A misbehaviour of a GPU. Each has occasions: requests or completions, of whatever engine.
+    GpuFault:
     /// A request to preempt an engine is ignored.
-    IgnorePreempt,
+    IgnorePreempt, "ignore-preempt";
     /// A reset of an engine is not done, and answered with failure at once.
-    FailEngineReset,
+    FailEngineReset, "fail-engine-reset";
     /// A reset of an engine is not done, and never answered.
-    IgnoreEngineReset,
+    IgnoreEngineReset, "ignore-engine-reset";
     /// The answer to a reset of an engine names a packet that has ended as the last that was aborted, if two have.
-    AbortEndedPacket,
+    AbortEndedPacket, "abort-ended-packet";
     /// The answer of an engine that yields, or is reset, is reported twice, the second time without packets.
-    RepeatAnswer,
+    RepeatAnswer, "repeat-answer";
     /// A restart of the adapter is not done, and answered with failure at once.
-    FailRestart,
+    FailRestart, "fail-restart";
     /// A packet ends, and no completion is reported. Its buffer never comes back.
-    LoseInterrupt,
+    LoseInterrupt, "lose-interrupt";
     /// A completion is reported [`INTERRUPT_DELAY`](Self::INTERRUPT_DELAY) late, after later events of its engine and
     /// of others.
-    DelayInterrupt,
+    DelayInterrupt, "delay-interrupt";
     /// A completion is reported twice, the second time with a buffer that was never submitted, of the same kind and
     /// size.
-    RepeatInterrupt,
+    RepeatInterrupt, "repeat-interrupt";
     /// After a completion, another is reported of the fence that its engine will be given next.
-    ForgeInterrupt,
+    ForgeInterrupt, "forge-interrupt";
     /// A completion is reported after the next one of its engine, and never if there is none.
-    SwapInterrupts,
+    SwapInterrupts, "swap-interrupts";
     /// After a completion, an interrupt comes that is not the adapter's.
-    ForgeStatus,
+    ForgeStatus, "forge-status";
 }
 
 impl GpuFault {
-    /// Every misbehaviour.
-    pub const ALL: [Self; 12] = [
-        Self::IgnorePreempt,
-        Self::FailEngineReset,
-        Self::IgnoreEngineReset,
-        Self::AbortEndedPacket,
-        Self::RepeatAnswer,
-        Self::FailRestart,
-        Self::LoseInterrupt,
-        Self::DelayInterrupt,
-        Self::RepeatInterrupt,
-        Self::ForgeInterrupt,
-        Self::SwapInterrupts,
-        Self::ForgeStatus,
-    ];
-
     /// The delay of a late interrupt, in nanoseconds: 3 s, by which time its engine may have been taken for hung and
     /// reset.
     pub const INTERRUPT_DELAY: Nanoseconds = 3_000_000_000;
-
-    /// Its name in scenarios and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::IgnorePreempt => "ignore-preempt",
-            Self::FailEngineReset => "fail-engine-reset",
-            Self::IgnoreEngineReset => "ignore-engine-reset",
-            Self::AbortEndedPacket => "abort-ended-packet",
-            Self::RepeatAnswer => "repeat-answer",
-            Self::FailRestart => "fail-restart",
-            Self::LoseInterrupt => "lose-interrupt",
-            Self::DelayInterrupt => "delay-interrupt",
-            Self::RepeatInterrupt => "repeat-interrupt",
-            Self::ForgeInterrupt => "forge-interrupt",
-            Self::SwapInterrupts => "swap-interrupts",
-            Self::ForgeStatus => "forge-status",
-        }
-    }
 }
 
 impl Machine {

@@ -3,49 +3,28 @@
 use vidmm::contract::{DmaPageFaulted, NotifyInterrupt, PageFaultFlags};
 
 use crate::hook::{HookedKmd, KmdHook};
+use crate::named_faults::named_faults;
 use crate::occasions::{Hits, Occasions};
 use crate::runtime::Machine;
 
-/// A mistake or an ignorance of a driver about a page fault. Its occasions are page faults.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InterruptFault {
+named_faults! {
+    /// A mistake or an ignorance of a driver about a page fault. Its occasions are page faults.
+    InterruptFault:
     /// The packet is not known; a reset of the engine helps: FENCE_INVALID and ENGINE_RESET_REQUIRED (FLT-11).
-    HideFaultedFence,
+    HideFaultedFence, "hide-faulted-fence";
     /// The packet is not known; only a reset of the adapter helps: FENCE_INVALID and ADAPTER_RESET_REQUIRED (FLT-11).
-    RequireAdapterReset,
+    RequireAdapterReset, "require-adapter-reset";
     /// The packet is not known, and no reset is said to help, which breaks a rule (FLT-11).
-    RequireNoReset,
+    RequireNoReset, "require-no-reset";
     /// The hardware is said to be broken: FATAL_HARDWARE_ERROR (FLT-10).
-    ReportFatalError,
+    ReportFatalError, "report-fatal-error";
     /// A packet is named that was never submitted.
-    GarbleFaultedFence,
+    GarbleFaultedFence, "garble-faulted-fence";
     /// An engine is named that does not exist.
-    GarbleFaultedEngine,
+    GarbleFaultedEngine, "garble-faulted-engine";
 }
 
 impl InterruptFault {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::HideFaultedFence,
-        Self::RequireAdapterReset,
-        Self::RequireNoReset,
-        Self::ReportFatalError,
-        Self::GarbleFaultedFence,
-        Self::GarbleFaultedEngine,
-    ];
-
-    /// Its name in scenarios and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HideFaultedFence => "hide-faulted-fence",
-            Self::RequireAdapterReset => "require-adapter-reset",
-            Self::RequireNoReset => "require-no-reset",
-            Self::ReportFatalError => "report-fatal-error",
-            Self::GarbleFaultedFence => "garble-faulted-fence",
-            Self::GarbleFaultedEngine => "garble-faulted-engine",
-        }
-    }
-
     /// Turns a right report into the wrong one.
     fn garble(self, fault: DmaPageFaulted) -> DmaPageFaulted {
         let resets = PageFaultFlags::ENGINE_RESET_REQUIRED | PageFaultFlags::ADAPTER_RESET_REQUIRED;

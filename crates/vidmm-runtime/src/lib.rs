@@ -17,6 +17,7 @@ mod hook;
 mod host_hook;
 mod interrupt_faults;
 pub mod kernel;
+mod named_faults;
 mod occasions;
 mod patching;
 mod probe;

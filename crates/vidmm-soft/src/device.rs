@@ -63,36 +63,20 @@ pub struct ModelGpuCounters {
 /// How many commands of each kind ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CommandCounts {
-    /// Changes of the address space to one of page tables.
-    pub set_root_page_table: u64,
-    /// Changes of the address space to one of the IOMMU.
-    pub set_address_space: u64,
-    /// Changes of the context, on an adapter without GPU virtual addresses.
-    pub set_context: u64,
-    /// Programmings of an engine's state.
-    pub set_state: u64,
     /// Transfers.
     pub transfer: u64,
     /// Fills.
     pub fill: u64,
-    /// Runs of page-table entries.
-    pub write_ptes: u64,
     /// Flushes.
     pub flush_tlb: u64,
     /// Kernels.
     pub kernel: u64,
     /// Ranges of the aperture that were mapped.
     pub map_aperture: u64,
-    /// Ranges of the aperture that were unmapped.
-    pub unmap_aperture: u64,
     /// Decompressions in place.
     pub decompress: u64,
-    /// Commands of users' own.
-    pub foreign: u64,
     /// Words of where an allocation is.
     pub notify_residency: u64,
-    /// Uses of such allocations, each where the GPU was told that it is.
-    pub use_allocation: u64,
 }
 
 /// Why the rest of a packet is dropped.
@@ -270,21 +254,17 @@ impl<E: Executor> Device<E> {
                 *space = Some(self.enter(AddressSpace::PageTables(root))?);
                 let table = RootPageTable { address: root.root, num_entries: root.num_entries };
                 self.executor.note(MappingChange::Entered { process: root.process, root: table });
-                self.counters.commands.set_root_page_table += 1;
             }
             Command::SetAddressSpace(process) => {
                 *space = Some(self.enter(AddressSpace::IoMmu(process))?);
-                self.counters.commands.set_address_space += 1;
             }
             Command::SetContext(context) => {
                 *space = Some(self.enter(AddressSpace::Physical(context))?);
-                self.counters.commands.set_context += 1;
             }
             Command::SetState(_) => {
                 if !matches!(self.translation, Translation::Physical(_)) {
                     return Err(Abort::IllegalCommand);
                 }
-                self.counters.commands.set_state += 1;
             }
             Command::Fill(fill) => self.fill(*space, &fill)?,
             Command::WritePtes(ptes) => self.write_ptes(*space, &ptes)?,
@@ -496,7 +476,6 @@ impl<E: Executor> Device<E> {
         let &Foreign { token, virtual_address, bytes, allocation_offset, .. } = foreign;
         let runs = self.translate(space, whole_pages(virtual_address, bytes, true)?)?;
         self.executor.run_foreign(token, &runs, allocation_offset);
-        self.counters.commands.foreign += 1;
         Ok(())
     }
 
@@ -533,7 +512,6 @@ impl<E: Executor> Device<E> {
         let addresses = ptes.virtual_address..GpuVirtualAddress(ptes.virtual_address.0.saturating_add(covered));
         self.executor.note(MappingChange::Entries { process: ptes.process, addresses });
         self.counters.ptes_written += u64::from(ptes.count);
-        self.counters.commands.write_ptes += 1;
         Ok(())
     }
 
@@ -547,7 +525,6 @@ impl<E: Executor> Device<E> {
     fn unmap_aperture(&mut self, unmap: &UnmapAperture) -> Result<(), Abort> {
         let dummy_page = unmap.dummy_page.offset / PAGE_SIZE;
         self.show((unmap.segment, unmap.first_page), unmap.num_pages, unmap.dummy_page, 1, |_| dummy_page)?;
-        self.counters.commands.unmap_aperture += 1;
         Ok(())
     }
 
@@ -568,7 +545,6 @@ impl<E: Executor> Device<E> {
         if self.residents.get(&used.allocation) != Some(&used.address) {
             return Err(Abort::IllegalCommand);
         }
-        self.counters.commands.use_allocation += 1;
         Ok(())
     }
 

@@ -23,7 +23,6 @@ pub struct SoftHost {
     committed: BTreeMap<u64, u64>,
     committed_bytes: u64,
     commit_limit: Option<u64>,
-    total_system_memory: u64,
     cpu_addresses: CpuAddresses,
     fail_commit: Option<Occasions>,
     fail_user_mode_va_mapping: Option<Occasions>,
@@ -39,7 +38,6 @@ impl SoftHost {
             committed: BTreeMap::new(),
             committed_bytes: 0,
             commit_limit,
-            total_system_memory: SYSTEM_MEMORY_BYTES,
             cpu_addresses: CpuAddresses::default(),
             fail_commit: None,
             fail_user_mode_va_mapping: None,
@@ -50,11 +48,6 @@ impl SoftHost {
     pub(crate) fn with_faults(self, faults: &ModelGpuFaults) -> Self {
         let ModelGpuFaults { fail_commit, fail_user_mode_va_mapping, .. } = faults.clone();
         Self { fail_commit, fail_user_mode_va_mapping, ..self }
-    }
-
-    /// The machine has `bytes` of system memory (1.7), instead of all that can be addressed.
-    pub fn set_total_system_memory(&mut self, bytes: u64) {
-        self.total_system_memory = bytes;
     }
 
     /// The system memory that it hands out.
@@ -146,7 +139,7 @@ impl Host for SoftHost {
     }
 
     fn total_system_memory(&self) -> u64 {
-        self.total_system_memory
+        SYSTEM_MEMORY_BYTES
     }
 
     /// A breach of the contract is noted as one of the IOMMU's [`misuses`](IoMmu::misuses).

@@ -163,8 +163,6 @@ pub struct Statistics {
     pub submissions: u64,
     /// The number of times that a device's work was no longer dispatched, for memory or by a call.
     pub yields: u64,
-    /// The number of times that a suspended device's list was brought back.
-    pub resumes: u64,
     /// Engines that were asked to yield.
     pub preemptions: u64,
     /// Engines that were reset.

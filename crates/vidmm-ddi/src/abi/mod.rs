@@ -7,6 +7,12 @@
 
 use std::ffi::c_void;
 
+/// A struct of C.
+pub trait Zeroed {
+    /// All bytes zero.
+    fn zeroed() -> Self;
+}
+
 /// Defines structs with C's layout, and for each a row of [`TWINS`] for the comparison.
 macro_rules! twin {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
@@ -17,10 +23,8 @@ macro_rules! twin {
                 $(pub $field: $type),*
             }
 
-            impl $name {
-                /// All bytes zero.
-                #[allow(dead_code)]
-                pub fn zeroed() -> Self {
+            impl $crate::abi::Zeroed for $name {
+                fn zeroed() -> Self {
                     // SAFETY: every field is a number, a pointer, an optional function or an array or struct of these: zero is a value.
                     unsafe { std::mem::zeroed() }
                 }

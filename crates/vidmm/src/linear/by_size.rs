@@ -7,7 +7,7 @@ use crate::{data::number_set::NumberSet, linear::Direction};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::{iter, mem};
 
-use super::run::Run;
+use super::{holes::Hole, run::Run};
 
 /// Holes of at least so many pages (64 MiB) are large.
 const LARGE: u32 = 16 << 10;
@@ -23,13 +23,6 @@ const NONE: HoleIndex = 0;
 pub(super) struct Link {
     previous: HoleIndex,
     next: HoleIndex,
-}
-
-/// A hole as the lists know it.
-pub(super) trait Linked {
-    fn run(&self) -> Run;
-    fn link(&self) -> Link;
-    fn link_mut(&mut self) -> &mut Link;
 }
 
 /// The small holes that start in one half of the segment.
@@ -57,34 +50,34 @@ impl BySize {
         Self { halves: [half(), half()], large: BTreeMap::new(), middle: pages / 2 }
     }
 
-    pub fn insert(&mut self, holes: &mut [impl Linked], hole: HoleIndex) {
-        let Run { start, len } = holes[hole as usize].run();
+    pub fn insert(&mut self, holes: &mut [Hole], hole: HoleIndex) {
+        let Run { start, len } = holes[hole as usize].run;
         if len >= LARGE {
             self.large.insert((len, start), hole);
             return;
         }
         let half = &mut self.halves[usize::from(start >= self.middle)];
         let next = mem::replace(&mut half.first[len as usize], hole);
-        *holes[hole as usize].link_mut() = Link { previous: NONE, next };
+        holes[hole as usize].link = Link { previous: NONE, next };
         if next == NONE {
             half.sizes.insert(len as usize);
         } else {
-            holes[next as usize].link_mut().previous = hole;
+            holes[next as usize].link.previous = hole;
         }
     }
 
-    pub fn remove(&mut self, holes: &mut [impl Linked], hole: HoleIndex) {
-        let Run { start, len } = holes[hole as usize].run();
+    pub fn remove(&mut self, holes: &mut [Hole], hole: HoleIndex) {
+        let Run { start, len } = holes[hole as usize].run;
         if len >= LARGE {
             self.large.remove(&(len, start));
             return;
         }
-        let Link { previous, next } = holes[hole as usize].link();
+        let Link { previous, next } = holes[hole as usize].link;
         if next != NONE {
-            holes[next as usize].link_mut().previous = previous;
+            holes[next as usize].link.previous = previous;
         }
         if previous != NONE {
-            holes[previous as usize].link_mut().next = next;
+            holes[previous as usize].link.next = next;
             return;
         }
         let half = &mut self.halves[usize::from(start >= self.middle)];
@@ -103,13 +96,13 @@ impl BySize {
     }
 
     /// All holes of at least `len` pages, smaller ones first.
-    pub fn at_least<H: Linked>(&self, holes: &[H], len: u32, direction: Direction) -> impl Iterator<Item = HoleIndex> {
+    pub fn at_least(&self, holes: &[Hole], len: u32, direction: Direction) -> impl Iterator<Item = HoleIndex> {
         let sizes = iter::successors(self.next_size(len), |&size| self.next_size(size as u32 + 1));
         let small = sizes.flat_map(move |size| {
             let halves = self.in_order(direction).into_iter();
             halves.flat_map(move |half| {
                 let some = |hole: HoleIndex| Some(hole).filter(|&hole| hole != NONE);
-                iter::successors(some(half.first[size]), move |&hole| some(holes[hole as usize].link().next))
+                iter::successors(some(half.first[size]), move |&hole| some(holes[hole as usize].link.next))
             })
         });
         small.chain(self.large.range((len, 0)..).map(|(_, &hole)| hole))

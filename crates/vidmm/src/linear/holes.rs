@@ -12,7 +12,7 @@ use core::iter;
 
 use super::{
     banks::Banks,
-    by_size::{BySize, HoleIndex, Link, Linked},
+    by_size::{BySize, HoleIndex, Link},
     run::Run,
 };
 
@@ -29,25 +29,11 @@ const MAX_STEPS: u32 = 8;
 const END: HoleIndex = 0;
 
 #[derive(Clone, Debug)]
-struct Hole {
-    run: Run,
+pub(super) struct Hole {
+    pub(super) run: Run,
     before: HoleIndex,
     after: HoleIndex,
-    link: Link,
-}
-
-impl Linked for Hole {
-    fn run(&self) -> Run {
-        self.run
-    }
-
-    fn link(&self) -> Link {
-        self.link
-    }
-
-    fn link_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
+    pub(super) link: Link,
 }
 
 #[derive(Clone, Debug)]

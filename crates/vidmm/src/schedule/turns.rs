@@ -345,7 +345,6 @@ impl Schedule {
             turn.plans.clone_from(&numbers);
             state.objects[device].to_bring_back.clear();
             self.turns.resuming.insert(device);
-            state.moment.statistics_mut().resumes += 1;
         }
         let id = state.objects.device_id(device);
         // A device that only yielded has lost nothing: these plans are those of the request that is granted with its turn.
