@@ -14,7 +14,7 @@ use super::names::Names;
 use super::portions::{Portions, portion};
 use super::recovery::recovery;
 use super::sentences::sentence;
-use super::words::{addresses, chunk, content, notification, part, reason, transfer_part};
+use super::words::{addresses, chunk, notification, part, transfer_part};
 use crate::exact::exact;
 
 /// A line of the sequence.
@@ -111,8 +111,6 @@ impl Narrator {
             Event::PagingBufferSubmitted { signal, .. } => {
                 self.say("submit", format!("paging buffer {} (system context)", signal.fence_id));
             }
-            Event::IoMmuMapped { .. } | Event::IoMmuUnmapped { .. } => self.io_mmu(event),
-            Event::Evicted { .. } | Event::Placed { .. } => self.decision(event),
             Event::Dispatched { signal, .. } => {
                 let bytes = self.names.portion_of(*signal).map(|(_, (start, end))| format!(", bytes {start} to {end}"));
                 self.say("run", self.names.packet(*signal) + &bytes.unwrap_or_default());
@@ -133,10 +131,6 @@ impl Narrator {
                 let process = self.names.process(*process);
                 self.say("gone", format!("{process} {virtual_address}: the addresses are free"));
             }
-            Event::PageFault { .. }
-            | Event::IllegalCommand { .. }
-            | Event::DeviceInError { .. }
-            | Event::AdapterInError { .. } => self.error(event),
             Event::PurgeOperation { allocation, operation, .. } => {
                 let verb = match operation {
                     PagingOperation::UnmapApertureSegment(_) => "UNMAP_APERTURE_SEGMENT",
@@ -391,58 +385,6 @@ impl Narrator {
             PagingOperation::UpdatePageTable(_) => return,
         };
         self.say(verb, text);
-    }
-
-    fn io_mmu(&mut self, event: &Event) {
-        match *event {
-            Event::IoMmuMapped { domain, virtual_address, allocation, allocation_offset, size, window, .. } => {
-                let whose = self.names.domain(domain, window);
-                let shown = part(&self.names.allocation(allocation), allocation_offset, size);
-                let range = addresses(virtual_address.0, size);
-                self.say("host", format!("maps {whose} {range} <- {shown} in the IOMMU"));
-            }
-            Event::IoMmuUnmapped { domain, virtual_address, size, window, .. } => {
-                let whose = self.names.domain(domain, window);
-                self.say("host", format!("unmaps {whose} {} from the IOMMU", addresses(virtual_address.0, size)));
-            }
-            _ => {}
-        }
-    }
-
-    fn decision(&mut self, event: &Event) {
-        match event {
-            Event::Evicted { allocation, segment, copied, discarded, reason: why, .. } => {
-                let (allocation, place) = (self.names.allocation(*allocation), self.names.place(*segment));
-                let copied = match (*copied, *discarded) {
-                    (true, _) => ", with a copy",
-                    (false, true) => ", its content is discarded",
-                    (false, false) => "",
-                };
-                self.say("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)));
-            }
-            Event::Placed { allocation, segment, content: source, .. } => {
-                let (allocation, place) = (self.names.allocation(*allocation), self.names.place(*segment));
-                self.say("in", format!("{allocation} goes to {place}: {}", content(*source)));
-            }
-            _ => {}
-        }
-    }
-
-    fn error(&mut self, event: &Event) {
-        let text = match event {
-            Event::PageFault { signal, virtual_address, write, allocation, .. } => {
-                let access = if *write { "wrote to" } else { "read" };
-                let mapped = allocation.map_or_else(String::new, |id| format!(" of {}", self.names.allocation(id)));
-                format!("{} {access} {virtual_address}{mapped}, where nothing is resident", self.names.packet(*signal))
-            }
-            Event::IllegalCommand { signal } => {
-                format!("{} holds a command that means nothing to the GPU", self.names.packet(*signal))
-            }
-            Event::DeviceInError { device, reason } => format!("{} is in error: {reason}", self.names.device(*device)),
-            Event::AdapterInError { violation } => violation.to_string(),
-            _ => return,
-        };
-        self.say("error", text);
     }
 
     /// Writes out the folded entries and tables.

@@ -1,11 +1,11 @@
-//! Events about the use of memory, as sentences: lists, budgets, offers.
+//! Events about memory and its use, as sentences: places, lists, budgets, offers, errors.
 
 use vidmm::contract::CpuVirtualAddress;
 use vidmm::event::{ResumeReason, SuspendReason};
 use vidmm::{Event, MemorySegmentGroup, NumberedEvent, SegmentId};
 
 use super::names::Names;
-use super::words::trim_flags;
+use super::words::{addresses, content, part, reason, trim_flags};
 use crate::exact::exact;
 
 /// The verb and the rest; none of an event that has another sentence, or no sentence.
@@ -28,6 +28,41 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
             };
             ("resume", format!("{}: {}; {back}{}", names.device(*device), why_resumed(*reason), at()))
         }
+        Event::IoMmuMapped { domain, virtual_address, allocation, allocation_offset, size, window, .. } => {
+            let shown = part(&names.allocation(*allocation), *allocation_offset, *size);
+            let (whose, range) = (names.domain(*domain, *window), addresses(virtual_address.0, *size));
+            ("host", format!("maps {whose} {range} <- {shown} in the IOMMU"))
+        }
+        Event::IoMmuUnmapped { domain, virtual_address, size, window, .. } => {
+            let (whose, range) = (names.domain(*domain, *window), addresses(virtual_address.0, *size));
+            ("host", format!("unmaps {whose} {range} from the IOMMU"))
+        }
+        Event::Evicted { allocation, segment, copied, discarded, reason: why, .. } => {
+            let copied = match (*copied, *discarded) {
+                (true, _) => ", with a copy",
+                (false, true) => ", its content is discarded",
+                (false, false) => "",
+            };
+            let (allocation, place) = (names.allocation(*allocation), names.place(*segment));
+            ("out", format!("{allocation} leaves {place}{copied}: {}", reason(*why)))
+        }
+        Event::Placed { allocation, segment, content: source, .. } => {
+            let (allocation, place) = (names.allocation(*allocation), names.place(*segment));
+            ("in", format!("{allocation} goes to {place}: {}", content(*source)))
+        }
+        Event::PageFault { signal, virtual_address, write, allocation, .. } => {
+            let access = if *write { "wrote to" } else { "read" };
+            let mapped = allocation.map_or_else(String::new, |id| format!(" of {}", names.allocation(id)));
+            let packet = names.packet(*signal);
+            ("error", format!("{packet} {access} {virtual_address}{mapped}, where nothing is resident"))
+        }
+        Event::IllegalCommand { signal } => {
+            ("error", format!("{} holds a command that means nothing to the GPU", names.packet(*signal)))
+        }
+        Event::DeviceInError { device, reason } => {
+            ("error", format!("{} is in error: {reason}", names.device(*device)))
+        }
+        Event::AdapterInError { violation } => ("error", violation.to_string()),
         Event::ProcessResumed { process, by_submission: true } => {
             ("wake", format!("{}: it has submitted work", names.process(*process)))
         }

@@ -207,9 +207,7 @@ impl Player<'_, '_> {
             read_only: is_read_only,
             // From what is drawn already, so that the other draws of a seed stay as they were.
             no_execute: pages % 3 == 2,
-            base_address: None,
-            r#in: None,
-            at: ByteSize(0),
+            ..Map::default()
         };
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View {

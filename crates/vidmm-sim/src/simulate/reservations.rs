@@ -158,13 +158,11 @@ impl Player<'_, '_> {
             allocations: self.cast.names(&[allocation]),
             name: Some(name.clone()),
             device: Some(self.cast.devices[device].name.clone()),
-            offset: ByteSize(0),
             size: ByteSize(pages * PAGE_SIZE),
-            read_only: false,
-            no_execute: false,
             base_address,
             r#in: reservation,
             at,
+            ..Map::default()
         };
         if self.call(map).is_done() {
             self.cast.allocations[allocation].views.push(View { name, device, is_read_only: false, pages });

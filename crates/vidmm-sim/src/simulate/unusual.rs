@@ -153,14 +153,9 @@ impl Player<'_, '_> {
                 self.call(Map {
                     allocations,
                     name: Some(name),
-                    device: None,
                     offset: beyond,
                     size: ByteSize(vidmm::PAGE_SIZE_64K),
-                    read_only: false,
-                    no_execute: false,
-                    base_address: None,
-                    r#in: None,
-                    at: ByteSize(0),
+                    ..Map::default()
                 });
             }
             _ => _ = self.call(make_resident(Vec::new(), Vec::new())),

@@ -172,7 +172,7 @@ fn frames_give_up_what_their_device_is_to_trim() {
     world.is_clean();
 }
 
-/// What frames hold is theirs only as long as nothing else of the process needs the room.
+/// Frames hold memory only as long as nothing else of the process needs the room.
 #[test]
 fn frames_give_way_to_a_list_of_the_application() {
     let Some(mut world) = World::new(8 * MIB) else { return };

@@ -202,7 +202,7 @@ fn leave_nothing_behind(round_trips: u32) {
     world.is_clean();
 }
 
-/// What an application has pinned for itself is not the manager's, and is counted.
+/// Memory that an application has pinned for itself is not the manager's, and is counted.
 #[test]
 fn local_memory_that_is_pinned_is_given_up() {
     let Some(mut world) = World::new(96 * MIB) else { return };

@@ -15,7 +15,7 @@ use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::number::within;
 
 /// D3DKMTMapGpuVirtualAddress.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Map {
     /// The allocations to map, or a group.
