@@ -8,7 +8,7 @@ use std::time::Instant;
 use vidmm::contract::{AllocationFlags, AllocationFlags2};
 use vidmm::{
     AllocationId, CreateError, DestroyFlags, DeviceId, MakeResidentError, MakeResidentFlags, MapGpuVirtualAddress,
-    OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency, Shortage,
+    NoMemoryReason, OfferFlags, PAGE_SIZE, PAGE_SIZE_64K, ProcessId, ReclaimResult, Reclaimed, Residency, Shortage,
 };
 use vidmm_runtime::{AllocationSegments, Placement};
 use vidmm_soft::AllocationPrivateData;
@@ -266,7 +266,8 @@ impl Worker {
         let answer = loop {
             let answer = self.vidmm.make_resident(queue, allocations, flags);
             match &answer {
-                Err(MakeResidentError::NoMemory { shortages, .. }) if self.make_room(device, shortages)? => {}
+                Err(MakeResidentError::NoMemory { reason, shortages, .. })
+                    if self.make_room(device, *reason, shortages)? => {}
                 _ => break answer,
             }
         };
@@ -286,13 +287,14 @@ impl Worker {
         Ok(answer.map(drop).map_err(Error::from))
     }
 
-    /// Frames of a device, and then those of its process's other devices, give up what a refusal of a call of the device misses, used
-    /// longest ago first. Returns whether any has.
-    fn make_room(&mut self, device: DeviceId, shortages: &[Shortage]) -> Result<bool, Error> {
+    /// Frames of a device give up what a refusal of a call of the device misses, used longest ago first; and then, where the refusal is for
+    /// the budget of its process, those of the process's other devices. Returns whether any has.
+    fn make_room(&mut self, device: DeviceId, reason: NoMemoryReason, shortages: &[Shortage]) -> Result<bool, Error> {
         let Self { objects, vidmm, .. } = self;
         let process = objects.devices.get(&device).map(|record| record.process);
-        let mut devices: Vec<_> =
-            objects.devices.iter_mut().filter(|(_, record)| Some(record.process) == process).collect();
+        let is_of_list = matches!(reason, NoMemoryReason::DoesNotFit | NoMemoryReason::Fragmented);
+        let may_help = |id, record: &DeviceRecord| id == device || !is_of_list && Some(record.process) == process;
+        let mut devices: Vec<_> = objects.devices.iter_mut().filter(|(id, record)| may_help(**id, record)).collect();
         devices.sort_by_key(|&(&id, _)| id != device);
         for frames in devices.into_iter().filter_map(|(_, record)| record.frames.as_mut()) {
             // The worker alone evicts what frames have brought in.
@@ -346,8 +348,8 @@ impl Worker {
         while let Err(error) = self.bring_in(device, allocations) {
             match error {
                 // Its own frames have given up all by then.
-                Error::MakeResident(MakeResidentError::NoMemory { ref shortages, .. })
-                    if self.make_room(device, shortages)? => {}
+                Error::MakeResident(MakeResidentError::NoMemory { reason, ref shortages, .. })
+                    if self.make_room(device, reason, shortages)? => {}
                 Error::Lost(reason) => return Err(Error::Lost(reason)),
                 refused => return Ok(Err(refused)),
             }
