@@ -59,16 +59,13 @@ impl IoMmuCache {
 
     /// Forgets what is cached of a range. In the global domain the addresses tell whose they are.
     pub fn flush(&mut self, range: FlushRange) {
-        let only = range.process.map(|process| self.domain(process));
-        let (pages, num_mapped) = (range.pages(), self.io_mmu.num_mapped());
+        let only = match self.is_global {
+            true => Some(IoMmuDomain::Global),
+            false => range.process.map(IoMmuDomain::Process),
+        };
+        let num_mapped = self.io_mmu.num_mapped();
         self.leaving.retain(|leaving| leaving.has_mapping(&self.io_mmu));
-        self.leaving.extend(
-            only.or(self.is_global.then_some(IoMmuDomain::Global)).zip(pages).map(|(domain, pages)| Leaving {
-                domain,
-                pages,
-                num_mapped,
-            }),
-        );
+        self.leaving.extend(only.zip(range.pages()).map(|(domain, pages)| Leaving { domain, pages, num_mapped }));
         for (_, cache) in self.caches.iter_mut().filter(|(domain, _)| only.is_none_or(|only| only == **domain)) {
             cache.flush(range);
         }

@@ -237,9 +237,9 @@ impl VulkanDevice {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits `batch`, which waits for all commands that were submitted before. Returns the value that their timeline has when it has
-    /// ended. Its commands and semaphores are kept until then.
-    pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<u64, VulkanError> {
+    /// Submits `batch`, which waits for all commands that were submitted before. Returns when it has ended, whatever
+    /// becomes of bindings. Its commands and semaphores are kept until then.
+    pub(crate) fn submit(&self, batch: Batch<'_>) -> Result<Mark, VulkanError> {
         let mut queues = self.queues();
         let Mark { commands, bindings } = queues.submitted;
         let mut waits = [batch.waits, &queues.waits, &[self.point(commands)]].concat();
@@ -252,7 +252,7 @@ impl VulkanDevice {
         queues.waits.clear();
         queues.awaited_bindings = awaited;
         queues.submitted.commands += 1;
-        Ok(queues.submitted.commands)
+        Ok(Mark { bindings: 0, ..queues.submitted })
     }
 
     fn submit_on(

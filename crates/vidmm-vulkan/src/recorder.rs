@@ -24,8 +24,8 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) struct Recorder {
     device: Arc<VulkanDevice>,
     pool: vk::CommandPool,
-    /// The command buffers that were submitted, oldest first, with the value that the timeline has when they have ended.
-    submitted: std::collections::VecDeque<(vk::CommandBuffer, u64)>,
+    /// The command buffers that were submitted, oldest first, and when they have ended.
+    submitted: std::collections::VecDeque<(vk::CommandBuffer, Mark)>,
     /// The one that is being recorded.
     open: Option<Open>,
     /// The accesses of its commands since its last barrier.
@@ -249,7 +249,7 @@ impl Recorder {
         let raw = &self.device.raw;
         let oldest = self.submitted.front().copied();
         let commands = match oldest {
-            Some((commands, value)) if self.device.has_reached(Mark { commands: value, bindings: 0 })? => {
+            Some((commands, ended)) if self.device.has_reached(ended)? => {
                 self.submitted.pop_front();
                 commands
             }
@@ -271,8 +271,8 @@ impl Recorder {
         self.barrier(commands);
         // SAFETY: the command buffer is being recorded.
         unsafe { self.device.raw.end_command_buffer(commands) }.map_err(VulkanError::of("vkEndCommandBuffer"))?;
-        let value = self.device.submit(Batch { commands: &[commands], uses_addresses, ..Batch::default() })?;
-        self.submitted.push_back((commands, value));
+        let ended = self.device.submit(Batch { commands: &[commands], uses_addresses, ..Batch::default() })?;
+        self.submitted.push_back((commands, ended));
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl Recorder {
     pub(crate) fn finish(&mut self) -> Result<(), VulkanError> {
         self.submit()?;
         match self.submitted.back() {
-            Some(&(_, value)) => self.device.wait(Mark { commands: value, bindings: 0 }),
+            Some(&(_, ended)) => self.device.wait(ended),
             None => Ok(()),
         }
     }

@@ -61,7 +61,8 @@ pub enum Output {
         /// Its value now.
         value: u64,
     },
-    /// A device is in error: its queued work is dropped, whose fences are signalled to the maximum once nothing of the device is in flight (FLT-33).
+    /// A device is in error: its queued work is dropped, whose fences are signalled to the maximum once nothing of the device is in
+    /// flight (FLT-33).
     DeviceInError(DeviceInError),
     /// The driver or the GPU broke a rule; the adapter takes no more calls.
     AdapterInError(Violation),

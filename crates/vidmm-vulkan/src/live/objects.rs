@@ -48,6 +48,17 @@ pub(super) struct DeviceRecord {
     pub is_closing: bool,
 }
 
+impl DeviceRecord {
+    /// The requests up to this value of the paging queue's fence are over, or are when the queue gets there: their points come.
+    pub fn reach(&mut self, device: &VulkanDevice, value: u64) -> Result<(), VulkanError> {
+        while let Some(&(_, ready)) = self.requests.front().filter(|&&(of, _)| of <= value) {
+            self.requests.pop_front();
+            self.ready.come(device, ready)?;
+        }
+        Ok(())
+    }
+}
+
 pub(super) struct AllocationRecord {
     pub device: DeviceId,
     pub process: KmdProcessHandle,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ash::vk;
 use vidmm::{MakeResidentError, MakeResidentFlags, OfferPriority, ReclaimResult};
-use vidmm_vulkan::{Error, Validation};
+use vidmm_vulkan::{Buffer, Error, LocalMemory, Validation};
 
 use crate::{MIB, World, words};
 
@@ -202,29 +202,38 @@ fn leave_nothing_behind(round_trips: u32) {
     world.is_clean();
 }
 
-/// Memory that an application has pinned for itself is not the manager's, and is counted.
-#[test]
-fn local_memory_that_is_pinned_is_given_up() {
-    let Some(mut world) = World::new(96 * MIB) else { return };
+/// Five buffers of 16 MiB, which frames have written, each with its number as the seed.
+fn fill_80_mib(world: &mut World) -> Vec<Buffer> {
     let buffers: Vec<_> = (0..5).map(|_| world.buffer(16 * MIB)).collect();
     for (seed, buffer) in (0..).zip(&buffers) {
         world.run_frame(&[(buffer, None, Some(seed))]);
     }
-    let local = |world: &World| world.adapter.local_memory().expect("the adapter answers");
+    buffers
+}
+
+fn local_memory(world: &World) -> LocalMemory {
+    world.adapter.local_memory().expect("the adapter answers")
+}
+
+/// Memory that an application has pinned for itself is not the manager's, and is counted.
+#[test]
+fn local_memory_that_is_pinned_is_given_up() {
+    let Some(mut world) = World::new(96 * MIB) else { return };
+    let buffers = fill_80_mib(&mut world);
     let pinned = [40 * MIB, 16 * MIB].map(|bytes| world.adapter.pin_local_memory(bytes).expect("there is so much"));
     let refused = world.adapter.pin_local_memory(48 * MIB).map(|pinned| pinned.bytes());
     assert_eq!(refused, Err(Error::Pinned { bytes: 48 * MIB, left: 40 * MIB }));
-    assert_eq!((local(&world).limit, local(&world).pinned), (Some(40 * MIB), 56 * MIB));
+    assert_eq!((local_memory(&world).limit, local_memory(&world).pinned), (Some(40 * MIB), 56 * MIB));
     let is_given_up = |_| {
         sleep(Duration::from_millis(1));
-        local(&world).allocated <= 64 * MIB
+        local_memory(&world).allocated <= 64 * MIB
     };
-    assert!((0..10_000).any(is_given_up), "{:?}", local(&world));
+    assert!((0..10_000).any(is_given_up), "{:?}", local_memory(&world));
     for (seed, buffer) in (0..).zip(&buffers) {
         world.run_frame(&[(buffer, Some(seed), None)]);
     }
     drop(pinned);
-    assert_eq!((local(&world).limit, local(&world).pinned), (None, 0));
+    assert_eq!((local_memory(&world).limit, local_memory(&world).pinned), (None, 0));
     drop(buffers);
     world.is_clean();
 }
@@ -233,21 +242,17 @@ fn local_memory_that_is_pinned_is_given_up() {
 #[test]
 fn local_memory_that_is_restricted_is_given_back() {
     let Some(mut world) = World::new(96 * MIB) else { return };
-    let buffers: Vec<_> = (0..5).map(|_| world.buffer(16 * MIB)).collect();
-    for (seed, buffer) in (0..).zip(&buffers) {
-        world.run_frame(&[(buffer, None, Some(seed))]);
-    }
-    let local = |world: &World| world.adapter.local_memory().expect("the adapter answers");
-    let before = local(&world);
+    let buffers = fill_80_mib(&mut world);
+    let before = local_memory(&world);
     assert_eq!((before.bytes, before.limit), (96 * MIB, None));
     assert_eq!(before.allocated, 96 * MIB, "each buffer begins amid a block of 16 MiB");
     world.adapter.restrict_local_memory(Some(40 * MIB)).expect("the adapter works");
     let is_given_back = |_| {
         sleep(Duration::from_millis(1));
-        local(&world).allocated <= 64 * MIB
+        local_memory(&world).allocated <= 64 * MIB
     };
-    assert!((0..10_000).any(is_given_back), "{:?}", local(&world));
-    assert_eq!(local(&world).limit, Some(40 * MIB));
+    assert!((0..10_000).any(is_given_back), "{:?}", local_memory(&world));
+    assert_eq!(local_memory(&world).limit, Some(40 * MIB));
     assert_eq!(world.process.budget().expect("the adapter answers").budget, 40 * MIB);
     for round in 0..2 {
         for (seed, buffer) in (0..).zip(&buffers) {
@@ -258,7 +263,7 @@ fn local_memory_that_is_restricted_is_given_back() {
     for (seed, buffer) in (20..).zip(&buffers) {
         world.run_frame(&[(buffer, Some(seed), None)]);
     }
-    assert_eq!(local(&world).limit, None);
+    assert_eq!(local_memory(&world).limit, None);
     drop(buffers);
     world.is_clean();
 }

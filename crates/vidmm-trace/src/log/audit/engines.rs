@@ -299,7 +299,8 @@ impl Audit {
         self.consequence = Some(Consequence { next, invariant, why });
     }
 
-    /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum when nothing of its device is in flight (FLT-33).
+    /// A packet has left its engine without having ended. All that it would have signalled goes to the maximum when nothing
+    /// of its device is in flight (FLT-33).
     pub(super) fn aborted(&mut self, signal: EngineFence) {
         let is_reset = self.reset.is_some();
         let engine = self.fences.engine_mut(signal.engine);

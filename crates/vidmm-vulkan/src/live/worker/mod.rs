@@ -230,10 +230,7 @@ impl Worker {
             Output::PagingFenceSignaled { queue, value } => {
                 let device = self.objects.queues.get(&queue).and_then(|device| self.objects.devices.get_mut(device));
                 let Some(record) = device else { return Ok(()) };
-                while let Some(&(_, ready)) = record.requests.front().filter(|&&(of, _)| of <= value) {
-                    record.requests.pop_front();
-                    record.ready.come(&self.device, ready)?;
-                }
+                record.reach(&self.device, value)?;
             }
             Output::AllocationReclaimed { allocation } => self.bury(allocation)?,
             Output::TrimNotification { device, flags, group, num_bytes_to_trim, .. } => {
@@ -301,14 +298,13 @@ impl Worker {
     /// Lets the queue reach the points of requests whose last paging buffer it has got: nobody waits for the manager to hear of its end.
     fn reach_requests(&mut self) -> Result<(), Error> {
         for record in self.objects.devices.values_mut() {
-            while let Some(&(value, ready)) = record.requests.front() {
+            while let Some(&(value, _)) = record.requests.front() {
                 // The queue lives as long as its device.
                 let end = self.vidmm.paging_fence_end(record.queue, value).ok().flatten();
                 if end.is_none_or(|end| end.fence_id > self.submitted) {
                     break;
                 }
-                record.requests.pop_front();
-                record.ready.come(&self.device, ready)?;
+                record.reach(&self.device, value)?;
             }
         }
         Ok(())
