@@ -79,25 +79,15 @@ impl Run {
         let index = self.allocations;
         self.allocations += 1;
         let allocation = AllocationId::from_bits(index);
-        self.push(Event::AllocationCreated {
-            allocation,
+        let created = NewAllocation {
             device: device_of(process),
             process: id(process),
-            handle: KmdAllocationHandle(index),
             size: pages * PAGE_SIZE,
-            priority: 1,
             backing_store: index << 32,
-            supported_segment_set: SegmentSet::of(SegmentId(2)).0,
-            preferred_segment: None,
-            accessed_physically: false,
-            notify: AllocationFlags2::empty(),
-            shared: false,
-            existing_sys_mem: false,
-            permanent_sys_mem: false,
-            cached: false,
-            disable_large_page_mapping: false,
-            explicit_residency_notification: false,
-        });
+            segment: SegmentId(2),
+            ..NewAllocation::of(allocation)
+        };
+        self.push(created.event());
         allocation
     }
 

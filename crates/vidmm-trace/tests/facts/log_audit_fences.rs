@@ -26,25 +26,8 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         after_submission: 0,
         paging_fence_value: 1,
     };
-    let created = Event::AllocationCreated {
-        allocation,
-        device,
-        process,
-        handle: KmdAllocationHandle(77),
-        size: PAGE_SIZE,
-        priority: 1,
-        backing_store: 0x900_0000,
-        supported_segment_set: 1,
-        preferred_segment: None,
-        accessed_physically: false,
-        notify: AllocationFlags2::empty(),
-        shared: false,
-        existing_sys_mem: false,
-        permanent_sys_mem: false,
-        cached: false,
-        disable_large_page_mapping: false,
-        explicit_residency_notification: false,
-    };
+    let handle = KmdAllocationHandle(77);
+    let created = NewAllocation { device, handle, backing_store: 0x900_0000, ..NewAllocation::of(allocation) }.event();
     let mut story = broken();
     let at = story.position(when);
     let more = [

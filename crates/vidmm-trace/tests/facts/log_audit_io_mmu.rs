@@ -281,18 +281,21 @@ fn i28_an_allocation_is_gone_that_is_still_mapped() {
 fn with_other_process(run: Run) -> Broken {
     let (other, device) = (ProcessId::from_bits(1), DeviceId::from_bits(1));
     let (queue, allocation) = (PagingQueueId::from_bits(1), AllocationId::from_bits(1));
-    let mut seen = run.story().0.into_iter().find(created).unwrap();
-    if let Event::AllocationCreated { allocation: id, device: of, process, handle, backing_store, notify, .. } =
-        &mut seen
-    {
-        (*id, *of, *process, *handle) = (allocation, device, other, KmdAllocationHandle(77));
-        (*backing_store, *notify) = (0x8000_0000, AllocationFlags2::empty());
-    }
+    let (handle, backing_store) = (KmdAllocationHandle(77), 0x8000_0000);
+    let seen = NewAllocation {
+        device,
+        process: other,
+        handle,
+        size: T.size,
+        backing_store,
+        segment: APERTURE,
+        ..NewAllocation::of(allocation)
+    };
     run.story()
         .append(Event::ProcessCreated { process: other, handle: KmdProcessHandle(102) })
         .append(Event::DeviceCreated { device, process: other, residency: vidmm::DeviceResidency::DeviceList })
         .append(Event::PagingQueueCreated { queue, device, priority: 0 })
-        .append(seen)
+        .append(seen.event())
         .append(Event::GpuVirtualAddressMapped {
             process: other,
             virtual_address: GpuVirtualAddress(SEEN[0].at + PAGE_SIZE),

@@ -200,25 +200,15 @@ fn copied(plan: PlanNo, (offset, size): (u64, u64), transfer_direction: MemoryTr
 /// Another allocation for the aperture of the run, and its place there, decided before `T` leaves.
 fn with_neighbour(run: Run, range: Extent) -> Broken {
     let neighbour = AllocationId::from_bits(9);
-    let created = Event::AllocationCreated {
-        allocation: neighbour,
-        device: device(),
-        process: process(),
+    let created = NewAllocation {
         handle: KmdAllocationHandle(99),
         size: range.size,
-        priority: 1,
         backing_store: 0x8000_0000,
-        supported_segment_set: SegmentSet::of(APERTURE).0,
-        preferred_segment: None,
+        segment: APERTURE,
         accessed_physically: true,
-        notify: AllocationFlags2::empty(),
-        shared: false,
-        existing_sys_mem: false,
-        permanent_sys_mem: false,
-        cached: false,
-        disable_large_page_mapping: false,
-        explicit_residency_notification: false,
-    };
+        ..NewAllocation::of(neighbour)
+    }
+    .event();
     let map = MapApertureSegment {
         allocation: KmdAllocationHandle(99),
         segment_id: APERTURE,

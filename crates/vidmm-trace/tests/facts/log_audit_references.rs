@@ -1,7 +1,9 @@
 //! The audit of adapters without GPU virtual addresses: DMA buffers name allocations until they are handed out to their
 //! end.
 
-use crate::log_support::{MAPPED_AT, PAGING, RENDER, audit, context, device, extent, fence, process, say_built, story};
+use crate::log_support::{
+    MAPPED_AT, NewAllocation, PAGING, RENDER, audit, context, device, extent, fence, process, say_built, story,
+};
 use vidmm::contract::*;
 use vidmm::event::{ContentSource, Event, PortionBinding, PortionEnd, SuspendReason};
 use vidmm::*;
@@ -83,25 +85,16 @@ impl Run {
 
     fn created(self, allocation: AllocationId, device: DeviceId) -> Self {
         let index = allocation.to_bits();
-        self.and(Event::AllocationCreated {
-            allocation,
+        let created = NewAllocation {
             device,
-            process: process(),
             handle: KmdAllocationHandle(10 + index),
             size: A_BYTES,
-            priority: 1,
             backing_store: MAPPED_AT + 0x10_0000 * index,
-            supported_segment_set: SegmentSet::of(APERTURE).0,
-            preferred_segment: None,
+            segment: APERTURE,
             accessed_physically: true,
-            notify: AllocationFlags2::empty(),
-            shared: false,
-            existing_sys_mem: false,
-            permanent_sys_mem: false,
-            cached: false,
-            disable_large_page_mapping: false,
-            explicit_residency_notification: false,
-        })
+            ..NewAllocation::of(allocation)
+        };
+        self.and(created.event())
     }
 
     /// A DMA buffer that names an allocation is rendered, and cut at the second of its split points. `A` comes for the first that

@@ -292,26 +292,65 @@ pub fn story() -> Vec<Event> {
     events
 }
 
+/// An allocation that appears in a story.
+pub struct NewAllocation {
+    pub allocation: AllocationId,
+    pub device: DeviceId,
+    pub process: ProcessId,
+    pub handle: KmdAllocationHandle,
+    pub size: u64,
+    pub backing_store: u64,
+    pub segment: SegmentId,
+    pub accessed_physically: bool,
+    pub notify: AllocationFlags2,
+}
+
+impl NewAllocation {
+    /// A page that the device of the story makes, for segment 1.
+    pub fn of(allocation: AllocationId) -> Self {
+        Self {
+            allocation,
+            device: device(),
+            process: process(),
+            handle: KmdAllocationHandle(allocation.to_bits()),
+            size: PAGE_SIZE,
+            backing_store: 0,
+            segment: SegmentId(1),
+            accessed_physically: false,
+            notify: AllocationFlags2::empty(),
+        }
+    }
+
+    pub fn event(self) -> Event {
+        let Self { allocation, device, process, handle, size, backing_store, segment, accessed_physically, notify } =
+            self;
+        Event::AllocationCreated {
+            allocation,
+            device,
+            process,
+            handle,
+            size,
+            priority: 1,
+            backing_store,
+            supported_segment_set: SegmentSet::of(segment).0,
+            preferred_segment: None,
+            accessed_physically,
+            notify,
+            shared: false,
+            existing_sys_mem: false,
+            permanent_sys_mem: false,
+            cached: false,
+            disable_large_page_mapping: false,
+            explicit_residency_notification: false,
+        }
+    }
+}
+
 fn objects() -> Vec<Event> {
     let (process, device, queue) = (process(), device(), queue());
-    let created = |thing: Thing| Event::AllocationCreated {
-        allocation: thing.id(),
-        device,
-        process,
-        handle: thing.handle(),
-        size: thing.size,
-        priority: 1,
-        backing_store: thing.backing_store,
-        supported_segment_set: 1,
-        preferred_segment: None,
-        accessed_physically: false,
-        notify: AllocationFlags2::empty(),
-        shared: false,
-        existing_sys_mem: false,
-        permanent_sys_mem: false,
-        cached: false,
-        disable_large_page_mapping: false,
-        explicit_residency_notification: false,
+    let created = |thing: Thing| {
+        let (handle, size, backing_store) = (thing.handle(), thing.size, thing.backing_store);
+        NewAllocation { handle, size, backing_store, ..NewAllocation::of(thing.id()) }.event()
     };
     vec![
         Event::AdapterStarted {

@@ -170,25 +170,16 @@ impl Run {
             Event::DeviceCreated { device, process, residency: vidmm::DeviceResidency::DeviceList },
             Event::ContextCreated { context: context(), device, engine: RENDER },
             Event::PagingQueueCreated { queue, device, priority: 0 },
-            Event::AllocationCreated {
-                allocation: T.id(),
-                device,
-                process,
+            NewAllocation {
                 handle: T.handle(),
                 size: T.size,
-                priority: 1,
                 backing_store: T.backing_store,
-                supported_segment_set: SegmentSet::of(APERTURE).0,
-                preferred_segment: None,
+                segment: APERTURE,
                 accessed_physically: self.in_aperture,
                 notify: self.notify,
-                shared: false,
-                existing_sys_mem: false,
-                permanent_sys_mem: false,
-                cached: false,
-                disable_large_page_mapping: false,
-                explicit_residency_notification: false,
-            },
+                ..NewAllocation::of(T.id())
+            }
+            .event(),
         ];
         if self.notify.contains(AllocationFlags2::NOTIFY_EVICTION) {
             events.push(Event::DriverFinding { finding: beyond });
