@@ -252,13 +252,13 @@ impl Player {
         joining.clear();
         self.batch = joining;
         self.machine.vidmm.submit(self.context, SubmitDesc::default()).expect("the queue has room");
+        self.machine.settle();
         let all = step.uses.iter().map(|used| used.object() as u32);
         match self.lists {
             Lists::Anew => self.evict(all),
             Lists::Kept => self.listed.extend(all),
         }
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
-        self.machine.settle();
         self.figures.work_ns += step.nanoseconds;
         self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())

@@ -36,8 +36,13 @@ impl Index {
                 self.handles.insert(handle, allocation);
                 vec![allocation]
             }
-            Event::MakeResident { queue, ref allocations, paging_fence_value, .. }
-            | Event::Reclaimed { queue, ref allocations, paging_fence_value, .. } => {
+            Event::MakeResident { queue, ref allocations, paging_fence_value, ref waiting, .. } => {
+                if paging_fence_value > 0 {
+                    self.requests.insert((queue, paging_fence_value), waiting.clone());
+                }
+                allocations.clone()
+            }
+            Event::Reclaimed { queue, ref allocations, paging_fence_value, .. } => {
                 if paging_fence_value > 0 {
                     self.requests.insert((queue, paging_fence_value), allocations.clone());
                 }

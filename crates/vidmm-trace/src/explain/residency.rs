@@ -45,7 +45,7 @@ impl Subject {
 
     fn of_lists(&mut self, event: &Event, world: &World, tale: &mut Tale, requests: &mut Requests) {
         match *event {
-            Event::MakeResident { device, queue, ref allocations, flags, paging_fence_value, .. } => {
+            Event::MakeResident { device, queue, ref allocations, flags, paging_fence_value, ref waiting, .. } => {
                 let Some(named) = self.named(allocations) else { return };
                 let count = self.counts.entry(device).or_default();
                 *count += named;
@@ -57,12 +57,11 @@ impl Subject {
                 } else {
                     ""
                 };
-                let answer = match paging_fence_value {
-                    0 => "it was already".to_owned(),
-                    value => {
-                        requests.ask(device, queue, value, tale.at());
-                        format!("it had to wait (value {value} of {queue})")
-                    }
+                let answer = if waiting.contains(&self.id) {
+                    requests.ask(device, queue, paging_fence_value, tale.at());
+                    format!("it had to wait (value {paging_fence_value} of {queue})")
+                } else {
+                    "it was already".to_owned()
                 };
                 tale.tell(format!(
                     "{} asked for it to be resident{anew}{how} ({with}count {count}): {answer}.",

@@ -96,8 +96,17 @@ impl Run {
         let allocation = self.created(process, pages);
         self.values[process as usize] += 1;
         let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
-        let (allocations, paging_fence_value) = (vec![allocation], self.values[process as usize]);
-        self.and(Event::MakeResident { device, queue, allocations, flags, after_submission: 0, paging_fence_value })
+        let (allocations, waiting) = (vec![allocation], vec![allocation]);
+        let (after_submission, paging_fence_value) = (0, self.values[process as usize]);
+        self.and(Event::MakeResident {
+            device,
+            queue,
+            allocations,
+            flags,
+            after_submission,
+            paging_fence_value,
+            waiting,
+        })
     }
 
     fn lists(self, process: u64, pages: u64) -> Self {
@@ -233,6 +242,7 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
         flags,
         after_submission,
         paging_fence_value,
+        waiting: allocations.clone(),
     });
     let refused = |pages| {
         let (device, num_bytes_to_trim, reason) = (device_of(1), pages * PAGE_SIZE, NoMemoryReason::OverBudget);

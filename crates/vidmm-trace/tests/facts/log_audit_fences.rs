@@ -25,6 +25,7 @@ fn with_other_device(priority: i32, when: impl Fn(&Event) -> bool) -> Broken {
         flags: MakeResidentFlags::empty(),
         after_submission: 0,
         paging_fence_value: 1,
+        waiting: vec![allocation],
     };
     let handle = KmdAllocationHandle(77);
     let created = NewAllocation { device, handle, backing_store: 0x900_0000, ..NewAllocation::of(allocation) }.event();

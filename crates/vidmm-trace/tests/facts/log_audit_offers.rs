@@ -421,6 +421,7 @@ fn listed_by_other() -> Event {
         flags: MakeResidentFlags::empty(),
         after_submission: 0,
         paging_fence_value: 0,
+        waiting: Vec::new(),
     }
 }
 

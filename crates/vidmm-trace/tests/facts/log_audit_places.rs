@@ -231,6 +231,7 @@ fn with_neighbour(run: Run, range: Extent) -> Broken {
             flags: MakeResidentFlags::empty(),
             after_submission: 1,
             paging_fence_value: 4,
+            waiting: vec![neighbour],
         },
         Event::Placed { plan: 3, allocation: neighbour, segment, extents, content },
         decided(3, &[], &[]),

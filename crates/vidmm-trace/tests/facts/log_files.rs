@@ -206,8 +206,16 @@ fn list_events() -> Vec<Event> {
     let (after_submission, paging_fence_value, num_bytes_to_trim) = (0, LARGE, LARGE);
     let mut events = Vec::new();
     for flags in [MakeResidentFlags::empty(), MakeResidentFlags::CANT_TRIM_FURTHER, MakeResidentFlags::all()] {
-        let allocations = allocations.clone();
-        events.push(Event::MakeResident { device, queue, allocations, flags, after_submission, paging_fence_value });
+        let (allocations, waiting) = (allocations.clone(), vec![allocation]);
+        events.push(Event::MakeResident {
+            device,
+            queue,
+            allocations,
+            flags,
+            after_submission,
+            paging_fence_value,
+            waiting,
+        });
     }
     for reason in [
         NoMemoryReason::OverBudget,

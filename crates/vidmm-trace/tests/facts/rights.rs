@@ -38,6 +38,7 @@ impl Story {
             flags,
             after_submission,
             paging_fence_value,
+            waiting: Vec::new(),
         });
     }
 

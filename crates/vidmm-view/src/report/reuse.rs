@@ -278,6 +278,7 @@ mod tests {
                 flags: vidmm::MakeResidentFlags::empty(),
                 after_submission: 0,
                 paging_fence_value: 0,
+                waiting: Vec::new(),
             });
         };
         name(&mut reuse, 1);

@@ -113,9 +113,9 @@ impl Fold {
     fn of_lists(&mut self, event: &Event, out: &mut Vec<Record>) {
         let at = self.at;
         match *event {
-            Event::MakeResident { device, queue, ref allocations, paging_fence_value, .. } => {
+            Event::MakeResident { device, queue, ref allocations, paging_fence_value, ref waiting, .. } => {
                 allocations.iter().for_each(|&allocation| self.memory.join(device, allocation));
-                self.requests.ask(queue, paging_fence_value, allocations, at);
+                self.requests.ask(queue, paging_fence_value, waiting, at);
             }
             Event::Evict { device, ref allocations, .. } => {
                 allocations.iter().for_each(|&allocation| self.memory.leave_list(device, allocation));

@@ -160,8 +160,9 @@ impl VidMm {
         }
         let not_pinned = count_in_again(&mut self.state, &self.work, device, &listed);
         let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
-        let at_once =
-            joining.is_empty() || resident::can_join_at_once(&self.state, &self.plans, device, &joining, &not_pinned);
+        let at_once = joining.is_empty()
+            || joining.iter().all(|&index| self.plans.is_in_place(&self.state, index))
+                && resident::may_join_at_once(&self.state, device, joining.iter().copied(), &not_pinned);
         let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) =
             (self.state.objects.devices.id(device), self.state.objects[device].submitted);

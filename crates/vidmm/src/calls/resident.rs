@@ -12,7 +12,6 @@ use crate::{
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId},
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
-    plans::Plans,
     recovery::device_error,
     residency::{Residents, place, weight},
     schedule::Schedule,
@@ -115,10 +114,12 @@ impl VidMm {
             self.state.objects[index].entry(device).is_some_and(|entry| entry.count == 1).then_some(index)
         };
         self.state.residency.note_joined(&self.state.objects, indices.iter().filter_map(joins));
-        let at_once = counted.rehomed.is_empty()
-            && can_join_at_once(&self.state, &self.plans, device, &indices, &counted.not_pinned);
+        let may_join = counted.rehomed.is_empty()
+            && may_join_at_once(&self.state, device, indices.iter().copied(), &counted.not_pinned);
+        let (at_once, waiting): (Vec<_>, Vec<_>) =
+            { indices }.into_iter().partition(|&index| may_join && self.plans.is_in_place(&self.state, index));
         let record = &self.state.objects[device];
-        let paging_fence_value = if at_once { 0 } else { self.state.objects[queue].last_value + 1 };
+        let paging_fence_value = if waiting.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), record.submitted);
         self.state.moment.record(|| Event::MakeResident {
             device: device_id,
@@ -127,14 +128,10 @@ impl VidMm {
             flags,
             after_submission,
             paging_fence_value,
+            waiting: waiting.iter().map(|&index| self.state.objects.allocations.id(index)).collect(),
         });
-        if at_once {
-            self.state.shares.withdraw_promise(&self.state.objects, device);
-            for index in indices {
-                place::assign_where_shown(&self.state.objects, &mut self.state.memory, index);
-                self.state.residency.join_granted(&mut self.state.objects, index, device, after_submission);
-            }
-            self.state.shares.renew_promise(&self.state.objects, device);
+        join_at_once(&mut self.state, device, &at_once);
+        if waiting.is_empty() {
             return Ok(Residency::Resident);
         }
         let join = |index: AllocationIx| {
@@ -142,7 +139,7 @@ impl VidMm {
             (index, entry.join_ungranted(after_submission, &mut self.state.residency.spans))
         };
         let rehomed = counted.rehomed.into_iter().map(|index| (index, None));
-        let items = indices.into_iter().map(join).chain(rehomed).collect();
+        let items = waiting.into_iter().map(join).chain(rehomed).collect();
         self.requests.request(&mut self.state.objects, queue, RequestKind::MakeResident(items));
         Ok(Residency::Pending { paging_fence_value })
     }
@@ -301,14 +298,13 @@ fn count_in(
     Err(refusal.expect("the call was refused on other terms before"))
 }
 
-/// Whether allocations join the device's list without a request: the device has its turn, nothing is ahead of them, and
-/// they are in place (RES-16, U-25). `not_held` are the bytes of those that join it and that it does not pin: such a
-/// device pins all that was on its list before.
-pub(crate) fn can_join_at_once(
+/// Whether allocations that are in place join the device's list without a request: the device has its turn, and nothing is ahead of
+/// them (RES-16, U-25). `not_pinned` are the bytes of those that join it and that it does not pin: such a device pins all that was on
+/// its list before.
+pub(crate) fn may_join_at_once(
     state: &State,
-    plans: &Plans,
     device: DeviceIx,
-    indices: &[AllocationIx],
+    joining: impl Iterator<Item = AllocationIx> + Clone,
     not_pinned: &PerAccount<u64>,
 ) -> bool {
     let record = &state.objects[device];
@@ -316,9 +312,19 @@ pub(crate) fn can_join_at_once(
         && state.engines.recovery.is_working()
         && record.is_active()
         && record.turn.plans.is_empty()
-        && indices.iter().all(|&index| plans.is_in_place(state, index))
         && state.shares.may_pin(&state.objects, &state.memory, device, not_pinned)
-        && weight::packs_with(&state.objects, &state.memory, device, indices.iter().copied())
+        && weight::packs_with(&state.objects, &state.memory, device, joining)
+}
+
+/// Allocations that are in place join the device's list.
+fn join_at_once(state: &mut State, device: DeviceIx, indices: &[AllocationIx]) {
+    let from = state.objects[device].submitted;
+    state.shares.withdraw_promise(&state.objects, device);
+    for &index in indices {
+        place::assign_where_shown(&state.objects, &mut state.memory, index);
+        state.residency.join_granted(&mut state.objects, index, device, from);
+    }
+    state.shares.renew_promise(&state.objects, device);
 }
 
 /// Counts allocations as often as they are named, and finds room for those that are not on the device's list yet.

@@ -389,6 +389,9 @@ pub enum Event {
         after_submission: u64,
         /// The value of the queue's fence from which on they can be used; 0 is at once.
         paging_fence_value: u64,
+        /// Those of them that a request is made for. The others are in place, and have joined the list with the call (RES-16).
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+        waiting: Vec<AllocationId>,
     },
     /// MakeResident was refused; nothing changed.
     MakeResidentRefused {

@@ -1,5 +1,7 @@
 //! Residency lists: MakeResident and Evict, and how often they named an allocation (I07).
 
+use std::collections::HashSet;
+
 use vidmm::{AllocationId, DeviceId, EvictFlags};
 
 use super::Audit;
@@ -7,34 +9,41 @@ use super::finding::Invariant;
 use super::list_entry::{ListEntry, Span};
 
 impl Audit {
-    /// The list grows; with `granted`, all that is named is in place. Returns the spans that the call is for.
+    /// The list grows; all that is named is in place, but for those that are `waiting`. Returns the spans that these wait for.
     pub(super) fn make_resident(
         &mut self,
         id: DeviceId,
         named: &[AllocationId],
         after: u64,
-        granted: bool,
+        waiting: &[AllocationId],
     ) -> Vec<(AllocationId, u64)> {
         self.check_position(id, after);
-        let mut spans = Vec::new();
+        let waiting = HashSet::<_>::from_iter(waiting);
+        self.findings.check(waiting.is_subset(&HashSet::from_iter(named)), Invariant::Log, || {
+            format!("of a MakeResident of {named:?}, {waiting:?} wait")
+        });
+        let (mut spans, mut asked_for) = (Vec::new(), Vec::new());
         for &allocation in named {
+            let granted = !waiting.contains(&allocation);
             if granted {
                 self.check_in_place(id, allocation);
             }
             self.check_not_offered(allocation, "made resident");
             let Some(entry) = self.listed(id, allocation) else { continue };
             let span = entry.join(after);
-            if let Some(allocation) = self.allocations.get_mut(&allocation).filter(|_| granted) {
+            spans.push((allocation, span));
+            if !granted {
+                asked_for.push((allocation, span));
+            } else if let Some(allocation) = self.allocations.get_mut(&allocation) {
                 allocation.grant(id, span);
             }
-            spans.push((allocation, span));
             self.forget_spans(allocation);
             self.charge(allocation);
         }
         if let Some(device) = self.devices.get_mut(&id) {
             device.spans.extend(&spans);
         }
-        spans
+        asked_for
     }
 
     pub(super) fn evict(&mut self, device: DeviceId, named: &[AllocationId], flags: EvictFlags, after: u64) {

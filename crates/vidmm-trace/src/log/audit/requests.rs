@@ -17,7 +17,15 @@ use super::places::Pools;
 impl Audit {
     pub(super) fn request(&mut self, event: &Event) {
         match *event {
-            Event::MakeResident { device, queue, ref allocations, flags, after_submission, paging_fence_value } => {
+            Event::MakeResident {
+                device,
+                queue,
+                ref allocations,
+                flags,
+                after_submission,
+                paging_fence_value,
+                ref waiting,
+            } => {
                 self.check_names_any(allocations, "MakeResident");
                 let is_consistent = !flags.contains(MakeResidentFlags::MUST_SUCCEED)
                     || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
@@ -26,8 +34,11 @@ impl Audit {
                 });
                 let process = self.process_of(device);
                 let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
-                let spans = self.make_resident(device, allocations, after_submission, paging_fence_value == 0);
+                let spans = self.make_resident(device, allocations, after_submission, waiting);
                 self.check_admitted(device, flags, &requested);
+                self.findings.check((paging_fence_value > 0) != waiting.is_empty(), Invariant::I13, || {
+                    format!("a MakeResident of which {} wait is answered with {paging_fence_value}", waiting.len())
+                });
                 if paging_fence_value > 0 {
                     self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
                 }

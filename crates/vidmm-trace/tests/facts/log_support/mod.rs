@@ -539,6 +539,7 @@ pub fn make_resident(thing: Thing, after_submission: u64, paging_fence_value: u6
     Event::MakeResident {
         device,
         queue,
+        waiting: if paging_fence_value > 0 { allocations.clone() } else { Vec::new() },
         allocations,
         flags: MakeResidentFlags::empty(),
         after_submission,
