@@ -24,9 +24,10 @@ impl Session<'_> {
         }
     }
 
-    /// The bytes of an allocation are kept as the GPU left them: those of compressed pages mean nothing to anybody.
+    /// The bytes of an allocation in system memory are kept: those of compressed pages mean nothing to anybody, and the ledger does
+    /// not know how old a copy is.
     pub(super) fn content_left(&mut self, name: &str) {
-        if self.objects.allocations.get(name).is_some_and(|known| known.surface.is_some()) {
+        if self.objects.allocations.get(name).is_some_and(|known| known.surface.is_some() || known.keeps_copy) {
             self.ledger.forget(name);
         }
     }

@@ -51,7 +51,9 @@ pub(super) fn recovery(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
         Event::ContentLost { allocation, is_kept } => {
             let what = match is_kept {
                 false => "the one right copy of its content was in local memory; it reads as zero",
-                true => "its bytes are kept as the GPU left them, and its driver could not put them right",
+                true => {
+                    "the GPU's last writes are gone, or its driver could not put them right; its bytes in system memory are kept"
+                }
             };
             ("lost", format!("{}: {what}", names.allocation(*allocation)))
         }

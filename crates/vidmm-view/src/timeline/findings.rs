@@ -37,7 +37,7 @@ fn of_event(event: &Event) -> Option<(Severity, Option<AllocationId>, String)> {
             )
         }
         Event::ContentLost { allocation, is_kept } => {
-            let how = if is_kept { "in the form that the GPU left it in" } else { "and reads as zero" };
+            let how = if is_kept { "and its bytes in system memory are kept" } else { "and reads as zero" };
             (Severity::Warning, Some(allocation), format!("The content of {allocation} was lost with a reset, {how}."))
         }
         Event::MakeResidentRefused { device, ref allocations, num_bytes_to_trim, reason, .. } => {

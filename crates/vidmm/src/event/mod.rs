@@ -1073,8 +1073,8 @@ pub enum Event {
     ContentLost {
         /// The allocation.
         allocation: AllocationId,
-        /// Its bytes are in system memory still, in the form that the GPU left them in: its driver, which was to put them right
-        /// (NTF-02), could not.
+        /// Its bytes in system memory are kept: those that the GPU left there, and that its driver, which was to put them right
+        /// (NTF-02), could not; or the copy that the CPU sees wherever the allocation is (2.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         is_kept: bool,
     },

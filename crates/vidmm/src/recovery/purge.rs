@@ -219,7 +219,7 @@ fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, aband
 
 /// The right content of an allocation is lost with a reset.
 enum Loss {
-    /// Its one copy was in a memory segment.
+    /// Its right copy was in a memory segment.
     Gone,
     /// It is in system memory, in the form that the GPU left it in: the notified driver would have put it right before the
     /// eviction, with the GPU's knowledge of it.
@@ -276,13 +276,14 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     }
 }
 
-/// Tells the owner of an allocation that its content is lost. What is gone reads as zero; what is in system memory stays.
+/// Tells the owner of an allocation that its content is lost. What is gone reads as zero; what is in system memory stays, and so does
+/// the copy that the CPU sees there wherever the allocation is (2.2).
 fn lose_content(state: &mut State, host: &mut dyn Host, index: AllocationIx, loss: Loss) {
-    let is_kept = matches!(loss, Loss::AsLeft);
     let allocation = &mut state.objects[index];
+    let is_kept = matches!(loss, Loss::AsLeft) || allocation.state.contains(AllocationState::KEEPS_COPY);
     if !is_kept {
         allocation.state -= AllocationState::BACKED;
-        if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+        if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
             let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
             host.reset_backing_store(address, allocation.size);
         }

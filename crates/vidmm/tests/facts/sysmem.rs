@@ -1,7 +1,7 @@
 //! Content in system memory that is kept, or is the caller's: PERMANENT_SYS_MEM and EXISTING_SYS_MEM (2.2).
 
 use crate::world::*;
-use vidmm::contract::{AllocationFlags, Host};
+use vidmm::contract::{AllocationFlags, DmaPageFaulted, Host, PageFaultFlags};
 use vidmm::*;
 
 const PERMANENT: AllocationFlags = AllocationFlags::PERMANENT_SYS_MEM.union(AllocationFlags::CPU_VISIBLE);
@@ -102,6 +102,27 @@ fn a_kept_copy_is_seen_wherever_the_allocation_is() {
     world.run_all();
     assert_eq!(world.read, [7]);
     world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// FLT-34, 2.2: what the GPU may have written is lost with a reset; the copy stays as the CPU sees it, and is the content from then on.
+#[test]
+fn a_reset_leaves_the_kept_copy_as_it_is() {
+    let (mut world, client, a, at) = permanent();
+    let other = world.client();
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    let address = world.lock(client, a).unwrap();
+    world.cpu_write(address, 0, 7);
+    world.submit(other, &[]);
+    world.poll();
+    let page_fault_flags = PageFaultFlags::ADAPTER_RESET_REQUIRED;
+    world.fault_with(RENDER, DmaPageFaulted { page_fault_flags, ..page_fault(0) });
+    world.run_all();
+    assert!(world.events.contains(&Event::ContentLost { allocation: a, is_kept: true }));
+    let store = world.machine.known[&world.handle(a)].backing_store;
+    assert_eq!(world.host.seen(address, 0), Some(store));
+    assert_eq!(world.cpu_read(address, 0), 7);
     world.tear_down();
 }
 

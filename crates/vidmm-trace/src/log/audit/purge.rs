@@ -21,7 +21,8 @@ enum Content {
     Lost,
     /// It was being copied out, and it is destroyed: whether it is lost is told or not, but there are no bytes of it to keep.
     Halfway,
-    /// It is in system memory as the GPU left it, and its driver could not put it right.
+    /// It is lost, but bytes in system memory are its own: those that the GPU left there, and that its driver could not put right, or
+    /// the copy that the CPU sees.
     AsLeft,
 }
 
@@ -109,8 +110,8 @@ impl Audit {
             let agrees = match right {
                 Content::Kept => !is_lost,
                 // A reset leaves the bytes that it finds in system memory there.
-                Content::Unknown => !is_lost || is_kept || !in_place,
-                Content::Halfway => !is_kept,
+                Content::Unknown => !is_lost || is_kept || !in_place && !allocation.seen_in_backing_store,
+                Content::Halfway => !is_lost || is_kept == allocation.seen_in_backing_store,
                 Content::Lost => is_lost && !is_kept,
                 Content::AsLeft => is_lost && is_kept,
             };
@@ -136,9 +137,9 @@ impl Audit {
         let by_work = spans.any(|(device, span)| wrote(device, span));
         let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
         allocation.written |= by_work || by_cpu;
-        let lost = if allocation.destroyed { Content::Unknown } else { Content::Lost };
+        let lost = if allocation.seen_in_backing_store { Content::AsLeft } else { Content::Lost };
         if halfway.is_copied {
-            return if allocation.destroyed { Content::Halfway } else { Content::Lost };
+            return if allocation.destroyed { Content::Halfway } else { lost };
         }
         // A driver that puts content right before it leaves system memory may have begun to, or has not had the chance.
         let is_put_right = allocation.notify.contains(vidmm::contract::AllocationFlags2::NOTIFY_EVICTION);
@@ -162,8 +163,8 @@ impl Audit {
                 }
             }
             (true, true) if !allocation.destroyed => Content::AsLeft,
-            (_, true) => lost,
-            (_, false) => Content::Unknown,
+            (_, true) if !allocation.destroyed => lost,
+            _ => Content::Unknown,
         }
     }
 }
