@@ -112,7 +112,7 @@ fn make_visible(
     let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
     if !is_hidden {
         // Only a copy that paging never writes is there at once wherever the allocation is.
-        let arrives = !plans.stream.is_retired(allocation.last_plan) && !is_copy_still(&state.objects, index);
+        let arrives = plans.moves_content(allocation) && !is_copy_still(&state.objects, index);
         let is_on_its_way = arrives || plans.discards.contains_key(&index);
         return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
     }

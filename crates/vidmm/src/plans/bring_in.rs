@@ -6,7 +6,10 @@ use crate::{
     event::EvictReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
-    objects::{Objects, allocation::AllocationState},
+    objects::{
+        Objects,
+        allocation::{Allocation, AllocationState},
+    },
     placement::{Placement, Target, satisfy::Items},
     plans::{Plans, draft::Draft},
     residency::{pins, place},
@@ -16,6 +19,12 @@ impl Plans {
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
     pub(crate) fn is_in_place(&self, state: &State, index: AllocationIx) -> bool {
         place::is_placed(&state.objects, &state.memory, index) && self.stream.is_retired(state.objects[index].last_plan)
+    }
+
+    /// Whether the content of an allocation is on its way, or is being put right.
+    pub(crate) fn moves_content(&self, allocation: &Allocation) -> bool {
+        let is_settled = self.stream.is_retired(allocation.last_plan);
+        !is_settled && self.stream.plans().any(|plan| plan.moves_content(allocation.handle))
     }
 
     /// Plans that what is still `wanted` of `items` comes in for a device's list as decided, and has the list pin it. Returns the

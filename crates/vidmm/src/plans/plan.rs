@@ -79,6 +79,16 @@ pub(crate) struct Plan {
     bytes: u64,
 }
 
+impl Plan {
+    /// Whether it copies or fills the content of an allocation, or has its driver put that right in place.
+    pub fn moves_content(&self, handle: KmdAllocationHandle) -> bool {
+        let leaves = self.out.iter().filter_map(Leaving::content).any(|out| out.handle == handle);
+        let comes = self.page_in.iter().filter_map(Coming::content).any(|page_in| page_in.handle == handle);
+        let is_put_right = |notice: &Notice| notice.handle == handle && notice.flags == NotifyAllocFlags::EVICTION;
+        leaves || comes || self.notify.iter().any(is_put_right)
+    }
+}
+
 /// The driver is told of an allocation that leaves device access, part by part (NTF-02).
 #[derive(Debug)]
 pub(crate) struct Notice {

@@ -149,6 +149,11 @@ impl Stream {
         plans
     }
 
+    /// The plans that have not retired, in the order of their numbers.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.plans.values().map(|entry| &entry.plan)
+    }
+
     /// The plan, for the audit.
     pub fn get(&self, number: PlanNo) -> Option<&Plan> {
         self.plans.get(&number).map(|entry| &entry.plan)

@@ -37,6 +37,31 @@ fn the_cpu_sees_visible_memory_where_it_is() {
     world.tear_down();
 }
 
+/// RES-82, RES-83: paging that moves no byte of it keeps nobody waiting: a mapping, and leaving system memory.
+#[test]
+fn the_cpu_need_not_wait_for_page_tables() {
+    for place in [Place::Local, Place::System] {
+        let mut world = World::new(Config { cpu_visible: true, ..Config::pages(8) });
+        let client = world.client();
+        let a = world.create_flagged(client, place, 4, VISIBLE).unwrap();
+        world.map(client, a);
+        world.poll();
+        world.lock(client, a).unwrap();
+        world.unlock(a).unwrap();
+        world.bring_in(client, &[a]);
+        world.map(client, a);
+        world.poll();
+        world.lock(client, a).unwrap();
+        world.unlock(a).unwrap();
+        world.evict(client, &[a], SOON).unwrap();
+        world.poll();
+        let is_copied = place == Place::Local;
+        assert_eq!(world.lock(client, a).err(), is_copied.then_some(LockError::AllocationBusy), "{place:?}");
+        world.run_all();
+        world.tear_down();
+    }
+}
+
 /// RES-86: the address stays while the allocation moves, shows nothing meanwhile, and the right bytes afterwards.
 #[test]
 fn the_address_stays_while_the_allocation_moves() {

@@ -51,6 +51,8 @@ pub(super) struct Allocation {
     pub built: Option<Place>,
     /// The last plan that moves it.
     pub last_plan: PlanNo,
+    /// The last plan that copies, fills or loses its content, or has its driver put it right.
+    pub last_copy: PlanNo,
     /// The event that last gave it a place, or took it away: earlier work wrote to what it left.
     pub moved_at: u64,
     /// The last plan that brings it up to date, until which its copy alone is right; 0 is none.

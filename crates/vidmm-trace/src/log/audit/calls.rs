@@ -111,6 +111,7 @@ impl Audit {
             entered: None,
             built: None,
             last_plan: 0,
+            last_copy: 0,
             moved_at: 0,
             refreshed_by: 0,
             backed: existing_sys_mem,

@@ -41,7 +41,7 @@ impl Audit {
             Some(view) => view.shown.clone(),
             None => self.places.shown_to_cpu(allocation, allocation.decided.as_ref()),
         };
-        let settled = is_seen || allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_plan);
+        let settled = is_seen || allocation.seen_in_backing_store || self.plans.is_retired(allocation.last_copy);
         self.findings.check(settled && shown == right, Invariant::Res86, || {
             format!("the CPU sees {id} at {shown:?}, but it is at {right:?}; settled there: {settled}")
         });

@@ -76,6 +76,11 @@ impl Audit {
         allocation.last_plan = plan;
         self.places.promise(left.segment, &left.extents, plan);
         let notices = self.notices(id, left.segment, reason, discarded, wanted);
+        if let Some(allocation) = self.allocations.get_mut(&id)
+            && (copied || notices.must_tell_eviction())
+        {
+            allocation.last_copy = plan;
+        }
         let is_told = self.adapter.is_physical() && !in_place && !copied && wanted;
         let discards = left.extents.iter().filter(|_| is_told).map(|extent| extent.offset).collect();
         let discards = (!is_unclear).then_some(discards);
@@ -171,6 +176,7 @@ impl Audit {
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         self.plans.draft(plan).after_discards.push(allocation.discarded_by);
         allocation.last_plan = plan;
+        allocation.last_copy = if in_place { allocation.last_copy } else { plan };
         allocation.moved_at = self.findings.event;
         allocation.decided = Some(place.clone());
         allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
@@ -194,7 +200,7 @@ impl Audit {
         });
         let Some(place) = place else { return };
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
-        allocation.last_plan = plan;
+        (allocation.last_plan, allocation.last_copy) = (plan, plan);
         // Earlier writes are overwritten: the copy is its content.
         (allocation.backed, allocation.written) = (true, false);
         allocation.moved_at = self.findings.event;

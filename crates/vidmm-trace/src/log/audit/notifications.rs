@@ -39,6 +39,13 @@ pub(super) struct Notices {
     io_mmu_unmap: Notice,
 }
 
+impl Notices {
+    /// Whether the driver must hear that the allocation leaves, and puts its content right.
+    pub fn must_tell_eviction(&self) -> bool {
+        self.eviction.due == Due::Must
+    }
+}
+
 impl Audit {
     /// The notifications that are to be sent in chunks when an allocation leaves `segment`: only on leaving the
     /// aperture or implicit system memory (NTF-03), not when it is promoted (NTF-07), and nothing about content that is

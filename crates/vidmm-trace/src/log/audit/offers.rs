@@ -231,6 +231,7 @@ impl Audit {
         (allocation.backed, allocation.was_in_place, allocation.written) = (false, false, false);
         // Until that plan has ended, its backing store stays, too.
         allocation.last_plan = plan.unwrap_or(allocation.last_plan);
+        allocation.last_copy = plan.unwrap_or(allocation.last_copy);
         allocation.discarded_by = plan.unwrap_or(allocation.discarded_by);
         if let Some(offer) = &mut allocation.offer {
             offer.discarded = true;
