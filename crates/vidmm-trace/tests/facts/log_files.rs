@@ -454,6 +454,7 @@ fn device_errors() -> Vec<DeviceErrorReason> {
         DeviceErrorReason::PageFault { virtual_address: GpuVirtualAddress(LARGE) },
         DeviceErrorReason::IllegalCommand,
         DeviceErrorReason::EngineTimeout,
+        DeviceErrorReason::DependentEngineReset,
         DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
         DeviceErrorReason::PagingEngineTimeout,
         DeviceErrorReason::PagingBufferFault,

@@ -38,7 +38,7 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// If the allocation is another device's, offered, or cannot be in memory that the CPU sees.
+    /// If the allocation is another process's, is not open on the device, is offered, or cannot be in memory that the CPU sees.
     #[doc(alias = "D3DKMTLock2")]
     pub fn lock(
         &mut self,
@@ -50,7 +50,7 @@ impl VidMm {
         self.state.objects.check_device(&self.state.moment, device_index)?;
         let index = self.state.objects.lookup_allocation(allocation)?;
         let record = &self.state.objects[index];
-        if record.device != device_index {
+        if record.process != self.state.objects[device_index].process || !record.is_open_on(device_index) {
             return Err(LockError::WrongDevice);
         }
         if record.state.contains(AllocationState::OFFERED) {

@@ -82,7 +82,9 @@ impl VidMm {
             || !self.state.objects.is_done_with(index)
             || self.state.residency.is_listed_offered(index);
         if is_required && !may_stay {
-            return Err(UpdateError::NotSupported("moving what a device's list requires to another kind of memory"));
+            return Err(UpdateError::NotSupported(
+                "moving to other segments what a device's list requires; evict it first",
+            ));
         }
         let pending = self.state.objects[device].requests.len();
         if pending >= REQUESTS_MAX {
@@ -155,7 +157,9 @@ fn check_update(
     let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;
     let mut asked_for = place::mappings_asked_for(objects, index);
     if smallest == Some(PageSize::Kib4) && (allocation.mappings().any(is_large) || asked_for.any(is_large)) {
-        return Err(UpdateError::NotSupported("memory of small pages that is mapped by entries of 64 KiB"));
+        return Err(UpdateError::NotSupported(
+            "memory of small pages for what entries of 64 KiB map; free the mapping first",
+        ));
     }
     Ok(choices)
 }

@@ -85,6 +85,15 @@ impl Engines {
         moment.hand_out(Output::PreemptCommand { engine, preemption_fence_id });
     }
 
+    /// An engine that was asked to yield, and has until then for it, has no longer than one that is harmed by a reset (FLT-26).
+    pub(crate) fn hasten(&mut self, moment: &Moment, engine: u32, until: u64) {
+        let sooner = moment.now().saturating_add(self.tdr.dependent_delay);
+        if sooner < until {
+            self.recovery.engines.insert(engine, Phase::Preempting { until: sooner, reason: PreemptReason::Dependent });
+            self.recovery.due_at(sooner);
+        }
+    }
+
     /// The device whose packet an engine runs.
     pub(crate) fn device_under_way(&self, objects: &Objects, engine: u32) -> Option<DeviceIx> {
         let in_flight = &self.engines[engine as usize].in_flight;

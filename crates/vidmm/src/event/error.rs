@@ -473,6 +473,9 @@ pub enum DeviceErrorReason {
     #[doc(alias = "VIDEO_ENGINE_TIMEOUT_DETECTED")]
     #[error("its work ran for too long and did not yield, and its engine was reset (FLT-22)")]
     EngineTimeout,
+    /// Its packet was on an engine that the reset of another one harms, and did not yield in time (FLT-26). It hung nothing.
+    #[error("an engine that its work runs on is harmed by the reset of another, and was reset with it (FLT-26)")]
+    DependentEngineReset,
     /// A reset of an engine failed, or did not help.
     #[error("an engine could not be reset, and the adapter was (FLT-30)")]
     EngineTimeoutPromotedToAdapterReset,
@@ -818,8 +821,8 @@ pub enum LockError {
     /// The device or the adapter is in error.
     #[error(transparent)]
     DeviceInError(#[from] DeviceInError),
-    /// The allocation was created on another device: only its creator's process may lock it (2.2).
-    #[error("the allocation was not created on the device; only its creator may lock it")]
+    /// The allocation is another process's, or is not open on the device: only its owner's process may lock it (2.2).
+    #[error("the allocation is another process's, or not open on the device; only its owner's process may lock it")]
     WrongDevice,
     /// The allocation is offered (RES-62, U-35).
     #[error("the allocation is offered; reclaim it first")]
@@ -878,8 +881,8 @@ pub enum OpenError {
     /// again.
     #[error("the allocation is open on the device already, or still used by work that came before it was closed")]
     AlreadyOpen,
-    /// It is not open on the device, or created there: then destroy it.
-    #[error("the allocation was not opened by the device")]
+    /// It is not open on the device, or the device owns it: as its creator, or since its owner has destroyed it (U-34).
+    #[error("the allocation is not open on the device, or is the device's own by now: its owner destroys it")]
     NotOpen,
     /// The driver has no memory.
     #[error(transparent)]

@@ -128,8 +128,10 @@ pub enum VaRangeError {
         /// The end of the address space.
         end: GpuVirtualAddress,
     },
-    /// Another mapping or reservation is there. Free it first.
-    #[error("a part of the range is already mapped or reserved; free it first")]
+    /// Another mapping or reservation is there, or was freed while earlier work may still use it.
+    #[error(
+        "a part of the range is already mapped or reserved; free it first, and let the work end that was submitted before"
+    )]
     InUse,
     /// No free range is large enough.
     #[error("no free range of {size} bytes is left in the address space")]

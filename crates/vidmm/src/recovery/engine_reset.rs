@@ -122,8 +122,13 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
         let group = *dependents.get_or_insert_with(|| kmd.query_dependent_engine_group(engine));
         for other in engines.scheduled() {
             let is_busy = !engines.engines[other as usize].in_flight.is_empty();
-            if other != engine && group >> other & 1 == 1 && is_busy && !engines.recovery.is_recovering(other) {
-                engines.preempt(moment, other, PreemptReason::Dependent);
+            if other == engine || group >> other & 1 == 0 || !is_busy {
+                continue;
+            }
+            match engines.recovery.phase(other) {
+                None => engines.preempt(moment, other, PreemptReason::Dependent),
+                Some(Phase::Preempting { until, .. }) => engines.hasten(moment, other, until),
+                Some(_) => {}
             }
         }
     }
@@ -156,7 +161,8 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
         let Some(&Phase::Condemned { reason, first, dependents }) = engines.recovery.engines.get(&engine) else {
             continue;
         };
-        if reason == DeviceErrorReason::EngineTimeout && !engines.engines[engine as usize].has(first) {
+        let is_timeout = matches!(reason, DeviceErrorReason::EngineTimeout | DeviceErrorReason::DependentEngineReset);
+        if is_timeout && !engines.engines[engine as usize].has(first) {
             // The engine has gone on after all (FLT-22).
             engines.recovery.engines.insert(engine, Phase::Answered);
             continue;

@@ -79,6 +79,9 @@ fn time_out(state: &mut State, requests: &mut Requests, work: &mut Work, engine:
                 DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
             );
         }
+        PreemptReason::Dependent => {
+            engine_reset::condemn(state, requests, work, engine, DeviceErrorReason::DependentEngineReset);
+        }
         _ => engine_reset::condemn(state, requests, work, engine, DeviceErrorReason::EngineTimeout),
     }
 }

@@ -298,7 +298,7 @@ fn dependent_engines_yield_or_are_reset_too() {
         } else {
             world.wait(500 * MILLISECOND);
             assert_eq!(world.engine_resets(), [RENDER, COPY], "in ordinal order");
-            assert_eq!(world.devices_in_error()[1], (other.device, DeviceErrorReason::EngineTimeout));
+            assert_eq!(world.devices_in_error()[1], (other.device, DeviceErrorReason::DependentEngineReset));
         }
         world.run_all();
         world.tear_down();
@@ -601,6 +601,31 @@ fn an_engine_that_goes_on_after_all_is_not_reset() {
     assert_eq!((world.engine_resets(), world.devices_in_error()), (vec![], vec![]));
     assert_eq!(world.read, [1, 2]);
     world.tear_down();
+}
+
+/// FLT-26, FLT-31: a device whose engine is reset with another one loses its packet, and has hung nothing.
+#[test]
+fn a_device_that_is_harmed_by_a_reset_has_not_hung_the_gpu() {
+    let tdr = TdrOptions { limit_count: 1, ..TdrOptions::default() };
+    let mut world = World::new(Config { tdr, dependent_engines: [1, 6, 6], ..Config::pages(16) });
+    let (guilty, harmed) = (world.client(), world.client());
+    let copy = world.context(harmed, COPY);
+    world.submit(guilty, &[]);
+    world.poll();
+    // The packet of the other engine has run for a quantum, and been asked to yield, when the first one's time is over.
+    world.wait(1900 * MILLISECOND);
+    world.submit_to(copy, &[], &[], &[]);
+    world.poll();
+    world.wait(200 * MILLISECOND);
+    assert!(world.engine_resets().is_empty());
+    world.wait(500 * MILLISECOND);
+    world.run_all();
+    assert_eq!(world.engine_resets(), [RENDER, COPY]);
+    let told =
+        [(guilty.device, DeviceErrorReason::EngineTimeout), (harmed.device, DeviceErrorReason::DependentEngineReset)];
+    assert_eq!(world.devices_in_error(), told);
+    let mut create = |of: Client| world.call(|vidmm, _, _| vidmm.create_device(of.process)).err();
+    assert_eq!((create(guilty), create(harmed)), (Some(CreateError::ProcessBlocked), None));
 }
 
 /// FLT-11: a fault of a packet that the driver does not know is whose the engine's reset aborts; the end of the packet

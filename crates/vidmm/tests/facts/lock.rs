@@ -227,6 +227,20 @@ fn locks_are_counted() {
     world.tear_down();
 }
 
+/// 2.2: the process that created a shared allocation may lock it, on any device where it is open, and no other process.
+#[test]
+fn any_device_of_the_creators_process_may_lock() {
+    let (mut world, client) = World::with_pages(8);
+    let (sibling, other) = (world.sibling(client), world.client());
+    let a = world.create_shared(client, 4);
+    world.open(sibling, a).unwrap();
+    world.open(other, a).unwrap();
+    assert_eq!(world.lock(other, a), Err(LockError::WrongDevice));
+    world.lock(sibling, a).unwrap();
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
 /// RES-62, U-35, 2.2: what is refused changes nothing.
 #[test]
 fn a_refused_lock_locks_nothing() {
@@ -234,6 +248,8 @@ fn a_refused_lock_locks_nothing() {
     let other = world.client();
     let a = world.allocate(client, 4);
     assert_eq!(world.lock(other, a), Err(LockError::WrongDevice));
+    let sibling = world.sibling(client);
+    assert_eq!(world.lock(sibling, a), Err(LockError::WrongDevice), "it is not open there");
     world.host.no_cpu_addresses = true;
     let none_left = CpuAddressError { size: 4 * PAGE_SIZE };
     assert_eq!(world.lock(client, a), Err(LockError::CpuAddress(none_left)));

@@ -109,6 +109,8 @@ pub enum ErrorReason {
     IllegalCommand,
     /// Its work did not come to an end.
     EngineTimeout,
+    /// Its packet was on an engine that the reset of another one harms, and did not yield in time (FLT-26).
+    DependentEngineReset,
     /// A paging buffer for one of its allocations faulted.
     PagingBufferFault,
     /// The adapter was reset, for any reason.
@@ -136,7 +138,7 @@ impl fmt::Display for ErrorReason {
 
 by_name! { ErrorReason:
     DeviceErrorReason {
-        PageFault, IllegalCommand, EngineTimeout, PagingBufferFault, AdapterReset, ProcessBlocked, NotResident,
+        PageFault, IllegalCommand, EngineTimeout, DependentEngineReset, PagingBufferFault, AdapterReset, ProcessBlocked, NotResident,
         EngineTimeoutPromotedToAdapterReset as AdapterReset, PagingEngineTimeout as AdapterReset, OutOfMemory,
         PatchLocationList, PreparationFailed, AdapterInError,
     }

@@ -233,6 +233,10 @@ impl Audit {
         });
         let Some(engine) = self.fences.engine_mut(id) else { return };
         (engine.resetting, engine.reset_for) = (true, Some(reason));
+        let is_harmed = engine.dependent_since.is_some();
+        self.findings.check(!is_harmed || reason != DeviceErrorReason::EngineTimeout, Invariant::Flt26, || {
+            format!("engine {id}, which the reset of another harms, is reset for a timeout of its own")
+        });
         let has_cause = engine.stopped || engine.asked;
         self.findings.check(has_cause, Invariant::I12, || {
             format!("engine {id} is reset as {reason:?}, but has neither stopped nor failed to yield")

@@ -59,7 +59,8 @@ impl Audit {
         let is_right = match reason {
             DeviceErrorReason::PageFault { .. }
             | DeviceErrorReason::IllegalCommand
-            | DeviceErrorReason::EngineTimeout => self.blamed.contains(&id),
+            | DeviceErrorReason::EngineTimeout
+            | DeviceErrorReason::DependentEngineReset => self.blamed.contains(&id),
             DeviceErrorReason::AdapterReset => cause.is_some(),
             // A log of decisions does not say what a paging buffer works on.
             DeviceErrorReason::PagingBufferFault => {
