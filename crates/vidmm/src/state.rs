@@ -1,8 +1,17 @@
 //! The state: the parts that say what is true now, in the order in which they stand on one another.
 
 use crate::{
-    adapter::Adapter, addresses::Addresses, budget::account::Home, engines::Engines, event::Event, id::AllocationIx,
-    memory::Memory, moment::Moment, objects::Objects, residency::Residents, shares::Shares,
+    adapter::Adapter,
+    addresses::Addresses,
+    budget::account::Home,
+    engines::Engines,
+    event::{Event, list_flags::EvictFlags},
+    id::{AllocationIx, DeviceIx},
+    memory::Memory,
+    moment::Moment,
+    objects::Objects,
+    residency::Residents,
+    shares::Shares,
 };
 
 /// The parts that say what is true now. The parts above them, which say what is under way, take it as an argument.
@@ -25,6 +34,23 @@ impl State {
         if self.residency.counted_in(&self.objects, index) != counted {
             self.record_counted(index, false);
         }
+    }
+
+    /// Takes an allocation off a device's list, whatever its count; submitted work still has it.
+    pub fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
+        let Self { moment, objects, memory, shares, residency, .. } = self;
+        let entry = objects[index].entry_mut(device);
+        if entry.count == 0 {
+            return;
+        }
+        entry.count = 1;
+        let account = residency.counted_in(objects, index);
+        let bytes = objects[device].list[account].now() - objects[index].size;
+        shares.set_list_bytes(objects, device, account, bytes);
+        shares.withdraw_promise(objects, device);
+        let submitted = objects[device].submitted;
+        residency.leave(moment, objects, memory, index, device, (submitted, flags));
+        shares.renew_promise(objects, device);
     }
 
     /// Records where lists count an allocation, if it may be in several memories.

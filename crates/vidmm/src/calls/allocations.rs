@@ -6,7 +6,7 @@ use bitflags::bitflags;
 use crate::{
     adapter::{Adapter, NotificationRevision, patching::Hint},
     budget::account::{Account, Choices, Home},
-    calls::{resident, sharing},
+    calls::sharing,
     contract::{
         AllocationFlags, AllocationFlags2, AllocationInfo, Direction, Host, Kmd, SegmentPreference, SegmentSet,
         WddmVersion,
@@ -200,7 +200,7 @@ fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flag
     leaves.set(EvictFlags::NOT_WRITTEN_TO, !state.objects.is_to_be_used_by_others(index, device));
     // An allocation that a decided portion requires leaves its list when the portion has been handed out.
     if !state.objects[device].has_reference_lists() {
-        resident::leave_list(state, index, device, leaves);
+        state.leave_list(index, device, leaves);
     }
     // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
     // address.

@@ -12,6 +12,7 @@ use crate::{
         Event, PreemptReason,
         error::{DeviceErrorReason, DriverFinding, Violation},
     },
+    id::DeviceIx,
     manager::VidMm,
     objects::turn::Power,
     recovery::{adapter_reset, device_error, engine_reset, faults, retire},
@@ -120,13 +121,7 @@ impl VidMm {
             // The reset counts as one of the adapter, and not as an engine timeout of a process: the owner of the
             // packet stays unknown (FLT-31).
             let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
-            return adapter_reset::begin_adapter_reset_for(
-                &mut self.state,
-                &mut self.requests,
-                &mut self.work,
-                cause,
-                suspect.map(|device| (device, reason)),
-            );
+            return self.reset_adapter(cause, suspect.map(|device| (device, reason)));
         };
         let record = &self.state.engines.engines[engine as usize];
         let (last_completed, last_submitted) = (record.retired, record.submitted);
@@ -140,12 +135,7 @@ impl VidMm {
         }
         // An only engine has gone on to a paging buffer, which is half done.
         if self.state.engines.engines[engine as usize].has_paging(last_aborted) {
-            return adapter_reset::begin_adapter_reset(
-                &mut self.state,
-                &mut self.requests,
-                &mut self.work,
-                DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
-            );
+            return self.reset_adapter(DeviceErrorReason::EngineTimeoutPromotedToAdapterReset, None);
         }
         self.state.moment.statistics_mut().engine_resets += 1;
         // The engine's earlier requests to yield are over.
@@ -214,12 +204,7 @@ impl VidMm {
                 let awaited = &mut self.state.engines.recovery.awaited;
                 *awaited = fence_id.saturating_sub(1).min(*awaited);
             }
-            return adapter_reset::begin_adapter_reset(
-                &mut self.state,
-                &mut self.requests,
-                &mut self.work,
-                DeviceErrorReason::PagingBufferFault,
-            );
+            return self.reset_adapter(DeviceErrorReason::PagingBufferFault, None);
         }
         let resets_adapter = flags.contains(PageFaultFlags::ADAPTER_RESET_REQUIRED);
         // The first packet of which no end was reported may only have lost its interrupt. The reset of the adapter
@@ -229,14 +214,13 @@ impl VidMm {
             device_error::put_device_in_error(&mut self.state, &mut self.requests, &mut self.work, device, reason);
         }
         match resets_adapter {
-            true => adapter_reset::begin_adapter_reset(
-                &mut self.state,
-                &mut self.requests,
-                &mut self.work,
-                DeviceErrorReason::AdapterReset,
-            ),
+            true => self.reset_adapter(DeviceErrorReason::AdapterReset, None),
             false => engine_reset::condemn(&mut self.state, &mut self.requests, &mut self.work, engine, reason),
         }
+    }
+
+    fn reset_adapter(&mut self, cause: DeviceErrorReason, suspect: Option<(DeviceIx, DeviceErrorReason)>) {
+        adapter_reset::begin_adapter_reset(&mut self.state, &mut self.requests, &mut self.work, cause, suspect);
     }
 
     /// An engine has ended the packet that signals `signal`; its buffer comes back.

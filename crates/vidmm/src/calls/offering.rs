@@ -11,12 +11,12 @@ use crate::{
         list_flags::EvictFlags,
         offer::{Offer, OfferFlags, OfferPriority, ReclaimResult},
     },
-    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId, PagingQueueIx},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, PagingQueueId},
     manager::VidMm,
-    objects::{allocation::AllocationState, device::DeferredAction, request::RequestKind},
+    objects::{allocation::AllocationState, device::DeferredAction},
     plans::Plans,
     requests::Requests,
-    residency::{place, weight},
+    residency::weight,
     schedule::turns,
     state::State,
     work::Work,
@@ -32,12 +32,6 @@ pub struct Reclaimed {
     /// The value of the paging queue's fence from which on the GPU can use those that are on the device's list; 0 is at once.
     /// The CPU can lock all of them at once (RES-65).
     pub paging_fence_value: u64,
-}
-
-/// An allocation that is on its device's list again, and its count there.
-struct Listed {
-    index: AllocationIx,
-    count: u32,
 }
 
 /// # Residency: Offer and Reclaim
@@ -150,16 +144,16 @@ impl VidMm {
 
         check_fits_again(&self.state, device, &indices)?;
         let mut results = Vec::with_capacity(indices.len());
-        let mut listed = Vec::new();
+        let (mut joining, mut counts) = (Vec::new(), Vec::new());
         for &index in &indices {
             let (result, count) = reclaim(&mut self.state, &self.plans, host, index);
             results.push(result);
             if count > 0 {
-                listed.push(Listed { index, count });
+                joining.push(index);
+                counts.push(count);
             }
         }
-        let not_pinned = count_in_again(&mut self.state, &self.work, device, &listed);
-        let joining: Vec<AllocationIx> = listed.iter().map(|listed| listed.index).collect();
+        let not_pinned = count_in_again(&mut self.state, &self.work, device, &joining);
         let at_once = joining.is_empty()
             || joining.iter().all(|&index| self.plans.is_in_place(&self.state, index))
                 && resident::may_join_at_once(&self.state, device, joining.iter().copied(), &not_pinned);
@@ -176,12 +170,11 @@ impl VidMm {
             after_submission,
             paging_fence_value,
         });
-        if at_once {
-            for index in joining {
-                place::assign_where_shown(&self.state.objects, &mut self.state.memory, index);
-            }
+        for (&index, count) in joining.iter().zip(counts) {
+            self.state.objects[index].entry_mut(device).count = count;
         }
-        join_again(&mut self.state, &mut self.requests, queue, listed, at_once);
+        let (at_once, waiting) = if at_once { (joining, Vec::new()) } else { (Vec::new(), joining) };
+        resident::join(&mut self.state, &mut self.requests, queue, &at_once, waiting, Vec::new());
         Ok(Reclaimed { results, paging_fence_value })
     }
 }
@@ -201,7 +194,7 @@ pub(crate) fn offer(
     // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
     allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
     state.residency.offers.insert(index, Offer { count, priority, flags });
-    resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+    state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     state.residency.reclassify(&mut state.objects, index);
     if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
         requests.defer(&mut state.objects, device, DeferredAction::Discard(index));
@@ -282,10 +275,10 @@ pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
 
 /// Puts offered allocations back on the device's list. Their homes are the same: room was kept there for them. Returns
 /// the bytes of those that are not pinned.
-fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Listed]) -> PerAccount<u64> {
+fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, joining: &[AllocationIx]) -> PerAccount<u64> {
     let accounts = state.memory.accounts();
     let (mut added, mut not_pinned): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
-    for &Listed { index, .. } in listed {
+    for &index in joining {
         let (account, allocation) = (state.residency.counted_in(&state.objects, index), &state.objects[index]);
         added[account] += allocation.size;
         if !allocation.is_pinned_by(device) {
@@ -294,25 +287,4 @@ fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, listed: &[Li
     }
     turns::change_list(state, work, device, &added, &accounts.none());
     not_pinned
-}
-
-fn join_again(state: &mut State, requests: &mut Requests, queue: PagingQueueIx, listed: Vec<Listed>, at_once: bool) {
-    let mut items = Vec::new();
-    let device = state.objects[queue].device;
-    let after_submission = state.objects[device].submitted;
-    for Listed { index, count } in listed {
-        let entry = state.objects[index].entry_mut(device);
-        if at_once {
-            entry.count = count;
-            state.shares.withdraw_promise(&state.objects, device);
-            state.residency.join_granted(&mut state.objects, index, device, after_submission);
-            state.shares.renew_promise(&state.objects, device);
-        } else {
-            items.push((index, entry.join_ungranted(after_submission, &mut state.residency.spans)));
-            entry.count = count;
-        }
-    }
-    if !items.is_empty() {
-        requests.request(&mut state.objects, queue, RequestKind::MakeResident(items));
-    }
 }

@@ -19,9 +19,7 @@ use crate::{
         submission::{FenceValueDesc, Submission, SubmitDesc},
     },
     recovery::device_error,
-    requests::Requests,
     residency::place,
-    state::State,
     units::PAGE_SIZE,
     work::Work,
 };
@@ -91,7 +89,9 @@ impl VidMm {
         }
         let is_prepared = self.state.objects[device_index].has_reference_lists();
         if !is_prepared {
-            check_on_list(&mut self.state, &mut self.requests, &mut self.work, device_index, &desc.allocations)?;
+            let named = desc.allocations.iter().map(|listed| listed.allocation);
+            work::check_on_list(&mut self.state, &mut self.requests, &mut self.work, device_index, named)
+                .map_err(|position| RenderError::NotResident { position })?;
         }
         let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
         let Rendered { dma_buffer, private_data, patch_locations } =
@@ -159,23 +159,6 @@ impl VidMm {
         );
         Ok(number)
     }
-}
-
-/// Checks that the allocations of an allocation list are on the device's list (FLT-02). Otherwise the program is wrong,
-/// and its device in error.
-fn check_on_list(
-    state: &mut State,
-    requests: &mut Requests,
-    work: &mut Work,
-    device: DeviceIx,
-    listed: &[AllocationListDesc],
-) -> Result<(), RenderError> {
-    let is_missing =
-        |desc: &AllocationListDesc| desc.allocation.is_some_and(|id| !work::is_on_list(&state.objects, device, id));
-    let Some(position) = listed.iter().position(is_missing) else { return Ok(()) };
-    let allocation = listed[position].allocation.expect("what is unbound is not missing");
-    device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::NotResident { allocation });
-    Err(RenderError::NotResident { position })
 }
 
 fn look_up_list(

@@ -9,10 +9,11 @@ use crate::{
         error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
         list_flags::{EvictFlags, MakeResidentFlags},
     },
-    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId},
+    id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId, PagingQueueIx},
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     recovery::device_error,
+    requests::Requests,
     residency::{Residents, place, weight},
     schedule::Schedule,
     state::State,
@@ -130,18 +131,11 @@ impl VidMm {
             paging_fence_value,
             waiting: waiting.iter().map(|&index| self.state.objects.allocations.id(index)).collect(),
         });
-        join_at_once(&mut self.state, device, &at_once);
-        if waiting.is_empty() {
-            return Ok(Residency::Resident);
+        join(&mut self.state, &mut self.requests, queue, &at_once, waiting, counted.rehomed);
+        match paging_fence_value {
+            0 => Ok(Residency::Resident),
+            _ => Ok(Residency::Pending { paging_fence_value }),
         }
-        let join = |index: AllocationIx| {
-            let entry = self.state.objects[index].entry_mut(device);
-            (index, entry.join_ungranted(after_submission, &mut self.state.residency.spans))
-        };
-        let rehomed = counted.rehomed.into_iter().map(|index| (index, None));
-        let items = waiting.into_iter().map(join).chain(rehomed).collect();
-        self.requests.request(&mut self.state.objects, queue, RequestKind::MakeResident(items));
-        Ok(Residency::Pending { paging_fence_value })
     }
 
     /// Takes `allocations` off the device's list, each as often as it is named (RES-02).
@@ -316,15 +310,31 @@ pub(crate) fn may_join_at_once(
         && weight::packs_with(&state.objects, &state.memory, device, joining)
 }
 
-/// Allocations that are in place join the device's list.
-fn join_at_once(state: &mut State, device: DeviceIx, indices: &[AllocationIx]) {
-    let from = state.objects[device].submitted;
-    state.shares.withdraw_promise(&state.objects, device);
-    for &index in indices {
-        place::assign_where_shown(&state.objects, &mut state.memory, index);
-        state.residency.join_granted(&mut state.objects, index, device, from);
+/// Allocations that have been counted join the list of a queue's device: at once, or with a request, which moves the homes of others too.
+pub(crate) fn join(
+    state: &mut State,
+    requests: &mut Requests,
+    queue: PagingQueueIx,
+    at_once: &[AllocationIx],
+    waiting: Vec<AllocationIx>,
+    rehomed: Vec<AllocationIx>,
+) {
+    let State { objects, memory, shares, residency, .. } = state;
+    let device = objects[queue].device;
+    let from = objects[device].submitted;
+    shares.withdraw_promise(objects, device);
+    for &index in at_once {
+        place::assign_where_shown(objects, memory, index);
+        residency.join_granted(objects, index, device, from);
     }
-    state.shares.renew_promise(&state.objects, device);
+    shares.renew_promise(objects, device);
+    let ask =
+        |index: AllocationIx| (index, objects[index].entry_mut(device).join_ungranted(from, &mut residency.spans));
+    let items = Vec::from_iter(waiting.into_iter().map(ask));
+    if !items.is_empty() {
+        let items = items.into_iter().chain(rehomed.into_iter().map(|index| (index, None))).collect();
+        requests.request(objects, queue, RequestKind::MakeResident(items));
+    }
 }
 
 /// Counts allocations as often as they are named, and finds room for those that are not on the device's list yet.
@@ -392,22 +402,4 @@ fn count_mut<'a>(
         return residency.offers.get_mut(&index).map(|offer| &mut offer.count);
     }
     Some(&mut allocation.entry_mut(device).count)
-}
-
-/// Takes an allocation off a device's list, whatever its count; submitted work still has it.
-pub(crate) fn leave_list(state: &mut State, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
-    let record = &state.objects[device];
-    let submitted = record.submitted;
-    let entry = state.objects[index].entry_mut(device);
-    if entry.count > 0 {
-        entry.count = 1;
-        let account = state.residency.counted_in(&state.objects, index);
-        let size = state.objects[index].size;
-        let bytes = state.objects[device].list[account].now() - size;
-        state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
-        let State { moment, objects, memory, shares, residency, .. } = state;
-        shares.withdraw_promise(objects, device);
-        residency.leave(moment, objects, memory, index, device, (submitted, flags));
-        shares.renew_promise(objects, device);
-    }
 }

@@ -1,7 +1,6 @@
 //! Allocations that several devices use: opening, closing, and ownership (RES-02, U-34).
 
 use crate::{
-    calls::resident,
     contract::Kmd,
     event::{Event, error::OpenError, list_flags::EvictFlags},
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx},
@@ -88,7 +87,7 @@ pub(crate) fn close(state: &mut State, requests: &mut Requests, index: Allocatio
 /// Ends the use of an allocation by a device that has closed it, once the device's work has ended.
 fn end_opening(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // The device's writes stay for the others.
-    resident::leave_list(state, index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+    state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     requests.defer(&mut state.objects, device, DeferredAction::Close(index));
 }
 

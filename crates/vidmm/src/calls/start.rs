@@ -1,11 +1,6 @@
 //! Adapter start.
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    vec,
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::BTreeMap, vec, vec::Vec};
 
 use crate::{
     adapter::{
@@ -176,7 +171,8 @@ impl VidMm {
             },
             plans: Plans {
                 stream: Stream::default(),
-                builder: Builder::new(system_context),
+                system_context,
+                builder: Builder::default(),
                 windows,
                 discards: BTreeMap::new(),
             },
@@ -426,26 +422,6 @@ pub(crate) fn release_system_tables(adapter: &Adapter, tables: &PageTables, host
     for (key, table) in tables.iter() {
         if let Some(address) = table.address.filter(|address| address.segment.is_system()) {
             host.decommit_backing_store(address, key.bytes(adapter));
-        }
-    }
-}
-
-impl Builder {
-    fn new(system_context: KmdContextHandle) -> Self {
-        Self {
-            pool: Vec::new(),
-            buffers: 0,
-            current: None,
-            submitted: 0,
-            named: Vec::new(),
-            steps: VecDeque::new(),
-            plan: 0,
-            multipass_offset: 0,
-            passes: 0,
-            empty_passes: 0,
-            idle_at: None,
-            host_step_at: None,
-            system_context,
         }
     }
 }

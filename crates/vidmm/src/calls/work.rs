@@ -140,8 +140,7 @@ impl VidMm {
     }
 }
 
-/// Checks that the allocations that a submission names are on the device's list (RES-04). Otherwise the program is
-/// wrong, and its device in error (FLT-02).
+/// Checks that the allocations that a submission names exist, and are on the device's list (RES-04).
 fn check_allocation_list(
     state: &mut State,
     requests: &mut Requests,
@@ -153,24 +152,28 @@ fn check_allocation_list(
         return Ok(());
     }
     allocations.iter().try_for_each(|&id| state.objects.lookup_allocation(id).map(drop))?;
-    match allocations.iter().position(|&id| !is_on_list(&state.objects, device, id)) {
-        None => Ok(()),
-        Some(position) => {
-            let allocation = allocations[position];
-            device_error::put_device_in_error(
-                state,
-                requests,
-                work,
-                device,
-                DeviceErrorReason::NotResident { allocation },
-            );
-            Err(SubmitError::NotResident { position })
-        }
-    }
+    let named = allocations.iter().copied().map(Some);
+    check_on_list(state, requests, work, device, named).map_err(|position| SubmitError::NotResident { position })
+}
+
+/// Checks that what work names is on the device's list. Otherwise the program is wrong, and its device in error (FLT-02): returns the
+/// position of the first that is not.
+pub(crate) fn check_on_list(
+    state: &mut State,
+    requests: &mut Requests,
+    work: &mut Work,
+    device: DeviceIx,
+    named: impl Iterator<Item = Option<AllocationId>>,
+) -> Result<(), usize> {
+    let is_missing = |id: Option<AllocationId>| id.filter(|&id| !is_on_list(&state.objects, device, id));
+    let mut missing = named.map(is_missing).enumerate();
+    let Some((position, allocation)) = missing.find_map(|(position, id)| Some((position, id?))) else { return Ok(()) };
+    device_error::put_device_in_error(state, requests, work, device, DeviceErrorReason::NotResident { allocation });
+    Err(position)
 }
 
 /// Whether an allocation is open on a device and on its list.
-pub(crate) fn is_on_list(objects: &Objects, device: DeviceIx, allocation: AllocationId) -> bool {
+fn is_on_list(objects: &Objects, device: DeviceIx, allocation: AllocationId) -> bool {
     objects.lookup_allocation(allocation).is_ok_and(|index| {
         let record = &objects[index];
         record.is_open_on(device) && record.entry(device).is_some_and(|entry| entry.count > 0)

@@ -87,9 +87,4 @@ impl LinearPlacer {
     pub fn entered(&mut self, plan: PlanNo) {
         self.emptied.remove(&plan);
     }
-
-    /// All plans are over.
-    pub fn settle(&mut self) {
-        self.emptied.clear();
-    }
 }

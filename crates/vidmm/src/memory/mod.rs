@@ -139,15 +139,7 @@ impl Memory {
         size - self.available(account)
     }
 
-    /// All plans are over: what they promised of memory segments is free.
-    pub(crate) fn settle(&mut self) {
-        for account in self.accounts().memory() {
-            self.placers[account].settle();
-            self.table_areas[account].settle();
-        }
-    }
-
-    /// `plan` has entered the stream.
+    /// `plan` has entered the stream, or is given up.
     pub(crate) fn entered(&mut self, plan: PlanNo) {
         for account in self.accounts().memory() {
             self.placers[account].entered(plan);

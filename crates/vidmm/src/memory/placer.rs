@@ -76,14 +76,6 @@ impl Placer {
         }
     }
 
-    /// All plans are over.
-    pub fn settle(&mut self) {
-        match self {
-            Placer::Pages(pages) => pages.settle(),
-            Placer::Linear(linear) => linear.settle(),
-        }
-    }
-
     /// All ranges that can be taken, for the audit.
     pub fn holes(&self) -> Vec<Extent> {
         match self {
@@ -247,13 +239,6 @@ impl PagePlacer {
     /// Bytes of all its pages.
     pub fn size(&self) -> u64 {
         self.size
-    }
-
-    /// All plans are over: what they promised is free.
-    pub fn settle(&mut self) {
-        for extent in core::mem::take(&mut self.promised).into_values().flatten() {
-            self.free.insert(extent);
-        }
     }
 
     fn take_free(&mut self, missing: u64) -> Option<Extent> {

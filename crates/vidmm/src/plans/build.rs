@@ -170,7 +170,7 @@ impl Plans {
     fn update_by_cpu(&mut self, moment: &mut Moment, kmd: &mut dyn Kmd, host: &mut dyn Host, update: UpdatePageTable) {
         let update_mode = UpdateMode::CpuVirtual(host.kernel_virtual_address(update.page_table_address));
         let operation = PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update });
-        let (plan, system_context) = (self.builder.plan, self.builder.system_context);
+        let (plan, system_context) = (self.builder.plan, self.system_context);
         let (mut no_buffer, mut multipass_offset) = (PagingBuffer::new(0, 0), 0);
         let Encoded { status, dma_bytes, private_bytes } =
             encode(kmd, &mut no_buffer, &operation, &mut multipass_offset, false, system_context);
@@ -233,7 +233,7 @@ impl Plans {
 
     fn build_operation(&mut self, moment: &mut Moment, kmd: &mut dyn Kmd) -> Built {
         let builder = &mut self.builder;
-        let (plan, system_context) = (builder.plan, builder.system_context);
+        let (plan, system_context) = (builder.plan, self.system_context);
         let buffer = builder.current.as_mut().expect("a buffer was taken");
         let Some(Step::Operation(operation)) = builder.steps.front_mut() else {
             unreachable!("the host's steps are done before")
@@ -317,7 +317,7 @@ impl Plans {
         self.builder.submitted = fence_id;
         let signal = EngineFence { engine, fence_id };
         let submit = SubmitCommand {
-            context: self.builder.system_context,
+            context: self.system_context,
             node_ordinal: engine,
             submission_fence_id: signal.fence_id,
             paging: true,

@@ -3,13 +3,13 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    contract::{KmdAllocationHandle, KmdContextHandle, PagingBuffer},
+    contract::{KmdAllocationHandle, PagingBuffer},
     id::PlanNo,
     plans::Step,
 };
 
 /// The paging buffer that is being built, and those that wait for use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Builder {
     pub pool: Vec<PagingBuffer>,
     /// Buffers that exist: in the pool, being built, submitted.
@@ -32,7 +32,6 @@ pub(crate) struct Builder {
     pub idle_at: Option<u64>,
     /// The host's next step waits for this fence of the paging engine.
     pub host_step_at: Option<u64>,
-    pub system_context: KmdContextHandle,
 }
 
 impl Builder {

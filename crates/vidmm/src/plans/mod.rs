@@ -21,6 +21,7 @@ pub(crate) mod views;
 use alloc::collections::BTreeMap;
 
 use crate::{
+    contract::KmdContextHandle,
     id::{AllocationIx, PlanNo},
     plans::builder::Builder,
 };
@@ -37,6 +38,8 @@ pub(crate) use window::{PteTarget, PteWriter, StorePart, Windows};
 
 /// Plans from their decision to their end.
 pub(crate) struct Plans {
+    /// The driver's context of paging.
+    pub system_context: KmdContextHandle,
     pub stream: Stream,
     pub builder: Builder,
     pub windows: Windows,

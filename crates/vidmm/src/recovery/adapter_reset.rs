@@ -18,19 +18,9 @@ use crate::{
     work::Work,
 };
 
-/// Begins a reset of the adapter for which no device is to blame.
-pub(crate) fn begin_adapter_reset(
-    state: &mut State,
-    requests: &mut Requests,
-    work: &mut Work,
-    cause: DeviceErrorReason,
-) {
-    begin_adapter_reset_for(state, requests, work, cause, None);
-}
-
 /// Begins a reset of the adapter: the driver is to stop the GPU. All devices are in error, each is told once (U-43);
-/// the suspect is told its own fault. One reset too many within the limit's time stops the adapter for good (FLT-31).
-pub(crate) fn begin_adapter_reset_for(
+/// the suspect, if there is one, is told its own fault. One reset too many within the limit's time stops the adapter for good (FLT-31).
+pub(crate) fn begin_adapter_reset(
     state: &mut State,
     requests: &mut Requests,
     work: &mut Work,

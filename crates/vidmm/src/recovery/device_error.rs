@@ -4,7 +4,6 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::PerAccount,
     event::{
         Event,
         error::{DeviceErrorReason, DeviceInError},
@@ -77,29 +76,13 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
 
 /// Takes everything off a device's list, as Evict would, however often it is on it. Work under way still has it.
 fn empty_list(state: &mut State, device: DeviceIx) {
-    let last = state.objects[device].submitted;
     let listed = Vec::from_iter(pins::named_by_list(&state.objects, device));
-    let mut left: PerAccount<u64> = state.memory.accounts().none();
-    state.shares.withdraw_promise(&state.objects, device);
     for index in listed {
-        let is_open = state.objects[index].entry(device).is_some();
-        if !is_open || state.objects[index].entry_mut(device).count == 0 {
-            continue;
+        if state.objects[index].entry(device).is_some_and(|entry| entry.count > 0) {
+            state.objects[index].state -= AllocationState::EVICT_SOON;
+            state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
         }
-        let account = state.residency.counted_in(&state.objects, index);
-        let allocation = &mut state.objects[index];
-        left[account] += allocation.size;
-        allocation.entry_mut(device).count = 1;
-        allocation.state -= AllocationState::EVICT_SOON;
-        let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY;
-        let State { moment, objects, memory, residency, .. } = &mut *state;
-        residency.leave(moment, objects, memory, index, device, (last, flags));
     }
     // Nothing is brought in for it any more: its allocations keep their homes.
     state.residency.rehomings.retain(|_, rehoming| rehoming.device != device);
-    state.shares.renew_promise(&state.objects, device);
-    for account in state.memory.accounts().iter().filter(|&account| left[account] > 0) {
-        let bytes = state.objects[device].list[account].now() - left[account];
-        state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
-    }
 }

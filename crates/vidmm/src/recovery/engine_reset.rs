@@ -88,7 +88,7 @@ pub(crate) fn condemn(
     reason: DeviceErrorReason,
 ) {
     if runs_paging(state, engine) {
-        return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout);
+        return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout, None);
     }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
     state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, dependents: None });
@@ -228,7 +228,7 @@ fn hand_out_again(
     let signal = EngineFence { engine: before.engine, fence_id: packet.fence_id };
     rename_signals(&mut state.objects, &packet, before, signal);
     let (context, paging, dma_buffer_submission_offsets) = match packet.work {
-        PacketWork::Paging { .. } => (plans.builder.system_context, true, None),
+        PacketWork::Paging { .. } => (plans.system_context, true, None),
         PacketWork::User { context, offsets, .. } => (state.objects.kmd_context(context), false, offsets),
     };
     let mut preamble = Vec::new();

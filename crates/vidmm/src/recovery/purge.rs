@@ -97,7 +97,8 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     for index in Vec::from_iter(state.objects.allocations.iter().map(|(index, _)| index)) {
         purge_allocation(state, host, index, &halfway);
     }
-    state.memory.settle();
+    // What plans have promised is free.
+    abandoned.iter().for_each(|abandoned| state.memory.entered(abandoned.number));
     state.memory.commit.clear();
     state.memory.aperture.clear_shown();
     for Abandoned { number, plan, .. } in abandoned {
@@ -142,7 +143,7 @@ fn encode_purge_operation(
         // Nothing runs any more.
         let is_idle = true;
         let Encoded { status, dma_bytes, .. } =
-            encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.builder.system_context);
+            encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.system_context);
         moment.statistics_mut().build_calls += 1;
         if status != BuildStatus::InsufficientDmaBuffer || dma_bytes == 0 {
             return status;

@@ -72,12 +72,8 @@ fn time_out(state: &mut State, requests: &mut Requests, work: &mut Work, engine:
     state.moment.record(|| Event::PreemptTimedOut { engine, preemption_fence_id });
     match asked_for {
         PreemptReason::AfterReset => {
-            adapter_reset::begin_adapter_reset(
-                state,
-                requests,
-                work,
-                DeviceErrorReason::EngineTimeoutPromotedToAdapterReset,
-            );
+            let cause = DeviceErrorReason::EngineTimeoutPromotedToAdapterReset;
+            adapter_reset::begin_adapter_reset(state, requests, work, cause, None);
         }
         PreemptReason::Dependent => {
             engine_reset::condemn(state, requests, work, engine, DeviceErrorReason::DependentEngineReset);
