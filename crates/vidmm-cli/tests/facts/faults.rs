@@ -119,6 +119,30 @@ fn the_faults_of_a_scenario_are_checked() {
             "reads = \"A\"",
             "kernel wrong read 0x200000",
         ),
+        (
+            "faults/packet-not-known.toml",
+            "reads = \"A\"\nexpect = \"page-fault\"",
+            "reads = \"A\"",
+            "kernel wrong read 0x200000",
+        ),
+        (
+            "faults/packet-not-known.toml",
+            "kernel = \"next\"\nreads = \"B\"",
+            "kernel = \"next\"\ndevice = \"D\"\nexpect = \"page-fault\"",
+            "kernel next was aborted for the page fault of another kernel",
+        ),
+        (
+            "faults/page-fault-misreported.toml",
+            "reads = \"A\"",
+            "reads = \"A\"\nexpect = \"page-fault\"",
+            "kernel wrong was aborted, since D is in error: its work ran for too long",
+        ),
+        (
+            "faults/p43-not-resident.toml",
+            "[adapter]",
+            "faults = [\"report-fatal-error\"]\n[adapter]",
+            "D itself is not in error; the adapter is: FLT-10",
+        ),
         ("faults/p45-hang.toml", "[[step]]\ncheck-error = \"D\"\nreason = \"engine-timeout\"\n", "", "D is in error"),
         ("faults/p46-too-many.toml", "\"FLT-31\"", "\"FLT-10\"", "`FLT-10` was expected"),
         (

@@ -55,7 +55,10 @@ impl See<Session<'_>> for CheckError {
         for name in &self.devices {
             let device = session.objects.device(name)?.device;
             let problem = match session.errors.get_mut(&device) {
-                None => format!("{name} is not in error"),
+                None => match &session.adapter_error {
+                    Some(error) => format!("{name} itself is not in error; the adapter is: {}", error.why),
+                    None => format!("{name} is not in error"),
+                },
                 Some(error) => {
                     error.is_expected = true;
                     let reason = ErrorReason::from(&error.why);

@@ -13,6 +13,7 @@ mod rules;
 mod session;
 mod told;
 mod faults;
+mod page_faults;
 mod calls;
 mod addresses;
 mod forged;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use vidmm::contract::{EngineFence, EngineKind};
+use vidmm::contract::EngineKind;
 use vidmm::{
     AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, GpuVirtualAddress, MapGpuVirtualAddress,
     MemorySegmentGroup, MonitoredFenceId, Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
@@ -14,7 +14,7 @@ use vidmm_trace::{IllegalUse, Rights};
 
 use super::graves::Graves;
 use super::held::Held;
-use super::in_error::InError;
+use super::in_error::{InError, UnnamedFault};
 use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
@@ -80,6 +80,8 @@ pub(crate) struct Session<'a> {
     pub adapter_error: Option<InError<String>>,
     /// Faults of paging buffers that no step has expected yet.
     pub paging_faults: Vec<String>,
+    /// Faults of which the packet is not known yet.
+    pub unnamed_faults: Vec<UnnamedFault>,
     /// The findings that the driver's author was told.
     pub driver_findings: Vec<String>,
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
@@ -151,6 +153,7 @@ impl<'a> Session<'a> {
             errors: BTreeMap::new(),
             adapter_error: None,
             paging_faults: Vec::new(),
+            unnamed_faults: Vec::new(),
             driver_findings: Vec::new(),
             suspended: BTreeSet::new(),
             doomed: Vec::new(),
@@ -342,6 +345,7 @@ impl<'a> Session<'a> {
         self.must_tell(&numbered.event);
         self.judge_mapping(&numbered.event);
         self.judge_knobs(&numbered.event);
+        self.follow_page_faults(&numbered.event);
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {
@@ -411,8 +415,7 @@ impl<'a> Session<'a> {
                 self.broke("NTF-04", problem);
             }
             Happening::PageFault { signal, virtual_address, write } => {
-                let access = if write { "wrote to" } else { "read" };
-                self.page_fault(signal, format!("{access} {virtual_address}, where nothing is resident"));
+                self.page_fault_reported(signal, virtual_address, write);
             }
             Happening::WrongEffect(wrong) => self.broke(wrong.fact(), wrong.to_string()),
             Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
@@ -458,32 +461,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// An engine has stopped at a page fault; `what` tells what the packet did.
-    fn page_fault(&mut self, signal: EngineFence, what: String) {
-        let name = self.narrator.names.kernel_of(signal);
-        self.kernel_faulted(name.as_deref());
-        let kernel = self.objects.kernels.iter_mut().rfind(|kernel| Some(&kernel.submission) == name.as_ref());
-        let is_promised = kernel.as_ref().is_none_or(|kernel| kernel.is_covered);
-        let is_expected = kernel.is_some_and(|kernel| {
-            kernel.faulted = true;
-            kernel.fault_is_expected
-        });
-        match (&self.rules, name) {
-            (Some(rules), _) if rules.may_fault || !is_promised => {}
-            (Some(_), name) => {
-                let who = name.map_or_else(|| "a paging buffer".to_owned(), |name| format!("kernel {name}"));
-                self.broke("I04", format!("{who} {what}, although its device has made all of it resident"));
-            }
-            (None, Some(_)) if !is_expected => {
-                let packet = self.narrator.names.packet(signal);
-                self.found(format!("{packet} {what}"));
-            }
-            (None, Some(_)) => {}
-            // It harms devices, which steps may expect.
-            (None, None) => self.paging_faults.push(format!("a paging buffer {what}")),
-        }
-    }
-
     fn judge(&mut self, kernel: usize, inputs: &[Vec<u64>]) {
         self.objects.kernels[kernel].begun = true;
         let KernelState { name, work, aborted, .. } = &self.objects.kernels[kernel];
@@ -521,12 +498,11 @@ impl<'a> Session<'a> {
         let may_be_misreported = self.rules.as_ref().is_none_or(|rules| rules.may_misreport_ends);
         let Some(waiting) = self.objects.waiting.get_mut(&fence) else { return };
         let ended = waiting.iter().take_while(|&&kernel| self.objects.kernels[kernel].value <= value).count();
-        for kernel in waiting.drain(..ended).collect::<Vec<_>>() {
-            let kernel = &mut self.objects.kernels[kernel];
+        for index in waiting.drain(..ended).collect::<Vec<_>>() {
+            let kernel = &mut self.objects.kernels[index];
             kernel.ended = true;
             if kernel.fault_is_expected && !kernel.faulted {
-                let problem = format!("kernel {} ended, but `page-fault` was expected", kernel.name);
-                self.found(problem);
+                self.found(self.expected_fault_missing(index, value == u64::MAX));
             } else if kernel.must_fault && !kernel.faulted && value != u64::MAX {
                 let problem = format!(
                     "kernel {} wrote through a mapping that is read-only, and no fault is reported",
