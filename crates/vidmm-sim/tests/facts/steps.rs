@@ -199,6 +199,12 @@ fn unknown_answers_are_refused() {
 }
 
 #[test]
+fn kernels_are_for_machines_with_virtual_addresses() {
+    let adapter = "[adapter]\naddressing-model = \"physical\"\n";
+    refused(&format!("{adapter}[[step]]\nkernel = \"K\"\nhangs = true"), &["line 3", "`render` instead of `kernel`"]);
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     refused(&format!("{MAPPED}[[step]]\nmake-resident = \"B\""), &["line 6", "no allocation `B`", "`A`"]);
     refused("[[step]]\nmake-resident = \"B\"", &["line 1", "no allocation `B`", "none so far"]);

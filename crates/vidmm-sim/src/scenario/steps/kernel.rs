@@ -182,6 +182,13 @@ impl Verb for Kernel {
         known.list(Kind::Reservation, &mut self.zeros)?;
         known.list(Kind::Allocation, &mut self.allocations)?;
         known.optional(Kind::Device, &self.device)?;
+        if known.is_physical {
+            return Err(
+                "a kernel finds memory at GPU virtual addresses, and `addressing-model = \"physical\"` has none; write \
+                 `render` instead of `kernel`, and its `commands`"
+                    .to_owned(),
+            );
+        }
         known.after(&mut self.after)?;
         known.add_work(&self.name)
     }
