@@ -174,9 +174,9 @@ impl Session<'_> {
     }
 
     /// Submits a kernel that reads mappings, to see what is there.
-    fn read_content(&mut self, mappings: &[String]) -> Result<Answered, Undone> {
+    fn read_content(&mut self, mappings: &[String], device: Option<String>) -> Result<Answered, Undone> {
         let name = format!("check {}", self.objects.kernels.len() + 1);
-        let reader = Kernel { reads: mappings.to_owned(), ..Kernel::new(name) };
+        let reader = Kernel { reads: mappings.to_owned(), device, ..Kernel::new(name) };
         self.submit(&reader)
     }
 
@@ -436,8 +436,8 @@ impl Make<Session<'_>> for SetContextPriority {
 impl Make<Session<'_>> for CheckContent {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
         let answered = match session.is_physical {
-            true => session.render_readers(&self.names),
-            false => session.read_content(&self.names),
+            true => session.render_readers(&self.names, self.device.clone()),
+            false => session.read_content(&self.names, self.device.clone()),
         }?;
         session.awaited_reader = Some(session.objects.kernels.len() - 1);
         Ok(answered)

@@ -62,7 +62,9 @@ impl Make<Session<'_>> for Lock {
         for name in &self.allocations {
             let allocation = session.objects.allocation(name)?;
             let (id, before) = (allocation.id, allocation.lock);
-            let device = session.objects.device(&allocation.device)?.device;
+            let device = self.device.as_ref().unwrap_or(&allocation.device).clone();
+            session.device(&device)?;
+            let device = session.objects.device(&device)?.device;
             let (vidmm, _, host) = session.runtime.borrow();
             let address = vidmm.lock(host, device, id)?;
             if let Some((known, _)) = before.filter(|&(known, _)| known != address) {

@@ -81,7 +81,7 @@ impl Session<'_> {
     }
 
     /// Renders a command buffer that reads allocations one by one, to see what is there.
-    pub fn render_readers(&mut self, allocations: &[String]) -> Result<Answered, Undone> {
+    pub fn render_readers(&mut self, allocations: &[String], device: Option<String>) -> Result<Answered, Undone> {
         let read = |allocation: &String| {
             let bound = Bound { allocation: allocation.clone(), slot: 0, pages: None };
             [RenderCommand::Split, RenderCommand::Kernel { reads: vec![bound], writes: Vec::new() }]
@@ -93,7 +93,7 @@ impl Session<'_> {
             nanoseconds: 1000,
             engine: KernelEngine::Render,
             after: Vec::new(),
-            device: None,
+            device,
             hostile: None,
         })?;
         self.narrator.names.looks.insert(number);

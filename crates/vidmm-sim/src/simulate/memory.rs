@@ -380,7 +380,7 @@ impl Player<'_, '_> {
                 self.cast.allocations[chosen].locks -= ended;
             }
             _ if locks < 3 => {
-                let begun = u32::from(self.call(Lock { allocations }).is_done());
+                let begun = u32::from(self.call(Lock { allocations, device: None }).is_done());
                 self.cast.allocations[chosen].locks += begun;
             }
             _ => {}

@@ -76,7 +76,7 @@ impl Player<'_, '_> {
             return;
         }
         self.cast.allocations[chosen].is_offered = false;
-        if self.call(Lock { allocations: allocations.clone() }).is_done() {
+        if self.call(Lock { allocations: allocations.clone(), device: None }).is_done() {
             self.cast.allocations[chosen].locks += 1;
             self.see(CpuWrite { allocations: allocations.clone() });
             self.cast.allocations[chosen].locks -= u32::from(self.call(Unlock { allocations }).is_done());
@@ -137,7 +137,7 @@ impl Player<'_, '_> {
             (1, _) if known.is_offered => {
                 self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() });
             }
-            (2, _) if known.is_offered => _ = self.call(Lock { allocations }),
+            (2, _) if known.is_offered => _ = self.call(Lock { allocations, device: None }),
             (3, _) if known.locks == 0 => _ = self.call(Unlock { allocations }),
             (4, _) if !known.openers.contains(&device) => {
                 self.call(CloseAllocation { allocations, device: name.clone() });
@@ -175,7 +175,7 @@ impl Player<'_, '_> {
                 let kernel = Kernel::new(self.cast.name("k"));
                 self.call(Kernel { allocations, device, ..kernel });
             }
-            0 => _ = self.call(Lock { allocations }),
+            0 => _ = self.call(Lock { allocations, device: None }),
             1 => _ = self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() }),
             2 => _ = self.call(Evict { allocations, device, flags: Vec::new(), num_bytes_to_trim: None }),
             _ => {

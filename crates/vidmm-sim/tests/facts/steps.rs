@@ -100,7 +100,7 @@ fn a_group_stands_for_its_members() {
     ));
     assert_eq!(
         last_call(&format!("{group}[[step]]\ncheck-content = \"A\"")),
-        CheckContent { names: names(&["A1", "A2"]) }.into()
+        CheckContent { names: names(&["A1", "A2"]), device: None }.into()
     );
     refused(&format!("{group}[[step]]\nfree-va = \"A\""), &["line 7", "`A` is a group"]);
     refused(&format!("{group}[[step]]\nmap = \"A\"\nas = \"B\""), &["line 7", "names one mapping"]);

@@ -31,7 +31,7 @@ impl Session<'_> {
         let is_atomic = match call {
             Call::Evict(_) | Call::MakeResident(_) | Call::Offer(_) | Call::Reclaim(_) => answer != Answer::NoMemory,
             Call::Lock(_) if answer == Answer::Busy => false,
-            Call::Lock(Lock { allocations })
+            Call::Lock(Lock { allocations, .. })
             | Call::Unlock(Unlock { allocations })
             | Call::Map(Map { allocations, .. })
             | Call::OpenAllocation(OpenAllocation { allocations, .. })

@@ -31,14 +31,19 @@ pub struct CheckContent {
     /// The mappings or allocations.
     #[serde(rename = "check-content", with = "names")]
     pub names: Vec<String>,
+    /// The device whose kernel reads them; none is that of the first of them.
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 impl Verb for CheckContent {
     fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, " {}", list(&self.names))
+        write!(f, " {}", list(&self.names))?;
+        self.device.iter().try_for_each(|device| write!(f, " on {device}"))
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
         known.about(if known.is_physical { Kind::Allocation } else { Kind::Mapping }, &mut self.names)
     }
 }

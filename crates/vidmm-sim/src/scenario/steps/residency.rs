@@ -16,10 +16,31 @@ use crate::scenario::keys::{exactly, is_default};
 use crate::scenario::memory::{optional_segments, write_segments};
 
 only_names! {
-    /// D3DKMTLock2.
-    "lock" => Lock { allocations: Vec<String> }, about Allocation;
     /// D3DKMTUnlock2.
     "unlock" => Unlock { allocations: Vec<String> }, about Allocation;
+}
+
+/// D3DKMTLock2.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Lock {
+    /// The allocations.
+    #[serde(rename = "lock", with = "names")]
+    pub allocations: Vec<String>,
+    /// The device; none is, of each allocation, the one that created it.
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+impl Verb for Lock {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {}{}", list(&self.allocations), on(self.device.as_deref()))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
 }
 
 /// D3DKMTMakeResident.
