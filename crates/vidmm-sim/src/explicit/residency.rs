@@ -2,8 +2,8 @@
 
 use vidmm::contract::{SegmentPreference, SegmentSet};
 use vidmm::{
-    EvictFlags, MakeResidentError, MakeResidentFlags, OfferFlags, OfferPriority, Reclaimed, Residency,
-    UpdateAllocationProperty,
+    EvictFlags, MakeResidentError, MakeResidentFlags, NoMemoryReason, OfferFlags, OfferPriority, ReclaimError,
+    Reclaimed, Residency, Shortage, UpdateAllocationProperty,
 };
 use vidmm_runtime::{AllocationSegments, MemoryKind};
 use vidmm_trace::ByteSize;
@@ -22,6 +22,17 @@ impl Session<'_> {
             let [expected, found] = [expected.bytes(), found].map(exact);
             self.found(format!("{}, but {expected} was expected", said(&found)));
         }
+    }
+
+    /// A refusal for want of memory in words: its reason, and the memory that it asks to trim.
+    fn no_memory(&self, reason: NoMemoryReason, shortages: &[Shortage]) -> Undone {
+        let names = &self.narrator.names.segments;
+        let trims = shortages.iter().map(|shortage| {
+            let why = if shortage.reason == reason { String::new() } else { format!(" ({})", shortage.reason) };
+            format!("{} of {}{why}", exact(shortage.num_bytes_to_trim), names.name(shortage.account.segment))
+        });
+        let trims = trims.collect::<Vec<_>>().join(", ");
+        Undone::refused(Answer::NoMemory, format!("{reason}; trim {trims}"))
     }
 
     /// The bytes of an allocation in system memory are kept: those of compressed pages mean nothing to anybody, and the ledger does
@@ -74,13 +85,7 @@ impl Make<Session<'_>> for MakeResident {
                 if self.flags.contains(&MakeResidentFlag::MustSucceed) {
                     session.failed.insert(device);
                 }
-                let names = &session.narrator.names.segments;
-                let trims = shortages.iter().map(|shortage| {
-                    let why = if shortage.reason == reason { String::new() } else { format!(" ({})", shortage.reason) };
-                    format!("{} of {}{why}", exact(shortage.num_bytes_to_trim), names.name(shortage.account.segment))
-                });
-                let detail = format!("{reason}; trim {}", trims.collect::<Vec<_>>().join(", "));
-                return Err(Undone::refused(Answer::NoMemory, detail));
+                return Err(session.no_memory(reason, &shortages));
             }
             Err(error) => return Err(error.into()),
         };
@@ -132,7 +137,19 @@ impl Make<Session<'_>> for Reclaim {
         let device = session.objects.device_of(None, &self.allocations)?;
         let queue = device.queue_at(session.num_machine_steps)?;
         let (vidmm, _, host) = session.runtime.borrow();
-        let Reclaimed { results, paging_fence_value } = vidmm.reclaim_allocations(host, queue, &allocations)?;
+        let reclaimed = vidmm.reclaim_allocations(host, queue, &allocations);
+        let trim = match &reclaimed {
+            Err(ReclaimError::NoMemory { num_bytes_to_trim, .. }) => *num_bytes_to_trim,
+            _ => 0,
+        };
+        session.judge_bytes(self.num_bytes_to_trim, trim, |found| format!("the answer asks to trim {found}"));
+        let Reclaimed { results, paging_fence_value } = match reclaimed {
+            Err(ReclaimError::NoMemory { shortages, .. }) => {
+                let reason = shortages.first().map_or(NoMemoryReason::DoesNotFit, |shortage| shortage.reason);
+                return Err(session.no_memory(reason, &shortages));
+            }
+            reclaimed => reclaimed?,
+        };
         let mut in_words = Vec::new();
         for (number, (name, result)) in self.allocations.iter().zip(&results).enumerate() {
             let result = match result {

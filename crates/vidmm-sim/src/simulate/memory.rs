@@ -340,7 +340,7 @@ impl Player<'_, '_> {
         let offered = self.cast.those(|known| known.device == device && known.is_offered);
         if !offered.is_empty() && self.dice.chance(50) {
             let chosen = self.dice.some(&offered, 4);
-            let step = Reclaim { allocations: self.cast.names(&chosen), results: Vec::new() };
+            let step = Reclaim { allocations: self.cast.names(&chosen), ..Reclaim::default() };
             if self.call(step).is_done() {
                 chosen.iter().for_each(|&known| self.cast.allocations[known].is_offered = false);
             }

@@ -12,6 +12,9 @@ use crate::scenario::steps::{
     Action, Answer, Call, CreateDevice, CreateProcess, DestroyDevice, KillProcess, Look, ResidencyLists, Step,
 };
 
+/// The answer to a call that was not made: it named an object that was never made, say.
+const PASSED_OVER: Answer = Answer::InvalidHandle;
+
 /// All programs of a world, and their calls.
 pub(super) struct Player<'s, 'a> {
     pub session: &'s mut Session<'a>,
@@ -72,13 +75,13 @@ impl<'s, 'a> Player<'s, 'a> {
 
     fn play(&mut self, action: Action) -> Answer {
         if self.is_over() {
-            return Answer::Other;
+            return PASSED_OVER;
         }
         let line = self.steps.len() + 1;
         self.steps.push(Step { line, action, expect: None });
         self.session.step.0 = line;
         let answer = self.session.play(&self.steps[line - 1]);
-        answer.unwrap_or(Answer::Other)
+        answer.unwrap_or(PASSED_OVER)
     }
 
     /// Whether the machine has all of these features.

@@ -18,6 +18,7 @@ pub const UNMET: &[(&str, &str)] = &[
     ("answer engine", "kernels of worlds are for the engines that there are"),
     ("answer illegal-instruction", NO_SUCH_PROGRAM),
     ("answer invalid-parameter", NO_SUCH_PROGRAM),
+    ("answer no-addresses", TOO_MANY),
     ("answer page-fault", "a step may expect it; no call gives it"),
     ("answer process-blocked", "seldom: the program of a blocked process must ask for a device before it ends"),
     ("answer queue-full", TOO_MANY),

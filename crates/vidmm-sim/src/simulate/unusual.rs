@@ -72,7 +72,7 @@ impl Player<'_, '_> {
         let offered = self.cast.those(|known| known.device == device && known.is_offered && known.is_lockable);
         let Some(chosen) = self.dice.pick(&offered) else { return };
         let allocations = self.cast.names(&[chosen]);
-        if !self.call(Reclaim { allocations: allocations.clone(), results: Vec::new() }).is_done() {
+        if !self.call(Reclaim { allocations: allocations.clone(), ..Reclaim::default() }).is_done() {
             return;
         }
         self.cast.allocations[chosen].is_offered = false;
@@ -133,7 +133,7 @@ impl Player<'_, '_> {
             ..MakeResident::default()
         };
         match (self.dice.below(10), others) {
-            (0, _) if !known.is_offered => _ = self.call(Reclaim { allocations, results: Vec::new() }),
+            (0, _) if !known.is_offered => _ = self.call(Reclaim { allocations, ..Reclaim::default() }),
             (1, _) if known.is_offered => {
                 self.call(Offer { allocations, priority: OfferPriority::default(), flags: Vec::new() });
             }

@@ -29,7 +29,7 @@ impl Session<'_> {
     /// event itself; of what is locked elsewhere, the reason why it moves; and steps that make several calls may have made some.
     pub(super) fn judge_refused(&mut self, call: &Call, answer: Answer, before: u64) {
         let is_atomic = match call {
-            Call::Evict(_) | Call::MakeResident(_) | Call::Offer(_) | Call::Reclaim(_) => answer != Answer::NoMemory,
+            Call::MakeResident(_) => answer != Answer::NoMemory,
             Call::Lock(_) if answer == Answer::Busy => false,
             Call::Lock(Lock { allocations, .. })
             | Call::Unlock(Unlock { allocations })
@@ -39,7 +39,10 @@ impl Session<'_> {
             | Call::DestroyAllocation(DestroyAllocation { allocations, .. })
             | Call::UpdateProperty(UpdateProperty { allocations, .. })
             | Call::SetPriority(SetPriority { allocations, .. }) => allocations.len() == 1,
-            Call::FreeVa(_)
+            Call::Evict(_)
+            | Call::Offer(_)
+            | Call::Reclaim(_)
+            | Call::FreeVa(_)
             | Call::ReserveVa(_)
             | Call::ReserveVideoMemory(_)
             | Call::BeginUse(_)

@@ -36,6 +36,8 @@ pub enum Answer {
     Violation,
     /// The paging process has no GPU virtual addresses for the notification that was asked for (PGV-03).
     NoPagingVa,
+    /// So many processes share one address space that none is left of it for another (U-17).
+    NoAddresses,
     /// This version of the manager does not have it yet.
     NotSupported,
     /// The list of allocations is empty.
@@ -104,8 +106,6 @@ pub enum Answer {
     IllegalInstruction,
     /// The driver's patch-location list breaks a rule, and the device is in error for it (U-45).
     PatchLocationList,
-    /// A refusal that scenarios have no name for.
-    Other,
     /// No call gives it: a step that expects it takes any answer.
     Any,
 }
@@ -183,18 +183,19 @@ pub(super) use by_name;
 by_name! { Answer:
     CreateError {
         InvalidHandle, DeviceInError, Kmd, Allocation, BackingStore, NoMemory, Engine, Violation, ProcessBlocked,
-        NoPagingVa, NotSupported, ReferenceLists as NotSupported, PhysicalAddresses as NotSupported, NoAddresses as Other, PageTableAreaFull as NoMemory,
+        NoPagingVa, NotSupported, ReferenceLists as NotSupported, PhysicalAddresses as NotSupported, NoAddresses,
+        PageTableAreaFull as NoMemory,
     }
     MakeResidentError {
         InvalidHandle, DeviceInError, Empty, WrongDevice, NoMemory, Flags, Offered, NotCommitted, TooManyPending,
     }
-    EvictError { InvalidHandle, DeviceInError as Other, Empty, NotResident, ReferenceLists as NotSupported, }
+    EvictError { InvalidHandle, DeviceInError, Empty, NotResident, ReferenceLists as NotSupported, }
     OfferError {
         InvalidHandle, DeviceInError, Empty, ReferenceLists as NotSupported, WrongDevice, Offered, Locked, Shared,
-        ExistingSysMem, NotCommitted as Other,
+        ExistingSysMem, NotCommitted,
     }
     ReclaimError {
-        InvalidHandle, DeviceInError, Empty, WrongDevice, NotOffered, TooManyPending, NoMemory as Other,
+        InvalidHandle, DeviceInError, Empty, WrongDevice, NotOffered, TooManyPending, NoMemory,
     }
     LockError {
         InvalidHandle, DeviceInError, WrongDevice, Offered, NotCommitted, NotLockable, AllocationBusy as Busy,

@@ -200,7 +200,7 @@ impl Verb for Offer {
 }
 
 /// D3DKMTReclaimAllocations2.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reclaim {
     /// The allocations.
@@ -209,6 +209,9 @@ pub struct Reclaim {
     /// The expected state of each, in the same order; one for all of them.
     #[serde(default, deserialize_with = "results", skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ReclaimResult>,
+    /// The amount that a refusal must ask to trim.
+    #[serde(default, serialize_with = "exactly")]
+    pub num_bytes_to_trim: Option<ByteSize>,
 }
 
 /// Reads the results of a reclaim: one for all allocations, or a list.
