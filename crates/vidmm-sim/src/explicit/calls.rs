@@ -20,6 +20,9 @@ use crate::scenario::steps::{
 /// Backing stores begin at multiples of this many bytes, and are whole ones.
 const STORE_UNIT: u64 = 1 << 16;
 
+/// The value of a fence that a step has created, once it is signalled; before that it is 0.
+const OPEN: u64 = 1;
+
 /// The bytes of a DMA buffer that no GPU knows as a command.
 const ILLEGAL_BYTES: usize = 64;
 
@@ -217,10 +220,14 @@ impl Session<'_> {
             false => self.runtime.umd().encode_kernel(&command),
         };
         let allocations = self.objects.ids(&kernel.allocations)?;
+        let gate =
+            |name: &String| named(&self.objects.fences, name).map(|&fence| FenceValueDesc { fence, value: OPEN });
+        let gates = kernel.signals.iter().map(gate).collect::<Result<Vec<_>, _>>()?;
         let device = self.objects.devices.get_mut(&device_name).expect("it is there, or made");
         let queue = &mut device.engines[kernel.engine as usize];
         let (fence, value) = (queue.fence, queue.submitted + 1);
-        let desc = SubmitDesc { dma_buffer, waits, signals: vec![FenceValueDesc { fence, value }], allocations };
+        let signals = [vec![FenceValueDesc { fence, value }], gates].concat();
+        let desc = SubmitDesc { dma_buffer, waits, signals, allocations };
         let submission = self.runtime.vidmm().submit(queue.context, desc)?;
         queue.submitted = value;
         let device = device.device;
@@ -273,7 +280,7 @@ impl Session<'_> {
 
     pub fn wait_for(&self, name: &str) -> Result<FenceValueDesc, Undone> {
         if let Some(&fence) = self.objects.fences.get(name) {
-            return Ok(FenceValueDesc { fence, value: 1 });
+            return Ok(FenceValueDesc { fence, value: OPEN });
         }
         let kernel = self.objects.last_kernel(name).ok_or_else(|| Undone::Absent(name.to_owned()))?;
         let kernel = &self.objects.kernels[kernel];
@@ -391,7 +398,7 @@ impl Make<Session<'_>> for Signal {
         let is_judged = session.rules.is_some();
         let vidmm = session.runtime.vidmm();
         if !is_judged {
-            return Answered::of(vidmm.signal_monitored_fence(fence, 1));
+            return Answered::of(vidmm.signal_monitored_fence(fence, OPEN));
         }
         // A value below the fence's is ignored; one above that which work waits for lets it go, too.
         let before = vidmm.monitored_fence_value(fence)?;

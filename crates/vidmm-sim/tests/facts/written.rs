@@ -149,6 +149,7 @@ fn a_kernel_has_other_defaults_than_its_parts() {
         illegal: nanoseconds == 1,
         engine,
         after: Vec::new(),
+        signals: Vec::new(),
         allocations: Vec::new(),
         device: None,
     };

@@ -75,6 +75,9 @@ pub struct Kernel {
     /// Kernels that must have ended, and fences that must have been signalled, before it runs.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
+    /// The monitored fences that its end signals, as a step `signal` does (SYN-01).
+    #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
     /// The allocations that its submission names: those must be resident on the device (FLT-02).
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<String>,
@@ -97,6 +100,7 @@ impl Kernel {
             illegal: false,
             engine: KernelEngine::default(),
             after: Vec::new(),
+            signals: Vec::new(),
             allocations: Vec::new(),
             device: None,
         }
@@ -158,6 +162,7 @@ impl Verb for Kernel {
             ("zeros", &self.zeros),
             ("names", &self.allocations),
             ("after", &self.after),
+            ("signals", &self.signals),
         ];
         for (verb, names) in lists {
             if !names.is_empty() {
@@ -177,11 +182,6 @@ impl Verb for Kernel {
     }
 
     fn check(&mut self, known: &mut Known) -> Result<(), String> {
-        known.list(Kind::Mapping, &mut self.reads)?;
-        known.list(Kind::Mapping, &mut self.writes)?;
-        known.list(Kind::Reservation, &mut self.zeros)?;
-        known.list(Kind::Allocation, &mut self.allocations)?;
-        known.optional(Kind::Device, &self.device)?;
         if known.is_physical {
             return Err(
                 "a kernel finds memory at GPU virtual addresses, and `addressing-model = \"physical\"` has none; write \
@@ -189,6 +189,12 @@ impl Verb for Kernel {
                     .to_owned(),
             );
         }
+        known.list(Kind::Mapping, &mut self.reads)?;
+        known.list(Kind::Mapping, &mut self.writes)?;
+        known.list(Kind::Reservation, &mut self.zeros)?;
+        known.list(Kind::Allocation, &mut self.allocations)?;
+        known.list(Kind::Fence, &mut self.signals)?;
+        known.optional(Kind::Device, &self.device)?;
         known.after(&mut self.after)?;
         known.add_work(&self.name)
     }
