@@ -41,8 +41,8 @@ pub struct AdapterSettings {
     /// How engines find memory.
     #[serde(with = "AddressingModelName")]
     pub addressing_model: AddressingModel,
-    /// The number of engines, from 1 to 64: those of paging, of kernels and of copies, and further ones of copies. One
-    /// engine runs everything.
+    /// The number of engines, from 1 to 3: those of paging, of kernels and of copies, in this order. One engine runs
+    /// everything, and the second of two runs the work that is meant for the third.
     #[serde(deserialize_with = "within::<_, _, 1, 3>")]
     pub engines: u32,
     /// The size of local memory. None leaves it to [`local_memory_or`](Self::local_memory_or).

@@ -357,13 +357,50 @@ fn a_name_of_another_kind_is_said_to_be_one() {
     );
 }
 
+/// The document that tells how to write scenarios.
+fn readme() -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/README.md");
+    std::fs::read_to_string(readme).expect("it is there")
+}
+
+/// The error of a scenario that must be refused.
+fn error_of(text: &str) -> String {
+    ScenarioFile::parse(text, Path::new("tiny.toml")).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn each_step_and_each_of_its_keys_is_in_the_readme() {
+    let readme = readme();
+    let nothing = error_of("[[step]]\n");
+    for verb in nothing.split('`').skip(1).step_by(2) {
+        let rows: Vec<&str> = readme.lines().filter(|line| line.contains(&format!("`{verb}"))).collect();
+        let error = error_of(&format!("[[step]]\na-key = 1\n{verb} = {{}}"));
+        let (_, keys) = error.split_once("unknown field `a-key`, expected ").expect("the error names the keys");
+        for key in keys.split('`').skip(1).step_by(2) {
+            let is_in = |row: &&str| [format!("`{key}`"), format!("`{key} = ")].iter().any(|named| row.contains(named));
+            assert!(rows.iter().any(is_in), "no line about `{verb}` has its key `{key}`");
+        }
+    }
+}
+
+#[test]
+fn each_answer_is_in_the_readme() {
+    let readme = readme();
+    let error = error_of(&format!("{MAPPED}[[step]]\nevict = \"A\"\nexpect = \"nonsense\""));
+    let (_, answers) = error.split_once("expected one of ").expect("the error names the answers");
+    let answers: Vec<&str> = answers.split('`').skip(1).step_by(2).collect();
+    assert!(answers.len() > 40, "{error}");
+    for answer in answers {
+        assert!(readme.contains(&format!("`\"{answer}\"`")), "`{answer}` is an answer, and the README has not");
+    }
+}
+
 #[test]
 fn each_key_of_the_machine_is_in_the_readme() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/README.md");
-    let readme = std::fs::read_to_string(readme).expect("it is there");
+    let readme = readme();
     for (table, least) in [("adapter", 30), ("cost", 4)] {
         let text = format!("[{table}]\nno-such-key = 1\n[[step]]\nwait = \"idle\"\n");
-        let error = ScenarioFile::parse(&text, Path::new("tiny.toml")).expect_err("there is no such key").to_string();
+        let error = error_of(&text);
         let (_, keys) = error.split_once("expected one of ").expect("the error names the keys");
         let keys: Vec<&str> = keys.split('`').skip(1).step_by(2).collect();
         assert!(keys.len() >= least, "{error}");
