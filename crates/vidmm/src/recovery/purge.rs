@@ -97,7 +97,7 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     for index in Vec::from_iter(state.objects.allocations.iter().map(|(index, _)| index)) {
         purge_allocation(state, host, index, &halfway);
     }
-    // What plans have promised is free.
+    // The promises of these plans are free.
     abandoned.iter().for_each(|abandoned| state.memory.entered(abandoned.number));
     state.memory.commit.clear();
     state.memory.aperture.clear_shown();
