@@ -10,7 +10,7 @@ use crate::{
     requests::Requests,
     schedule::Schedule,
     state::State,
-    units::{PhysicalAddress, SegmentId},
+    units::PhysicalAddress,
     work::Work,
 };
 
@@ -72,8 +72,7 @@ impl VidMm {
         let record = &self.state.objects[self.state.objects.lookup_allocation(allocation)?];
         let is_committed = !record.state.contains(AllocationState::NOT_COMMITTED);
         let is_there = is_committed && record.place.is_none() && self.plans.stream.is_retired(record.last_plan);
-        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: record.backing_store };
-        Ok(is_there.then_some(address))
+        Ok(is_there.then_some(record.store_address()))
     }
 
     /// Whether nothing is under way or waiting.

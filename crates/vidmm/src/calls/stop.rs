@@ -4,9 +4,9 @@ use crate::{
     calls::start,
     contract::{Host, Kmd},
     manager::VidMm,
-    objects::allocation::{Allocation, AllocationState},
+    objects::allocation::Allocation,
     recovery::{adapter_reset, purge},
-    units::{PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::PAGE_SIZE,
 };
 
 /// # Stop of an adapter
@@ -42,9 +42,6 @@ impl VidMm {
 
 fn destroy_allocation(allocation: &Allocation, kmd: &mut dyn Kmd, host: &mut dyn Host) {
     allocation.openings().filter_map(|opening| opening.handle).for_each(|handle| kmd.close_allocation(handle));
-    if !allocation.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
-        let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
-        host.decommit_backing_store(backing_store, allocation.size);
-    }
+    allocation.give_back_store(host);
     kmd.destroy_allocation(allocation.handle);
 }

@@ -7,7 +7,7 @@ use core::num::NonZeroU64;
 use crate::{
     adapter::Adapter,
     budget::account::{Account, Choices, Home},
-    contract::{KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
+    contract::{Host, KmdAllocationHandle, KmdOpenHandle, SegmentPreference},
     data::{extents::Extents, packed::U56, rank_queue::Standing},
     gpu_va::Mapping,
     id::{DeviceIx, PlanNo, ProcessIx, Slots, kind},
@@ -15,7 +15,7 @@ use crate::{
         list::ListEntry,
         place::{MemoryPlace, PageOffset, Place},
     },
-    units::{Extent, PAGE_SIZE, PageSize, SegmentId},
+    units::{Extent, PAGE_SIZE, PageSize, PhysicalAddress, SegmentId},
 };
 pub(crate) type Allocations = Slots<kind::Allocation, Allocation>;
 
@@ -312,6 +312,18 @@ impl Allocation {
     /// Whether a device may name it in calls.
     pub fn is_open_on(&self, device: DeviceIx) -> bool {
         device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
+    }
+
+    /// The place of its backing store, if it has one.
+    pub fn store_address(&self) -> PhysicalAddress {
+        PhysicalAddress { segment: SegmentId::SYSTEM, offset: self.backing_store }
+    }
+
+    /// Gives its backing store back to the host, unless it is the caller's (2.2).
+    pub fn give_back_store(&self, host: &mut dyn Host) {
+        if !self.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
+            host.decommit_backing_store(self.store_address(), self.size);
+        }
     }
 
     /// Opens it on another device.

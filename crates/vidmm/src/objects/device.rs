@@ -7,7 +7,7 @@ use crate::{
     data::progress::Progress,
     event::{device_residency::DeviceResidency, error::DeviceErrorReason},
     gpu_va::Mapping,
-    id::{AllocationId, AllocationIx, DeviceIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
+    id::{AllocationId, AllocationIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
     objects::{
         list::{Expiries, ListBytes},
         request::Request,
@@ -198,10 +198,4 @@ impl Device {
             Some(last) => (last < self.ready).then(|| self.requests[last].paging_fence),
         }
     }
-}
-
-/// A registration for trim notifications.
-#[derive(Debug)]
-pub(crate) struct TrimRegistration {
-    pub device: DeviceIx,
 }

@@ -22,10 +22,9 @@ pub(crate) type Items = [(AllocationIx, Option<SpanNo>)];
 /// Why a requirement cannot be met now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shortfall {
-    /// The device would pin what others are promised, until work that it submitted before has been dispatched.
-    Promise,
-    /// The CPU sees what would leave its sight, until it is unlocked (U-40).
-    Unlock,
+    /// The device alone waits: it would pin what others are promised, until work that it submitted before has been dispatched; or the
+    /// CPU sees what would leave its sight, until it is unlocked (U-40).
+    Own,
     /// There are too few bytes at present.
     Room,
     /// There are bytes enough in an account, but not the ranges.
@@ -60,7 +59,7 @@ pub(crate) fn satisfy_request(
     let request = state.objects[device].granted_request() + 1;
     let left = state.residency.begin_rehoming(&mut state.objects, &mut state.shares, device, request);
     let may_move = left.iter().all(|&(index, _)| moving::may_move(&state.objects, index));
-    let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Promise) };
+    let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Own) };
     match placement {
         Ok(_) => {
             let unmoved = state.residency.end_rehoming(&state.objects, device, request);
@@ -85,12 +84,12 @@ struct Needs {
 /// they take. Returns what it takes to bring them in.
 fn may_be_pinned(state: &mut State, device: DeviceIx, items: &Items) -> Result<Needs, Shortfall> {
     if items.iter().any(|&(index, _)| views::waits_for_unlock(&state.objects, index)) {
-        return Err(Shortfall::Unlock);
+        return Err(Shortfall::Own);
     }
     let (not_pinned, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
     let may_hold = state.shares.may_pin(&state.objects, &state.memory, device, &not_pinned)
         && weight::packs_with(&state.objects, &state.memory, device, indices(items));
-    may_hold.then_some(needs).ok_or(Shortfall::Promise)
+    may_hold.then_some(needs).ok_or(Shortfall::Own)
 }
 
 fn indices(items: &Items) -> impl Iterator<Item = AllocationIx> + Clone {

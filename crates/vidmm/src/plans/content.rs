@@ -12,7 +12,7 @@ use crate::{
     plans::{Plans, discard},
     residency::Residents,
     state::State,
-    units::{PhysicalAddress, SegmentId},
+    units::PhysicalAddress,
 };
 
 impl Plans {
@@ -77,8 +77,7 @@ fn decommit_offered(
 pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
     let allocation = &mut objects[index];
     allocation.state |= AllocationState::NOT_COMMITTED;
-    let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
-    host.decommit_backing_store(address, allocation.size);
+    host.decommit_backing_store(allocation.store_address(), allocation.size);
     let allocation = objects.allocation_id(index);
     moment.record(|| Event::Decommitted { allocation });
 }

@@ -14,7 +14,6 @@ use crate::{
         draft::{self, Draft},
     },
     state::State,
-    units::{PhysicalAddress, SegmentId},
 };
 
 impl Plans {
@@ -73,8 +72,7 @@ impl Plans {
         if is_discarded && state.residency.offers.get(&index).is_some_and(allows) {
             return content::decommit(&mut state.moment, &mut state.objects, host, index);
         }
-        let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
-        host.reset_backing_store(address, allocation.size);
+        host.reset_backing_store(allocation.store_address(), allocation.size);
     }
 }
 

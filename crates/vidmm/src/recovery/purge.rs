@@ -26,7 +26,7 @@ use crate::{
         views,
     },
     state::State,
-    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::{Extent, PAGE_SIZE, PhysicalAddress},
 };
 
 /// The allocations whose content was under way.
@@ -285,8 +285,7 @@ fn lose_content(state: &mut State, host: &mut dyn Host, index: AllocationIx, los
     if !is_kept {
         allocation.state -= AllocationState::BACKED;
         if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
-            let address = PhysicalAddress { segment: SegmentId::SYSTEM, offset: allocation.backing_store };
-            host.reset_backing_store(address, allocation.size);
+            host.reset_backing_store(allocation.store_address(), allocation.size);
         }
     }
     let allocation = state.objects.allocation_id(index);

@@ -16,7 +16,6 @@ use crate::{
     },
     plans::{Plans, retire},
     state::State,
-    units::{PhysicalAddress, SegmentId},
 };
 
 /// The devices that have requests, by how far these are.
@@ -184,10 +183,7 @@ impl Requests {
             let gone = state.objects.allocations.remove(index);
             state.objects.patched.remove(&index);
             gone.mappings().for_each(|mapping| retire::end_mapping(state, &mapping));
-            if !gone.state.intersects(AllocationState::NOT_COMMITTED | AllocationState::EXISTING_SYS_MEM) {
-                let backing_store = PhysicalAddress { segment: SegmentId::SYSTEM, offset: gone.backing_store };
-                host.decommit_backing_store(backing_store, gone.size);
-            }
+            gone.give_back_store(host);
             kmd.destroy_allocation(gone.handle);
             state.objects[gone.device].allocations -= 1;
             state.moment.record(|| Event::AllocationReclaimed { allocation: id });

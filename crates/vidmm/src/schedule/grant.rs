@@ -60,7 +60,7 @@ pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Request
         }
         match grant_next(state, plans, requests, device) {
             Ok(()) => {}
-            Err(Shortfall::Promise | Shortfall::Unlock | Shortfall::Place(_)) => drop(held_back.insert(device)),
+            Err(Shortfall::Own | Shortfall::Place(_)) => drop(held_back.insert(device)),
             Err(Shortfall::Room) => return,
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, TrimNotificationIx, kind},
-    objects::{device::TrimRegistration, turn::Turns},
+    objects::turn::Turns,
     schedule::trims::AskedToTrim,
     units::Nanoseconds,
 };
@@ -22,7 +22,8 @@ use crate::{
 /// The turns of devices, and the registrations for trim notifications.
 pub(crate) struct Schedule {
     pub turns: Turns,
-    pub trim_notifications: Slots<kind::TrimNotification, TrimRegistration>,
+    /// Registrations for trim notifications: their devices.
+    pub trim_notifications: Slots<kind::TrimNotification, DeviceIx>,
     pub trim_intervals: TrimIntervals,
     /// When the periods of devices that listen end.
     pub periods: BTreeSet<(Nanoseconds, DeviceIx)>,
@@ -46,6 +47,6 @@ impl Schedule {
     /// Ends a registration. Returns its device.
     pub(crate) fn unregister(&mut self, registration: TrimNotificationIx) -> DeviceIx {
         self.asked_to_trim.retain(|&(of, _), _| of != registration);
-        self.trim_notifications.remove(registration).device
+        self.trim_notifications.remove(registration)
     }
 }

@@ -100,7 +100,7 @@ impl Schedule {
     /// Notes the processes that are within their budget again, and forgets requests to them after a while.
     fn note_trimmed(&mut self, state: &State) {
         self.asked_to_trim.retain(|&(registration, group), asked| {
-            let device = self.trim_notifications[registration].device;
+            let device = self.trim_notifications[registration];
             asked.was_within |= num_bytes_to_trim(state, state.objects[device].process, group) == 0;
             !asked.was_within || state.moment.now() < asked.at.saturating_add(TRIM_GRACE)
         });
@@ -108,9 +108,8 @@ impl Schedule {
 
     /// The time until which a device has a moment to trim.
     pub(crate) fn trims_until(&self, device: DeviceIx) -> Nanoseconds {
-        let of_device = |&((registration, _), _): &(&(TrimNotificationIx, _), _)| {
-            self.trim_notifications[*registration].device == device
-        };
+        let of_device =
+            |&((registration, _), _): &(&(TrimNotificationIx, _), _)| self.trim_notifications[*registration] == device;
         let asked = self.asked_to_trim.iter().filter(of_device);
         asked.map(|(_, asked)| asked.at.saturating_add(TRIM_GRACE)).max().unwrap_or(0)
     }
@@ -124,7 +123,7 @@ impl Schedule {
         num_bytes_to_trim: u64,
     ) {
         let notification = self.trim_notifications.id(registration);
-        let device = state.objects.device_id(self.trim_notifications[registration].device);
+        let device = state.objects.device_id(self.trim_notifications[registration]);
         state.moment.record(|| Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim });
         state.moment.hand_out(Output::TrimNotification { notification, device, flags, group, num_bytes_to_trim });
     }

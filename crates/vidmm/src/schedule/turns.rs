@@ -506,7 +506,7 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
         let placement = satisfy::satisfy_request(state, device, &wanted, until);
         placement.map(|placement| (placement, wanted, [&to_restore[..], next].concat()))
     });
-    let grants = !matches!(with_next, None | Some(Err(Shortfall::Promise | Shortfall::Unlock)));
+    let grants = !matches!(with_next, None | Some(Err(Shortfall::Own)));
     // A request whose allocations the device may not pin now is left for later.
     let (placement, wanted, items) = match with_next {
         Some(with_next) if grants => with_next?,
