@@ -85,7 +85,7 @@ impl Engines {
         moment.hand_out(Output::PreemptCommand { engine, preemption_fence_id });
     }
 
-    /// An engine that was asked to yield, and has until then for it, has no longer than one that is harmed by a reset (FLT-26).
+    /// An engine that was asked to yield, and has time until `until`, has no longer than an engine that a reset harms (FLT-26).
     pub(crate) fn hasten(&mut self, moment: &Moment, engine: u32, until: u64) {
         let sooner = moment.now().saturating_add(self.tdr.dependent_delay);
         if sooner < until {
