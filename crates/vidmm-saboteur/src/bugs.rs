@@ -1062,4 +1062,37 @@ notice.size - cursor.offset",
             wrong: "self[device].dropped_signals.is_empty()",
         },
     },
+    Bug {
+        name: "join-on-its-way",
+        rule: "I13",
+        shown_in: World::Any,
+        what: "What a MakeResident names joins the list at once although it is not in place.",
+        file: "calls/resident.rs",
+        edit: Edit::Expression {
+            right: "may_join && self.plans.is_in_place(&self.state, index)",
+            wrong: "may_join && self.state.objects[index].place.is_some()",
+        },
+    },
+    Bug {
+        name: "clear-kept-copies",
+        rule: "I03",
+        shown_in: World::Any,
+        what: "A reset of the adapter sets copies in system memory to zero that the CPU sees.",
+        file: "recovery/purge.rs",
+        edit: Edit::Expression {
+            right: "matches!(loss, Loss::AsLeft) || allocation.state.contains(AllocationState::KEEPS_COPY)",
+            wrong: "matches!(loss, Loss::AsLeft)",
+        },
+    },
+    Bug {
+        name: "blame-the-harmed",
+        rule: "FLT-26",
+        shown_in: World::Any,
+        what: "An engine that the reset of another one harms is reset for a timeout of its own.",
+        file: "recovery/watch.rs",
+        edit: Edit::Expression {
+            right: "DeviceErrorReason::DependentEngineReset",
+            wrong: "DeviceErrorReason::EngineTimeout",
+        },
+    },
 ];
