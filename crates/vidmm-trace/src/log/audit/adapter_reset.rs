@@ -44,19 +44,7 @@ impl Resets {
 }
 
 impl Audit {
-    pub(super) fn adapter_reset(&mut self, event: &Event) {
-        match *event {
-            Event::AdapterResetBegun { cause } => self.reset_begun(cause),
-            Event::PurgeOperation { allocation, ref operation, status } => self.purged(allocation, operation, status),
-            Event::ContentLost { allocation, is_kept } => self.content_lost(allocation, is_kept),
-            Event::PlanAbandoned { plan } => self.plan_abandoned(plan),
-            Event::AdapterRestarted => self.restarted(),
-            Event::AdapterInError { ref violation } => self.adapter_failed(violation),
-            _ => {}
-        }
-    }
-
-    fn reset_begun(&mut self, cause: DeviceErrorReason) {
+    pub(super) fn reset_begun(&mut self, cause: DeviceErrorReason) {
         self.check_cause(cause);
         let remembered = self.resets.count(self.at);
         let limit = self.resets.limit.0;
@@ -128,7 +116,7 @@ impl Audit {
         });
     }
 
-    fn plan_abandoned(&mut self, plan: PlanNo) {
+    pub(super) fn plan_abandoned(&mut self, plan: PlanNo) {
         self.clear_adapter();
         let Some(abandoned) = self.plans.retire(plan) else {
             return self.findings.report(Invariant::Flt32, format!("plan {plan} is abandoned, but is not pending"));
@@ -183,7 +171,7 @@ impl Audit {
         self.started = false;
     }
 
-    fn restarted(&mut self) {
+    pub(super) fn restarted(&mut self) {
         self.has_restarted = true;
         self.clear_adapter();
         let pending = self.plans.first_pending();
@@ -207,7 +195,7 @@ impl Audit {
     }
 
     /// The adapter stops for being reset too often only if it was (FLT-31).
-    fn adapter_failed(&mut self, violation: &Violation) {
+    pub(super) fn adapter_failed(&mut self, violation: &Violation) {
         self.has_failed = true;
         if let Some(reset) = self.reset.as_mut().filter(|_| *violation == Violation::PurgeRefused) {
             reset.is_refused = true;

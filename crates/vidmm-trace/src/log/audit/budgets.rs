@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use vidmm::{
-    AllocationId, DeviceId, Event, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, Shortage,
-};
+use vidmm::{AllocationId, DeviceId, MakeResidentFlags, MemorySegmentGroup, NoMemoryReason, ProcessId, Shortage};
 
 use super::Audit;
 use super::aspects::{PerPool, Pool};
@@ -43,46 +41,8 @@ fn sum(ranges: impl Iterator<Item = RangeInclusive<u64>>) -> RangeInclusive<u64>
 }
 
 impl Audit {
-    pub(super) fn budget_event(&mut self, event: &Event) {
-        // The log does not say what is listed for portions until they are handed out.
-        self.demands.relieved += u64::from(matches!(event, Event::Portion { .. } | Event::PreparationFailed { .. }));
-        for group in std::mem::take(&mut self.reweighted) {
-            self.shares_changed(group);
-        }
-        match *event {
-            Event::ProcessPriorityChanged { process, band, visibility } => {
-                if let Some(process) = self.processes.get_mut(&process) {
-                    (process.weight.band, process.weight.visibility) = (band, visibility);
-                }
-                self.demands.relieved += 1;
-                self.shares_changed(MemorySegmentGroup::Local);
-                self.shares_changed(MemorySegmentGroup::NonLocal);
-            }
-            Event::ReservationChanged { process, group, reservation } => {
-                self.reserved(process, group, reservation);
-                self.shares_changed(group);
-            }
-            Event::BudgetRestricted { group, bytes } => {
-                self.adapter.restrict_budgets(group, bytes);
-                self.demands.relieved += 1;
-                self.shares_changed(group);
-            }
-            Event::BudgetChanged { process, group, budget, requested } => {
-                self.published(process, group, budget, requested);
-            }
-            Event::MakeResidentRefused { device, ref allocations, flags, num_bytes_to_trim, reason, ref shortages } => {
-                let named = shortages.iter().map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
-                self.findings.check(named == num_bytes_to_trim, Invariant::I08, || {
-                    format!("{device} is to trim {num_bytes_to_trim} bytes, but {named} of all memory by name")
-                });
-                self.refused(device, allocations, flags, reason, shortages);
-            }
-            _ => {}
-        }
-    }
-
     /// All processes together reserve at most half of a group (U-31).
-    fn reserved(&mut self, id: ProcessId, group: MemorySegmentGroup, reservation: u64) {
+    pub(super) fn reserved(&mut self, id: ProcessId, group: MemorySegmentGroup, reservation: u64) {
         let pools = self.pools_of_group(group);
         self.demands.relieved += 1;
         if let Some(process) = self.processes.get_mut(&id) {
@@ -96,9 +56,10 @@ impl Audit {
         self.findings.check(all <= half && (!pools.is_empty() || reservation == 0), Invariant::I16, || {
             format!("{id} reserves {reservation} bytes of {group:?}; all reserve {all} of the {half} that they can")
         });
+        self.shares_changed(group);
     }
 
-    fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
+    pub(super) fn published(&mut self, process: ProcessId, group: MemorySegmentGroup, budget: u64, requested: u64) {
         let told = self.part_of(process, group).map(|part| Told { budget, parts: vec![part] });
         if let Some(of) = self.processes.get_mut(&process) {
             of.told.insert(group, told);
@@ -138,7 +99,7 @@ impl Audit {
 
     /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again. It may become
     /// the same later, before the process is told.
-    fn shares_changed(&mut self, group: MemorySegmentGroup) {
+    pub(super) fn shares_changed(&mut self, group: MemorySegmentGroup) {
         for process in Vec::from_iter(self.processes.keys().copied()) {
             let (part, present) = (self.part_of(process, group), self.present_budget(process, group));
             let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
@@ -235,7 +196,7 @@ impl Audit {
     }
 
     /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03).
-    fn refused(
+    pub(super) fn refused(
         &mut self,
         id: DeviceId,
         named: &[AllocationId],

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::SegmentSet;
-use vidmm::{DeviceResidency, Event, Extent};
+use vidmm::contract::{KmdProcessHandle, SegmentSet};
+use vidmm::{ContextId, DeviceId, DeviceResidency, Event, Extent, ProcessId};
 
 use super::allocation::Allocation;
 use super::device::{Context, Device};
-use super::fences::Queue;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
 use super::names::Name;
@@ -15,49 +14,34 @@ use super::residency_notices::Residency;
 use super::{Audit, Process};
 
 impl Audit {
-    pub(super) fn create(&mut self, event: &Event) {
-        match *event {
-            Event::ProcessCreated { process, handle } => {
-                self.settle_start();
-                self.born(process, None);
-                self.processes.insert(process, Process::new(handle));
-                self.by_process_handle.insert(handle, process);
-            }
-            Event::DeviceCreated { device, process, residency } => {
-                self.born(device, Some(process.into()));
-                self.devices.insert(device, Device::new(process, residency, self.at));
-                let is_possible = residency == DeviceResidency::DeviceList || self.adapter.is_physical();
-                self.findings.check(is_possible, Invariant::I23, || {
-                    format!(
-                        "{device} has reference lists, on an adapter of the model {:?}",
-                        self.adapter.addressing_model
-                    )
-                });
-            }
-            Event::ContextCreated { context, device, engine } => {
-                self.born(context, Some(device.into()));
-                let is_taken = self.contexts.values().any(|other| other.engine == engine);
-                self.fences.add_engine(engine, is_taken, &mut self.findings);
-                self.contexts.insert(context, Context { device, engine, priority: 0, root: None });
-            }
-            Event::PagingQueueCreated { queue, device, priority } => {
-                self.born(queue, Some(device.into()));
-                self.fences.queues.insert(queue, Queue::new(device, priority));
-            }
-            Event::MonitoredFenceCreated { fence, value, device } => {
-                self.born(fence, None);
-                self.fences.monitored.create(fence, value, device);
-            }
-            Event::AllocationCreated { .. } => self.allocation_created(event),
-            _ => {}
-        }
+    pub(super) fn process_created(&mut self, id: ProcessId, handle: KmdProcessHandle) {
+        self.settle_start();
+        self.born(id, None);
+        self.processes.insert(id, Process::new(handle));
+        self.by_process_handle.insert(handle, id);
+    }
+
+    pub(super) fn device_created(&mut self, id: DeviceId, process: ProcessId, residency: DeviceResidency) {
+        self.born(id, Some(process.into()));
+        self.devices.insert(id, Device::new(process, residency, self.at));
+        let is_possible = residency == DeviceResidency::DeviceList || self.adapter.is_physical();
+        self.findings.check(is_possible, Invariant::I23, || {
+            format!("{id} has reference lists, on an adapter of the model {:?}", self.adapter.addressing_model)
+        });
+    }
+
+    pub(super) fn context_created(&mut self, id: ContextId, device: DeviceId, engine: u32) {
+        self.born(id, Some(device.into()));
+        let is_taken = self.contexts.values().any(|other| other.engine == engine);
+        self.fences.add_engine(engine, is_taken, &mut self.findings);
+        self.contexts.insert(id, Context { device, engine, priority: 0, root: None });
     }
 
     pub(super) fn born(&mut self, name: impl Into<Name>, owner: Option<Name>) {
         self.names.create(name.into(), owner, &mut self.findings);
     }
 
-    fn allocation_created(&mut self, event: &Event) {
+    pub(super) fn allocation_created(&mut self, event: &Event) {
         let Event::AllocationCreated {
             allocation,
             device,

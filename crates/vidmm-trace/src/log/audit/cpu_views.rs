@@ -14,24 +14,7 @@ use super::finding::{Findings, Invariant};
 type Shown = (SegmentId, Vec<Extent>);
 
 impl Audit {
-    pub(super) fn cpu_access(&mut self, event: &Event) {
-        match *event {
-            Event::Locked { allocation, address, segment, ref extents, .. } => {
-                self.locked(allocation, address, (segment, extents.clone()));
-            }
-            Event::Rotated { plan, allocation, address, segment, ref extents } => {
-                let shown = (segment, extents.clone());
-                match self.reset.is_some() {
-                    true => self.rotated_after_reset(allocation, address, shown),
-                    false => self.rotated(plan, allocation, address, shown),
-                }
-            }
-            Event::Unlocked { allocation, locks } => self.unlocked(allocation, locks),
-            _ => {}
-        }
-    }
-
-    fn locked(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+    pub(super) fn locked(&mut self, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
         self.check_not_offered(id, "locked");
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         // An allocation that is locked already is seen where it was until a plan that moves it enters the stream.
@@ -78,7 +61,10 @@ impl Audit {
         });
     }
 
-    fn rotated(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+    pub(super) fn rotated(&mut self, plan: PlanNo, id: AllocationId, address: CpuVirtualAddress, shown: Shown) {
+        if self.reset.is_some() {
+            return self.rotated_after_reset(id, address, shown);
+        }
         if shown.1.is_empty() {
             return self.concealed(plan, id, address);
         }
@@ -118,7 +104,7 @@ impl Audit {
         (view.shown, view.hidden_by) = ((SegmentId::SYSTEM, Vec::new()), Some(plan));
     }
 
-    fn unlocked(&mut self, id: AllocationId, left: u32) {
+    pub(super) fn unlocked(&mut self, id: AllocationId, left: u32) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let locks = allocation.cpu_view.as_mut().map(|view| {
             view.locks = view.locks.saturating_sub(1);

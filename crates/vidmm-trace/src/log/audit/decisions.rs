@@ -1,7 +1,7 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5, SEG-50).
 
 use vidmm::event::{ContentSource, EvictReason};
-use vidmm::{AllocationId, DeviceId, Event, Extent, PAGE_SIZE, PhysicalAddress, PlanNo, ProcessId, SegmentId};
+use vidmm::{AllocationId, DeviceId, Extent, PAGE_SIZE, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
@@ -12,40 +12,15 @@ use super::roots::Root;
 use super::tables::Table;
 
 impl Audit {
-    pub(super) fn decision(&mut self, event: &Event) {
-        match *event {
-            Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
-                self.check_wanted(allocation, reason, wanted_by);
-                self.check_reason(allocation, segment, reason);
-                self.check_victim_order(allocation, segment, reason, wanted_by.map(|wanted| wanted.device));
-                let left = Place { plan, segment, extents: extents.clone() };
-                self.range_is_emptied(allocation, &left, reason);
-                self.evicted(allocation, left, copied, reason, discarded);
-                self.check_is_updated();
-                self.forced_out = (reason == EvictReason::PropertyUpdated).then_some((allocation, segment));
-            }
-            Event::Placed { plan, allocation, segment, ref extents, content } => {
-                self.placed(allocation, Place { plan, segment, extents: extents.clone() }, content);
-            }
-            Event::Refreshed { plan, allocation } => self.refreshed(plan, allocation),
-            Event::PageTablePlaced { plan, process, level, page_size, virtual_address, address, size } => {
-                let table = Table::new(level, page_size, virtual_address);
-                self.page_table_placed(plan, process, table, address, size);
-            }
-            Event::PageTableFreed { plan, process, level, page_size, virtual_address, address, size } => {
-                let table = Table::new(level, page_size, virtual_address);
-                self.page_table_freed(plan, process, table, address, size);
-            }
-            Event::PlanDecided { plan, ref waits, ref after } => self.plan_decided(plan, waits, after),
-            Event::PlanEntered { plan } => self.plan_entered(plan),
-            Event::PlanBuilt { plan, signal } => self.plan_built(plan, signal),
-            Event::PlanRetired { plan } => self.plan_retired(plan),
-            _ => {}
-        }
-    }
-
     /// A plan takes an allocation out of `left`.
-    fn evicted(&mut self, id: AllocationId, left: Place, copied: bool, reason: EvictReason, discarded: bool) {
+    pub(super) fn evicted(
+        &mut self,
+        id: AllocationId,
+        left: Place,
+        copied: bool,
+        reason: EvictReason,
+        discarded: bool,
+    ) {
         let plan = left.plan;
         self.check_not_required(plan, id, reason);
         self.check_not_kept(id);
@@ -142,7 +117,7 @@ impl Audit {
     }
 
     /// A plan brings an allocation to `place`.
-    fn placed(&mut self, id: AllocationId, place: Place, content: ContentSource) {
+    pub(super) fn placed(&mut self, id: AllocationId, place: Place, content: ContentSource) {
         let plan = place.plan;
         self.take(plan, place.segment, &place.extents);
         self.check_preferred(id, place.segment);
@@ -192,7 +167,7 @@ impl Audit {
 
     /// A plan copies in again what is in the memory segment already, because the CPU may have written to the copy: no work
     /// that was handed out may be using it.
-    fn refreshed(&mut self, plan: PlanNo, id: AllocationId) {
+    pub(super) fn refreshed(&mut self, plan: PlanNo, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let place = allocation.decided.clone().filter(|place| self.places.is_memory(place.segment));
         self.findings.check(place.is_some() && allocation.seen_in_backing_store, Invariant::I02, || {
@@ -211,7 +186,14 @@ impl Audit {
         draft.steps.arrivals.push(Arrival { allocation: id, place, content, moved: 0, mappings: Vec::new() });
     }
 
-    fn page_table_placed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
+    pub(super) fn page_table_placed(
+        &mut self,
+        plan: PlanNo,
+        id: ProcessId,
+        table: Table,
+        address: PhysicalAddress,
+        size: u64,
+    ) {
         let in_segment = !address.segment.is_system();
         let extent = Extent { offset: address.offset, size };
         if in_segment {
@@ -238,7 +220,14 @@ impl Audit {
     }
 
     /// Nothing is mapped through a table any more; when the plan has retired, nothing points to it.
-    fn page_table_freed(&mut self, plan: PlanNo, id: ProcessId, table: Table, address: PhysicalAddress, size: u64) {
+    pub(super) fn page_table_freed(
+        &mut self,
+        plan: PlanNo,
+        id: ProcessId,
+        table: Table,
+        address: PhysicalAddress,
+        size: u64,
+    ) {
         let extent = Extent { offset: address.offset, size };
         let Some(process) = self.processes.get_mut(&id) else { return };
         let handle = process.handle;
@@ -278,7 +267,7 @@ impl Audit {
         }
     }
 
-    fn plan_decided(&mut self, number: PlanNo, waits: &[(DeviceId, u64)], after: &[PlanNo]) {
+    pub(super) fn plan_decided(&mut self, number: PlanNo, waits: &[(DeviceId, u64)], after: &[PlanNo]) {
         let expected = self.plans.last.saturating_add(1);
         self.findings.check(number == expected, Invariant::Log, || {
             format!("plan {number} is decided, but the next is {expected}")
@@ -311,7 +300,7 @@ impl Audit {
         }
     }
 
-    fn plan_entered(&mut self, number: PlanNo) {
+    pub(super) fn plan_entered(&mut self, number: PlanNo) {
         self.check_back();
         self.check_is_updated();
         self.places.entered(number);
@@ -377,7 +366,7 @@ impl Audit {
         self.places.system.turn_over(number, leave, enter, &mut self.findings);
     }
 
-    fn plan_retired(&mut self, number: PlanNo) {
+    pub(super) fn plan_retired(&mut self, number: PlanNo) {
         let Some(plan) = self.plans.retire(number) else {
             return self.findings.report(Invariant::I20, format!("plan {number} retires, but does not exist"));
         };

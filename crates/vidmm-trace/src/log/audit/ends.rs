@@ -12,26 +12,11 @@ use super::names::Name;
 use super::{Audit, Process};
 
 impl Audit {
-    pub(super) fn end(&mut self, event: &Event) {
-        match *event {
-            Event::ProcessTerminated { process } => self.process_terminated(process),
-            Event::DeviceTerminated { device } => self.device_terminated(device),
-            Event::ProcessDestroyed { process } => self.process_destroyed(process),
-            Event::DeviceDestroyed { device } => self.device_destroyed(device),
-            Event::ContextDestroyed { context } => self.context_destroyed(context),
-            Event::PagingQueueDestroyed { queue } => self.paging_queue_destroyed(queue),
-            Event::MonitoredFenceDestroyed { fence } => self.monitored_fence_destroyed(fence),
-            Event::AllocationDestroyed { allocation, flags } => self.allocation_destroyed(allocation, flags),
-            Event::AllocationReclaimed { allocation } => self.allocation_reclaimed(allocation),
-            _ => {}
-        }
-    }
-
     fn gone(&mut self, name: impl Into<Name>) {
         self.names.remove(name.into(), &mut self.findings);
     }
 
-    fn process_terminated(&mut self, id: ProcessId) {
+    pub(super) fn process_terminated(&mut self, id: ProcessId) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         let had_ended = std::mem::replace(&mut process.has_ended, true);
         self.findings.check(!had_ended, Invariant::I27, || format!("a call names {id}, which was destroyed"));
@@ -40,7 +25,7 @@ impl Audit {
     }
 
     /// Its work that was not handed out is dropped. Once the rest has ended, nobody waits for its fences any more.
-    fn device_terminated(&mut self, id: DeviceId) {
+    pub(super) fn device_terminated(&mut self, id: DeviceId) {
         self.must_end.remove(&id);
         let Some(device) = self.devices.get_mut(&id) else { return };
         let had_ended = std::mem::replace(&mut device.has_ended, true);
@@ -103,7 +88,7 @@ impl Audit {
 
     /// Its tables are free at once: nothing of it is left in the stream. But for the root they were freed before, unless the GPU
     /// does nothing any more that would free them.
-    fn process_destroyed(&mut self, id: ProcessId) {
+    pub(super) fn process_destroyed(&mut self, id: ProcessId) {
         self.gone(id);
         let Some(process) = self.processes.remove(&id) else { return };
         self.by_process_handle.remove(&process.handle);
@@ -135,7 +120,7 @@ impl Audit {
         });
     }
 
-    fn device_destroyed(&mut self, id: DeviceId) {
+    pub(super) fn device_destroyed(&mut self, id: DeviceId) {
         self.check_waiters_released(id);
         self.gone(id);
         self.check_nothing_open(id);
@@ -148,7 +133,7 @@ impl Audit {
         }
     }
 
-    fn context_destroyed(&mut self, id: ContextId) {
+    pub(super) fn context_destroyed(&mut self, id: ContextId) {
         self.gone(id);
         let Some(context) = self.contexts.remove(&id) else { return };
         let queued = self.devices.get(&context.device).is_some_and(|device| device.has_work_of(id));
@@ -156,7 +141,7 @@ impl Audit {
         self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but has work"));
     }
 
-    fn paging_queue_destroyed(&mut self, id: PagingQueueId) {
+    pub(super) fn paging_queue_destroyed(&mut self, id: PagingQueueId) {
         self.gone(id);
         let Some(queue) = self.fences.queues.remove(&id) else { return };
         let requests = self.devices.get(&queue.device).map(|device| &device.requests);
@@ -166,7 +151,7 @@ impl Audit {
         });
     }
 
-    fn monitored_fence_destroyed(&mut self, id: MonitoredFenceId) {
+    pub(super) fn monitored_fence_destroyed(&mut self, id: MonitoredFenceId) {
         self.gone(id);
         self.fences.monitored.remove(id);
         let queued = self.portions.name(id) || self.devices.values().any(|device| device.has_work_that_names(id));
@@ -174,7 +159,7 @@ impl Audit {
         self.findings.check(!queued && !running, Invariant::I28, || format!("{id} is gone, but work names it"));
     }
 
-    fn allocation_reclaimed(&mut self, id: AllocationId) {
+    pub(super) fn allocation_reclaimed(&mut self, id: AllocationId) {
         self.gone(id);
         let Some(gone) = self.allocations.remove(&id) else { return };
         self.by_handle.remove(&gone.handle);

@@ -1,6 +1,6 @@
 //! Engines that yield or are reset: what they have ends, is aborted or comes back (I30, FLT-22, FLT-23).
 
-use vidmm::contract::{EngineFence, PageFaultFlags};
+use vidmm::contract::EngineFence;
 use vidmm::event::{Neighbour, PreemptReason};
 use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, GpuVirtualAddress, ProcessId};
 
@@ -31,41 +31,9 @@ pub(super) enum Next {
 }
 
 impl Audit {
-    pub(super) fn engine(&mut self, event: &Event) {
-        match *event {
-            Event::PageFault { signal, virtual_address, allocation, flags, below, above, ref in_flight, .. } => {
-                self.check_fault(signal, virtual_address, allocation, [below, above]);
-                let right: Vec<EngineFence> = self.fences.in_flight().collect();
-                self.findings.check(*in_flight == right, Invariant::Log, || {
-                    format!("{in_flight:?} are said to be under way, but by the log {right:?} are")
-                });
-                self.stopped(signal, flags.contains(PageFaultFlags::FENCE_INVALID));
-            }
-            Event::IllegalCommand { signal } => self.stopped(signal, false),
-            Event::PreemptRequested { engine, preemption_fence_id, reason } => {
-                self.preempt_requested(engine, preemption_fence_id, reason);
-            }
-            Event::Preempted { engine, preemption_fence_id, last_completed_fence_id, ref returned } => {
-                self.preempted(engine, preemption_fence_id, last_completed_fence_id, returned);
-            }
-            Event::PreemptTimedOut { engine, preemption_fence_id } => {
-                self.preempt_timed_out(engine, preemption_fence_id)
-            }
-            Event::EngineResetBegun { engine, reason, ref dependent_engines } => {
-                self.check_dependents_yield(engine, dependent_engines);
-                self.engine_reset_begun(engine, reason);
-            }
-            Event::EngineReset { engine, last_aborted_fence_id, ref returned } => {
-                self.engine_reset(engine, last_aborted_fence_id, returned);
-            }
-            Event::Resubmitted { before, signal, ref waits } => self.resubmitted(before, signal, waits),
-            _ => {}
-        }
-    }
-
     /// A page fault is told with the allocation that is mapped at its address, and with the nearest mappings beside that: their ends
     /// are next to it. Of mappings that were cut the log says no more.
-    fn check_fault(
+    pub(super) fn check_fault(
         &mut self,
         signal: EngineFence,
         GpuVirtualAddress(address): GpuVirtualAddress,
@@ -100,7 +68,7 @@ impl Audit {
 
     /// An engine cannot go on with the first packet that it has. It has not ended. Only where the driver says that it knows of no packet
     /// may there be none (FLT-11).
-    fn stopped(&mut self, signal: EngineFence, may_be_none: bool) {
+    pub(super) fn stopped(&mut self, signal: EngineFence, may_be_none: bool) {
         self.findings.check(may_be_none || signal.fence_id > 0, Invariant::I30, || {
             format!("engine {} stops at a packet, but has none", signal.engine)
         });
@@ -118,7 +86,7 @@ impl Audit {
         });
     }
 
-    fn preempt_requested(&mut self, id: u32, number: u64, reason: PreemptReason) {
+    pub(super) fn preempt_requested(&mut self, id: u32, number: u64, reason: PreemptReason) {
         let at = self.at;
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let next = engine.preemptions.saturating_add(1);
@@ -140,7 +108,7 @@ impl Audit {
     }
 
     /// Engines that the reset of another harms were asked to yield before it begins (FLT-26).
-    fn check_dependents_yield(&mut self, id: u32, dependents: &[u32]) {
+    pub(super) fn check_dependents_yield(&mut self, id: u32, dependents: &[u32]) {
         let is_unasked = |dependent: &&u32| {
             let engine = self.fences.engine(**dependent);
             engine.is_some_and(|engine| !engine.in_flight.is_empty() && !engine.asked && !engine.stopped)
@@ -151,7 +119,7 @@ impl Audit {
         });
     }
 
-    fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
+    pub(super) fn preempted(&mut self, id: u32, number: u64, last_completed: u64, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         // It may come late, when the engine is asked again already, or is reset (FLT-22).
         let is_answer = engine.answered < number && number <= engine.preemptions;
@@ -174,7 +142,7 @@ impl Audit {
     }
 
     /// The request has not ended before.
-    fn preempt_timed_out(&mut self, id: u32, number: u64) {
+    pub(super) fn preempt_timed_out(&mut self, id: u32, number: u64) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         if let Some((since, delay)) = engine.dependent_since.zip(self.adapter.tdr_dependent_delay) {
             let waited = self.at.saturating_sub(since);
@@ -224,7 +192,7 @@ impl Audit {
         });
     }
 
-    fn engine_reset_begun(&mut self, id: u32, reason: DeviceErrorReason) {
+    pub(super) fn engine_reset_begun(&mut self, id: u32, reason: DeviceErrorReason) {
         let first = self.fences.engine_mut(id).and_then(|engine| engine.in_flight.front().copied());
         let runs_work =
             first.is_some_and(|fence_id| self.fences.work.contains_key(&EngineFence { engine: id, fence_id }));
@@ -243,7 +211,7 @@ impl Audit {
         });
     }
 
-    fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
+    pub(super) fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
         let was_resetting = std::mem::take(&mut engine.resetting);
         let reason = engine.reset_for.take();

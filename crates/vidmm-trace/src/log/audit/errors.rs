@@ -8,15 +8,7 @@ use super::device::Device;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn error(&mut self, event: &Event) {
-        match *event {
-            Event::DeviceInError { device, reason } => self.device_in_error(device, reason),
-            Event::ProcessBlocked { process } => self.process_blocked(process),
-            _ => {}
-        }
-    }
-
-    fn device_in_error(&mut self, id: DeviceId, reason: DeviceErrorReason) {
+    pub(super) fn device_in_error(&mut self, id: DeviceId, reason: DeviceErrorReason) {
         self.check_blame(id, reason);
         self.blamed.remove(&id);
         if let Some(reset) = &mut self.reset {
@@ -107,7 +99,7 @@ impl Audit {
     }
 
     /// A process loses the GPU: all its devices are in error at once.
-    fn process_blocked(&mut self, id: ProcessId) {
+    pub(super) fn process_blocked(&mut self, id: ProcessId) {
         let is_new = self.blocked.insert(id);
         self.findings.check(is_new, Invariant::I12, || format!("{id} is blocked twice"));
         self.check_may_be_blocked(id);

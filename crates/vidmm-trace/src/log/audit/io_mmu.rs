@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use vidmm::contract::{AddressingModel, AllocationFlags2, IoMmuDomain, KmdProcessHandle, NotifyAlloc};
-use vidmm::{AllocationId, Event, GpuVirtualAddress, PlanNo, ProcessId};
+use vidmm::{AllocationId, GpuVirtualAddress, PlanNo, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -131,20 +131,13 @@ impl IoMmu {
 }
 
 impl Audit {
-    pub(super) fn io_mmu(&mut self, event: &Event) {
-        match *event {
-            Event::IoMmuMapped { plan, domain, virtual_address, allocation, allocation_offset, size, window } => {
-                let range = Range { plan, allocation, allocation_offset, size, window, packet: None };
-                self.io_mmu_mapped(Key { domain, start: virtual_address.0 }, range);
-            }
-            Event::IoMmuUnmapped { plan, domain, virtual_address, size, window } => {
-                self.io_mmu_unmapped(plan, Key { domain, start: virtual_address.0 }, size, window);
-            }
-            _ => {}
-        }
-    }
-
-    fn io_mmu_mapped(&mut self, key: Key, range: Range) {
+    pub(super) fn io_mmu_mapped(
+        &mut self,
+        domain: IoMmuDomain,
+        GpuVirtualAddress(start): GpuVirtualAddress,
+        range: Range,
+    ) {
+        let key = Key { domain, start };
         if range.window {
             self.begin_plan(range.plan);
         }
@@ -313,7 +306,14 @@ impl Audit {
         });
     }
 
-    fn io_mmu_unmapped(&mut self, plan: PlanNo, key: Key, size: u64, window: bool) {
+    pub(super) fn io_mmu_unmapped(
+        &mut self,
+        plan: PlanNo,
+        (domain, GpuVirtualAddress(start)): (IoMmuDomain, GpuVirtualAddress),
+        size: u64,
+        window: bool,
+    ) {
+        let key = Key { domain, start };
         if self.reset.is_some() {
             self.check_undone_by_reset(plan, key);
         } else {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vidmm::{AllocationId, DeviceId, Event, EvictFlags, ProcessId};
+use vidmm::{AllocationId, DeviceId, EvictFlags, ProcessId};
 
 use super::Audit;
 use super::device::Device;
@@ -28,9 +28,9 @@ pub(super) fn late<T: Ord + Copy>(due: &mut Due<T>, free: impl Iterator<Item = T
 /// Things that are to go, and those of them that are due.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
-    destroyed: BTreeSet<AllocationId>,
+    pub destroyed: BTreeSet<AllocationId>,
     freed: BTreeSet<At>,
-    evicted: BTreeSet<AllocationId>,
+    pub evicted: BTreeSet<AllocationId>,
     due_destroyed: Due<AllocationId>,
     due_freed: Due<At>,
     due_evicted: Due<AllocationId>,
@@ -48,43 +48,29 @@ impl Liveness {
         };
     }
 
-    fn forget_evicted(&mut self, ids: &[AllocationId]) {
+    /// An allocation is gone, or another's.
+    pub fn forget(&mut self, id: AllocationId) {
+        self.destroyed.remove(&id);
+        self.evicted.remove(&id);
+    }
+
+    pub fn forget_evicted(&mut self, ids: &[AllocationId]) {
         self.evicted.retain(|id| !ids.contains(id));
     }
 }
 
 impl Audit {
-    /// Notes what is to go from now on, and what is not.
-    pub(super) fn liveness(&mut self, event: &Event) {
-        match *event {
-            Event::AllocationDestroyed { allocation, .. } => {
-                self.liveness.destroyed.insert(allocation);
-                self.liveness.evicted.remove(&allocation);
-            }
-            Event::AllocationOwnershipTransferred { allocation, .. } | Event::AllocationReclaimed { allocation } => {
-                self.liveness.destroyed.remove(&allocation);
-                self.liveness.evicted.remove(&allocation);
-            }
-            Event::Evict { ref allocations, flags, .. } => {
-                self.liveness.forget_evicted(allocations);
-                let is_asked = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
-                let is_off = |id: &&AllocationId| {
-                    self.allocations.get(*id).is_some_and(|of| {
-                        let is_own = of.lists.len() == 1 && !of.shared && !of.accessed_physically;
-                        is_own && of.offer.is_none() && of.lists.values().all(|entry| entry.count == 0)
-                    })
-                };
-                self.liveness.evicted.extend(allocations.iter().filter(is_off).filter(|_| is_asked));
-            }
-            Event::MakeResident { ref allocations, .. }
-            | Event::Offered { ref allocations, .. }
-            | Event::Reclaimed { ref allocations, .. } => self.liveness.forget_evicted(allocations),
-            Event::Locked { allocation, .. } | Event::Evicted { allocation, .. } => {
-                self.liveness.evicted.remove(&allocation);
-            }
-            Event::AdapterResetBegun { .. } | Event::PoweredDown => self.liveness.evicted.clear(),
-            _ => {}
-        }
+    /// Evicted allocations that nothing keeps on a list go at once, if that is asked for.
+    pub(super) fn note_evicted(&mut self, allocations: &[AllocationId], flags: EvictFlags) {
+        self.liveness.forget_evicted(allocations);
+        let is_asked = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        let is_off = |id: &&AllocationId| {
+            self.allocations.get(*id).is_some_and(|of| {
+                let is_own = of.lists.len() == 1 && !of.shared && !of.accessed_physically;
+                is_own && of.offer.is_none() && of.lists.values().all(|entry| entry.count == 0)
+            })
+        };
+        self.liveness.evicted.extend(allocations.iter().filter(is_off).filter(|_| is_asked));
     }
 
     /// Time passes, and all that was decided is carried out: nothing is left that could have gone when time last passed.

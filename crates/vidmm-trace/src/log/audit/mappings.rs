@@ -2,7 +2,7 @@
 
 use vidmm::contract::{AddressingModel, KmdAllocationHandle, SegmentSet};
 use vidmm::event::ReclaimReason;
-use vidmm::{AllocationId, Event, PAGE_SIZE, PageSize, PagingQueueId, ProcessId};
+use vidmm::{AllocationId, Event, GpuVirtualAddress, PAGE_SIZE, PageSize, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -11,71 +11,55 @@ use super::device::RequestKind;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn addresses(&mut self, event: &Event) {
-        match *event {
-            Event::GpuVirtualAddressMapped {
-                process,
-                virtual_address,
-                size,
-                allocation,
-                allocation_offset,
-                page_size,
-                read_only,
-                no_execute,
-                driver_protection,
-                queue,
-                paging_fence_value,
-            } => {
-                // The queue's device is the one that maps: who opened an allocation maps it for itself.
-                let Some(device) = self.fences.queues.get(&queue).map(|queue| queue.device) else { return };
-                let mapping = Mapping {
-                    process,
-                    device,
-                    virtual_address: virtual_address.0,
-                    size,
-                    allocation,
-                    allocation_offset,
-                    page_size,
-                    cut_from: None,
-                    read_only,
-                    no_execute,
-                    driver_protection,
-                    asked_by: (queue, paging_fence_value),
-                    granted: paging_fence_value == 0,
-                    freed: None,
-                };
-                self.map(mapping, queue, paging_fence_value);
-            }
-            Event::GpuVirtualAddressReserved { process, virtual_address, size, queue, paging_fence_value } => {
-                self.reserve(process, virtual_address.0, size);
-                self.ask_to_show(process, (virtual_address.0, size), queue, paging_fence_value);
-            }
-            Event::GpuVirtualAddressFreed { process, virtual_address, size } => {
-                self.free(process, virtual_address.0, size);
-            }
-            Event::GpuVirtualAddressReclaimed { process, virtual_address, size, reason } => {
-                self.reclaim(process, virtual_address.0, size, reason);
-            }
-            _ => {}
-        }
-    }
-
-    fn map(&mut self, mapping: Mapping, queue: PagingQueueId, paging_fence_value: u64) {
-        let Mapping { process, virtual_address, allocation: id, .. } = mapping;
+    pub(super) fn mapped(&mut self, event: &Event) {
+        let &Event::GpuVirtualAddressMapped {
+            process,
+            virtual_address,
+            size,
+            allocation,
+            allocation_offset,
+            page_size,
+            read_only,
+            no_execute,
+            driver_protection,
+            queue,
+            paging_fence_value,
+        } = event
+        else {
+            return;
+        };
+        // The device of the queue is the one that maps: a device that opened an allocation maps it for itself.
+        let Some(device) = self.fences.queues.get(&queue).map(|queue| queue.device) else { return };
+        let mapping = Mapping {
+            process,
+            device,
+            virtual_address: virtual_address.0,
+            size,
+            allocation,
+            allocation_offset,
+            page_size,
+            cut_from: None,
+            read_only,
+            no_execute,
+            driver_protection,
+            asked_by: (queue, paging_fence_value),
+            granted: paging_fence_value == 0,
+            freed: None,
+        };
         self.replace_mappings(&mapping);
         self.check_alone(&mapping);
         self.check_reserved(&mapping);
-        self.check_addresses(process, virtual_address, mapping.end());
-        self.check_not_ending(process, virtual_address, mapping.end());
+        self.check_addresses(process, virtual_address.0, mapping.end());
+        self.check_not_ending(process, virtual_address.0, mapping.end());
         self.check_part(&mapping);
-        if !self.allocations.contains_key(&id) {
+        if !self.allocations.contains_key(&allocation) {
             return;
         }
         self.note_mapping(mapping);
         self.reach(process, mapping.end());
         if paging_fence_value > 0 {
-            let kind = RequestKind::Map(process, virtual_address, mapping.end());
-            self.ask(mapping.device, queue, paging_fence_value, kind);
+            let kind = RequestKind::Map(process, virtual_address.0, mapping.end());
+            self.ask(device, queue, paging_fence_value, kind);
         }
     }
 
@@ -146,7 +130,7 @@ impl Audit {
     }
 
     /// Addresses are reserved that nothing else has.
-    fn reserve(&mut self, process: ProcessId, start: u64, size: u64) {
+    pub(super) fn reserve(&mut self, process: ProcessId, GpuVirtualAddress(start): GpuVirtualAddress, size: u64) {
         let end = start.saturating_add(size);
         let is_whole = size > 0 && (start | size).is_multiple_of(PageSize::Kib64.bytes());
         self.findings.check(is_whole, Invariant::Gva52, || {
@@ -240,7 +224,7 @@ impl Audit {
     }
 
     /// Work that was submitted by now may still use what is freed of a mapping. A range that is no mapping is a reservation.
-    fn free(&mut self, process: ProcessId, start: u64, size: u64) {
+    pub(super) fn free(&mut self, process: ProcessId, GpuVirtualAddress(start): GpuVirtualAddress, size: u64) {
         let end = start.saturating_add(size);
         if self.mappings_within(process, start, end).next().is_none() {
             return self.unreserve(process, start, end);
@@ -266,7 +250,13 @@ impl Audit {
     }
 
     /// Nothing uses what was freed any more, and nothing shows it.
-    fn reclaim(&mut self, process: ProcessId, start: u64, size: u64, reason: ReclaimReason) {
+    pub(super) fn reclaim(
+        &mut self,
+        process: ProcessId,
+        GpuVirtualAddress(start): GpuVirtualAddress,
+        size: u64,
+        reason: ReclaimReason,
+    ) {
         let end = start.saturating_add(size);
         if self.reclaim_reserved(process, start, end) {
             return;

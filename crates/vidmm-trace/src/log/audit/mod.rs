@@ -33,6 +33,7 @@ mod links;
 mod list_entry;
 mod lists;
 mod liveness;
+mod look;
 mod mappings;
 mod monitored;
 mod names;
@@ -323,6 +324,7 @@ impl Audit {
             }
         }
         self.at = event.at;
+        self.check_before(&event.event);
         self.look(&event.event);
         self.fences.note_running(event.at);
     }
@@ -339,7 +341,8 @@ impl Audit {
         findings
     }
 
-    fn look(&mut self, event: &Event) {
+    /// Whatever the event is, what must come before it has come.
+    fn check_before(&mut self, event: &Event) {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
         }
@@ -353,29 +356,6 @@ impl Audit {
         self.check_during_reset(event);
         self.check_caller(event);
         self.check_gone(event);
-        // An event is looked at by the subject that it belongs to, and passed over by the others.
-        self.start(event);
-        self.create(event);
-        self.end(event);
-        self.addresses(event);
-        self.request(event);
-        self.decision(event);
-        self.paging(event);
-        self.io_mmu(event);
-        self.work(event);
-        self.portions(event);
-        self.engine(event);
-        self.error(event);
-        self.adapter_reset(event);
-        self.offer(event);
-        self.cpu_access(event);
-        self.sharing(event);
-        self.properties(event);
-        self.liveness(event);
-        self.budget_event(event);
-        self.trims(event);
-        self.suspension(event);
-        self.power(event);
     }
 
     /// The allocation that an operation names by its driver's handle.

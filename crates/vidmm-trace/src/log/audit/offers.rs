@@ -19,36 +19,20 @@ const PRIORITY_HIGH: u32 = 0xa000_0000;
 #[derive(Debug)]
 pub(super) struct RefusedMemory {
     /// So many more bytes are to be free.
-    bytes: u64,
+    pub bytes: u64,
     /// Pairs of an allocation that was decommitted, and of one that is offered and was to go before.
-    passed_over: Vec<(AllocationId, AllocationId)>,
+    pub passed_over: Vec<(AllocationId, AllocationId)>,
 }
 
 impl Audit {
-    pub(super) fn offer(&mut self, event: &Event) {
-        match *event {
-            Event::Offered { device, ref allocations, priority, flags, after_submission } => {
-                self.check_position(device, after_submission);
-                self.check_names_any(allocations, "Offer");
-                for &id in allocations {
-                    self.offered(device, id, priority, flags, after_submission);
-                }
-            }
-            Event::Reclaimed { device, queue, ref allocations, after_submission, paging_fence_value, .. } => {
-                self.check_position(device, after_submission);
-                self.check_names_any(allocations, "Reclaim");
-                self.reclaimed(event, device, queue, paging_fence_value);
-            }
-            Event::ContentDiscarded { allocation, plan } => self.discarded(allocation, plan),
-            Event::Decommitted { allocation } => self.decommitted(allocation),
-            Event::BackingStoreRefused { size } => {
-                self.refused_memory = Some(RefusedMemory { bytes: size, passed_over: Vec::new() });
-            }
-            _ => {}
-        }
-    }
-
-    fn offered(&mut self, device: DeviceId, id: AllocationId, priority: OfferPriority, flags: OfferFlags, last: u64) {
+    pub(super) fn offered(
+        &mut self,
+        device: DeviceId,
+        id: AllocationId,
+        priority: OfferPriority,
+        flags: OfferFlags,
+        last: u64,
+    ) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         // An allocation that was created to be shared may be offered while nobody else has it open (RES-62).
         let alone = allocation.owner == device && allocation.open.iter().all(|&opener| opener == device);
@@ -76,8 +60,21 @@ impl Audit {
         self.charge(id);
     }
 
-    fn reclaimed(&mut self, event: &Event, device: DeviceId, queue: PagingQueueId, paging_fence_value: u64) {
-        let Event::Reclaimed { allocations, results, backing_stores, after_submission, .. } = event else { return };
+    pub(super) fn reclaimed(&mut self, event: &Event) {
+        let &Event::Reclaimed {
+            device,
+            queue,
+            ref allocations,
+            ref results,
+            ref backing_stores,
+            after_submission,
+            paging_fence_value,
+        } = event
+        else {
+            return;
+        };
+        self.check_position(device, after_submission);
+        self.check_names_any(allocations, "Reclaim");
         let whole = results.len() == allocations.len() && backing_stores.len() == allocations.len();
         self.findings.check(whole, Invariant::Log, || {
             format!("{} allocations are reclaimed, with {} results", allocations.len(), results.len())
@@ -87,7 +84,7 @@ impl Audit {
             self.check_result(id, result, backing_store);
             let Some(allocation) = self.allocations.get_mut(&id) else { continue };
             let entry = allocation.lists.get_mut(&device);
-            let span = entry.and_then(|entry| entry.reclaim(*after_submission)).filter(|_| allocation.committed);
+            let span = entry.and_then(|entry| entry.reclaim(after_submission)).filter(|_| allocation.committed);
             spans.extend(span.map(|span| (id, span)));
             self.charge(id);
         }
@@ -136,7 +133,7 @@ impl Audit {
     }
 
     /// The backing store of what was offered goes with its content, if its caller allowed that (RES-66).
-    fn decommitted(&mut self, id: AllocationId) {
+    pub(super) fn decommitted(&mut self, id: AllocationId) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let (offer, has_place) = (allocation.offer, allocation.decided.is_some());
         let allowed = offer.is_some_and(|offer| offer.flags.contains(OfferFlags::ALLOW_DECOMMIT));
@@ -221,7 +218,7 @@ impl Audit {
 
     /// The content of an offered allocation is lost, once for each offer: with a plan, or because it was in its backing store
     /// alone and the host has no memory.
-    fn discarded(&mut self, id: AllocationId, plan: Option<PlanNo>) {
+    pub(super) fn discarded(&mut self, id: AllocationId, plan: Option<PlanNo>) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let is_new = allocation.offer.is_some_and(|offer| !offer.discarded);
         let may_go = plan.is_some() || self.refused_memory.is_some() && allocation.decided.is_none();

@@ -3,7 +3,7 @@
 use vidmm::contract::{
     BuildStatus, EngineFence, PagingOperation, Pte, PteFlags, UpdateMode, UpdatePageTable, UpdatePageTableFlags,
 };
-use vidmm::{Event, PageSize, PlanNo};
+use vidmm::{PageSize, PlanNo};
 
 use super::Audit;
 use super::allocation::{Allocation, Mapping};
@@ -13,30 +13,8 @@ use super::shadow::{leaf_bytes, leaf_range};
 use super::tlb::Stale;
 
 impl Audit {
-    pub(super) fn paging(&mut self, event: &Event) {
-        match *event {
-            Event::PagingOperation { plan, ref operation, status, offset, bytes, .. } => {
-                self.check_goes_on(operation, status);
-                match operation.is_by_cpu() {
-                    true => self.check_by_cpu(offset, bytes),
-                    false => self.open_buffer.write(offset, bytes, &mut self.findings),
-                }
-                let in_open_buffer = offset > 0 || bytes > 0;
-                self.note_paged(operation, bytes);
-                self.operation(plan, operation, status, in_open_buffer);
-            }
-            Event::PagingBufferSubmitted { signal, bytes } => {
-                if self.sees_operations() {
-                    self.open_buffer.submit(bytes, &mut self.findings);
-                }
-                self.buffer_submitted(signal);
-            }
-            _ => {}
-        }
-    }
-
     /// The CPU writes entries: all that was built before has ended, and nothing of it is in a buffer (BPB-08).
-    fn check_by_cpu(&mut self, offset: u32, bytes: u32) {
+    pub(super) fn check_by_cpu(&mut self, offset: u32, bytes: u32) {
         let (submitted, completed) = (self.fences.paging_submitted, self.fences.paging_completed());
         self.findings.check(self.open_buffer.is_empty() && submitted <= completed, Invariant::I05, || {
             format!(
@@ -51,13 +29,16 @@ impl Audit {
     }
 
     /// Notes the allocation that the driver has encoded something for, with the packet that has it.
-    fn note_paged(&mut self, operation: &PagingOperation, bytes: u32) {
+    pub(super) fn note_paged(&mut self, operation: &PagingOperation, bytes: u32) {
         let Some(allocation) = operation.allocation().filter(|_| bytes > 0) else { return };
         self.paged = self.paged.split_off(&self.fences.paging_completed());
         self.paged.entry(self.fences.next_paging()).or_default().insert(allocation);
     }
 
-    fn buffer_submitted(&mut self, signal: EngineFence) {
+    pub(super) fn buffer_submitted(&mut self, signal: EngineFence, bytes: u32) {
+        if self.sees_operations() {
+            self.open_buffer.submit(bytes, &mut self.findings);
+        }
         let returned = self.fences.engine_mut(signal.engine).and_then(|engine| engine.returned.first().copied());
         self.findings.check(returned.is_none(), Invariant::I30, || {
             format!("{signal:?} is handed out before packet {returned:?}, which came back")
@@ -66,7 +47,13 @@ impl Audit {
         self.fences.paging_submitted = signal.fence_id;
     }
 
-    fn operation(&mut self, plan: PlanNo, operation: &PagingOperation, status: BuildStatus, in_open_buffer: bool) {
+    pub(super) fn operation(
+        &mut self,
+        plan: PlanNo,
+        operation: &PagingOperation,
+        status: BuildStatus,
+        in_open_buffer: bool,
+    ) {
         self.begin_plan(plan);
         if status != BuildStatus::Success {
             return;

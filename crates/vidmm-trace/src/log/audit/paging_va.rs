@@ -1,7 +1,7 @@
 //! The paging process's windows: how large they are, and that the driver was asked (PGV-01 to PGV-05, U-16).
 
 use vidmm::event::MemorySegmentFacts;
-use vidmm::{DriverFinding, Event, PAGE_SIZE};
+use vidmm::{DriverFinding, PAGE_SIZE};
 
 use super::Audit;
 use super::finding::{Findings, Invariant};
@@ -197,36 +197,20 @@ impl PagingVa {
 }
 
 impl Audit {
-    pub(super) fn start(&mut self, event: &Event) {
-        match *event {
-            Event::AdapterStarted { .. } => self.adapter_started(event),
-            Event::PagingVaQueried {
-                query_type,
-                physical_adapter_index: index,
-                input_data_size,
-                output_data_size,
-                answer_mib,
-                paging_va_size: size,
-            } => {
-                let form = (query_type, input_data_size, output_data_size);
-                self.findings.check(form == (QUERY_TYPE, UINT, UINT), Invariant::U16, || {
-                    format!(
-                        "the size of the paging process is asked for by query, input and output size {form:?} (PGV-01)"
-                    )
-                });
-                let asked = self.paging_va.queries.len();
-                self.findings.check(usize::try_from(index) == Ok(asked), Invariant::U16, || {
-                    format!("physical adapter {index} is asked for its size, but number {asked} is the next")
-                });
-                self.paging_va.queries.push(Query { index, answer_mib, size });
-            }
-            Event::DriverFinding { finding } => self.driver_finding(finding),
-            _ => {}
-        }
+    /// A physical adapter is asked for its window: by a query of this type, input and output size.
+    pub(super) fn paging_va_queried(&mut self, form: (u32, u32, u32), index: u32, answer_mib: Option<u32>, size: u64) {
+        self.findings.check(form == (QUERY_TYPE, UINT, UINT), Invariant::U16, || {
+            format!("the size of the paging process is asked for by query, input and output size {form:?} (PGV-01)")
+        });
+        let asked = self.paging_va.queries.len();
+        self.findings.check(usize::try_from(index) == Ok(asked), Invariant::U16, || {
+            format!("physical adapter {index} is asked for its size, but number {asked} is the next")
+        });
+        self.paging_va.queries.push(Query { index, answer_mib, size });
     }
 
     /// A finding that the driver's author is told is true, and told once.
-    fn driver_finding(&mut self, finding: DriverFinding) {
+    pub(super) fn driver_finding(&mut self, finding: DriverFinding) {
         let twice = self.paging_va.findings.contains(&finding);
         self.findings.check(!twice, Invariant::Log, || format!("the driver's author is told twice: {finding}"));
         self.paging_va.findings.push(finding);

@@ -18,12 +18,12 @@ use super::monitored::FenceValue;
 pub(super) struct Portions {
     /// The last that was rendered.
     last: u64,
-    buffers: BTreeMap<u64, Buffer>,
+    pub buffers: BTreeMap<u64, Buffer>,
 }
 
 /// A DMA buffer, and how far it was handed out.
 #[derive(Debug)]
-struct Buffer {
+pub(super) struct Buffer {
     device: DeviceId,
     context: ContextId,
     bytes: u32,
@@ -135,21 +135,7 @@ impl Portions {
 }
 
 impl Audit {
-    pub(super) fn portions(&mut self, event: &Event) {
-        match event {
-            Event::Rendered { .. } => self.rendered(event),
-            Event::Portion { .. } => self.portion(event),
-            &Event::PreparationFailed { dma_buffer, bytes, .. } => {
-                self.portions.buffers.remove(&dma_buffer);
-                self.findings.check(bytes > 0, Invariant::Log, || {
-                    format!("DMA buffer {dma_buffer} is dropped, but binds nothing together")
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn rendered(&mut self, event: &Event) {
+    pub(super) fn rendered(&mut self, event: &Event) {
         let &Event::Rendered {
             device,
             context,
@@ -211,7 +197,9 @@ impl Audit {
         }
     }
 
-    fn portion(&mut self, event: &Event) {
+    pub(super) fn portion(&mut self, event: &Event) {
+        // The log does not say what is listed for portions until they are handed out.
+        self.demands.relieved += 1;
         let &Event::Portion { device, dma_buffer, submission, end_offset, is_last, ref bindings, .. } = event else {
             return;
         };

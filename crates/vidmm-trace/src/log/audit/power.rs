@@ -1,21 +1,11 @@
 //! Power: while the adapter has none, nothing is in its memory and nothing runs (P60).
 
-use vidmm::Event;
-
 use super::Audit;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn power(&mut self, event: &Event) {
-        match event {
-            Event::PoweredDown => self.powered_down(),
-            Event::PoweredUp => self.powered_up(),
-            _ => {}
-        }
-    }
-
     /// The adapter may lose power: no device runs, and nothing but page tables is in its memory.
-    fn powered_down(&mut self) {
+    pub(super) fn powered_down(&mut self) {
         self.powered_down = true;
         let active = self.devices.iter().find(|(_, device)| device.requires_its_list()).map(|(&id, _)| id);
         self.findings
@@ -37,7 +27,7 @@ impl Audit {
     }
 
     /// The adapter has power again. Its memory holds nothing: page tables are empty until they are initialised.
-    fn powered_up(&mut self) {
+    pub(super) fn powered_up(&mut self) {
         let was_down = std::mem::replace(&mut self.powered_down, false);
         self.findings.check(was_down, Invariant::P60, || "the adapter has power again, but had lost none".to_owned());
         self.tables.lose_content();

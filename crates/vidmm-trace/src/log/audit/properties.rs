@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use vidmm::contract::SegmentSet;
-use vidmm::{AllocationId, Event, PagingQueueId, SegmentId};
+use vidmm::{AllocationId, ContextId, PagingQueueId, SegmentId};
 
 use super::Audit;
 use super::aspects::Pool;
@@ -14,28 +14,11 @@ use super::finding::Invariant;
 const PRIORITIES: RangeInclusive<i32> = -7..=7;
 
 impl Audit {
-    pub(super) fn properties(&mut self, event: &Event) {
-        match *event {
-            Event::AllocationPriorityChanged { allocation, priority } => {
-                self.check_priority_is_possible(allocation, priority);
-                if let Some(allocation) = self.allocations.get_mut(&allocation) {
-                    allocation.priority = priority;
-                }
-            }
-            Event::AllocationCounted { allocation, segment, anew } => self.counted(allocation, Pool(segment), anew),
-            Event::AllocationPropertyUpdated { allocation, supported_segment_set, queue, paging_fence_value } => {
-                self.property_updated(allocation, supported_segment_set, queue, paging_fence_value);
-            }
-            Event::ContextPriorityChanged { context, priority } => {
-                self.findings.check(PRIORITIES.contains(&priority), Invariant::Log, || {
-                    format!("{context} has priority {priority}, but priorities are {PRIORITIES:?}")
-                });
-                if let Some(context) = self.contexts.get_mut(&context) {
-                    context.priority = priority;
-                }
-            }
-            _ => {}
-        }
+    pub(super) fn context_priority_changed(&mut self, id: ContextId, priority: i32) {
+        self.findings.check(PRIORITIES.contains(&priority), Invariant::Log, || {
+            format!("{id} has priority {priority}, but priorities are {PRIORITIES:?}")
+        });
+        self.contexts.entry(id).and_modify(|context| context.priority = priority);
     }
 
     /// Neither its driver nor a call gives an allocation priority 0 (CRE-05).
@@ -44,7 +27,7 @@ impl Audit {
     }
 
     /// Lists count an allocation in another memory, which is one of those where it may be.
-    fn counted(&mut self, id: AllocationId, pool: Pool, anew: bool) {
+    pub(super) fn counted(&mut self, id: AllocationId, pool: Pool, anew: bool) {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let may_be = self.places.pools_of(SegmentSet(allocation.supported_segment_set)).contains(&pool);
         self.findings.check(may_be, Invariant::I01, || format!("{id} is counted in {pool:?}, where it may not be"));
@@ -56,7 +39,13 @@ impl Audit {
     }
 
     /// Where it may be is another set of segments; if it must move for that, it is a request of the queue's device.
-    fn property_updated(&mut self, id: AllocationId, set: u32, queue: PagingQueueId, paging_fence_value: u64) {
+    pub(super) fn property_updated(
+        &mut self,
+        id: AllocationId,
+        set: u32,
+        queue: PagingQueueId,
+        paging_fence_value: u64,
+    ) {
         self.check_leaves_for(id, SegmentSet(set), paging_fence_value);
         let pools = self.places.pools_of(SegmentSet(set));
         if let Some(allocation) = self.allocations.get_mut(&id) {

@@ -15,44 +15,34 @@ use super::list_entry::ListEntry;
 use super::places::Pools;
 
 impl Audit {
-    pub(super) fn request(&mut self, event: &Event) {
-        match *event {
-            Event::MakeResident {
-                device,
-                queue,
-                ref allocations,
-                flags,
-                after_submission,
-                paging_fence_value,
-                ref waiting,
-            } => {
-                self.check_names_any(allocations, "MakeResident");
-                let is_consistent = !flags.contains(MakeResidentFlags::MUST_SUCCEED)
-                    || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
-                self.findings.check(is_consistent, Invariant::Res15, || {
-                    format!("a MakeResident that must succeed, but may trim further, is accepted with {flags:?}")
-                });
-                let process = self.process_of(device);
-                let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
-                let spans = self.make_resident(device, allocations, after_submission, waiting);
-                self.check_admitted(device, flags, &requested);
-                self.findings.check((paging_fence_value > 0) != waiting.is_empty(), Invariant::I13, || {
-                    format!("a MakeResident of which {} wait is answered with {paging_fence_value}", waiting.len())
-                });
-                if paging_fence_value > 0 {
-                    self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
-                }
-            }
-            Event::Evict { device, ref allocations, flags, after_submission, num_bytes_to_trim } => {
-                self.check_names_any(allocations, "Evict");
-                self.evict(device, allocations, flags, after_submission);
-                self.check_left_to_trim(device, num_bytes_to_trim);
-            }
-            Event::Granted { device, queue, paging_fence_value, ref plans } => {
-                self.granted(device, queue, paging_fence_value, plans);
-            }
-            Event::PagingFenceSignaled { queue, value } => self.paging_fence_signaled(queue, value),
-            _ => {}
+    pub(super) fn make_resident_accepted(&mut self, event: &Event) {
+        let &Event::MakeResident {
+            device,
+            queue,
+            ref allocations,
+            flags,
+            after_submission,
+            paging_fence_value,
+            ref waiting,
+        } = event
+        else {
+            return;
+        };
+        self.check_names_any(allocations, "MakeResident");
+        let is_consistent =
+            !flags.contains(MakeResidentFlags::MUST_SUCCEED) || flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER);
+        self.findings.check(is_consistent, Invariant::Res15, || {
+            format!("a MakeResident that must succeed, but may trim further, is accepted with {flags:?}")
+        });
+        let process = self.process_of(device);
+        let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
+        let spans = self.make_resident(device, allocations, after_submission, waiting);
+        self.check_admitted(device, flags, &requested);
+        self.findings.check((paging_fence_value > 0) != waiting.is_empty(), Invariant::I13, || {
+            format!("a MakeResident of which {} wait is answered with {paging_fence_value}", waiting.len())
+        });
+        if paging_fence_value > 0 {
+            self.ask(device, queue, paging_fence_value, RequestKind::MakeResident(spans));
         }
     }
 
@@ -82,7 +72,7 @@ impl Audit {
         });
     }
 
-    fn granted(&mut self, id: DeviceId, queue: PagingQueueId, value: u64, plans: &[PlanNo]) {
+    pub(super) fn granted(&mut self, id: DeviceId, queue: PagingQueueId, value: u64, plans: &[PlanNo]) {
         self.check_turn(id);
         self.check_emptied(id, plans);
         let Some(device) = self.devices.get_mut(&id) else { return };
@@ -204,7 +194,7 @@ impl Audit {
         pools
     }
 
-    fn paging_fence_signaled(&mut self, queue: PagingQueueId, value: u64) {
+    pub(super) fn paging_fence_signaled(&mut self, queue: PagingQueueId, value: u64) {
         let Some(books) = self.fences.queues.get_mut(&queue) else { return };
         self.findings.check(value > books.signaled, Invariant::I13, || {
             format!("{queue} is signalled with {value} after {}", books.signaled)

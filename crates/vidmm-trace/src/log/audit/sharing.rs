@@ -6,18 +6,7 @@ use super::Audit;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn sharing(&mut self, event: &Event) {
-        match *event {
-            Event::AllocationOpened { allocation, device, process } => self.opened(allocation, device, process),
-            Event::AllocationClosed { allocation, device } => self.closed(allocation, device),
-            Event::AllocationOwnershipTransferred { allocation, device, process } => {
-                self.transferred(allocation, device, process);
-            }
-            _ => {}
-        }
-    }
-
-    fn opened(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
+    pub(super) fn opened(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
         self.check_process_of(device, process);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         let openable = allocation.shared && !allocation.open.contains(&device);
@@ -31,7 +20,7 @@ impl Audit {
     }
 
     /// It leaves the device's list after what was submitted so far, and its mappings end with that work.
-    fn closed(&mut self, id: AllocationId, device: DeviceId) {
+    pub(super) fn closed(&mut self, id: AllocationId, device: DeviceId) {
         self.devices.entry(device).and_modify(|device| device.has_closed = true);
         let submitted = self.devices.get(&device).map_or(0, |device| device.submitted);
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
@@ -77,7 +66,7 @@ impl Audit {
         self.charge(id);
     }
 
-    fn transferred(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
+    pub(super) fn transferred(&mut self, id: AllocationId, device: DeviceId, process: ProcessId) {
         self.check_process_of(device, process);
         let heir = self.heir.take();
         self.findings.check(heir == Some((id, device)), Invariant::U34, || {

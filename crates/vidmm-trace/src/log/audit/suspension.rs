@@ -1,7 +1,7 @@
 //! Devices that yield, are suspended and resumed (RES-71, U-39), and what for.
 
 use vidmm::event::{EvictReason, RequestName, ResumeReason, SuspendReason, WantedBy};
-use vidmm::{AllocationId, DeviceId, Event, PlanNo, PriorityBand, ProcessId};
+use vidmm::{AllocationId, DeviceId, PlanNo, PriorityBand, ProcessId};
 
 use super::Audit;
 use super::allocation::Allocation;
@@ -21,26 +21,7 @@ const SLICE: u64 = 100_000_000;
 const SLICE_PER_PAGING: u64 = 4;
 
 impl Audit {
-    pub(super) fn suspension(&mut self, event: &Event) {
-        match *event {
-            Event::DeviceYielded { device, reason, wanted_by } => self.yielded(device, reason, wanted_by),
-            Event::DeviceSuspended { device } => self.suspended(device),
-            Event::DeviceResumed { device, reason, ref plans } => {
-                self.check_why_resumed(device, reason);
-                self.resumed(device, plans);
-            }
-            Event::ProcessSuspended { process, allow_wake_on_submission } => {
-                if let Some(process) = self.processes.get_mut(&process) {
-                    process.suspended = Some(allow_wake_on_submission);
-                }
-            }
-            Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),
-            Event::Submitted { device, .. } | Event::Rendered { device, .. } => self.submitted_to_its_process(device),
-            _ => {}
-        }
-    }
-
-    fn yielded(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
+    pub(super) fn yielded(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         self.check_may_be_made_to_yield(id, reason, wanted_by);
         self.check_has_had_its_time(id, reason, wanted_by);
         self.check_is_halted(id, reason);
@@ -61,7 +42,7 @@ impl Audit {
 
     /// A device is resumed because it has work, or because its list fits again although it has none. Of portions that are not handed out
     /// the log does not say which device has them.
-    fn check_why_resumed(&mut self, id: DeviceId, reason: ResumeReason) {
+    pub(super) fn check_why_resumed(&mut self, id: DeviceId, reason: ResumeReason) {
         let Some(device) = self.devices.get(&id).filter(|_| !self.adapter.is_physical()) else { return };
         let (requests, works) = (device.next_request().is_some(), !device.undispatched.is_empty());
         let is_so = match reason {
@@ -103,7 +84,7 @@ impl Audit {
     }
 
     /// Only a suspension that allows it ends with a submission.
-    fn process_resumed(&mut self, id: ProcessId, by_submission: bool) {
+    pub(super) fn process_resumed(&mut self, id: ProcessId, by_submission: bool) {
         let suspended = self.processes.get_mut(&id).and_then(|process| process.suspended.take());
         let right = suspended.is_some_and(|wakes| wakes || !by_submission);
         self.findings.check(right, Invariant::Res71, || {
@@ -112,7 +93,7 @@ impl Audit {
     }
 
     /// A submission ends the suspension of its process, where that allows it, at once (P10).
-    fn submitted_to_its_process(&mut self, id: DeviceId) {
+    pub(super) fn submitted_to_its_process(&mut self, id: DeviceId) {
         let Some(process) = self.process_of(id) else { return };
         if self.processes.get(&process).is_some_and(|process| process.suspended == Some(true)) {
             let why = format!("work of {process} was submitted, which ends its suspension, but it is not resumed");
@@ -120,7 +101,7 @@ impl Audit {
         }
     }
 
-    fn suspended(&mut self, id: DeviceId) {
+    pub(super) fn suspended(&mut self, id: DeviceId) {
         let running = self.fences.work.values().find(|work| work.device == id).map(|work| work.submission);
         let Some(device) = self.devices.get_mut(&id) else { return };
         self.findings.check(running.is_none(), Invariant::Res71, || {
@@ -139,7 +120,7 @@ impl Audit {
         }
     }
 
-    fn resumed(&mut self, id: DeviceId, plans: &[PlanNo]) {
+    pub(super) fn resumed(&mut self, id: DeviceId, plans: &[PlanNo]) {
         self.check_has_power(|| format!("{id} is resumed"));
         let unknown = plans.iter().find(|&&plan| !self.plans.is_decided(plan));
         self.findings

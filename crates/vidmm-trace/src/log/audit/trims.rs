@@ -1,6 +1,6 @@
 //! Devices that are asked to trim: to their budget, and at the ends of their periods (RES-41, RES-42, U-30).
 
-use vidmm::{DeviceId, Event, MemorySegmentGroup, ProcessId, TrimFlags, TrimIntervals, TrimNotificationId};
+use vidmm::{DeviceId, MemorySegmentGroup, ProcessId, TrimFlags, TrimIntervals, TrimNotificationId};
 
 use super::Audit;
 use super::demands::Standing;
@@ -33,30 +33,7 @@ pub(super) struct AskedToTrim {
 }
 
 impl Audit {
-    pub(super) fn trims(&mut self, event: &Event) {
-        match *event {
-            Event::TrimNotificationRegistered { notification, device } => {
-                self.born(notification, None);
-                self.listeners.insert(notification, device);
-            }
-            Event::TrimNotificationUnregistered { notification } => self.unregistered(notification),
-            Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim } => {
-                self.trim_notified(notification, device, flags, num_bytes_to_trim);
-                if flags.contains(TrimFlags::TRIM_TO_BUDGET) {
-                    self.asked_to_trim(notification, device, group, num_bytes_to_trim);
-                }
-            }
-            Event::TrimIntervalsSet { min, max, idle } => self.trim_intervals = TrimIntervals { min, max, idle },
-            Event::BudgetChanged { process, group, .. } => self.budget_moved(process, Some(group)),
-            Event::PoweredDown | Event::AdapterResetBegun { .. } => self.forget_periods(),
-            // Where addresses are patched, portions are submitted later than the work.
-            Event::Submitted { device, .. } if !self.adapter.is_physical() => self.period_begins(device),
-            Event::Rendered { device, .. } => self.period_begins(device),
-            _ => {}
-        }
-    }
-
-    fn unregistered(&mut self, notification: TrimNotificationId) {
+    pub(super) fn unregistered(&mut self, notification: TrimNotificationId) {
         self.asked_to_trim.retain(|&(of, _), _| of != notification);
         self.names.remove(notification.into(), &mut self.findings);
         let device = self.listeners.remove(&notification).and_then(|device| self.devices.get_mut(&device));
@@ -67,7 +44,7 @@ impl Audit {
     }
 
     /// The first work of a device that listens begins its period.
-    fn period_begins(&mut self, id: DeviceId) {
+    pub(super) fn period_begins(&mut self, id: DeviceId) {
         let listens = self.listeners.values().any(|&device| device == id);
         let begins = listens && self.devices.get(&id).is_some_and(|device| device.period == Period::None);
         if !begins {
@@ -101,12 +78,12 @@ impl Audit {
     }
 
     /// Periods do not end in time while the GPU does not run.
-    fn forget_periods(&mut self) {
+    pub(super) fn forget_periods(&mut self) {
         let running = self.devices.values_mut().filter(|device| device.period != Period::None);
         running.for_each(|device| device.period = Period::Unknown);
     }
 
-    fn budget_moved(&mut self, process: ProcessId, group: Option<MemorySegmentGroup>) {
+    pub(super) fn budget_moved(&mut self, process: ProcessId, group: Option<MemorySegmentGroup>) {
         for ((notification, of), asked) in &mut self.asked_to_trim {
             let device = self.listeners.get(notification).and_then(|id| self.devices.get(id));
             asked.budget_moved |= *of == group && device.is_some_and(|device| device.process == process);
@@ -180,7 +157,13 @@ impl Audit {
     }
 
     /// Only who listens is asked to trim, and to trim to the budget only who is above it (RES-41, P07).
-    fn trim_notified(&mut self, notification: TrimNotificationId, device: DeviceId, flags: TrimFlags, bytes: u64) {
+    pub(super) fn trim_notified(
+        &mut self,
+        notification: TrimNotificationId,
+        device: DeviceId,
+        flags: TrimFlags,
+        bytes: u64,
+    ) {
         let listens = self.listeners.get(&notification) == Some(&device);
         let both = flags.contains(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM);
         if flags.intersects(TrimFlags::PERIODIC_TRIM | TrimFlags::RESTART_PERIODIC_TRIM) && !both {
@@ -197,7 +180,7 @@ impl Audit {
 
     /// A request to trim says by how much the process is above its budget of the group. A device has a moment for each, and is not
     /// asked for the same amount again that it has not answered (RES-41, U-30).
-    fn asked_to_trim(
+    pub(super) fn asked_to_trim(
         &mut self,
         notification: TrimNotificationId,
         device: DeviceId,

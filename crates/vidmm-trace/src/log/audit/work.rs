@@ -1,6 +1,6 @@
 //! Work: submissions, and what engines report of them (I13).
 
-use vidmm::contract::{EngineFence, RootPageTable};
+use vidmm::contract::EngineFence;
 use vidmm::{DeviceId, Event, MonitoredFenceId};
 
 use super::Audit;
@@ -9,40 +9,24 @@ use super::fences::Work;
 use super::finding::Invariant;
 
 impl Audit {
-    pub(super) fn work(&mut self, event: &Event) {
-        match *event {
-            Event::Submitted { device, context, submission, ref waits, ref signals } => {
-                let (waits, signals) = (waits.clone(), signals.clone());
-                let engine = self.contexts.get(&context).and_then(|context| self.fences.engine(context.engine));
-                let preemptions = engine.map_or(0, |engine| engine.preemptions);
-                let work = Submission { context, waits, signals, portion: None, preemptions };
-                self.submitted(device, submission, work);
-                self.submitted_as_a_whole(device, context, submission);
-            }
-            Event::RootPageTableSet { context, address, num_entries } => {
-                self.root_set(context, RootPageTable { address, num_entries });
-            }
-            Event::Dispatched { device, submission, signal, ref waits } => {
-                self.dispatched(device, submission, signal, waits);
-            }
-            Event::Completed { signal } => {
-                if let Some(work) = self.ended(signal) {
-                    self.fences.monitored.owe(work.signals);
-                    self.owe_dropped(work.device, None);
-                }
-            }
-            Event::Aborted { signal } => self.aborted(signal),
-            Event::MonitoredFenceSignaled { fence, value } => {
-                self.check_nothing_in_flight(fence, value);
-                self.fences.monitored.signal((fence, value), &mut self.findings);
-            }
-            _ => {}
+    /// Work is submitted as a whole.
+    pub(super) fn work_submitted(&mut self, event: &Event) {
+        let &Event::Submitted { device, context, submission, ref waits, ref signals } = event else { return };
+        let (waits, signals) = (waits.clone(), signals.clone());
+        let engine = self.contexts.get(&context).and_then(|context| self.fences.engine(context.engine));
+        let preemptions = engine.map_or(0, |engine| engine.preemptions);
+        self.submitted(device, submission, Submission { context, waits, signals, portion: None, preemptions });
+        self.submitted_as_a_whole(device, context, submission);
+        // Where addresses are patched, portions are submitted later than the work.
+        if !self.adapter.is_physical() {
+            self.period_begins(device);
         }
+        self.submitted_to_its_process(device);
     }
 
     /// The fences that a device's dropped work would have signalled, and those of a device that ends, are at the maximum only when the work
     /// has ended that the GPU was given.
-    fn check_nothing_in_flight(&mut self, fence: MonitoredFenceId, value: u64) {
+    pub(super) fn check_nothing_in_flight(&mut self, fence: MonitoredFenceId, value: u64) {
         if value < u64::MAX || self.fences.monitored.is_owed((fence, value)) {
             return;
         }
@@ -73,10 +57,11 @@ impl Audit {
         device.unretired.insert(submission, self.findings.event);
     }
 
-    fn ended(&mut self, signal: EngineFence) -> Option<Work> {
-        let work = self.fences.complete(signal, &mut self.findings)?;
+    pub(super) fn completed(&mut self, signal: EngineFence) {
+        let Some(work) = self.fences.complete(signal, &mut self.findings) else { return };
         self.retire_work(&work);
-        Some(work)
+        self.fences.monitored.owe(work.signals);
+        self.owe_dropped(work.device, None);
     }
 
     /// Work has left its engine.

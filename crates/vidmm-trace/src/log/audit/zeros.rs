@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{KmdProcessHandle, PteFlags, UpdatePageTable, UpdatePageTableFlags};
-use vidmm::{PageSize, PagingQueueId, PhysicalAddress, ProcessId};
+use vidmm::{GpuVirtualAddress, PageSize, PagingQueueId, PhysicalAddress, ProcessId};
 
 use super::Audit;
 use super::allocation::Mapping;
@@ -123,7 +123,7 @@ impl Audit {
     pub(super) fn ask_to_show(
         &mut self,
         process: ProcessId,
-        (start, size): (u64, u64),
+        (GpuVirtualAddress(start), size): (GpuVirtualAddress, u64),
         queue: Option<PagingQueueId>,
         paging_fence_value: u64,
     ) {
