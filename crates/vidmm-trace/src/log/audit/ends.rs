@@ -169,7 +169,7 @@ impl Audit {
             self.places.system.decommit(Extent { offset: gone.backing_store, size: gone.size });
         }
         self.offered.remove(&id);
-        let mapped = self.io_mmu.forget(id);
+        let mapped = self.first_in_io_mmu(id, &gone).map(|(address, _)| address);
         self.findings.check(mapped.is_none(), Invariant::I28, || {
             format!("{id} is gone, but the IOMMU still shows it at {}", mapped.unwrap_or_default())
         });

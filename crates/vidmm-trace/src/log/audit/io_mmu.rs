@@ -3,31 +3,33 @@
 //! The host maps and unmaps, at once; the paging engine comes later. So what is mapped must be so before the operation that
 //! needs it is built, and must stay until the packet with that operation has ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use vidmm::contract::{AddressingModel, AllocationFlags2, IoMmuDomain, KmdProcessHandle, NotifyAlloc};
 use vidmm::{AllocationId, GpuVirtualAddress, PlanNo, ProcessId};
 
 use super::Audit;
-use super::allocation::Mapping;
+use super::allocation::{Allocation, Mapping};
 use super::device::{Request, RequestKind};
 use super::dispatch::Dispatch;
 use super::finding::Invariant;
+use super::intervals::{Intervals, Known, Part};
 
 /// The mapped ranges of all domains.
 #[derive(Debug, Default)]
 pub(super) struct IoMmu {
-    ranges: BTreeMap<Key, Range>,
-    by_allocation: BTreeMap<AllocationId, BTreeSet<Key>>,
-    windows: BTreeSet<Key>,
+    domains: BTreeMap<IoMmuDomain, Intervals<Range>>,
+    /// The windows, by their allocations and where they begin.
+    windows: BTreeMap<(AllocationId, u64), Key>,
 }
 
 /// Where something is mapped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     domain: IoMmuDomain,
     start: u64,
+    end: u64,
 }
 
 impl fmt::Display for Key {
@@ -36,137 +38,89 @@ impl fmt::Display for Key {
     }
 }
 
-/// A range that the host mapped at once.
+/// A range that the host mapped at once, or a part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     pub plan: PlanNo,
     pub allocation: AllocationId,
     pub allocation_offset: u64,
-    pub size: u64,
     pub window: bool,
     /// The packet of the paging engine with the operation that the window is for, or the notification of its unmap.
     pub packet: Option<u64>,
 }
 
+impl Known for Range {
+    fn advanced(self, bytes: u64) -> Self {
+        Self { allocation_offset: self.allocation_offset.saturating_add(bytes), ..self }
+    }
+}
+
 impl IoMmu {
-    /// Whether something is mapped at one of these addresses.
-    fn overlapping(&self, at: Key, size: u64) -> Option<Key> {
-        let end = Key { start: at.start.saturating_add(size), ..at };
-        let (&key, range) = self.ranges.range(Key { start: 0, ..at }..end).next_back()?;
-        (key.start.saturating_add(range.size) > at.start).then_some(key)
+    /// The parts of ranges that are mapped somewhere.
+    fn within(&self, Key { domain, start, end }: Key) -> impl Iterator<Item = Part<Range>> {
+        self.domains.get(&domain).into_iter().flat_map(move |ranges| ranges.within(start, end))
     }
 
-    fn insert(&mut self, key: Key, range: Range) {
-        self.remove(key);
-        self.ranges.insert(key, range);
-        if range.window {
-            self.windows.insert(key);
+    /// The windows of an allocation.
+    fn windows_of(&self, id: AllocationId) -> impl Iterator<Item = Key> {
+        self.windows.range((id, 0)..=(id, u64::MAX)).map(|(_, &window)| window)
+    }
+
+    /// Takes out what is mapped somewhere. Returns it.
+    fn remove(&mut self, Key { domain, start, end }: Key) -> Vec<Part<Range>> {
+        self.domains.get_mut(&domain).map(|ranges| ranges.remove(start, end)).unwrap_or_default()
+    }
+
+    /// What is mapped somewhere is named by a packet. Returns what was known of it before.
+    fn note_packet(&mut self, key: Key, packet: u64) -> Vec<Part<Range>> {
+        let parts = self.remove(key);
+        let ranges = self.domains.entry(key.domain).or_default();
+        for &(start, end, range) in &parts {
+            ranges.insert(start, end, Range { packet: Some(packet), ..range });
         }
-        self.by_allocation.entry(range.allocation).or_default().insert(key);
-    }
-
-    fn remove(&mut self, key: Key) -> Option<Range> {
-        let range = self.ranges.remove(&key)?;
-        self.windows.remove(&key);
-        if let Some(keys) = self.by_allocation.get_mut(&range.allocation) {
-            keys.remove(&key);
-        }
-        Some(range)
-    }
-
-    /// The range that is mapped around an address of a domain ends there, and goes on as a range of its own.
-    fn cut(&mut self, domain: IoMmuDomain, at: u64) {
-        let Some((&key, &range)) = self.ranges.range(Key { domain, start: 0 }..Key { domain, start: at }).next_back()
-        else {
-            return;
-        };
-        let size = at.saturating_sub(key.start);
-        if size >= range.size || range.window {
-            return;
-        }
-        self.insert(key, Range { size, ..range });
-        let rest = Range {
-            size: range.size.saturating_sub(size),
-            allocation_offset: range.allocation_offset.saturating_add(size),
-            ..range
-        };
-        self.insert(Key { domain, start: at }, rest);
-    }
-
-    /// Takes what is mapped in a range out, but what reaches beyond it.
-    fn take(&mut self, at: Key, size: u64) -> Vec<(Key, Range)> {
-        let end = at.start.saturating_add(size);
-        let within = self.ranges.range(at..Key { start: end.max(at.start), ..at });
-        let is_inside = |(key, range): &(&Key, &Range)| key.start.saturating_add(range.size) <= end;
-        let keys: Vec<Key> = within.filter(is_inside).map(|(&key, _)| key).collect();
-        keys.into_iter().filter_map(|key| Some((key, self.remove(key)?))).collect()
-    }
-
-    /// The mapped ranges of an allocation.
-    fn of(&self, allocation: AllocationId) -> impl Iterator<Item = (Key, &Range)> {
-        let keys = self.by_allocation.get(&allocation).into_iter().flatten();
-        keys.filter_map(|&key| Some((key, self.ranges.get(&key)?)))
-    }
-
-    /// Forgets what is mapped of an allocation. Returns the first address.
-    pub fn forget(&mut self, allocation: AllocationId) -> Option<GpuVirtualAddress> {
-        let keys = self.by_allocation.remove(&allocation)?;
-        for &key in &keys {
-            self.remove(key);
-        }
-        keys.first().map(|key| GpuVirtualAddress(key.start))
+        parts
     }
 
     /// Something that is mapped.
     pub fn first(&self) -> Option<GpuVirtualAddress> {
-        self.ranges.keys().next().map(|key| GpuVirtualAddress(key.start))
+        self.domains.values().find_map(Intervals::first).map(|(start, ..)| GpuVirtualAddress(start))
     }
 
     /// Something that is mapped in the domain of a process.
     pub fn first_of(&self, process: KmdProcessHandle) -> Option<GpuVirtualAddress> {
-        let domain = IoMmuDomain::Process(process);
-        let all = Key { domain, start: 0 }..=Key { domain, start: u64::MAX };
-        self.ranges.range(all).next().map(|(key, _)| GpuVirtualAddress(key.start))
+        let ranges = self.domains.get(&IoMmuDomain::Process(process))?;
+        ranges.first().map(|(start, ..)| GpuVirtualAddress(start))
     }
 }
 
 impl Audit {
-    pub(super) fn io_mmu_mapped(
-        &mut self,
-        domain: IoMmuDomain,
-        GpuVirtualAddress(start): GpuVirtualAddress,
-        range: Range,
-    ) {
-        let key = Key { domain, start };
+    pub(super) fn io_mmu_mapped(&mut self, domain: IoMmuDomain, start: GpuVirtualAddress, size: u64, range: Range) {
+        let key = Key { domain, start: start.0, end: start.0.saturating_add(size) };
         if range.window {
             self.begin_plan(range.plan);
         }
         self.check_entered(range.plan, key);
-        self.check_domain(key.domain);
-        let other = self.io_mmu.overlapping(key, range.size);
+        self.check_domain(domain);
+        let other = self.io_mmu.within(key).next();
         self.findings.check(other.is_none(), Invariant::I29, || {
             format!("{range:?} is mapped at {key}, where something is mapped already: {other:?}")
         });
-        other.and_then(|other| self.io_mmu.remove(other));
         let bytes = self.allocations.get(&range.allocation).map_or(0, |allocation| allocation.size);
-        let inside = range.size > 0 && range.allocation_offset.checked_add(range.size).is_some_and(|end| end <= bytes);
+        let inside = size > 0 && range.allocation_offset.checked_add(size).is_some_and(|end| end <= bytes);
         self.findings.check(inside, Invariant::I29, || {
-            format!("{range:?} is mapped at {key}, which is not a part of {}", range.allocation)
+            format!("{size} bytes of {range:?} are mapped at {key}, which are not a part of {}", range.allocation)
         });
         if range.window {
             self.check_new_window(key, &range);
+            self.io_mmu.windows.insert((range.allocation, key.start), key);
         } else {
             self.check_new_range(key, &range);
         }
-        self.io_mmu.insert(key, range);
-        // Since the plan was decided, parts of the mapping may have been freed.
-        let end = key.start.saturating_add(range.size);
-        let cuts = self.mappings_in(key, end).iter().map(|mapping| mapping.virtual_address).collect::<Vec<_>>();
-        cuts.into_iter().for_each(|cut| self.io_mmu.cut(key.domain, cut));
+        self.io_mmu.domains.entry(domain).or_default().insert(key.start, key.end, range);
     }
 
-    /// The last mapping of a process in a domain up to an address.
-    fn mappings_in(&self, Key { domain, start }: Key, end: u64) -> Vec<Mapping> {
+    /// The mappings of processes that meet addresses of a domain.
+    fn mappings_in(&self, Key { domain, start, end }: Key) -> Vec<Mapping> {
         let within = |process: ProcessId| self.mappings_within(process, start, end).copied();
         match domain {
             IoMmuDomain::Process(handle) => {
@@ -174,13 +128,6 @@ impl Audit {
             }
             IoMmuDomain::Global => self.processes.keys().copied().flat_map(within).collect(),
         }
-    }
-
-    /// The IOMMU's range for a mapping is cut where that was cut.
-    pub(super) fn cut_io_mmu(&mut self, mapping: &Mapping) {
-        let Some(key) = self.key_of(mapping) else { return };
-        self.io_mmu.cut(key.domain, mapping.virtual_address);
-        self.io_mmu.cut(key.domain, mapping.end());
     }
 
     /// The host's steps for a plan are done when that is in the stream.
@@ -217,16 +164,16 @@ impl Audit {
         self.findings.check(paging == Some(key.domain), Invariant::I14, || {
             format!("a window is mapped at {key}; the paging process's domain is {paging:?}")
         });
-        let before = self.io_mmu.of(range.allocation).find(|(_, other)| other.window).map(|(key, _)| key);
-        self.findings.check(before.is_none(), Invariant::I10, || {
+        let before = self.io_mmu.windows_of(range.allocation).next().is_some();
+        self.findings.check(!before, Invariant::I10, || {
             format!("a window is mapped at {key} before the last one of {} is unmapped", range.allocation)
         });
     }
 
     /// A process sees what it mapped, while that is resident in system memory.
     fn check_new_range(&mut self, key: Key, range: &Range) {
-        let ends = (key.start, key.start.saturating_add(range.size));
-        let mapped = self.mappings_in(key, ends.1);
+        let ends = (key.start, key.end);
+        let mapped = self.mappings_in(key);
         let process = mapped.first().map(|mapping| mapping.process);
         let shown =
             process.and_then(|process| self.mappings_of(process, ends, range.allocation, range.allocation_offset));
@@ -243,11 +190,6 @@ impl Audit {
         });
     }
 
-    /// The mapping of a process at an address of a domain.
-    fn mapping_in(&self, key: Key) -> Option<Mapping> {
-        self.mappings_in(key, key.start.saturating_add(1)).first().copied()
-    }
-
     fn domain_of(&self, process: KmdProcessHandle) -> IoMmuDomain {
         match self.adapter.addressing_model {
             AddressingModel::GpuVaIoMmuGlobal => IoMmuDomain::Global,
@@ -255,54 +197,57 @@ impl Audit {
         }
     }
 
-    fn key_of(&self, mapping: &Mapping) -> Option<Key> {
-        let process = self.processes.get(&mapping.process)?;
-        Some(Key { domain: self.domain_of(process.handle), start: mapping.virtual_address })
+    /// The parts of a mapping that the host has mapped.
+    pub(super) fn ranges_of(&self, mapping: &Mapping) -> impl Iterator<Item = Part<Range>> {
+        let allocation = mapping.allocation;
+        let key = self.key_of(mapping).into_iter();
+        key.flat_map(|key| self.io_mmu.within(key)).filter(move |(.., range)| range.allocation == allocation)
     }
 
-    /// The ranges that the host has mapped for a mapping.
-    pub(super) fn range_of(&self, mapping: &Mapping) -> Option<&Range> {
-        self.io_mmu.ranges.get(&self.key_of(mapping)?).filter(|range| range.allocation == mapping.allocation)
+    fn key_of(&self, mapping: &Mapping) -> Option<Key> {
+        let process = self.processes.get(&mapping.process)?;
+        Some(Key { domain: self.domain_of(process.handle), start: mapping.virtual_address, end: mapping.end() })
+    }
+
+    /// The host has mapped something of an allocation where a mapping of it is, or in a window.
+    pub(super) fn first_in_io_mmu(&self, id: AllocationId, of: &Allocation) -> Option<(GpuVirtualAddress, PlanNo)> {
+        let mappings = of.mappings.iter().filter_map(|key| self.mappings.get(key));
+        let windows = self.io_mmu.windows_of(id).flat_map(|window| self.io_mmu.within(window));
+        let ranges = mappings.flat_map(|mapping| self.ranges_of(mapping)).chain(windows);
+        ranges.map(|(start, _, range)| (GpuVirtualAddress(start), range.plan)).min_by_key(|&(_, plan)| plan)
     }
 
     /// The unmap of a mapping is notified: once.
     pub(super) fn note_unmap_told(&mut self, mapping: &Mapping, packet: u64) {
-        let range = self.key_of(mapping).and_then(|key| self.io_mmu.ranges.get_mut(&key));
-        let before = range.map(|range| range.packet.replace(packet));
-        self.findings.check(before == Some(None), Invariant::I09, || {
-            let Mapping { process, virtual_address, .. } = mapping;
-            match before {
-                Some(_) => format!("the unmap of {virtual_address:#x} of {process} is notified twice"),
-                None => {
-                    format!("the unmap of {virtual_address:#x} of {process} is notified, but nothing is mapped there")
-                }
-            }
+        let Some(key) = self.key_of(mapping) else { return };
+        let before = self.io_mmu.note_packet(key, packet);
+        let is_told = before.iter().any(|(.., range)| range.packet.is_some());
+        self.findings.check(!is_told, Invariant::I09, || format!("the unmap of {key} is notified twice"));
+        self.findings.check(!before.is_empty(), Invariant::I09, || {
+            format!("the unmap of {key} is notified, but nothing is mapped there")
         });
     }
 
-    /// The window at an address is for an operation in this packet.
-    pub(super) fn note_window_used(&mut self, address: GpuVirtualAddress, packet: u64) {
-        let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
-        let range = self.io_mmu.ranges.get_mut(&Key { domain, start: address.0 });
-        if let Some(window) = range.filter(|range| range.window) {
-            window.packet = Some(packet);
+    /// The window of an allocation at an address is for an operation in this packet.
+    pub(super) fn note_window_used(&mut self, id: AllocationId, address: GpuVirtualAddress, packet: u64) {
+        if let Some(&window) = self.io_mmu.windows.get(&(id, address.0)) {
+            self.io_mmu.note_packet(window, packet);
         }
     }
 
     /// The window of a notification shows its chunk; no other is mapped.
     pub(super) fn check_io_mmu_window(&mut self, id: AllocationId, op: &NotifyAlloc) {
         let address = op.gpu_virtual_address_at_offset;
-        let Some(domain) = self.adapter.paging_process.map(|process| self.domain_of(process)) else { return };
-        let key = Key { domain, start: address.0 };
-        let others = self.io_mmu.windows.iter().find(|&&other| other != key);
+        let others = self.io_mmu.windows.values().find(|window| window.start != address.0);
         self.findings.check(others.is_none(), Invariant::I14, || {
             format!("the window at {address} is used while another is mapped: {others:?}")
         });
-        let window = self.io_mmu.ranges.get(&key).filter(|range| range.window);
-        let shown = window.map(|window| (window.allocation, window.allocation_offset, window.size));
-        let right = (id, op.offset_in_bytes, op.size_in_bytes);
+        let window = self.io_mmu.windows.get(&(id, address.0));
+        let shown = window.and_then(|&window| self.io_mmu.within(window).next());
+        let shown = shown.map(|(start, end, range)| (range.allocation_offset, end.saturating_sub(start)));
+        let right = (op.offset_in_bytes, op.size_in_bytes);
         self.findings.check(shown == Some(right), Invariant::I14, || {
-            format!("the window at {address} must show {right:?}, but shows {shown:?}")
+            format!("the window at {address} must show {right:?} of {id}, but shows {shown:?}")
         });
     }
 
@@ -313,15 +258,24 @@ impl Audit {
         size: u64,
         window: bool,
     ) {
-        let key = Key { domain, start };
+        let key = Key { domain, start, end: start.saturating_add(size) };
         if self.reset.is_some() {
             self.check_undone_by_reset(plan, key);
         } else {
             self.check_entered(plan, key);
         }
-        let ranges = self.io_mmu.take(key, size);
-        let bytes = ranges.iter().fold(0u64, |sum, (_, range)| sum.saturating_add(range.size));
-        if bytes != size || ranges.iter().any(|(_, range)| range.window != window) {
+        let parts = self.io_mmu.remove(key);
+        let bytes = parts.iter().fold(0u64, |sum, (start, end, _)| sum.saturating_add(end.saturating_sub(*start)));
+        let is_inside = |mapping: &Mapping| key.start <= mapping.virtual_address && mapping.end() <= key.end;
+        let is_it = bytes == size
+            && parts.iter().all(|(.., range)| range.window == window)
+            && match window {
+                true => parts.iter().all(|part| self.io_mmu.windows.get(&(part.2.allocation, start)) == Some(&key)),
+                false => self.mappings_in(key).iter().all(is_inside),
+            };
+        let windows = parts.iter().filter(|(.., range)| range.window);
+        windows.for_each(|&(start, _, range)| _ = self.io_mmu.windows.remove(&(range.allocation, start)));
+        if !is_it {
             let message = format!("{size} bytes are unmapped at {key}, which is not what was mapped there");
             return self.findings.report(Invariant::I29, message);
         }
@@ -329,10 +283,11 @@ impl Audit {
         if self.reset.is_some() {
             return;
         }
-        for (key, range) in ranges {
+        for (start, end, range) in parts {
+            let part = Key { domain, start, end };
             match window {
-                true => self.check_window_used(key, &range),
-                false => self.check_unmapped_in_time(plan, key, &range),
+                true => self.check_window_used(part, &range),
+                false => self.check_unmapped_in_time(plan, part, &range),
             }
         }
     }
@@ -346,19 +301,20 @@ impl Audit {
         });
     }
 
-    /// An allocation is unmapped when it has left or the mapping was freed, nothing uses it, its driver was told, and all paging
-    /// operations up to that have ended.
+    /// An allocation is unmapped when it has left or its mappings were freed, nothing uses it, its driver was told, and all
+    /// paging operations up to that have ended.
     fn check_unmapped_in_time(&mut self, plan: PlanNo, key: Key, range: &Range) {
-        let mapping = self.mapping_in(key);
+        let mappings = self.mappings_in(key);
         let Some(allocation) = self.allocations.get(&range.allocation) else { return };
         // A range that is mapped since before its allocation last came belongs to a place that it has left.
         let stays = allocation.entered.as_ref().is_some_and(|place| place.plan <= range.plan);
-        let freed = mapping.and_then(|mapping| mapping.freed);
-        let device = mapping.and_then(|mapping| self.devices.get(&mapping.device));
-        let retired = |last| device.is_none_or(|device| device.has_retired(last));
-        self.findings.check(!stays || freed.is_some_and(retired), Invariant::I29, || {
-            let id = range.allocation;
-            format!("{key} is unmapped, but {id} stays, and work may use it there: freed after submission {freed:?}")
+        let is_over = |mapping: &Mapping| {
+            let device = self.devices.get(&mapping.device);
+            mapping.freed.is_some_and(|last| device.is_none_or(|device| device.has_retired(last)))
+        };
+        let are_over = !mappings.is_empty() && mappings.iter().all(is_over);
+        self.findings.check(!stays || are_over, Invariant::I29, || {
+            format!("{key} is unmapped, but {} stays, and work may use it there: {mappings:?}", range.allocation)
         });
         let must = allocation.notify.contains(AllocationFlags2::NOTIFY_IO_MMU_UNMAP)
             && self.adapter.notifies_unmap_by_mapping();
@@ -382,7 +338,10 @@ impl Audit {
         let mut due = mappings.filter(|mapping| {
             mapping.granted && mapping.freed.is_none() && !self.is_added_meanwhile(dispatch, mapping, plan)
         });
-        due.find(|mapping| self.range_of(mapping).is_none_or(|range| range.plan < plan || range.packet.is_some()))
+        due.find(|mapping| {
+            let is_stale = |(.., range): Part<Range>| range.plan < plan || range.packet.is_some();
+            !self.is_in_io_mmu(mapping) || self.ranges_of(mapping).any(is_stale)
+        })
     }
 
     /// Whether a mapping is added by a plan after `place`, for a request whose fence is not signalled and which the work does not
@@ -403,9 +362,15 @@ impl Audit {
         adding.any(|request| mapping.device != device || request.after_submission >= submission)
     }
 
+    /// Whether the process sees all of a mapping.
+    fn is_in_io_mmu(&self, mapping: &Mapping) -> bool {
+        let bytes = |(start, end, _): Part<Range>| end.saturating_sub(start);
+        self.ranges_of(mapping).map(bytes).fold(0, u64::saturating_add) == mapping.size
+    }
+
     /// A plan is built to its end: the process sees what it mapped of an allocation that came in.
     pub(super) fn check_in_io_mmu(&mut self, mapping: &Mapping) {
-        let mapped = self.range_of(mapping).is_some();
+        let mapped = self.is_in_io_mmu(mapping);
         self.findings.check(mapped, Invariant::I29, || {
             let Mapping { process, virtual_address, allocation, .. } = mapping;
             format!("{virtual_address:#x} of {process} must show {allocation}, but is not mapped in the IOMMU")
@@ -414,15 +379,16 @@ impl Audit {
 
     /// A plan is built to its end: no window is left.
     pub(super) fn check_io_mmu_windows_empty(&mut self, plan: PlanNo) {
-        if let Some(&key) = self.io_mmu.windows.first() {
-            self.findings.report(Invariant::I14, format!("plan {plan} ends with a window mapped at {key}"));
-            self.io_mmu.remove(key);
+        if let Some((_, window)) = self.io_mmu.windows.pop_first() {
+            self.findings.report(Invariant::I14, format!("plan {plan} ends with a window mapped at {window}"));
+            self.io_mmu.remove(window);
         }
     }
 
     /// A plan has retired: what it took out is mapped no longer.
     pub(super) fn check_left_io_mmu(&mut self, plan: PlanNo, id: AllocationId) {
-        let left = self.io_mmu.of(id).find(|(_, range)| range.plan < plan).map(|(key, _)| key);
+        let first = self.allocations.get(&id).and_then(|of| self.first_in_io_mmu(id, of));
+        let left = first.filter(|&(_, mapped_by)| mapped_by < plan).map(|(address, _)| address);
         self.findings.check(left.is_none(), Invariant::I29, || {
             format!("plan {plan} has retired, but {id}, which it took out, is mapped at {left:?}")
         });

@@ -244,8 +244,8 @@ impl Audit {
             }
             Event::PagingBufferSubmitted { signal, bytes } => self.buffer_submitted(signal, bytes),
             Event::IoMmuMapped { plan, domain, virtual_address, allocation, allocation_offset, size, window } => {
-                let range = Range { plan, allocation, allocation_offset, size, window, packet: None };
-                self.io_mmu_mapped(domain, virtual_address, range);
+                let range = Range { plan, allocation, allocation_offset, window, packet: None };
+                self.io_mmu_mapped(domain, virtual_address, size, range);
             }
             Event::IoMmuUnmapped { plan, domain, virtual_address, size, window } => {
                 self.io_mmu_unmapped(plan, (domain, virtual_address), size, window);

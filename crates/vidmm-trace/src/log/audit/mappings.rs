@@ -239,11 +239,9 @@ impl Audit {
             let (freed, left) = mapping.cut(start, end);
             self.forget_mapping(&mapping);
             for part in left {
-                self.cut_io_mmu(&part);
                 self.note_mapping(part);
             }
             if let Some(freed) = freed {
-                self.cut_io_mmu(&freed);
                 self.note_mapping(Mapping { freed: Some(submitted), ..freed });
             }
         }
@@ -291,7 +289,7 @@ impl Audit {
         let Mapping { process, virtual_address, device: id, .. } = *mapping;
         let handle = allocation.handle;
         let shown = self.is_shown(mapping, handle);
-        let seen = self.range_of(mapping).is_some();
+        let seen = self.ranges_of(mapping).next().is_some();
         self.findings.check(!seen, Invariant::I29, || {
             format!("{virtual_address:#x} of {process} is reclaimed, but still mapped for {}", mapping.allocation)
         });

@@ -81,7 +81,7 @@ impl Audit {
         let known = self.adapter.knows_notifications();
         self.findings.check(known, Invariant::I23, || "NOTIFY_ALLOC is sent to a driver before WDDM 3.2".to_owned());
         let Some(id) = self.named(op.allocation) else { return };
-        self.note_window_used(op.gpu_virtual_address_at_offset, packet);
+        self.note_window_used(id, op.gpu_virtual_address_at_offset, packet);
         let asked = match op.flags {
             NotifyAllocFlags::EVICTION => AllocationFlags2::NOTIFY_EVICTION,
             NotifyAllocFlags::IO_MMU_UNMAP => AllocationFlags2::NOTIFY_IO_MMU_UNMAP,
