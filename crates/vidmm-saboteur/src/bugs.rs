@@ -1066,7 +1066,7 @@ notice.size - cursor.offset",
         name: "join-on-its-way",
         rule: "I13",
         shown_in: World::Any,
-        what: "What a MakeResident names joins the list at once although it is not in place.",
+        what: "Allocations that a MakeResident names join the list at once although they are not in place.",
         file: "calls/resident.rs",
         edit: Edit::Expression {
             right: "may_join && self.plans.is_in_place(&self.state, index)",

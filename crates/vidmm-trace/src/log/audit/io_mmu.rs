@@ -71,7 +71,7 @@ impl IoMmu {
         self.domains.get_mut(&domain).map(|ranges| ranges.remove(start, end)).unwrap_or_default()
     }
 
-    /// What is mapped somewhere is named by a packet. Returns what was known of it before.
+    /// A packet names the mapping of a range. Returns the parts that were known before.
     fn note_packet(&mut self, key: Key, packet: u64) -> Vec<Part<Range>> {
         let parts = self.remove(key);
         let ranges = self.domains.entry(key.domain).or_default();

@@ -341,7 +341,7 @@ impl Audit {
         findings
     }
 
-    /// Whatever the event is, what must come before it has come.
+    /// The events that must come before an event have come.
     fn check_before(&mut self, event: &Event) {
         if !matches!(event, Event::MonitoredFenceSignaled { .. }) {
             self.fences.monitored.check_nothing_owed(&mut self.findings);
