@@ -13,7 +13,7 @@ mod reader;
 mod trailer;
 mod writer;
 
-pub use audit::{Audit, AuditFinding, Invariant, paging_va_rule};
+pub use audit::{Audit, AuditFinding, Invariant};
 pub use error::LogError;
 pub use file::{LogFile, open};
 pub use header::{EVENTS_VERSION, EventsLevel, LogHeader};

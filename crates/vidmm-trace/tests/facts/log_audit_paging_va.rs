@@ -6,7 +6,6 @@ use vidmm::contract::*;
 use vidmm::event::Event;
 use vidmm::*;
 use vidmm_trace::Invariant::*;
-use vidmm_trace::log::paging_va_rule;
 
 const NONE: Run = Run { notify: AllocationFlags2::empty(), ..BY_PROCESS };
 const LOCAL: Run = Run { notify: AllocationFlags2::empty(), ..IMPLICIT };
@@ -32,41 +31,6 @@ fn answered(run: Run, answer: Option<u32>, size: u64) -> Broken {
 
 fn told(story: Broken, finding: DriverFinding) -> Broken {
     story.insert_after(asked, Event::DriverFinding { finding })
-}
-
-#[test]
-fn the_size_follows_from_local_memory_the_log_and_the_answer() {
-    let local = Some(64 * MIB);
-    // The table of P31: local memory, the hardware scheduling log, the answer, MiB of a window.
-    let table = [
-        (local, None, None, 16),
-        (local, None, Some(0), 16),
-        (local, None, Some(8), 8),
-        (local, None, Some(512), 512),
-        (local, Some(4 * MIB), None, 16),
-        (local, Some(4 * MIB), Some(0), 16),
-        (local, Some(4 * MIB), Some(8), 8),
-        (local, Some(4 * MIB), Some(512), 512),
-        (local, Some(64 * MIB), None, 64),
-        (local, Some(64 * MIB), Some(0), 64),
-        (local, Some(64 * MIB), Some(8), 8),
-        (local, Some(64 * MIB), Some(512), 512),
-        (None, None, None, 0),
-        (None, None, Some(0), 0),
-        (None, None, Some(8), 0),
-        (None, None, Some(512), 0),
-        (None, Some(4 * MIB), None, 4),
-        (None, Some(4 * MIB), Some(0), 4),
-        (None, Some(4 * MIB), Some(8), 8),
-        (None, Some(4 * MIB), Some(512), 512),
-        (None, Some(64 * MIB), None, 64),
-        (None, Some(64 * MIB), Some(0), 64),
-        (None, Some(64 * MIB), Some(8), 8),
-        (None, Some(64 * MIB), Some(512), 512),
-    ];
-    for (local, log, answer, mib) in table {
-        assert_eq!(paging_va_rule(local, log, answer), mib * MIB, "{local:?}, {log:?}, {answer:?}");
-    }
 }
 
 #[test]

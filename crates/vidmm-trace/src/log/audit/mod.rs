@@ -95,7 +95,6 @@ use liveness::Liveness;
 use names::Names;
 use offers::RefusedMemory;
 use paging_va::PagingVa;
-pub use paging_va::paging_va_rule;
 use passes::Unfinished;
 use places::{Places, Pools};
 use plans::{Plans, Steps};

@@ -15,26 +15,6 @@ const LEAST: u64 = 4 << 20;
 /// Windows that the system chooses are cut down above this: their tables stay resident for ever (PGV-04).
 const NEVER_CUT_BELOW: u64 = 16 << 30;
 
-/// The size of a window of the paging process in bytes, before anything is rounded or cut down; 0 if it has no addresses.
-///
-/// `largest_local_segment` is its size in bytes, if the adapter has local memory; `scheduling_log_buffer_size` are bytes of the
-/// hardware scheduling log buffers, if hardware schedules; `answer_mib` is what the driver answered, none if it failed.
-///
-/// Without a local memory segment and without hardware scheduling there are no addresses, whatever the driver says (PGV-03,
-/// U-16). Else its answer counts (PGV-01), unless it failed or answered 0: then it is a quarter of the largest local segment or
-/// the size of the log buffers, whichever is greater (PGV-02).
-pub fn paging_va_rule(
-    largest_local_segment: Option<u64>,
-    scheduling_log_buffer_size: Option<u64>,
-    answer_mib: Option<u32>,
-) -> u64 {
-    match (largest_local_segment, scheduling_log_buffer_size, answer_mib) {
-        (None, None, _) => 0,
-        (_, _, Some(mib @ 1..)) => u64::from(mib) << 20,
-        (local, log, _) => (local.unwrap_or(0) / 4).max(log.unwrap_or(0)),
-    }
-}
-
 /// The windows, as the adapter's start describes them.
 #[derive(Debug, Default)]
 pub(super) struct PagingVa {
@@ -111,8 +91,10 @@ impl PagingVa {
         });
     }
 
-    /// The size follows from the answer. Hardware scheduling and the segments of other physical adapters are not in the log:
-    /// what would be right with any of them is right.
+    /// Without local memory and without hardware scheduling there are no addresses, whatever the driver says (PGV-03, U-16). Else
+    /// its answer counts (PGV-01), unless it failed or answered 0: then the size is a quarter of the largest local segment or that of
+    /// the scheduling log buffers, whichever is greater (PGV-02). Hardware scheduling and the segments of other physical adapters are
+    /// not in the log: what would be right with any of them is right.
     fn check_size(&self, query: &Query, findings: &mut Findings) {
         let known = query.index == 0;
         let local = self.local.filter(|_| known);
@@ -121,12 +103,12 @@ impl PagingVa {
             // There are no GPU virtual addresses, whatever the driver answers.
             _ if self.is_physical => query.size == 0,
             Some(mib @ 1..) => {
-                let asked = self.rounded(paging_va_rule(Some(0), None, Some(mib)));
+                let asked = self.rounded(u64::from(mib) << 20);
                 let none = query.size == 0 && local.is_none();
                 none || query.size == asked || query.size < asked && query.size > 0 && is_whole
             }
             _ => {
-                let least = self.rounded(paging_va_rule(local, None, None));
+                let least = self.rounded(local.unwrap_or(0) / 4);
                 let least = least.min(NEVER_CUT_BELOW).min(1 << self.va_bits.saturating_sub(3).min(63));
                 is_whole && query.size >= least.min(self.most)
             }
