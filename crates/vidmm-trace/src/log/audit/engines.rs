@@ -93,7 +93,7 @@ impl Audit {
         self.findings.check(number == next, Invariant::Log, || {
             format!("engine {id} is asked to yield with number {number}, but the next is {next}")
         });
-        self.findings.check(!engine.resetting, Invariant::I30, || {
+        self.findings.check(engine.reset_for.is_none(), Invariant::I30, || {
             format!("engine {id} is asked to yield as {reason:?} while it is reset")
         });
         if let Some(quantum) = self.adapter.tdr_quantum.filter(|_| reason == PreemptReason::Quantum) {
@@ -133,7 +133,7 @@ impl Audit {
         self.findings.check(last_completed <= submitted, Invariant::I30, || {
             format!("engine {id} says that packet {last_completed} was the last to end, but {submitted} was the last")
         });
-        if self.fences.engine_mut(id).is_some_and(|engine| engine.resetting) {
+        if self.fences.engine_mut(id).is_some_and(|engine| engine.reset_for.is_some()) {
             // The answer to the reset says what has ended, and settles the rest.
             return self.take_back(id, 0, returned);
         }
@@ -200,7 +200,7 @@ impl Audit {
             format!("the paging engine is reset as {reason:?}; its reset is that of the adapter")
         });
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        (engine.resetting, engine.reset_for) = (true, Some(reason));
+        engine.reset_for = Some(reason);
         let is_harmed = engine.dependent_since.is_some();
         self.findings.check(!is_harmed || reason != DeviceErrorReason::EngineTimeout, Invariant::Flt26, || {
             format!("engine {id}, which the reset of another harms, is reset for a timeout of its own")
@@ -213,17 +213,15 @@ impl Audit {
 
     pub(super) fn engine_reset(&mut self, id: u32, last_aborted: Option<u64>, returned: &[u64]) {
         let Some(engine) = self.fences.engine_mut(id) else { return };
-        let was_resetting = std::mem::take(&mut engine.resetting);
-        let reason = engine.reset_for.take();
+        let reason = engine.reset_for;
         // Earlier requests to it are over, unless it could not be reset: then it may still answer them, too late.
-        match last_aborted {
-            Some(_) => engine.answered = engine.preemptions,
-            None => engine.resetting = was_resetting,
+        if last_aborted.is_some() {
+            (engine.answered, engine.reset_for) = (engine.preemptions, None);
         }
         (engine.stopped, engine.asked, engine.aborted) = (false, false, last_aborted);
         engine.is_to_yield = false;
         let (completed, submitted) = (engine.completed, engine.submitted);
-        self.findings.check(was_resetting, Invariant::I30, || format!("engine {id} was reset, which had not begun"));
+        self.findings.check(reason.is_some(), Invariant::I30, || format!("engine {id} was reset, which had not begun"));
         // Whose packet it was is to blame; without one, whose was the first that was under way (FLT-24).
         let first = engine.in_flight.front().copied();
         let hung = last_aborted.filter(|&aborted| aborted > completed).or(first);

@@ -62,8 +62,7 @@ pub(super) struct Engine {
     pub running: Option<(u64, u64)>,
     /// It has stopped at a packet that cannot go on.
     pub stopped: bool,
-    /// The driver resets it, and why.
-    pub resetting: bool,
+    /// Why the driver resets it, if it does.
     pub reset_for: Option<DeviceErrorReason>,
     /// The packets that its last reset aborted.
     pub aborted: Option<u64>,
@@ -78,7 +77,7 @@ impl Engine {
 
     /// Whether nothing may be handed to it: what it has must end, or come back, first.
     pub fn is_held(&self) -> bool {
-        self.resetting || self.stopped || self.is_to_yield
+        self.reset_for.is_some() || self.stopped || self.is_to_yield
     }
 }
 
@@ -182,7 +181,7 @@ impl Fences {
 
     /// Whether an engine goes on with nothing that it has: that comes back, or it has stopped, and it will be reset.
     pub fn has_stopped(&self, engine: u32) -> bool {
-        self.engines.get(engine as usize).is_some_and(|engine| engine.stopped || engine.resetting)
+        self.engines.get(engine as usize).is_some_and(|engine| engine.stopped || engine.reset_for.is_some())
     }
 
     /// Notes which packets run from now on.
@@ -231,7 +230,7 @@ impl Fences {
         findings.check(first == Some(signal.fence_id), Invariant::I13, || {
             format!("engine {} ends packet {}, but the first that it has is {first:?}", signal.engine, signal.fence_id)
         });
-        findings.check(!engine.resetting, Invariant::I30, || {
+        findings.check(engine.reset_for.is_none(), Invariant::I30, || {
             format!("packet {} of engine {} ends while that is reset", signal.fence_id, signal.engine)
         });
         findings.check(engine.aborted != Some(signal.fence_id), Invariant::I30, || {
