@@ -29,6 +29,10 @@ pub const UNMET: &[(&str, &str)] = &[
     ("call check-content", "every page that a kernel of a world reads is judged"),
     ("device_in_error reason adapter_in_error", ENDS_FIRST),
     (
+        "device_in_error reason dependent_engine_reset",
+        "seldom: a kernel must run on for half a second while another engine, which harms its own, is to be reset",
+    ),
+    (
         "device_in_error reason engine_timeout_promoted_to_adapter_reset",
         "a device is in error for what its own work did",
     ),
