@@ -1084,15 +1084,4 @@ notice.size - cursor.offset",
             wrong: "matches!(loss, Loss::AsLeft)",
         },
     },
-    Bug {
-        name: "blame-the-harmed",
-        rule: "FLT-26",
-        shown_in: World::Any,
-        what: "An engine that the reset of another one harms is reset for a timeout of its own.",
-        file: "recovery/watch.rs",
-        edit: Edit::Expression {
-            right: "DeviceErrorReason::DependentEngineReset",
-            wrong: "DeviceErrorReason::EngineTimeout",
-        },
-    },
 ];
