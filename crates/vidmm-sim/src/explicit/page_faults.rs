@@ -34,8 +34,8 @@ impl Session<'_> {
     /// A kernel has accessed memory where nothing is resident. Returns whether that breaks a promise. If no step expects it, it
     /// is found.
     fn blame(&mut self, name: &str, signal: EngineFence, access: &str) -> bool {
-        let is_it = |kernel: &&mut KernelState| kernel.submission == name;
-        let Some(kernel) = self.objects.kernels.iter_mut().rfind(is_it) else { return true };
+        let Some(kernel) = self.objects.last_kernel(name) else { return true };
+        let kernel = &mut self.objects.kernels[kernel];
         let (was_known, is_expected, is_promised) = (kernel.faulted, kernel.fault_is_expected, kernel.is_covered);
         kernel.faulted = true;
         if self.rules.is_none() && !is_expected && !was_known {
@@ -78,8 +78,7 @@ impl Session<'_> {
             // An engine ends its packets in order: the first that does not end is the one that has faulted.
             Event::Aborted { signal } => {
                 let Some(name) = self.narrator.names.kernel_of(signal) else { return };
-                let kernel = self.objects.kernels.iter().rfind(|kernel| kernel.submission == name);
-                let device = kernel.map(|kernel| kernel.device);
+                let device = self.objects.last_kernel(&name).map(|kernel| self.objects.kernels[kernel].device);
                 let is_its = |fault: &UnnamedFault| {
                     fault.engine == signal.engine && fault.device.is_some() && fault.device == device
                 };

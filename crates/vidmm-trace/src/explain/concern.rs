@@ -37,15 +37,11 @@ impl Index {
                 vec![allocation]
             }
             Event::MakeResident { queue, ref allocations, paging_fence_value, ref waiting, .. } => {
-                if paging_fence_value > 0 {
-                    self.requests.insert((queue, paging_fence_value), waiting.clone());
-                }
+                self.ask(queue, paging_fence_value, waiting);
                 allocations.clone()
             }
             Event::Reclaimed { queue, ref allocations, paging_fence_value, .. } => {
-                if paging_fence_value > 0 {
-                    self.requests.insert((queue, paging_fence_value), allocations.clone());
-                }
+                self.ask(queue, paging_fence_value, allocations);
                 allocations.clone()
             }
             Event::MakeResidentRefused { ref allocations, .. }
@@ -83,6 +79,13 @@ impl Index {
                 None => Vec::new(),
             },
         })
+    }
+
+    /// A call was answered with a value of a queue's fence; 0 is no request.
+    fn ask(&mut self, queue: PagingQueueId, value: u64, asked_for: &[AllocationId]) {
+        if value > 0 {
+            self.requests.insert((queue, value), asked_for.to_vec());
+        }
     }
 
     fn signaled(&mut self, queue: PagingQueueId, value: u64) -> Vec<AllocationId> {

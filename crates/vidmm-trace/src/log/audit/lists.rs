@@ -1,7 +1,5 @@
 //! Residency lists: MakeResident and Evict, and how often they named an allocation (I07).
 
-use std::collections::HashSet;
-
 use vidmm::{AllocationId, DeviceId, EvictFlags};
 
 use super::Audit;
@@ -18,13 +16,11 @@ impl Audit {
         waiting: &[AllocationId],
     ) -> Vec<(AllocationId, u64)> {
         self.check_position(id, after);
-        let waiting = HashSet::<_>::from_iter(waiting);
-        self.findings.check(waiting.is_subset(&HashSet::from_iter(named)), Invariant::Log, || {
-            format!("of a MakeResident of {named:?}, {waiting:?} wait")
-        });
+        // Those that wait are in the order of the call.
+        let mut left = waiting.iter().copied().peekable();
         let (mut spans, mut asked_for) = (Vec::new(), Vec::new());
         for &allocation in named {
-            let granted = !waiting.contains(&allocation);
+            let granted = left.next_if_eq(&allocation).is_none();
             if granted {
                 self.check_in_place(id, allocation);
             }
@@ -40,6 +36,9 @@ impl Audit {
             self.forget_spans(allocation);
             self.charge(allocation);
         }
+        self.findings.check(left.peek().is_none(), Invariant::Log, || {
+            format!("of a MakeResident of {named:?}, {waiting:?} wait")
+        });
         if let Some(device) = self.devices.get_mut(&id) {
             device.spans.extend(&spans);
         }
