@@ -1084,4 +1084,12 @@ notice.size - cursor.offset",
             wrong: "matches!(loss, Loss::AsLeft)",
         },
     },
+    Bug {
+        name: "purge-forgets-leaving",
+        rule: "FLT-32",
+        shown_in: World::Any,
+        what: "A reset of the adapter tells no driver of what was about to leave its segment.",
+        file: "recovery/purge.rs",
+        edit: Edit::Without("left.entry(handle).or_insert(place);"),
+    },
 ];

@@ -410,6 +410,11 @@ fn flt32_the_driver_is_not_told_of_an_allocation_that_was_resident() {
 }
 
 #[test]
+fn flt32_the_driver_is_not_told_of_an_allocation_that_was_about_to_leave() {
+    adapter_reset_halfway_out().remove(is(purge_of_a())).breaks_only(Flt32);
+}
+
+#[test]
 fn flt32_the_driver_is_told_twice() {
     adapter_reset().insert_after(purged, purge_of_a()).breaks_only(Flt32);
 }

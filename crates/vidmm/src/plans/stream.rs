@@ -154,6 +154,11 @@ impl Stream {
         self.plans.values().map(|entry| &entry.plan)
     }
 
+    /// The plans that have not been built to their end, in the order of their numbers.
+    pub fn unbuilt(&self) -> impl Iterator<Item = &Plan> {
+        self.plans.values().filter(|entry| entry.fence_id.is_none()).map(|entry| &entry.plan)
+    }
+
     /// The plan, for the audit.
     pub fn get(&self, number: PlanNo) -> Option<&Plan> {
         self.plans.get(&number).map(|entry| &entry.plan)

@@ -111,10 +111,10 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     plans.builder.steps.clear();
 }
 
-/// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
-/// GPU alone (BPB-27).
+/// Each allocation in a memory segment gets a transfer of no bytes, each in an aperture is unmapped, and so are those that were about to
+/// leave; the driver leaves the GPU alone (BPB-27). A transfer of which the driver has seen only a part ends with that (BPB-20).
 fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
-    for (index, operation) in purge_operations(state) {
+    for (index, operation) in purge_operations(state, plans) {
         let status = encode_purge_operation(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
         state.moment.record(|| Event::PurgeOperation { allocation, operation, status });
@@ -152,38 +152,58 @@ fn encode_purge_operation(
     BuildStatus::InsufficientDmaBuffer
 }
 
-fn purge_operations(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
+fn purge_operations(state: &State, plans: &Plans) -> Vec<(AllocationIx, PagingOperation)> {
+    let left = places_left(&state.adapter, plans);
     let purge_operation = |(index, allocation): (AllocationIx, &Allocation)| {
         let Allocation { handle, size, .. } = *allocation;
-        let operation = match allocation.place? {
+        let place = left.get(&handle).copied().or_else(|| match allocation.place? {
             Place::Memory(account, place) => {
                 let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
-                let place = PhysicalAddress { segment: state.adapter.memory_id(account), offset };
-                PagingOperation::Transfer(Transfer {
-                    allocation: handle,
-                    transfer_offset: 0,
-                    transfer_size: 0,
-                    source: place,
-                    destination: place,
-                    flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
-                    mdl_offset: 0,
-                })
+                Some(PhysicalAddress { segment: state.adapter.memory_id(account), offset })
             }
-            Place::Aperture(offset) => {
-                let (aperture, offset) = state.adapter.aperture_at(offset.bytes());
-                PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-                    allocation: handle,
-                    segment_id: aperture.id,
-                    offset_in_pages: offset / PAGE_SIZE,
-                    number_of_pages: size / PAGE_SIZE,
-                    dummy_page: state.memory.dummy_page(),
-                })
-            }
-            Place::System => return None,
+            Place::Aperture(offset) => Some(state.adapter.in_aperture(offset.bytes())),
+            Place::System => None,
+        })?;
+        let operation = if state.adapter.aperture_set().contains(place.segment) {
+            PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+                allocation: handle,
+                segment_id: place.segment,
+                offset_in_pages: place.offset / PAGE_SIZE,
+                number_of_pages: size / PAGE_SIZE,
+                dummy_page: state.memory.dummy_page(),
+            })
+        } else {
+            PagingOperation::Transfer(Transfer {
+                allocation: handle,
+                transfer_offset: 0,
+                transfer_size: 0,
+                source: place,
+                destination: place,
+                flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+                mdl_offset: 0,
+            })
         };
         Some((index, operation))
     };
     state.objects.allocations.iter().filter_map(purge_operation).collect()
+}
+
+/// The segments' places of allocations that were to be copied out or unmapped, as far as the driver has not been told: it knows them
+/// there, wherever they were to go next.
+fn places_left(adapter: &Adapter, plans: &Plans) -> BTreeMap<KmdAllocationHandle, PhysicalAddress> {
+    let mut left = BTreeMap::new();
+    for leaving in plans.stream.unbuilt().flat_map(|plan| &plan.out) {
+        let (handle, place) = match leaving {
+            Leaving::Memory(out) => {
+                let offset = out.extents.iter().next().map_or(0, |extent| extent.offset);
+                (out.handle, PhysicalAddress { segment: adapter.memory_id(out.account), offset })
+            }
+            Leaving::Aperture(range) => (range.handle, adapter.in_aperture(range.offset)),
+            Leaving::Discarded { .. } | Leaving::Told(_) => continue,
+        };
+        left.entry(handle).or_insert(place);
+    }
+    left
 }
 
 /// Unmaps all ranges from the IOMMU.

@@ -118,6 +118,30 @@ fn a_transfer_under_way_counts_as_not_done() {
     world.tear_down();
 }
 
+/// FLT-32, BPB-20: a driver hears that an allocation is gone which was about to be copied out, and has no place any more.
+#[test]
+fn the_driver_is_told_of_what_was_about_to_leave() {
+    let mut world = World::new(Config::pages(16));
+    let client = world.client();
+    let (leaving, at) = world.resident(client, 2);
+    world.submit(client, &[Access::Write(at, 5)]);
+    world.poll();
+    world.evict(client, &[leaving], SOON).unwrap();
+    world.poll();
+    assert!(
+        world.call(|vidmm, _, _| vidmm.query_allocation_residency(leaving))
+            == Ok(AllocationResidencyStatus::NotResident)
+    );
+    reset(&mut world);
+    let is_farewell = |event: &&Event| {
+        matches!(event, Event::PurgeOperation { allocation, operation: PagingOperation::Transfer(transfer), .. }
+            if *allocation == leaving && transfer.transfer_size == 0)
+    };
+    assert_eq!(world.events.iter().filter(is_farewell).count(), 1);
+    world.run_all();
+    world.tear_down();
+}
+
 /// P46, FLT-31: after five resets within a minute the sixth hang stops the adapter, in the defined way.
 #[test]
 fn the_sixth_hang_within_a_minute_stops_the_adapter() {

@@ -40,10 +40,19 @@ impl Audit {
         self.findings
             .check(is_new, Invariant::Flt32, || format!("the driver is told twice that {id} is not resident any more"));
         let Some(allocation) = self.allocations.get(&id) else { return };
-        let right = allocation.decided.as_ref().and_then(|place| self.farewell(allocation, place));
+        let right = self.known_place(id, allocation).and_then(|place| self.farewell(allocation, place));
         self.findings.check(right.as_ref() == Some(operation), Invariant::Flt32, || {
             format!("the driver is told {operation:?} of {id}, which must be {right:?}")
         });
+    }
+
+    /// The place in which the driver knows an allocation: that which it was to leave with a copy, or from the aperture, as long as the
+    /// driver was not told all of that; else the one that was decided.
+    fn known_place<'a>(&'a self, id: AllocationId, allocation: &'a Allocation) -> Option<&'a Place> {
+        let left = self
+            .unbuilt_victims()
+            .find(|victim| victim.allocation == id && (victim.copied || self.places.is_aperture(victim.place.segment)));
+        left.map(|victim| &victim.place).or(allocation.decided.as_ref())
     }
 
     /// The operations by which a driver hears of an allocation that lost its place: a transfer of nothing, or that its
@@ -78,9 +87,9 @@ impl Audit {
     /// The driver has heard of all that was in a segment.
     pub(super) fn check_purge(&mut self) {
         let Some(reset) = &self.reset else { return };
-        let has_farewell = |(id, allocation): (&AllocationId, &Allocation)| {
-            let place = allocation.decided.as_ref().filter(|place| !place.segment.is_system());
-            place.filter(|_| !reset.purged.contains(id)).map(|_| *id)
+        let has_farewell = |(&id, allocation): (&AllocationId, &Allocation)| {
+            let place = self.known_place(id, allocation).filter(|place| !place.segment.is_system());
+            place.filter(|_| !reset.purged.contains(&id)).map(|_| id)
         };
         if reset.is_refused {
             return;

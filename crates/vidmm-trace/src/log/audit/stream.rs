@@ -94,6 +94,14 @@ impl Audit {
         Some(number)
     }
 
+    /// The allocations that leave with plans which are not built to their end, in the order of their plans.
+    pub(super) fn unbuilt_victims(&self) -> impl Iterator<Item = &Victim> {
+        let Building { plan, steps, .. } = &self.building;
+        let building = Some(steps).filter(|_| self.plans.get(*plan).is_some_and(|plan| plan.built.is_none()));
+        let others = self.plans.all().filter(|plan| plan.built.is_none()).map(|plan| &plan.steps);
+        building.into_iter().chain(others).flat_map(|steps| &steps.victims)
+    }
+
     /// From now on a plan writes to its tables.
     pub(super) fn place_tables(&mut self, steps: &Steps) {
         for &(process, address, table) in &steps.placed_tables {

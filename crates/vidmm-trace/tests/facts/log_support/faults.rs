@@ -125,7 +125,7 @@ pub fn adapter_reset() -> Broken {
     Broken(events)
 }
 
-/// The story in which a paging buffer faults while `A` is leaving: its plan was decided and built, and has not ended.
+/// The story in which a paging buffer faults while `A` is leaving: its plan is not built to its end.
 pub fn adapter_reset_halfway_out() -> Broken {
     let mut events = story();
     let end =
@@ -151,6 +151,7 @@ pub fn adapter_reset_halfway_out() -> Broken {
         Event::DeviceInError { device: device(), reason: cause },
         monitored_reaches(u64::MAX),
         Event::Aborted { signal: fence(PAGING, 3) },
+        purge_of_a(),
         purge,
         Event::ContentLost { allocation: A.id(), is_kept: false },
         Event::PlanAbandoned { plan: 3 },
