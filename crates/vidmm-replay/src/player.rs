@@ -8,7 +8,7 @@ use vidmm::{
     contract::{AddressingModel, AllocationFlags2},
     policy::PolicyChoice,
 };
-use vidmm_trace::Lifetime;
+use vidmm_trace::{ByteSize, Lifetime};
 
 use crate::{
     Object, PAGE,
@@ -91,7 +91,9 @@ pub struct Played {
 pub enum PlayError {
     /// The largest submission does not fit.
     #[error(
-        "a submission uses {largest_list} bytes at once, and local memory has {local_memory}; give it at least as many"
+        "a submission uses {} at once, and local memory has {}; give it at least as many bytes",
+        ByteSize(*largest_list),
+        ByteSize(*local_memory)
     )]
     TooLarge {
         /// Bytes of the largest list.

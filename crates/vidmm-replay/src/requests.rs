@@ -111,7 +111,10 @@ impl Read for Frames {
                     self.rest = Some(rest);
                     return Ok(0);
                 }
-                self.decoder = Some(Box::new(StreamingDecoder::new(rest).map_err(io::Error::other)?));
+                let decoder = StreamingDecoder::new(rest).map_err(|error| {
+                    io::Error::other(format!("it is not compressed with zstd, as the end of its name says ({error})"))
+                })?;
+                self.decoder = Some(Box::new(decoder));
             }
             let decoder = self.decoder.as_mut().expect("there is a frame or a rest");
             let read = decoder.read(buffer)?;
@@ -184,10 +187,14 @@ impl Requests {
                     return Ok(None);
                 }
                 let field = |at| line.get(at).map(<[u8]>::trim_ascii).filter(|field| !field.is_empty());
+                if line.len() < 2 {
+                    return Err(Failure::Mistake("it has one column; the columns have commas between them"));
+                }
                 let id = field(columns.id).ok_or(Failure::Mistake("it names no object"))?;
                 let size = field(columns.size).and_then(number);
                 let size = size.ok_or(Failure::Mistake(
-                    "its size is no number of bytes; columns are time, object, size, or as the first line names them: `id` and `size`",
+                    "its size is no number of bytes; columns are time, object, size, or as the first line names them: \
+                     `id`, `obj_id`, `object` or `key`, and `size`, `obj_size` or `bytes`",
                 ))?;
                 Ok(Some(Request { id: number(id).unwrap_or_else(|| hash(id)), size, next: u64::MAX }))
             }
@@ -207,6 +214,19 @@ impl Requests {
                 let next = part(16, 24).cast_signed();
                 Ok(Some(Request { id: part(4, 12), size: part(12, 16), next: u64::try_from(next).unwrap_or(u64::MAX) }))
             }
+        }
+    }
+}
+
+impl Requests {
+    /// The place of the request that was read last, which is number `number`, from 1.
+    fn place(&self, number: u64) -> String {
+        match self {
+            Self::Csv { line, .. } => match line.position() {
+                Some(position) => format!("line {}", position.line()),
+                None => format!("request {number}"),
+            },
+            Self::OracleGeneral(_) => format!("request {number}"),
         }
     }
 }
@@ -295,7 +315,7 @@ impl<'a> RequestStream<'a> {
             let request = self.requests.next().map_err(|failure| match failure {
                 Failure::Io(error) => self.file.cannot_read(error),
                 Failure::Mistake(mistake) => {
-                    TraceError::Request { path: self.file.path.clone(), request: self.read, mistake }
+                    TraceError::Request { path: self.file.path.clone(), place: self.requests.place(self.read), mistake }
                 }
             })?;
             let Some(request) = request else { break };

@@ -31,12 +31,12 @@ pub enum TraceError {
         error: io::Error,
     },
     /// A request is not as the format has them.
-    #[error("{path}: request {request}: {mistake}")]
+    #[error("{path}: {place}: {mistake}")]
     Request {
         /// The file.
         path: PathBuf,
-        /// The number of the request, from 1.
-        request: u64,
+        /// Where it is: `line 7` of text, or `request 7`, from 1.
+        place: String,
         /// The mistake.
         mistake: &'static str,
     },

@@ -110,10 +110,10 @@ fn refused(name: &str, bytes: &[u8]) -> TraceError {
 
 #[test]
 fn a_line_that_is_no_request_is_named() {
-    let second = |error| matches!(error, TraceError::Request { request: 2, .. });
-    assert!(second(refused("a.csv", b"1,2,4096\n2,3,many\n")));
-    assert!(second(refused("a.csv", b"1,2,4096\n2\n")));
-    assert!(second(refused("a.oracleGeneral", &[0; 30])));
+    let is_at = |expected: &str, error| matches!(error, TraceError::Request { place, .. } if place == expected);
+    assert!(is_at("line 2", refused("a.csv", b"1,2,4096\n2,3,many\n")));
+    assert!(is_at("line 2", refused("a.csv", b"1,2,4096\n2\n")));
+    assert!(is_at("request 2", refused("a.oracleGeneral", &[0; 30])));
     assert!(matches!(refused("a.csv", b"time,id,size\n"), TraceError::Empty(_)));
     assert!(matches!(refused("a.csv.zst", b"no frame"), TraceError::Read { .. }));
 }

@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{PlayOptions, Played, References, Setup, Trace, bounds, play};
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
-use vidmm_trace::LocalMemory;
+use vidmm_trace::{ByteSize, LocalMemory};
 
 use self::row::{Optimum, Row};
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     output,
     report::unless_closed,
     run,
+    style::counted,
 };
 
 /// An input.
@@ -43,6 +44,36 @@ struct Cell<'a> {
     input: &'a Input<'a>,
     local_memory: LocalMemory,
     policy: PolicyChoice,
+}
+
+impl Cell<'_> {
+    /// The bytes of local memory, where the references are known.
+    fn local_memory_bytes(&self, trace: &Trace) -> u64 {
+        self.local_memory.bytes_of(trace.measure().footprint)
+    }
+
+    /// Whether the largest submission fits, as far as that is known before the combination runs.
+    fn fits(&self) -> bool {
+        let trace = self.input.trace.as_ref();
+        trace.is_none_or(|trace| trace.measure().largest_list <= self.local_memory_bytes(trace))
+    }
+
+    /// The reason why a combination does not run that does not fit.
+    fn too_small(&self) -> String {
+        let trace = self.input.trace.as_ref().expect("it is known not to fit");
+        let (largest, footprint) = (trace.measure().largest_list, trace.measure().footprint);
+        // A share that is rounded up fits.
+        let tenths = (u128::from(largest) * 1000).div_ceil(u128::from(footprint.max(1)));
+        let (input, size) = (self.input.path.display(), ByteSize(self.local_memory_bytes(trace)));
+        let asked = self.local_memory.to_string();
+        let size = if asked == size.to_string() { asked } else { format!("{asked} = {size}") };
+        format!(
+            "{input} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint",
+            ByteSize(largest),
+            tenths / 10,
+            tenths % 10
+        )
+    }
 }
 
 /// The work of a thread at one time.
@@ -71,29 +102,48 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
             .iter()
             .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
     }
-    let mut rows = run_all(args, &cells, factory)?;
+    let (own, too_small): (Vec<_>, Vec<_>) = own_of(args, &cells).partition(|&at| cells[at].fits());
+    if let (true, Some(&first)) = (own.is_empty(), too_small.first()) {
+        return Err(cells[first].too_small().into());
+    }
+    let mut rows = run_all(args, &cells, &own, factory)?;
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
     args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
-    unless_closed(table::write(&mut anstream::stdout().lock(), &rows))?;
+    let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small()));
+    left_out.dedup();
+    unless_closed(table::write(&mut anstream::stdout().lock(), &rows, &left_out))?;
     Ok(rows.iter().all(|row| row.findings.unwrap_or(0) == 0))
 }
 
 fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Error>> {
     let requests = Trace::requests(path, args.batch).transpose()?;
+    let name = || quoted(&path.display().to_string());
     let trace = match requests {
         Some(_) if args.check => {
-            let name = quoted(&path.display().to_string());
-            return Err(format!("{name} has no kernels that could check content; leave out --check").into());
+            return Err(format!("{} has no kernels that could check content; leave out --check", name()).into());
+        }
+        Some(_) if args.iterations > 1 => {
+            return Err(
+                format!("{} is requests to a cache, which are not repeated; leave out --iterations", name()).into()
+            );
         }
         Some(trace) => Some(trace),
+        None if args.batch > 1 => {
+            return Err(format!("each kernel of {} is a submission of its own; leave out --batch", name()).into());
+        }
         None if args.check => None,
         None => {
             let (scenario, base) = scenario(path)?;
-            Some(References::from(&scenario.load(&base)?.workload).repeated(args.iterations).into())
+            Some(Trace::from(References::from(&scenario.load(&base)?.workload).repeated(args.iterations)))
         }
     };
+    let submissions = trace.as_ref().map_or(u64::MAX, |trace| trace.measure().submissions);
+    if args.warm_up as u64 >= submissions {
+        let submissions = counted(submissions, "submission", "submissions");
+        return Err(format!("--warm-up {} leaves nothing of {}, which has {submissions}", args.warm_up, name()).into());
+    }
     Ok(Input { path, digest: output::digest(path), trace })
 }
 
@@ -120,18 +170,30 @@ fn cells<'a>(args: &ReplayArgs, inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
     // Without randomness all seeds are one.
     policies.dedup();
     let mut cells = Vec::new();
+    let mut sizes = args.local_memory.clone();
+    let mut seen = Vec::new();
+    sizes.retain(|size| !seen.contains(size) && (seen.push(*size), true).1);
     for input in inputs {
-        for &local_memory in &args.local_memory {
+        for &local_memory in &sizes {
             cells.extend(policies.iter().map(|&policy| Cell { input, local_memory, policy }));
         }
     }
     cells
 }
 
-/// Runs the combinations of the shard on several threads.
-fn run_all(args: &ReplayArgs, cells: &[Cell<'_>], factory: &dyn MachineFactory) -> Result<Vec<Row>, String> {
+/// The combinations of the shard.
+fn own_of(args: &ReplayArgs, cells: &[Cell<'_>]) -> impl Iterator<Item = usize> {
     let Shard { number, of } = args.shard;
-    let own = Vec::from_iter((0..cells.len()).filter(|at| at % of == number - 1));
+    (0..cells.len()).filter(move |at| at % of == number - 1)
+}
+
+/// Runs these combinations on several threads.
+fn run_all(
+    args: &ReplayArgs,
+    cells: &[Cell<'_>],
+    own: &[usize],
+    factory: &dyn MachineFactory,
+) -> Result<Vec<Row>, String> {
     let of_size = |at: usize| (std::ptr::from_ref(cells[at].input), cells[at].local_memory);
     let mut tasks: Vec<(usize, Task<'_>)> = Vec::new();
     for (position, &at) in own.iter().enumerate() {
@@ -199,7 +261,7 @@ fn run_task(args: &ReplayArgs, factory: &dyn MachineFactory, task: &Task<'_>) ->
 }
 
 fn setup(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Setup {
-    let local_memory = cell.local_memory.bytes_of(trace.measure().footprint);
+    let local_memory = cell.local_memory_bytes(trace);
     Setup { local_memory, in_flight: u64::from(args.ahead.unwrap_or(1)) + 1, warm_up: args.warm_up }
 }
 

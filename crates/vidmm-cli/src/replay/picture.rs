@@ -9,6 +9,21 @@ use super::row::Row;
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 540;
 
+/// The width of the list of curves beside the plot.
+const LEGEND_WIDTH: i32 = 220;
+
+/// A policy has the same colour in every picture, whatever others are there.
+const COLOURS: [(&str, RGBColor); 6] = [
+    (OPTIMUM, BLACK),
+    ("lru", RGBColor(31, 119, 180)),
+    ("clock", RGBColor(44, 160, 44)),
+    ("s3-fifo", RGBColor(230, 110, 0)),
+    ("lfu-da", RGBColor(148, 80, 190)),
+    ("predict", RGBColor(214, 39, 40)),
+];
+
+const OPTIMUM: &str = "(optimum)";
+
 /// Points by the size of memory in percent of the footprint: the sum of the shares brought in, in percent, and their number.
 type Curve = BTreeMap<u64, (f64, u32)>;
 
@@ -22,26 +37,37 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         let curves = curves(rows);
         let shares = || curves.values().flat_map(points);
         let most = shares().map(|(_, share)| share).fold(1.0, f64::max) * 1.05;
-        let least = shares().map(|(size, _)| size).fold(100.0, f64::min);
-        let largest = shares().map(|(size, _)| size).fold(least + 1.0, f64::max);
-        let mut chart = ChartBuilder::on(area)
+        let least = shares().map(|(size, _)| size).fold(f64::INFINITY, f64::min);
+        let largest = shares().map(|(size, _)| size).fold(0.0, f64::max);
+        let (plot, legend) = area.split_horizontally(WIDTH as i32 - LEGEND_WIDTH);
+        let mut chart = ChartBuilder::on(&plot)
             .caption(&rows[0].input, ("sans-serif", 20))
             .margin(20)
             .x_label_area_size(45)
             .y_label_area_size(60)
-            .build_cartesian_2d(least..largest, 0.0..most)?;
+            .build_cartesian_2d(least - 2.0..largest + 2.0, 0.0..most)?;
+        let of = if rows[0].bytes_used.is_some() { "those used" } else { "the footprint" };
         let mesh = &mut chart.configure_mesh();
-        mesh.x_desc("local memory, % of the footprint").y_desc("bytes brought in, % of those used").draw()?;
-        for (number, (name, curve)) in curves.iter().enumerate() {
-            let colour = Palette99::pick(number).to_rgba();
-            let line = LineSeries::new(points(curve), colour.stroke_width(2));
-            let legend = move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2));
-            chart.draw_series(line)?.label(name).legend(legend);
-            chart.draw_series(points(curve).map(|point| Circle::new(point, 3, colour.filled())))?;
+        mesh.x_label_formatter(&|size| format!("{size:.0}"))
+            .x_desc("local memory, % of the footprint")
+            .y_desc(format!("bytes brought in, % of {of}"))
+            .draw()?;
+        for ((number, (name, curve)), at) in curves.iter().enumerate().zip((80..).step_by(22)) {
+            let line = colour(name, number).stroke_width(2);
+            chart.draw_series(LineSeries::new(points(curve), line))?;
+            chart.draw_series(points(curve).map(|point| Circle::new(point, 3, line.filled())))?;
+            legend.draw(&PathElement::new([(0, at), (24, at)], line))?;
+            legend.draw(&Text::new(name.clone(), (32, at - 7), ("sans-serif", 14)))?;
         }
-        chart.configure_series_labels().background_style(WHITE.mix(0.9)).border_style(BLACK).draw()?;
     }
     root.present().map_err(|error| format!("cannot write {}: {error}; give another path", path.display()).into())
+}
+
+/// The colour of a curve, which is number `number` of its picture: a policy with parameters has one that no other has there.
+fn colour(name: &str, number: usize) -> RGBAColor {
+    let known = COLOURS.iter().find(|&&(known, _)| known == name).map(|(_, colour)| colour.to_rgba());
+    // Steps of the golden ratio lie apart, however many there are.
+    known.unwrap_or_else(|| HSLColor(0.5 + number as f64 * 0.618 % 1.0, 0.7, 0.35).to_rgba())
 }
 
 fn points(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
@@ -56,7 +82,7 @@ fn curves(rows: &[Row]) -> BTreeMap<String, Curve> {
         let of = row.bytes_used.unwrap_or(row.footprint_bytes).max(1) as f64;
         let size = row.local_memory_bytes.saturating_mul(10_000) / row.footprint_bytes.max(1);
         let of_policy = (row.policy_name(), row.bytes_in);
-        let optimum = row.optimum.map(|optimum| ("(optimum)".to_owned(), optimum.split_bytes_in));
+        let optimum = row.optimum.map(|optimum| (OPTIMUM.to_owned(), optimum.split_bytes_in));
         for (name, bytes_in) in [Some(of_policy), optimum].into_iter().flatten() {
             let (sum, count) = curves.entry(name).or_default().entry(size).or_default();
             (*sum, *count) = (*sum + bytes_in as f64 / of * 100.0, *count + 1);

@@ -19,6 +19,11 @@ pub struct Optimum {
     pub virtual_ns: u64,
 }
 
+/// A quotient. Nothing by nothing is 1: as much.
+pub fn quotient((of, by): (u64, u64)) -> f64 {
+    if of == by { 1.0 } else { of as f64 / by as f64 }
+}
+
 /// The result of a combination. What is not known is none.
 #[derive(Clone, Debug, Default)]
 pub struct Row {

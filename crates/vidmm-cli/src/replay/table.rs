@@ -4,16 +4,22 @@ use std::io::{self, Write};
 
 use vidmm_trace::ByteSize;
 
-use super::row::Row;
-use crate::style::{BAD, BOLD, GOOD, counted, number};
+use super::row::{self, Row};
+use crate::{
+    args::ListsArg,
+    style::{BAD, BOLD, GOOD, counted, number},
+};
 
-/// Writes all rows; those that differ only in the seed that the command draws are one line.
-pub fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+/// Writes all rows; those that differ only in the seed that the command draws are one line. Behind them is what was `left_out`.
+pub fn write(out: &mut impl Write, rows: &[Row], left_out: &[String]) -> io::Result<()> {
     if rows.is_empty() {
         return writeln!(out, "this shard has no combination: there are fewer of them than shards");
     }
     for rows in rows.chunk_by(|one, other| one.input == other.input) {
         write_input(out, rows)?;
+    }
+    for reason in left_out {
+        writeln!(out, "{BAD}left out{BAD:#}    {reason}")?;
     }
     let checked = rows.iter().filter_map(|row| row.pages_checked);
     if checked.clone().next().is_some() {
@@ -36,6 +42,7 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             counted(submissions, "submission", "submissions")
         )?;
     }
+    write!(out, "{}", parameters(first))?;
     let head = format!(
         "  {:<22}{:<24}{:>11}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
         "local memory", "policy", "in", "out", "misses", "bytes", "by MIN", "by whole", "by work", "by plan"
@@ -48,6 +55,18 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         write_line(out, &size, rows)?;
     }
     Ok(())
+}
+
+/// The parameters that are not what they are by default.
+fn parameters(row: &Row) -> String {
+    let given = [
+        (row.lists == Some(ListsArg::Kept)).then(|| "lists kept".to_owned()),
+        (row.batch > 1).then(|| format!("{} requests each", row.batch)),
+        (row.iterations > 1).then(|| format!("{} iterations", row.iterations)),
+        (row.in_flight != 2).then(|| format!("{} in flight", row.in_flight)),
+        (row.warm_up > 0).then(|| format!("{} left out to warm up", number(row.warm_up))),
+    ];
+    given.into_iter().flatten().map(|parameter| format!(", {parameter}")).collect()
 }
 
 fn name(row: &Row) -> (&str, String) {
@@ -77,7 +96,7 @@ impl Mean {
 
 fn write_line(out: &mut impl Write, size: &str, rows: &[Row]) -> io::Result<()> {
     let ratio = |of: &dyn Fn(&Row) -> Option<(u64, u64)>, factor: f64, unit: &str| {
-        let quotient = |row: &Row| of(row).filter(|(_, by)| *by > 0).map(|(of, by)| of as f64 / by as f64 * factor);
+        let quotient = |row: &Row| of(row).map(|of| row::quotient(of) * factor);
         Mean::of(rows, quotient).map_or_else(|| "-".to_owned(), |Mean { mean, .. }| format!("{mean:.2}{unit}"))
     };
     let bytes = |value: fn(&Row) -> u64| {
@@ -95,7 +114,7 @@ fn write_line(out: &mut impl Write, size: &str, rows: &[Row]) -> io::Result<()> 
         ratio(&|row| Some((row.bytes_in, row.optimum?.split_bytes_in)), 1.0, ""),
         ratio(&|row| Some((row.bytes_in, row.optimum?.whole_bytes_in)), 1.0, ""),
         ratio(&|row| (row.work_ns > 0).then_some((row.virtual_ns, row.work_ns)), 1.0, ""),
-        ratio(&|row| (row.virtual_ns > 0).then_some((row.virtual_ns, row.optimum?.virtual_ns)), 1.0, ""),
+        ratio(&|row| Some((row.virtual_ns, row.optimum?.virtual_ns)), 1.0, ""),
     )?;
     if let Some(Mean { mean, deviation }) = Mean::of(rows, |row| Some(row.bytes_in as f64)).filter(|_| rows.len() > 1) {
         let percent = if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 };

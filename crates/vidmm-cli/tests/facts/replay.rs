@@ -109,16 +109,18 @@ fn the_files_of_all_shards_are_the_rows_of_one_run() {
     );
     match duckdb(&query) {
         Some(answer) => assert_eq!(answer, duckdb(&query.replace("shard-*", "whole")).unwrap()),
-        None => println!("skipped: DuckDB is not there (python3 with its package, or VIDMM_DUCKDB_PYTHON)"),
+        None => {
+            println!("skipped: DuckDB is not there (python3 with its package, or the python that VIDMM_PYTHON names)")
+        }
     }
 }
 
 /// The answer of DuckDB, if it is there.
 fn duckdb(query: &str) -> Option<String> {
-    let python = std::env::var("VIDMM_DUCKDB_PYTHON");
+    let python = std::env::var("VIDMM_PYTHON");
     let script = format!("import duckdb; print(duckdb.sql(\"{query}\").fetchall())");
     let output = Command::new(python.as_deref().unwrap_or("python3")).args(["-c", &script]).output();
-    let is_wanted = python.is_ok();
+    let is_wanted = std::env::var_os("VIDMM_REQUIRE_PYTHON").is_some();
     let output = output.ok().filter(|output| output.status.success() || is_wanted)?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).unwrap())
@@ -136,10 +138,16 @@ fn wrong_inputs_are_told_before_anything_runs() {
         (format!("{workload} --csv {workload}"), "w.toml"),
         (scratch.path("absent.txt"), "absent.txt"),
         (scratch.path("absent.csv"), "absent.csv"),
-        (scratch.file("bad.csv", "1,2,large\n"), "request 1: its size is no number of bytes"),
+        (scratch.file("bad.csv", "1,2,large\n"), "line 1: its size is no number of bytes"),
         (format!("--check {}", scratch.file("some.csv", "1,2,3\n")), "leave out --check"),
         (format!("{workload} --shard 4/3"), "is no shard"),
         (format!("{workload} --local-memory 1%"), "a submission uses"),
+        (scratch.file("one.csv", "id;size\n"), "line 1: it has one column"),
+        (scratch.file("plain.csv.zst", "1,2,3\n"), "it is not compressed with zstd"),
+        (scratch.file("some.dat", "1,2,3\n"), "ends in `.csv`"),
+        (format!("{} --warm-up 3", scratch.file("few.csv", "1,2,3\n2,2,3\n")), "--warm-up 3 leaves nothing"),
+        (format!("{} --iterations 2", scratch.file("again.csv", "1,2,3\n")), "leave out --iterations"),
+        (format!("{workload} --batch 2"), "leave out --batch"),
     ] {
         let run = shell(&format!("vidmm replay {arguments}")).expect(2);
         assert!(run.stderr.contains(told), "{arguments}: {}", run.stderr);

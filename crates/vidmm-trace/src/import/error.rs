@@ -59,10 +59,10 @@ pub enum ImportError {
     },
     /// The first line has no known format.
     #[error(
-        "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected \
-         `NANOSECONDS | TENSOR:IS_WEIGHT:BYTES ... | TENSOR:IS_WEIGHT:BYTES ...` (G10) or \
-         `{{\"timestamp\": .., \"input_length\": .., \"output_length\": .., \"hash_ids\": [..]}}` \
-         (Mooncake)"
+        "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | \
+         TENSOR:IS_WEIGHT:BYTES .. | ..`) or Mooncake (JSON with `timestamp`, \
+         `input_length`, `output_length` and `hash_ids`), or for `vidmm replay` requests in a file whose \
+         name ends in `.csv` or `.oracleGeneral`"
     )]
     Unknown {
         /// The trace.
