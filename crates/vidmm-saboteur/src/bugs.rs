@@ -321,11 +321,9 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "Leaving the memory segment is notified.",
         file: "plans/planner.rs",
         edit: Edit::Before {
-            right: "let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];",
-            wrong: r"let Allocation { handle, size, backing_store, .. } = state.objects[index];
-let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
-let is_cached = state.objects[index].is_cached();
-draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store, is_cached });",
+            right: "let Store { handle, size, .. } = store; if",
+            wrong: r"let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
+draft.plan.notify(Notice { allocation, store, flags, has_news: copied });",
         },
     },
     Bug {
@@ -345,7 +343,7 @@ draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, ba
         edit: Edit::Expression {
             right: "page_out(out, cursor.offset, env, steps)",
             wrong: r"let bytes = page_out(out, cursor.offset, env, steps);
-let is_last = cursor.offset + bytes == out.size;
+let is_last = cursor.offset + bytes == out.from.store.size;
 if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
         },
     },
@@ -358,7 +356,7 @@ if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
         edit: Edit::Expression {
             right: "bring_in(page_in, cursor.offset, env, steps)",
             wrong: r"let bytes = bring_in(page_in, cursor.offset, env, steps);
-let is_last = cursor.offset + bytes == page_in.size;
+let is_last = cursor.offset + bytes == page_in.to.store.size;
 if is_last || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
         },
     },
@@ -371,7 +369,7 @@ if is_last || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
         edit: Edit::Expression {
             right: "notify(notice, cursor.offset, env, steps)",
             wrong: r"notify(notice, cursor.offset, env, steps);
-notice.size - cursor.offset",
+notice.store.size - cursor.offset",
         },
     },
     Bug {
@@ -625,7 +623,7 @@ notice.size - cursor.offset",
         shown_in: World::Patching,
         what: "No part of a TRANSFER says that it is the last.",
         file: "plans/expand.rs",
-        edit: Edit::Expression { right: "offset + transfer_size == size", wrong: "false" },
+        edit: Edit::Expression { right: "offset + transfer_size == store.size", wrong: "false" },
     },
     Bug {
         name: "notify-old-driver",
@@ -649,9 +647,7 @@ notice.size - cursor.offset",
         shown_in: World::Any,
         what: "An allocation that leaves the aperture is not unmapped there.",
         file: "plans/planner.rs",
-        edit: Edit::Without(
-            "draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));",
-        ),
+        edit: Edit::Without("draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));"),
     },
     Bug {
         name: "skip-dummy-page",
@@ -659,10 +655,7 @@ notice.size - cursor.offset",
         shown_in: World::Any,
         what: "Pages of the aperture that nobody has show the allocation that they had.",
         file: "plans/expand.rs",
-        edit: Edit::Expression {
-            right: "env.dummy_page",
-            wrong: "PhysicalAddress { segment: SegmentId::SYSTEM, offset: range.backing_store }",
-        },
+        edit: Edit::Expression { right: "env.dummy_page", wrong: "in_system(store)" },
     },
     Bug {
         name: "reclaim-discarded",
@@ -693,25 +686,9 @@ notice.size - cursor.offset",
         what: "An allocation that never had content is not filled: it shows what others left there.",
         file: "plans/planner.rs",
         edit: Edit::Statement {
-            right: r"draft.plan.copy_in(PageIn {
-    account,
-    handle,
-    size,
-    extents: extents.clone(),
-    backing_store: backed.then_some(backing_store),
-    is_cached: content.contains(AllocationState::CACHED),
-    is_as_left: content.contains(AllocationState::DIRTY),
-});",
-            wrong: r"if backed {
-    draft.plan.copy_in(PageIn {
-        account,
-        handle,
-        size,
-        extents: extents.clone(),
-        backing_store: backed.then_some(backing_store),
-        is_cached: content.contains(AllocationState::CACHED),
-        is_as_left: content.contains(AllocationState::DIRTY),
-    });
+            right: "draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });",
+            wrong: r"if is_backed {
+    draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });
 }",
         },
     },

@@ -13,11 +13,11 @@ use crate::{
     memory::Memory,
     objects::{
         Objects,
-        allocation::{Allocation, AllocationState},
+        allocation::{AllocationState, Store},
         place::{PageOffset, Place},
     },
     plans::{
-        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable, Plans,
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, PlannedTable, Plans,
         draft::{Draft, follow},
         mappings, views,
     },
@@ -49,23 +49,18 @@ impl Plans {
         account: Account,
         index: AllocationIx,
     ) -> ContentSource {
-        let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
+        let allocation = &state.objects[index];
+        let (store, content) = (allocation.store(), allocation.state);
+        let Store { handle, size, .. } = store;
         let patched = state.objects.patched.get_mut(&index);
         let extents = match patched.and_then(|patched| patched.assigned.take()) {
             None => self.take(state, draft, account, size),
             Some(range) => Extents::one(self.take_assigned(&mut state.memory, draft, account, range)),
         };
         let start = extents.iter().next().map_or(0, |extent| extent.offset);
-        let backed = content.contains(AllocationState::BACKED);
-        draft.plan.copy_in(PageIn {
-            account,
-            handle,
-            size,
-            extents: extents.clone(),
-            backing_store: backed.then_some(backing_store),
-            is_cached: content.contains(AllocationState::CACHED),
-            is_as_left: content.contains(AllocationState::DIRTY),
-        });
+        let is_backed = content.contains(AllocationState::BACKED);
+        let to = InMemory { account, extents: extents.clone(), store };
+        draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });
         if content.contains(AllocationState::NOTIFY_RESIDENCY) {
             draft.plan.page_in.push(Coming::Told(NotifyResidency {
                 allocation: handle,
@@ -75,7 +70,7 @@ impl Plans {
         }
         let place = state.objects[index].place_in_memory(account, &extents);
         self.place(&state.adapter, &mut state.objects, draft, index, place);
-        match backed {
+        match is_backed {
             true => {
                 state.moment.statistics_mut().bytes_paged_in += size;
                 state.objects.count(index, account, |traffic| traffic.bytes_paged_in += size);
@@ -99,17 +94,15 @@ impl Plans {
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
     pub(crate) fn plan_into_system(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
-        let Allocation { size, handle, backing_store, .. } = state.objects[index];
+        let store = state.objects[index].store();
         let mut after = Vec::new();
-        state.memory.commit.take(size, &mut after);
+        state.memory.commit.take(store.size, &mut after);
         let place = match state.memory.aperture.assigned(index) {
             None => Place::System,
             Some(range) => {
                 state.memory.aperture.show(index, range, &mut after);
                 let offset = range.offset;
-                let is_cached = state.objects[index].is_cached();
-                let range = ApertureRange { handle, size, offset, backing_store, is_cached };
-                draft.plan.page_in.push(Coming::Aperture(range));
+                draft.plan.page_in.push(Coming::Aperture(ApertureRange { store, offset }));
                 Place::Aperture(PageOffset::of_bytes(offset))
             }
         };
@@ -288,8 +281,9 @@ impl Plans {
         copied: bool,
     ) {
         state.memory.placer_mut(account).promise(self.stream.next_number(), extents.iter());
-        let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];
-        if flags.contains(AllocationState::NOTIFY_RESIDENCY) {
+        let store = state.objects[index].store();
+        let Store { handle, size, .. } = store;
+        if state.objects[index].state.contains(AllocationState::NOTIFY_RESIDENCY) {
             let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
             let leaves = NotifyResidency { allocation: handle, physical_address: nowhere, resident: false };
             draft.plan.out.push(Leaving::Told(leaves));
@@ -299,8 +293,7 @@ impl Plans {
             return;
         }
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
-        let is_cached = flags.contains(AllocationState::CACHED);
-        draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, is_cached, through_aperture });
+        draft.plan.copy_out(PageOut { from: InMemory { account, extents, store }, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;
         state.objects.count(index, account, |traffic| traffic.bytes_paged_out += size);
         state.moment.statistics_mut().evictions_copied += 1;
@@ -330,15 +323,7 @@ impl Plans {
         if state.objects.is_worthless(index) || reason == EvictReason::Promoted {
             return;
         }
-        let notice = |flags| Notice {
-            allocation: id,
-            handle: allocation.handle,
-            flags,
-            has_news,
-            size: allocation.size,
-            backing_store: allocation.backing_store,
-            is_cached: allocation.is_cached(),
-        };
+        let notice = |flags| Notice { allocation: id, store: allocation.store(), flags, has_news };
         if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
@@ -349,10 +334,9 @@ impl Plans {
     }
 
     fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
-        let Allocation { handle, size, backing_store, .. } = state.objects[index];
-        state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
-        let is_cached = state.objects[index].is_cached();
-        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));
+        let store = state.objects[index].store();
+        state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size: store.size });
+        draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));
     }
 }
 

@@ -9,14 +9,14 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     adapter::Adapter,
     addresses::IoMmuRange,
-    budget::account::Account,
     contract::{
         FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
         UpdateMode, UpdatePageTable, UpdatePageTableFlags,
     },
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
-    plans::{Step, table_views::TableViews},
+    objects::allocation::Store,
+    plans::{InMemory, Step, table_views::TableViews},
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -52,17 +52,6 @@ pub(crate) struct Window {
     page_size: PageSize,
     /// The range that the host has mapped there; none if page-table entries map it.
     io_mmu: Option<IoMmuRange>,
-}
-
-/// A part of an allocation's backing store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StorePart {
-    pub handle: KmdAllocationHandle,
-    pub is_cached: bool,
-    /// The offset of the part in the allocation, and in system memory.
-    pub allocation_offset: u64,
-    pub offset: u64,
-    pub size: u64,
 }
 
 impl Window {
@@ -157,7 +146,7 @@ impl Windows {
         let PhysicalAddress { segment, offset } = update.page_table_address;
         let next = views.ring.next(size);
         let place = (segment, PteFlags::empty());
-        let view = self.show(adapter, next, None, 0, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
+        let view = self.show(adapter, next, None, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
         steps.push_back(at(view.address));
         self.unmap(adapter, view, &mut steps);
         steps
@@ -182,30 +171,33 @@ impl Windows {
         self.system.size
     }
 
-    /// Maps a part of a backing store.
-    pub fn map_system(&mut self, adapter: &Adapter, part: StorePart, steps: &mut VecDeque<Step>) -> Window {
-        let StorePart { handle, is_cached, allocation_offset, offset, size } = part;
-        let extents = Extents::one(Extent { offset, size });
+    /// Maps `size` bytes of an allocation's backing store, from its byte `offset` on.
+    pub fn map_system(
+        &mut self,
+        adapter: &Adapter,
+        store: Store,
+        offset: u64,
+        size: u64,
+        steps: &mut VecDeque<Step>,
+    ) -> Window {
+        let extents = Extents::one(Extent { offset: store.address, size: store.size });
         let next = self.system.next(size);
-        let at = (SegmentId::SYSTEM, adapter.coherence(is_cached, SegmentId::SYSTEM));
-        self.show(adapter, next, Some(handle), allocation_offset, at, &extents, 0, steps)
+        let at = (SegmentId::SYSTEM, adapter.coherence(store.is_cached, SegmentId::SYSTEM));
+        self.show(adapter, next, Some(store.handle), at, &extents, offset, steps)
     }
 
-    /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
-    #[expect(clippy::too_many_arguments, reason = "it names a range of an allocation, and where that lies")]
+    /// Maps `size` bytes of an allocation in a memory segment, from its byte `offset` on.
     pub fn map_local(
         &mut self,
         adapter: &Adapter,
-        account: Account,
-        handle: KmdAllocationHandle,
-        extents: &Extents,
+        local: &InMemory,
         offset: u64,
         size: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
         let next = self.local.next(size);
-        let at = (adapter.memory_id(account), PteFlags::empty());
-        self.show(adapter, next, Some(handle), offset, at, extents, offset, steps)
+        let at = (adapter.memory_id(local.account), PteFlags::empty());
+        self.show(adapter, next, Some(local.store.handle), at, &local.extents, offset, steps)
     }
 
     /// Writes the entries of the next window of a ring.
@@ -215,7 +207,6 @@ impl Windows {
         adapter: &Adapter,
         (window, wrapped): (Window, bool),
         handle: Option<KmdAllocationHandle>,
-        allocation_offset: u64,
         (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
@@ -228,13 +219,12 @@ impl Windows {
         for (start, run) in extents.runs(offset, window.size) {
             let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             pte.flags |= flags;
-            let in_window = start - offset;
             let target = PteTarget {
                 handle,
-                address: window.address + in_window,
+                address: window.address + (start - offset),
                 size: run.size,
                 page_size: window.page_size,
-                allocation_offset: allocation_offset + in_window,
+                allocation_offset: start,
                 driver_protection: 0,
             };
             writer.write(target, pte, steps);

@@ -46,15 +46,15 @@ impl Halfway {
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
         let mut halfway = Self { leaving: BTreeSet::new(), notified: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
-            halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.handle));
+            halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.from.store.handle));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             let coming = plan.page_in.iter().filter_map(Coming::content).filter(|_| !may_be_used);
-            halfway.coming.extend(coming.map(|page_in| (page_in.handle, page_in.is_as_left)));
+            halfway.coming.extend(coming.map(|page_in| (page_in.to.store.handle, page_in.is_as_left)));
             // Without a notification the content is as earlier work has left it.
             let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
             let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
-            halfway.notified.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
+            halfway.notified.extend(evictions.filter(is_unreadable).map(|notice| notice.store.handle));
         }
         halfway
     }
