@@ -33,7 +33,7 @@ use crate::{
     },
     moment::Moment,
     objects::Objects,
-    plans::{Plans, Stream, Windows, builder::Builder},
+    plans::{Plans, Stream, Windows, builder::Builder, table_views},
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
@@ -118,7 +118,7 @@ impl VidMm {
         check_paging_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
-        adapter.table_views = Windows::table_views(&adapter);
+        adapter.table_views = table_views::addresses(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
         let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));

@@ -259,11 +259,8 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
 fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     for range in ranges {
         let process = &env.processes[range.mapping.process];
-        let leaf = |key| {
-            let table = process.tables.get(key).and_then(|table| table.address);
-            table.expect("a mapping's tables are placed before its entries are written")
-        };
-        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle, by_cpu: false };
+        let writer =
+            PteWriter { adapter: env.adapter, tables: &process.tables, process: process.handle, by_cpu: false };
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
         let whole = PteTarget {
             handle: Some(range.handle),

@@ -2,7 +2,7 @@
 //!
 //! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
 //! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
-//! begin. Its page tables are pinned from adapter start (PGV-04). [`TableViews`] is where it sees tables that it writes.
+//! begin. Its page tables are pinned from adapter start (PGV-04). The [`table_views`] are where it sees tables that it writes.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -16,7 +16,7 @@ use crate::{
     data::extents::Extents,
     gpu_va::{PageTables, TableKey, leaf_runs},
     objects::allocation::Store,
-    plans::{InMemory, Step, table_views::TableViews},
+    plans::{InMemory, Step, table_views},
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -28,20 +28,17 @@ pub(crate) struct Windows {
     pub tables: PageTables,
     system: Ring,
     local: Ring,
-    /// None where the paging engine does not write tables by their virtual addresses.
-    views: Option<TableViews>,
+    /// Where it sees tables as long as an update takes; none where the paging engine does not write them by their virtual addresses.
+    views: Option<Ring>,
 }
 
 /// One ring of window addresses.
 #[derive(Debug)]
-pub(super) struct Ring {
-    pub base: u64,
-    pub size: u64,
+struct Ring {
+    base: u64,
+    size: u64,
     cursor: u64,
     page_size: PageSize,
-    /// The number of the first leaf table that covers it, and where each lies.
-    first_leaf: u64,
-    leaves: Vec<PhysicalAddress>,
 }
 
 /// A range of an allocation that is mapped in a window.
@@ -73,23 +70,18 @@ impl Windows {
         Self {
             process,
             root: root.map(|address| RootPageTable { address, num_entries: adapter.root_entries() }),
-            system: Ring::new(adapter, &tables, system, adapter.paging_va_size, PageSize::Kib4),
-            local: Ring::new(adapter, &tables, local, adapter.paging_va_size, local_page_size),
-            views: TableViews::new(adapter, &tables),
             tables,
+            system: Ring::new(system, adapter.paging_va_size, PageSize::Kib4),
+            local: Ring::new(local, adapter.paging_va_size, local_page_size),
+            views: table_views::ring(adapter).map(|views| Ring::new(views.offset, views.size, PageSize::Kib4)),
         }
-    }
-
-    /// Where the paging process sees tables, once the size of its rings is known: see [`Adapter::table_views`].
-    pub fn table_views(adapter: &Adapter) -> Option<(u64, u64)> {
-        TableViews::addresses(adapter)
     }
 
     /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
         let mut keys = Self::tables_of_rings(adapter);
-        if let Some((base, size)) = adapter.table_views {
-            keys.extend(PageTables::needed(adapter, base, size, PageSize::Kib4));
+        if let Some(Extent { offset, size }) = adapter.table_views {
+            keys.extend(PageTables::needed(adapter, offset, size, PageSize::Kib4));
         }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
         keys.dedup();
@@ -113,18 +105,18 @@ impl Windows {
 
     /// Bytes of addresses that the paging process needs: two windows, and the views of tables.
     pub fn needed_addresses(adapter: &Adapter) -> u64 {
-        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |(_, size)| size)
+        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |views| views.size)
     }
 
     /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
     pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
-        let Some(views) = &self.views else { return };
-        for (table, address, size) in views.own_tables() {
+        let (Some(all), Some(ring)) = (adapter.table_views, &self.views) else { return };
+        for (table, address, size) in table_views::own_tables(adapter, &self.tables) {
             let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
-            self.writer(adapter, address).write(target, Pte::valid(table), steps);
+            self.writer(adapter).write(target, Pte::valid(table), steps);
         }
         if !adapter.invalid_not_cached {
-            steps.push_back(self.flush(ring_range(&views.own)));
+            steps.push_back(self.flush(all.offset, ring.base));
         }
     }
 
@@ -136,15 +128,15 @@ impl Windows {
             let update_mode = UpdateMode::GpuVirtual(GpuVirtualAddress(address));
             Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update }))
         };
-        let views = self.views.as_mut().expect("entries are written in views only where there are some");
         if update.process == self.process {
-            steps.push_back(at(views.address_of(update.page_table_address)));
+            steps.push_back(at(table_views::address_of(adapter, &self.tables, update.page_table_address)));
             return steps;
         }
         let table = TableKey { level: update.page_table_level, page_size: update.page_size(), number: 0 };
         let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
         let PhysicalAddress { segment, offset } = update.page_table_address;
-        let next = views.ring.next(size);
+        let views = self.views.as_mut().expect("entries are written in views only where there are some");
+        let next = views.next(size);
         let place = (segment, PteFlags::empty());
         let view = self.show(adapter, next, None, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
         steps.push_back(at(view.address));
@@ -205,17 +197,15 @@ impl Windows {
     fn show(
         &self,
         adapter: &Adapter,
-        (window, wrapped): (Window, bool),
+        (window, anew): (Window, Option<Extent>),
         handle: Option<KmdAllocationHandle>,
         (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
-        if wrapped {
-            steps.push_back(self.flush(ring_range(self.ring(window.address))));
-        }
-        let writer = self.writer(adapter, window.address);
+        steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));
+        let writer = self.writer(adapter);
         for (start, run) in extents.runs(offset, window.size) {
             let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             pte.flags |= flags;
@@ -230,7 +220,7 @@ impl Windows {
             writer.write(target, pte, steps);
         }
         if !adapter.invalid_not_cached {
-            steps.push_back(self.flush((window.address, window.address + window.size)));
+            steps.push_back(self.flush(window.address, window.address + window.size));
         }
         window
     }
@@ -242,23 +232,15 @@ impl Windows {
             steps.push_back(Step::UnmapIoMmu(range));
             return;
         }
-        let writer = self.writer(adapter, window.address);
         let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
-        writer.write(target, Pte::INVALID, steps);
+        self.writer(adapter).write(target, Pte::INVALID, steps);
     }
 
-    /// The ring of a window's address.
-    fn ring(&self, address: u64) -> &Ring {
-        let views = self.views.as_ref().and_then(|views| views.around(address));
-        views.unwrap_or(if address < self.local.base { &self.system } else { &self.local })
+    fn writer<'a>(&'a self, adapter: &'a Adapter) -> PteWriter<'a> {
+        PteWriter { adapter, tables: &self.tables, process: self.process, by_cpu: adapter.paging_tables_by_cpu }
     }
 
-    fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
-        let ring = self.ring(address);
-        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process, by_cpu: adapter.paging_tables_by_cpu }
-    }
-
-    fn flush(&self, (start, end): (u64, u64)) -> Step {
+    fn flush(&self, start: u64, end: u64) -> Step {
         let root = self.root.expect("a window of page-table entries has a root");
         Step::Operation(PagingOperation::FlushTlb(FlushTlb {
             root_page_table_address: root.address,
@@ -269,45 +251,27 @@ impl Windows {
     }
 }
 
-fn ring_range(ring: &Ring) -> (u64, u64) {
-    (ring.base, ring.base + ring.size)
-}
-
 impl Ring {
-    pub fn new(adapter: &Adapter, tables: &PageTables, base: u64, size: u64, page_size: PageSize) -> Self {
-        let mut ring = Self { base, size, cursor: 0, page_size, first_leaf: 0, leaves: Vec::new() };
-        if adapter.has_page_tables() {
-            ring.first_leaf = TableKey::covering(adapter, 0, page_size, base).number;
-            // There is no ring of a segment that does not exist.
-            let leaves = leaf_runs(adapter, base, size).map_while(|(start, _)| {
-                tables.get(TableKey::covering(adapter, 0, page_size, start)).and_then(|table| table.address)
-            });
-            ring.leaves = leaves.collect();
-        }
-        ring
+    fn new(base: u64, size: u64, page_size: PageSize) -> Self {
+        Self { base, size, cursor: 0, page_size }
     }
 
-    /// Where a leaf table lies: found without a search, since each transfer asks for some.
-    fn leaf(&self, key: TableKey) -> PhysicalAddress {
-        self.leaves[(key.number - self.first_leaf) as usize]
-    }
-
-    /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
-    pub fn next(&mut self, size: u64) -> (Window, bool) {
+    /// The next window of `size` bytes, and the addresses of the ring if that began anew: they may then still be cached.
+    fn next(&mut self, size: u64) -> (Window, Option<Extent>) {
         assert!(size <= self.size, "chunks are cut to the window");
         let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
         let wrapped = aligned + size > self.size;
         let start = if wrapped { 0 } else { aligned };
         self.cursor = start + size;
-        (Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None }, wrapped)
+        let window = Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None };
+        (window, wrapped.then_some(Extent { offset: self.base, size: self.size }))
     }
 }
 
 /// Encodes runs of leaf entries, table by table.
-pub(crate) struct PteWriter<'a, F> {
+pub(crate) struct PteWriter<'a> {
     pub adapter: &'a Adapter,
-    /// Where a leaf table lies.
-    pub leaf: F,
+    pub tables: &'a PageTables,
     pub process: KmdProcessHandle,
     /// The CPU writes them, however the driver has reported.
     pub by_cpu: bool,
@@ -331,7 +295,7 @@ impl PteTarget {
     }
 }
 
-impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
+impl PteWriter<'_> {
     /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
     pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
         let valid = first.flags.contains(PteFlags::VALID);
@@ -340,12 +304,13 @@ impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
         flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
         for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
             let key = TableKey::covering(self.adapter, 0, target.page_size, start);
+            let table = self.tables.get(key).and_then(|table| table.address);
             let done = start - target.address;
             let pages = |bytes: u64| bytes / target.page_size.bytes();
             let update = UpdatePageTable {
                 page_table_level: 0,
                 allocation: target.handle,
-                page_table_address: (self.leaf)(key),
+                page_table_address: table.expect("tables are placed before their entries are written"),
                 page_table_entries: PteRun {
                     first: first.advanced(pages(done), target.page_size),
                     first_64kb: None,
