@@ -142,8 +142,8 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "Reserved addresses fault where a table of a mapping was freed.",
         file: "plans/table.rs",
         edit: Edit::Expression {
-            right: "page_size == PageSize::Kib4 && tables.reads_zero(covered)",
-            wrong: "page_size == PageSize::Kib64 && tables.reads_zero(covered)",
+            right: "page_size == PageSize::Kib4 && self.tables.reads_zero(covered)",
+            wrong: "page_size == PageSize::Kib64 && self.tables.reads_zero(covered)",
         },
     },
     Bug {
@@ -462,9 +462,7 @@ notice.store.size - cursor.offset",
         shown_in: World::PageTables,
         what: "A table is used without being initialised.",
         file: "plans/table.rs",
-        edit: Edit::Without(
-            "steps.push_back(Step::update(adapter, update(adapter, process, key, address, 0, flags, invalid)));",
-        ),
+        edit: Edit::Without("writer.push(writer.update(key, start, flags, invalid));"),
     },
     Bug {
         name: "link-early",
@@ -473,8 +471,8 @@ notice.store.size - cursor.offset",
         what: "A parent points to a table that is not initialised yet.",
         file: "plans/table.rs",
         edit: Edit::Statement {
-            right: "steps.push_back(Step::update(adapter, link(adapter, process, tables, key)));",
-            wrong: "let first = steps.len() - 1; steps.insert(first, Step::update(adapter, link(adapter, process, tables, key)));",
+            right: "writer.push(writer.link(key));",
+            wrong: "writer.push(writer.link(key)); let last = writer.steps.len() - 1; writer.steps.swap(last - 1, last);",
         },
     },
     Bug {

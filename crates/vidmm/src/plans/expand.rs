@@ -16,9 +16,9 @@ use crate::{
     id::ProcessIx,
     objects::{allocation::Store, process::Processes},
     plans::{
-        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step,
-        UnlinkedTable, UnmapNotice, Windows, ZeroRange, large_pages,
-        table::{initialise, unlink, write_zero},
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step,
+        UnmapNotice, Windows, ZeroRange, large_pages,
+        table::{self, PteTarget, TableWriter, write_zero},
     },
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
@@ -90,7 +90,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Unlink => {
                 plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
-                flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
+                flush(plan.unlink.iter().map(|unlinked| span_of(unlinked, env.adapter)).collect(), env, steps);
                 cursor.enter(Phase::Out);
             }
             Phase::Out => match plan.out.get(cursor.item) {
@@ -117,7 +117,9 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Tables => match plan.tables.get(cursor.item) {
                 Some(table) => {
-                    initialise(table, env, steps);
+                    let process = &mut env.processes[table.process];
+                    let tables = &mut process.tables;
+                    table::initialise(env.adapter, process.handle, tables, table.key, false, steps);
                     cursor.item += 1;
                 }
                 None => cursor.enter(Phase::In),
@@ -256,11 +258,17 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
     })));
 }
 
+/// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
+/// size.
+fn unlink(table: &ProcessTable, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let mut writer = TableWriter::of(env.adapter, &env.processes[table.process], steps);
+    writer.push(writer.link(table.key));
+}
+
 fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     for range in ranges {
         let process = &env.processes[range.mapping.process];
-        let writer =
-            PteWriter { adapter: env.adapter, tables: &process.tables, process: process.handle, by_cpu: false };
+        let mut writer = TableWriter::of(env.adapter, process, steps);
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
         let whole = PteTarget {
             handle: Some(range.handle),
@@ -271,14 +279,14 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             driver_protection,
         };
         if !valid {
-            writer.write(whole, Pte::INVALID, steps);
+            writer.write(whole, Pte::INVALID);
             continue;
         }
         for (start, run) in range.extents.runs(allocation_offset, size) {
             let pte = range.entry(env.adapter, run.offset);
             let address = virtual_address + (start - allocation_offset);
             let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
-            writer.write(target, pte, steps);
+            writer.write(target, pte);
         }
     }
 }
@@ -291,12 +299,10 @@ fn spans(ranges: &[PteRange]) -> Vec<Span> {
     ranges.iter().map(span).collect()
 }
 
-impl UnlinkedTable {
-    /// The addresses that the table covered.
-    fn span(&self, adapter: &Adapter) -> Span {
-        let start = self.child.first_address(adapter);
-        (self.process, start, start + adapter.coverage(self.child.level))
-    }
+/// The addresses that a table covers.
+fn span_of(table: &ProcessTable, adapter: &Adapter) -> Span {
+    let start = table.key.first_address(adapter);
+    (table.process, start, start + adapter.coverage(table.key.level))
 }
 
 /// One flush for each run of adjoining spans of a process, or one for the whole span where there are too many.

@@ -60,10 +60,12 @@ pub(crate) struct Plan {
     pub after_retired: Vec<PlanNo>,
     pub notify: Vec<Notice>,
     pub invalidate: Vec<PteRange>,
-    pub unlink: Vec<UnlinkedTable>,
+    /// Tables that were freed, which their parents still point to.
+    pub unlink: Vec<ProcessTable>,
     pub out: Vec<Leaving>,
     pub notify_unmap: Vec<UnmapNotice>,
-    pub tables: Vec<PlannedTable>,
+    /// New tables.
+    pub tables: Vec<ProcessTable>,
     pub page_in: Vec<Coming>,
     pub validate: Vec<PteRange>,
     /// Reservations that read as zero from its last phase on, or do no longer.
@@ -228,20 +230,11 @@ pub(crate) struct Rotation {
     pub extents: Extents,
 }
 
-/// A new table of a process.
+/// A table of a process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PlannedTable {
+pub(crate) struct ProcessTable {
     pub process: ProcessIx,
     pub key: TableKey,
-}
-
-/// A table that was freed, and the entry of its parent that points to it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnlinkedTable {
-    pub process: ProcessIx,
-    pub child: TableKey,
-    /// Where the parent lies.
-    pub parent: PhysicalAddress,
 }
 
 /// An action for the time when a plan has retired.

@@ -17,7 +17,7 @@ use crate::{
         place::{PageOffset, Place},
     },
     plans::{
-        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, PlannedTable, Plans,
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plans, ProcessTable,
         draft::{Draft, follow},
         mappings, views,
     },
@@ -156,7 +156,7 @@ impl Plans {
         };
         state.objects[process].tables.get_mut(key).address = Some(address);
         // The table that its parent's entry pointed to before may still be on its way out.
-        let parent = key.parent(&state.adapter).and_then(|(parent, _)| state.objects[process].tables.get(parent));
+        let parent = key.parent(&state.adapter).and_then(|parent| state.objects[process].tables.get(parent));
         if let Some(unlinked) = parent.map(|parent| parent.unlinked) {
             self.plan_after(draft, unlinked);
         }
@@ -185,7 +185,7 @@ impl Plans {
     ) {
         let table = objects[process].tables.get_mut(key);
         (table.plan, table.initialised) = (self.stream.next_number(), false);
-        draft.plan.tables.push(PlannedTable { process, key });
+        draft.plan.tables.push(ProcessTable { process, key });
         draft.decided = true;
     }
 

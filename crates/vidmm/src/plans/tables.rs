@@ -13,7 +13,7 @@ use crate::{
     objects::Objects,
     placement::satisfy,
     plans::{
-        Plans, Retire, UnlinkedTable,
+        Plans, ProcessTable, Retire,
         draft::{self, Draft},
     },
     state::State,
@@ -133,7 +133,7 @@ impl Plans {
                 continue;
             }
             if stays.contains(&key) || self.is_table_in_use(&state.objects, process, key, &table) {
-                stays.extend(key.parent(&state.adapter).map(|(parent, _)| parent));
+                stays.extend(key.parent(&state.adapter));
                 state.addresses.note_empty_table(process, key);
                 continue;
             }
@@ -205,19 +205,18 @@ impl Plans {
         objects: &mut Objects,
         draft: &mut Draft,
         process: ProcessIx,
-        child: TableKey,
+        key: TableKey,
     ) {
         let number = self.stream.next_number();
-        let (parent, _) = child.parent(adapter).expect("the root stays");
+        let parent = key.parent(adapter).expect("the root stays");
         if objects[process].tables.get(parent).is_none() {
             return;
         }
         let table = objects[process].tables.get_mut(parent);
         let Table { plan, unlinked, .. } = *table;
         table.unlinked = number;
-        let address = table.address.expect("what points to a table is placed");
         self.plan_after(draft, plan);
         self.plan_after(draft, unlinked);
-        draft.plan.unlink.push(UnlinkedTable { process, child, parent: address });
+        draft.plan.unlink.push(ProcessTable { process, key });
     }
 }

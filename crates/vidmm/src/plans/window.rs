@@ -10,13 +10,17 @@ use crate::{
     adapter::Adapter,
     addresses::IoMmuRange,
     contract::{
-        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
-        UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, RootPageTable, UpdateMode,
+        UpdatePageTable,
     },
     data::extents::Extents,
-    gpu_va::{PageTables, TableKey, leaf_runs},
+    gpu_va::{PageTables, TableKey},
     objects::allocation::Store,
-    plans::{InMemory, Step, table_views},
+    plans::{
+        InMemory, Step,
+        table::{PteTarget, TableWriter},
+        table_views,
+    },
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -113,7 +117,7 @@ impl Windows {
         let (Some(all), Some(ring)) = (adapter.table_views, &self.views) else { return };
         for (table, address, size) in table_views::own_tables(adapter, &self.tables) {
             let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
-            self.writer(adapter).write(target, Pte::valid(table), steps);
+            TableWriter { by_cpu: true, ..self.writer(adapter, steps) }.write(target, Pte::valid(table));
         }
         if !adapter.invalid_not_cached {
             steps.push_back(self.flush(all.offset, ring.base));
@@ -205,7 +209,7 @@ impl Windows {
         steps: &mut VecDeque<Step>,
     ) -> Window {
         steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));
-        let writer = self.writer(adapter);
+        let mut writer = self.writer(adapter, steps);
         for (start, run) in extents.runs(offset, window.size) {
             let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             pte.flags |= flags;
@@ -217,7 +221,7 @@ impl Windows {
                 allocation_offset: start,
                 driver_protection: 0,
             };
-            writer.write(target, pte, steps);
+            writer.write(target, pte);
         }
         if !adapter.invalid_not_cached {
             steps.push_back(self.flush(window.address, window.address + window.size));
@@ -233,11 +237,12 @@ impl Windows {
             return;
         }
         let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
-        self.writer(adapter).write(target, Pte::INVALID, steps);
+        self.writer(adapter, steps).write(target, Pte::INVALID);
     }
 
-    fn writer<'a>(&'a self, adapter: &'a Adapter) -> PteWriter<'a> {
-        PteWriter { adapter, tables: &self.tables, process: self.process, by_cpu: adapter.paging_tables_by_cpu }
+    fn writer<'a>(&'a self, adapter: &'a Adapter, steps: &'a mut VecDeque<Step>) -> TableWriter<'a> {
+        let by_cpu = adapter.paging_tables_by_cpu;
+        TableWriter { adapter, process: self.process, tables: &self.tables, by_cpu, steps }
     }
 
     fn flush(&self, start: u64, end: u64) -> Step {
@@ -265,69 +270,5 @@ impl Ring {
         self.cursor = start + size;
         let window = Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None };
         (window, wrapped.then_some(Extent { offset: self.base, size: self.size }))
-    }
-}
-
-/// Encodes runs of leaf entries, table by table.
-pub(crate) struct PteWriter<'a> {
-    pub adapter: &'a Adapter,
-    pub tables: &'a PageTables,
-    pub process: KmdProcessHandle,
-    /// The CPU writes them, however the driver has reported.
-    pub by_cpu: bool,
-}
-
-/// The target of a run of leaf entries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PteTarget {
-    pub handle: Option<KmdAllocationHandle>,
-    pub address: u64,
-    pub size: u64,
-    pub page_size: PageSize,
-    pub allocation_offset: u64,
-    pub driver_protection: u64,
-}
-
-impl PteTarget {
-    /// Entries that map nothing, or a table.
-    fn of_no_allocation(address: u64, size: u64, page_size: PageSize) -> Self {
-        Self { handle: None, address, size, page_size, allocation_offset: 0, driver_protection: 0 }
-    }
-}
-
-impl PteWriter<'_> {
-    /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
-    pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
-        let valid = first.flags.contains(PteFlags::VALID);
-        let mut flags = UpdatePageTableFlags::empty();
-        flags.set(UpdatePageTableFlags::REPEAT, !valid);
-        flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
-        for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
-            let key = TableKey::covering(self.adapter, 0, target.page_size, start);
-            let table = self.tables.get(key).and_then(|table| table.address);
-            let done = start - target.address;
-            let pages = |bytes: u64| bytes / target.page_size.bytes();
-            let update = UpdatePageTable {
-                page_table_level: 0,
-                allocation: target.handle,
-                page_table_address: table.expect("tables are placed before their entries are written"),
-                page_table_entries: PteRun {
-                    first: first.advanced(pages(done), target.page_size),
-                    first_64kb: None,
-                    num_page_table_entries: pages(size) as u32,
-                },
-                start_index: pages(start - key.first_address(self.adapter)) as u32,
-                flags,
-                driver_protection: target.driver_protection,
-                allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
-                process: self.process,
-                update_mode: UpdateMode::default(),
-                first_pte_virtual_address: GpuVirtualAddress(start),
-            };
-            steps.push_back(match self.by_cpu {
-                true => Step::UpdateByCpu(update),
-                false => Step::update(self.adapter, update),
-            });
-        }
     }
 }
