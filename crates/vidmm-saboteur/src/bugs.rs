@@ -650,7 +650,7 @@ notice.store.size - cursor.offset",
         shown_in: World::Any,
         what: "Pages of the aperture that nobody has show the allocation that they had.",
         file: "plans/expand.rs",
-        edit: Edit::Expression { right: "env.dummy_page", wrong: "in_system(store)" },
+        edit: Edit::Expression { right: "env.adapter.dummy_page", wrong: "in_system(store)" },
     },
     Bug {
         name: "reclaim-discarded",

@@ -14,7 +14,6 @@ use crate::{
         linear_placer::LinearPlacer,
         placer::{PagePlacer, Placer},
     },
-    units::PhysicalAddress,
 };
 
 /// The places that allocations can be in.
@@ -27,8 +26,6 @@ pub(crate) struct Memory {
     table_areas: PerAccount<PagePlacer>,
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
     table_bytes: PerAccount<u64>,
-    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
-    dummy_page: PhysicalAddress,
 }
 
 impl Memory {
@@ -38,10 +35,9 @@ impl Memory {
         table_areas: PerAccount<PagePlacer>,
         commit: CommitLimit,
         aperture: ApertureRanges,
-        dummy_page: PhysicalAddress,
     ) -> Self {
         let table_bytes = placers.accounts().none();
-        Self { placers, table_areas, commit, aperture, table_bytes, dummy_page }
+        Self { placers, table_areas, commit, aperture, table_bytes }
     }
 
     /// The accounts that residency is counted in.
@@ -106,11 +102,6 @@ impl Memory {
     /// The free ranges of a memory segment of pages, to try in what nobody sees; none of another.
     pub(crate) fn scratch(&self, account: Account) -> Option<LinearPlacer> {
         self.placers[account].scratch()
-    }
-
-    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
-    pub(crate) fn dummy_page(&self) -> PhysicalAddress {
-        self.dummy_page
     }
 
     /// Bytes of an account that lists may use: of a memory segment all but page tables.

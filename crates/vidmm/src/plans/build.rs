@@ -200,7 +200,6 @@ impl Plans {
                 windows: &mut self.windows,
                 buggify: state.moment.buggify_mut(),
                 processes: &mut state.objects.processes,
-                dummy_page: state.memory.dummy_page(),
             };
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
                 let moves_bytes = plan.bytes() > 0;

@@ -52,8 +52,6 @@ pub(crate) struct BuildEnv<'a> {
     pub windows: &'a mut Windows,
     pub buggify: &'a mut Buggify,
     pub processes: &'a mut Processes,
-    /// The page that unmapped pages of the aperture show (BPB-33).
-    pub dummy_page: PhysicalAddress,
 }
 
 impl BuildEnv<'_> {
@@ -254,7 +252,7 @@ fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDequ
         segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
         number_of_pages: store.size / PAGE_SIZE,
-        dummy_page: env.dummy_page,
+        dummy_page: env.adapter.dummy_page,
     })));
 }
 

@@ -176,7 +176,7 @@ fn purge_operations(state: &State) -> Vec<(AllocationIx, PagingOperation)> {
                     segment_id: aperture.id,
                     offset_in_pages: offset / PAGE_SIZE,
                     number_of_pages: size / PAGE_SIZE,
-                    dummy_page: state.memory.dummy_page(),
+                    dummy_page: state.adapter.dummy_page,
                 })
             }
             Place::System => return None,
