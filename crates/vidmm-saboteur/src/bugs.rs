@@ -130,9 +130,9 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "Reserved addresses fault where a mapping has ended.",
         file: "plans/reservations.rs",
-        edit: Edit::Expression {
-            right: "self.follow_reserved(adapter, objects, draft, mapping.process, range)",
-            wrong: "false",
+        edit: Edit::Before {
+            right: "self.follow_zero(objects, draft, process); let is_shown",
+            wrong: "if reads_zero == Some(true) { return; }",
         },
     },
     Bug {
@@ -151,10 +151,10 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         rule: "GVA-52",
         shown_in: World::PageTables,
         what: "A mapping that is not resident reads as zero.",
-        file: "plans/reservations.rs",
+        file: "plans/bring_in.rs",
         edit: Edit::Expression {
-            right: "state.objects[index].place.is_none() && is_shown",
-            wrong: "state.objects[index].place.is_some() && is_shown",
+            right: "state.objects[index].place.is_none().then_some(false)",
+            wrong: "state.objects[index].place.is_some().then_some(false)",
         },
     },
     Bug {

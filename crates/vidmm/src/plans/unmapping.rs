@@ -69,7 +69,7 @@ impl Plans {
             state.addresses.release_tables(&state.adapter, &mut state.objects, process, keys);
             // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
             draft::plan_retire(draft, Retire::Mapping { mapping: cut.freed, reason: ReclaimReason::Freed });
-            self.plan_zero_after(&state.adapter, &mut state.objects, draft, &cut.freed);
+            self.plan_zero_of(&state.adapter, &mut state.objects, draft, &cut.freed, Some(true));
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, cut.hidden, false);
         }
         for &rest in &rests_now {
@@ -97,7 +97,7 @@ impl Plans {
         let (allocation, device) = (objects.allocation_id(index), objects.device_id(mapping.device));
         let reason = ReclaimReason::Closed { allocation, device };
         draft::plan_retire(draft, Retire::Mapping { mapping, reason });
-        self.plan_zero_after(adapter, objects, draft, &mapping);
+        self.plan_zero_of(adapter, objects, draft, &mapping, Some(true));
         self.plan_entries(adapter, objects, draft, index, mapping, false);
     }
 

@@ -58,7 +58,7 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
             }
             if state.adapter.has_zero {
                 for mapping in Vec::from_iter(state.objects[index].mappings()) {
-                    plans.plan_zero_after(&state.adapter, &mut state.objects, &mut draft, &mapping);
+                    plans.plan_zero_of(&state.adapter, &mut state.objects, &mut draft, &mapping, Some(true));
                 }
             }
             if is_out && !draft.has_decided() && retired && plans.stream.is_retired(last_plan) {
