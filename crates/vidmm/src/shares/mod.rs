@@ -21,7 +21,7 @@ pub(crate) struct Shares {
     /// The sum over all devices of [`Device::promised`].
     promised_bytes: PerAccount<u64>,
     /// Processes that want to be told their budgets.
-    listeners: OrderedSet<ProcessIx>,
+    pub listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
     stopped: OrderedSet<DeviceIx>,
     /// The accounts whose budgets a call has restricted, and to how many bytes.
@@ -122,24 +122,6 @@ impl Shares {
     /// Bytes of an account that are promised to devices.
     pub(crate) fn promised_bytes(&self, account: Account) -> u64 {
         self.promised_bytes[account]
-    }
-
-    /// A process wants to be told its budgets, or does not any more.
-    pub(crate) fn set_listens(&mut self, process: ProcessIx, listens: bool) {
-        match listens {
-            true => self.listeners.insert(process),
-            false => self.listeners.remove(&process),
-        };
-    }
-
-    /// Whether a process wants to be told its budgets.
-    pub(crate) fn has_listeners(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
-    /// The processes that want to be told their budgets.
-    pub(crate) fn listeners(&self) -> impl Iterator<Item = ProcessIx> {
-        self.listeners.iter().copied()
     }
 
     /// A process is gone.
