@@ -83,12 +83,6 @@ fn domain_addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
     (range.domain, Extent { offset: range.virtual_address.0, size: range.size })
 }
 
-/// Tells the driver of every allocation that was resident, and records that none is.
-pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-    purge_driver(state, plans, kmd);
-    clear(state, plans, host);
-}
-
 /// Records that no plan is under way and nothing is resident.
 pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     let abandoned = plans.stream.abandon();
@@ -111,9 +105,9 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     plans.builder.steps.clear();
 }
 
-/// Each allocation in the memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
+/// Tells the driver of every allocation that was resident: each in a memory segment gets a transfer of no bytes, each in the aperture is unmapped; the driver leaves the
 /// GPU alone (BPB-27).
-fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
+pub(crate) fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     for (index, operation) in purge_operations(state) {
         let status = encode_purge_operation(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
