@@ -143,7 +143,7 @@ impl VidMm {
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
-            refreshes: self.plans.unfinished(self.state.objects[process_index].cut_by),
+            refreshes: Vec::new(),
             expiring: Expiries::default(),
             requests: VecDeque::new(),
             ready: 0,
