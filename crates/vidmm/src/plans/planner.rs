@@ -17,9 +17,8 @@ use crate::{
         place::{PageOffset, Place},
     },
     plans::{
-        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plans, ProcessTable,
-        draft::{Draft, follow},
-        mappings, views,
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plans, ProcessTable, draft::Draft, mappings,
+        views,
     },
     state::State,
     units::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId},
@@ -121,7 +120,7 @@ impl Plans {
         place: Place,
     ) {
         let last_plan = objects[index].last_plan;
-        follow(&self.stream, &mut draft.plan, last_plan);
+        self.plan_after(draft, last_plan);
         // The host maps a range again only when the plan has retired that unmaps it.
         if adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
@@ -197,7 +196,7 @@ impl Plans {
         let number = self.stream.next_number();
         let (segment, extents) = state.objects[index].location(&state.adapter);
         let allocation = &state.objects[index];
-        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        self.plan_after(draft, allocation.last_plan);
         for (device, entry) in allocation.entries() {
             let record = &state.objects[device];
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is

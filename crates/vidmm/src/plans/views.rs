@@ -15,7 +15,7 @@ use crate::{
     },
     plans::{
         InMemory, PageIn, Plans, Rotation,
-        draft::{self, Draft, follow},
+        draft::{self, Draft},
     },
     residency::views,
     state::State,
@@ -107,7 +107,7 @@ impl Plans {
         let mut draft = Draft::default();
         let to = InMemory { account, extents: allocation.extents(place), store: allocation.store() };
         draft.plan.copy_in(PageIn { to, is_backed: true, is_as_left: false });
-        follow(&self.stream, &mut draft.plan, last_plan);
+        self.plan_after(&mut draft, last_plan);
         let devices: Vec<DeviceIx> = objects[index].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();
         for device in devices {

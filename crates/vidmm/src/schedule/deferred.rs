@@ -61,7 +61,7 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
                     plans.plan_zero_of(&state.adapter, &mut state.objects, &mut draft, &mapping, Some(true));
                 }
             }
-            if is_out && !draft.has_decided() && retired && plans.stream.is_retired(last_plan) {
+            if is_out && !draft.decided && retired && plans.stream.is_retired(last_plan) {
                 state.objects.dead.push(index);
                 state.moment.request_poll();
                 return;
