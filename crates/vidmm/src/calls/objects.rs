@@ -97,7 +97,7 @@ impl VidMm {
         let shares = &mut self.state.shares;
         shares.accounts().iter().for_each(|account| shares.by_account[account].insert(index, share));
         if self.state.adapter.has_page_tables() {
-            self.state.addresses.await_root(process.ix());
+            self.state.addresses.rootless.insert(process.ix());
         }
         self.state.moment.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
