@@ -154,7 +154,7 @@ impl VidMm {
             CommitLimit::new(adapter.system_commit_limit),
             ApertureRanges::new(adapter.apertures.iter().map(aperture_part).collect()),
         );
-        memory.add_table_bytes(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
+        memory.table_bytes[adapter.paging_tables_in] += extents.iter().map(|extent| extent.size).sum::<u64>();
         let limit = |account| adapter.group_of(account).map_or(u64::MAX, |group| adapter.verifier.budget_limit(group));
         let shares = accounts.per(|account| AccountShares::new(memory.list_capacity(account), limit(account)));
         let shares = Shares::new(shares);

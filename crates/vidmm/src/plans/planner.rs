@@ -86,7 +86,7 @@ impl Plans {
     /// Takes the range of a memory segment that a placement has assigned to an allocation.
     fn take_assigned(&self, memory: &mut Memory, draft: &mut Draft, account: Account, range: Extent) -> Extent {
         let mut after = Vec::new();
-        memory.placer_mut(account).take_at(range, &mut after);
+        memory.placers[account].take_at(range, &mut after);
         self.plan_after_all(draft, after);
         range
     }
@@ -279,7 +279,7 @@ impl Plans {
         extents: Extents,
         copied: bool,
     ) {
-        state.memory.placer_mut(account).promise(self.stream.next_number(), extents.iter());
+        state.memory.placers[account].promise(self.stream.next_number(), extents.iter());
         let store = state.objects[index].store();
         let Store { handle, size, .. } = store;
         if state.objects[index].state.contains(AllocationState::NOTIFY_RESIDENCY) {

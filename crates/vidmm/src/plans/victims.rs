@@ -25,7 +25,7 @@ impl Plans {
                 self.demote(state, draft, account, victim);
             }
         }
-        self.take_from(state.memory.placer_mut(account).pages(), draft, bytes)
+        self.take_from(state.memory.placers[account].pages(), draft, bytes)
     }
 
     fn take_from(&self, pages: &mut PagePlacer, draft: &mut Draft, bytes: u64) -> Extents {

@@ -267,7 +267,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     }
     if let Some(Place::Memory(account, _)) = place {
         debug_assert_eq!(extents.bytes(), size);
-        extents.iter().for_each(|extent| state.memory.placer_mut(account).release(extent));
+        extents.iter().for_each(|extent| state.memory.placers[account].release(extent));
     }
 }
 

@@ -153,7 +153,7 @@ impl Shares {
         bytes: u64,
     ) -> Result<(), PageTableError> {
         if memory.has_table_area(account) {
-            let left = memory.table_area(account).size() - memory.table_bytes(account);
+            let left = memory.table_areas[account].size() - memory.table_bytes[account];
             if bytes > left {
                 return Err(PageTableError::AreaFull { missing: bytes - left });
             }
@@ -166,19 +166,14 @@ impl Shares {
                 return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free, account });
             }
         }
-        self.add_table_bytes(memory, account, bytes);
-        Ok(())
-    }
-
-    /// Page tables take `bytes` more of a memory segment.
-    fn add_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.add_table_bytes(account, bytes);
+        memory.table_bytes[account] += bytes;
         self.set_capacity(memory, account);
+        Ok(())
     }
 
     /// Page tables take `bytes` less of a memory segment.
     pub(crate) fn remove_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.remove_table_bytes(account, bytes);
+        memory.table_bytes[account] -= bytes;
         self.set_capacity(memory, account);
     }
 
