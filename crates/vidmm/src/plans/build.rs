@@ -224,7 +224,6 @@ impl Plans {
         builder.current = builder.pool.pop();
         if builder.current.is_none() && builder.buffers < PAGING_BUFFERS_MAX {
             builder.buffers += 1;
-            let adapter = &adapter;
             builder.current = Some(PagingBuffer::new(adapter.paging_buffer_size, adapter.paging_private_size));
         }
         builder.current.is_some()

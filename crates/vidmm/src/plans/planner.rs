@@ -54,7 +54,12 @@ impl Plans {
         let patched = state.objects.patched.get_mut(&index);
         let extents = match patched.and_then(|patched| patched.assigned.take()) {
             None => self.take(state, draft, account, size),
-            Some(range) => Extents::one(self.take_assigned(&mut state.memory, draft, account, range)),
+            Some(range) => {
+                let mut after = Vec::new();
+                state.memory.placers[account].take_at(range, &mut after);
+                self.plan_after_all(draft, after);
+                Extents::one(range)
+            }
         };
         let start = extents.iter().next().map_or(0, |extent| extent.offset);
         let is_backed = content.contains(AllocationState::BACKED);
@@ -81,14 +86,6 @@ impl Plans {
                 ContentSource::Fill
             }
         }
-    }
-
-    /// Takes the range of a memory segment that a placement has assigned to an allocation.
-    fn take_assigned(&self, memory: &mut Memory, draft: &mut Draft, account: Account, range: Extent) -> Extent {
-        let mut after = Vec::new();
-        memory.placers[account].take_at(range, &mut after);
-        self.plan_after_all(draft, after);
-        range
     }
 
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
@@ -237,7 +234,9 @@ impl Plans {
             Place::System => self.plan_out_of_system(state, draft, index, reason, has_news),
             Place::Aperture(offset) => {
                 self.plan_out_of_system(state, draft, index, reason, has_news);
-                self.plan_out_of_aperture(state, draft, index, offset.bytes());
+                let (store, offset) = (state.objects[index].store(), offset.bytes());
+                state.memory.aperture.hide(number, Extent { offset, size: store.size });
+                draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));
             }
         }
         views::plan_view(&state.adapter, &mut state.objects, draft, index, place);
@@ -330,12 +329,6 @@ impl Plans {
         if as_eviction && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
             draft.plan.notify(notice(NotifyAllocFlags::IO_MMU_UNMAP));
         }
-    }
-
-    fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
-        let store = state.objects[index].store();
-        state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size: store.size });
-        draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));
     }
 }
 

@@ -70,7 +70,6 @@ fn commit_system_tables(
     process: ProcessIx,
     missing: &[TableKey],
 ) -> Result<(), PageTableError> {
-    let adapter = &adapter;
     let tables = &mut objects[process].tables;
     for (done, &key) in missing.iter().enumerate() {
         match host.commit_backing_store(key.bytes(adapter)) {
