@@ -82,7 +82,7 @@ impl VidMm {
     }
 
     fn has_put_off(&self) -> bool {
-        self.state.shares.has_stopped()
+        !self.state.shares.stopped.is_empty()
             || !self.schedule.turns.is_calm()
             || self.schedule.may_ask_to_trim(&self.state.shares)
             || !self.state.addresses.is_settled()

@@ -23,9 +23,9 @@ pub(crate) struct Shares {
     /// Processes that want to be told their budgets.
     pub listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
-    stopped: OrderedSet<DeviceIx>,
+    pub stopped: OrderedSet<DeviceIx>,
     /// The accounts whose budgets a call has restricted, and to how many bytes.
-    limits: Vec<(Account, u64)>,
+    pub limits: Vec<(Account, u64)>,
 }
 
 impl Shares {
@@ -100,16 +100,6 @@ impl Shares {
             Activity::Active => self.stopped.remove(&device),
             Activity::Yielding | Activity::Suspended => self.stopped.insert(device),
         };
-    }
-
-    /// Whether a device is not active.
-    pub(crate) fn has_stopped(&self) -> bool {
-        !self.stopped.is_empty()
-    }
-
-    /// The devices that are not active.
-    pub(crate) fn stopped(&self) -> impl Iterator<Item = DeviceIx> {
-        self.stopped.iter().copied()
     }
 
     /// A device goes that has no work and no list.
@@ -188,11 +178,6 @@ impl Shares {
         self.limits.extend(bytes.map(|bytes| (account, bytes)));
         self.by_account[account].set_limit(bytes.unwrap_or(u64::MAX));
         self.set_capacity(memory, account);
-    }
-
-    /// The accounts whose budgets a call has restricted, and to how many bytes.
-    pub(crate) fn limits(&self) -> &[(Account, u64)] {
-        &self.limits
     }
 
     /// The accounts that are shared.
