@@ -130,9 +130,9 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "Reserved addresses fault where a mapping has ended.",
         file: "plans/reservations.rs",
-        edit: Edit::Expression {
-            right: "self.follow_reserved(adapter, objects, draft, mapping.process, range)",
-            wrong: "false",
+        edit: Edit::Before {
+            right: "self.follow_zero(objects, draft, process); let is_shown",
+            wrong: "if reads_zero == Some(true) { return; }",
         },
     },
     Bug {
@@ -142,8 +142,8 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "Reserved addresses fault where a table of a mapping was freed.",
         file: "plans/table.rs",
         edit: Edit::Expression {
-            right: "page_size == PageSize::Kib4 && tables.reads_zero(covered)",
-            wrong: "page_size == PageSize::Kib64 && tables.reads_zero(covered)",
+            right: "page_size == PageSize::Kib4 && self.tables.reads_zero(covered)",
+            wrong: "page_size == PageSize::Kib64 && self.tables.reads_zero(covered)",
         },
     },
     Bug {
@@ -151,10 +151,10 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         rule: "GVA-52",
         shown_in: World::PageTables,
         what: "A mapping that is not resident reads as zero.",
-        file: "plans/reservations.rs",
+        file: "plans/bring_in.rs",
         edit: Edit::Expression {
-            right: "state.objects[index].place.is_none() && is_shown",
-            wrong: "state.objects[index].place.is_some() && is_shown",
+            right: "state.objects[index].place.is_none().then_some(false)",
+            wrong: "state.objects[index].place.is_some().then_some(false)",
         },
     },
     Bug {
@@ -236,7 +236,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "An address of the paging process is used again without a flush.",
         file: "plans/window.rs",
-        edit: Edit::Without("steps.push_back(self.flush(ring_range(self.ring(window.address))));"),
+        edit: Edit::Without("steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));"),
     },
     Bug {
         name: "gate-by-one",
@@ -321,11 +321,9 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         what: "Leaving the memory segment is notified.",
         file: "plans/planner.rs",
         edit: Edit::Before {
-            right: "let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];",
-            wrong: r"let Allocation { handle, size, backing_store, .. } = state.objects[index];
-let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
-let is_cached = state.objects[index].is_cached();
-draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, backing_store, is_cached });",
+            right: "let Store { handle, size, .. } = store; if",
+            wrong: r"let (allocation, flags) = (state.objects.allocations.id(index), NotifyAllocFlags::EVICTION);
+draft.plan.notify(Notice { allocation, store, flags, has_news: copied });",
         },
     },
     Bug {
@@ -345,7 +343,7 @@ draft.plan.notify(Notice { allocation, handle, flags, has_news: copied, size, ba
         edit: Edit::Expression {
             right: "page_out(out, cursor.offset, env, steps)",
             wrong: r"let bytes = page_out(out, cursor.offset, env, steps);
-let is_last = cursor.offset + bytes == out.size;
+let is_last = cursor.offset + bytes == out.from.store.size;
 if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
         },
     },
@@ -358,7 +356,7 @@ if is_last || env.adapter.is_physical() { bytes } else { bytes - PAGE_SIZE }",
         edit: Edit::Expression {
             right: "bring_in(page_in, cursor.offset, env, steps)",
             wrong: r"let bytes = bring_in(page_in, cursor.offset, env, steps);
-let is_last = cursor.offset + bytes == page_in.size;
+let is_last = cursor.offset + bytes == page_in.to.store.size;
 if is_last || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
         },
     },
@@ -371,7 +369,7 @@ if is_last || env.adapter.is_physical() { bytes } else { bytes + PAGE_SIZE }",
         edit: Edit::Expression {
             right: "notify(notice, cursor.offset, env, steps)",
             wrong: r"notify(notice, cursor.offset, env, steps);
-notice.size - cursor.offset",
+notice.store.size - cursor.offset",
         },
     },
     Bug {
@@ -445,10 +443,7 @@ notice.size - cursor.offset",
         shown_in: World::PageTables,
         what: "Windows are not unmapped.",
         file: "plans/window.rs",
-        edit: Edit::Before {
-            right: "let writer = self.writer(adapter, window.address); let target = PteTarget::of_no_allocation(",
-            wrong: "return;",
-        },
+        edit: Edit::Before { right: "let target = PteTarget::of_no_allocation(window.address,", wrong: "return;" },
     },
     Bug {
         name: "show-next-page",
@@ -467,9 +462,7 @@ notice.size - cursor.offset",
         shown_in: World::PageTables,
         what: "A table is used without being initialised.",
         file: "plans/table.rs",
-        edit: Edit::Without(
-            "steps.push_back(Step::update(adapter, update(adapter, process, key, address, 0, flags, invalid)));",
-        ),
+        edit: Edit::Without("writer.push(writer.update(key, start, flags, invalid));"),
     },
     Bug {
         name: "link-early",
@@ -478,8 +471,8 @@ notice.size - cursor.offset",
         what: "A parent points to a table that is not initialised yet.",
         file: "plans/table.rs",
         edit: Edit::Statement {
-            right: "steps.push_back(Step::update(adapter, link(adapter, process, tables, key)));",
-            wrong: "let first = steps.len() - 1; steps.insert(first, Step::update(adapter, link(adapter, process, tables, key)));",
+            right: "writer.push(writer.link(key));",
+            wrong: "writer.push(writer.link(key)); let last = writer.steps.len() - 1; writer.steps.swap(last - 1, last);",
         },
     },
     Bug {
@@ -625,7 +618,7 @@ notice.size - cursor.offset",
         shown_in: World::Patching,
         what: "No part of a TRANSFER says that it is the last.",
         file: "plans/expand.rs",
-        edit: Edit::Expression { right: "offset + transfer_size == size", wrong: "false" },
+        edit: Edit::Expression { right: "offset + transfer_size == store.size", wrong: "false" },
     },
     Bug {
         name: "notify-old-driver",
@@ -649,9 +642,7 @@ notice.size - cursor.offset",
         shown_in: World::Any,
         what: "An allocation that leaves the aperture is not unmapped there.",
         file: "plans/planner.rs",
-        edit: Edit::Without(
-            "draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));",
-        ),
+        edit: Edit::Without("draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));"),
     },
     Bug {
         name: "skip-dummy-page",
@@ -659,10 +650,7 @@ notice.size - cursor.offset",
         shown_in: World::Any,
         what: "Pages of the aperture that nobody has show the allocation that they had.",
         file: "plans/expand.rs",
-        edit: Edit::Expression {
-            right: "env.dummy_page",
-            wrong: "PhysicalAddress { segment: SegmentId::SYSTEM, offset: range.backing_store }",
-        },
+        edit: Edit::Expression { right: "env.adapter.dummy_page", wrong: "in_system(store)" },
     },
     Bug {
         name: "reclaim-discarded",
@@ -693,25 +681,9 @@ notice.size - cursor.offset",
         what: "An allocation that never had content is not filled: it shows what others left there.",
         file: "plans/planner.rs",
         edit: Edit::Statement {
-            right: r"draft.plan.copy_in(PageIn {
-    account,
-    handle,
-    size,
-    extents: extents.clone(),
-    backing_store: backed.then_some(backing_store),
-    is_cached: content.contains(AllocationState::CACHED),
-    is_as_left: content.contains(AllocationState::DIRTY),
-});",
-            wrong: r"if backed {
-    draft.plan.copy_in(PageIn {
-        account,
-        handle,
-        size,
-        extents: extents.clone(),
-        backing_store: backed.then_some(backing_store),
-        is_cached: content.contains(AllocationState::CACHED),
-        is_as_left: content.contains(AllocationState::DIRTY),
-    });
+            right: "draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });",
+            wrong: r"if is_backed {
+    draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });
 }",
         },
     },

@@ -82,11 +82,11 @@ fn check_segment(state: &State, plans: &Plans, account: Account, audit: &mut Aud
             tables.extend(table.address.map(|address| Extent { offset: address.offset, size }));
         }
     }
-    audit.equal("D9: pinned bytes", state.memory.table_bytes(account), pinned);
-    let placer = state.memory.placer(account);
+    audit.equal("D9: pinned bytes", state.memory.table_bytes[account], pinned);
+    let placer = &state.memory.placers[account];
     let holes: u64 = placer.holes().iter().map(|hole| hole.size).sum();
     audit.equal("D4: available bytes", placer.available(), holes);
-    let area = state.memory.table_area(account);
+    let area = &state.memory.table_areas[account];
     let of_tables = adapter.table_area(account);
     let is_in_area = |table: &Extent| table.offset >= of_tables.offset;
     audit.holds(of_tables.size == 0 || tables.iter().all(is_in_area), || {

@@ -68,7 +68,7 @@ impl VidMm {
         !self.plans.stream.is_empty()
             || !self.state.objects.dead.is_empty()
             || !self.state.objects.closed.is_empty()
-            || self.requests.has_granted()
+            || !self.requests.granted.is_empty()
             || !self.state.objects.ending.is_over()
     }
 
@@ -82,11 +82,11 @@ impl VidMm {
     }
 
     fn has_put_off(&self) -> bool {
-        self.state.shares.has_stopped()
+        !self.state.shares.stopped.is_empty()
             || !self.schedule.turns.is_calm()
             || self.schedule.may_ask_to_trim(&self.state.shares)
             || !self.state.addresses.is_settled()
-            || self.requests.has_deferred()
+            || !self.requests.deferring.is_empty()
             || !self.state.residency.evict_soon.is_empty()
             || plans::exceeds_limits(&self.state)
     }
@@ -110,7 +110,7 @@ impl VidMm {
     }
 
     fn has_paging(&self) -> bool {
-        self.requests.has_ungranted()
+        !self.requests.requesting.is_empty()
             || !self.plans.stream.is_empty()
             || self.plans.builder.has_work()
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())

@@ -93,9 +93,10 @@ pub(crate) struct Adapter {
     pub table_alignment: u64,
     /// Bytes of one scratch window of the paging process, on each side of a transfer (U-16); 0 if it has no addresses (PGV-03).
     pub paging_va_size: u64,
-    /// Where the paging process sees tables that are written by their virtual addresses (GVA-61): the first address,
-    /// and bytes; none in other modes.
-    pub table_views: Option<(u64, u64)>,
+    /// The addresses at which the paging process sees tables that are written by their virtual addresses (GVA-61); none in other modes.
+    pub table_views: Option<Extent>,
+    /// The page of system memory that unmapped pages of the aperture show (BPB-33); adapter start commits it.
+    pub dummy_page: PhysicalAddress,
     pub paging_buffer_size: usize,
     pub paging_private_size: usize,
     /// Slots of a resource table (SPL-02), with that which a knob of the adapter's user allows (U-44); 0 with GPU virtual addresses.

@@ -15,7 +15,7 @@ use crate::{
         PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
     },
     linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
-    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, SegmentId},
+    units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
 
 const SEGMENTS_MAX: usize = 32;
@@ -103,6 +103,7 @@ pub(crate) fn validate(info: &AdapterInfo, total_system_memory: u64) -> Result<A
         table_alignment: table_alignment(info),
         paging_va_size: 0,
         table_views: None,
+        dummy_page: PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 },
         paging_buffer_size: (info.paging_buffer.size as usize)
             .next_multiple_of(PAGE_SIZE as usize)
             .max(PAGE_SIZE as usize),

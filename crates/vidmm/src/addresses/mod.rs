@@ -31,11 +31,11 @@ pub(crate) struct IoMmuRange {
 #[derive(Default)]
 pub(crate) struct Addresses {
     /// Processes whose root table is still to be planned.
-    rootless: OrderedSet<ProcessIx>,
+    pub rootless: OrderedSet<ProcessIx>,
     /// Tables that nothing is mapped through any more, by process.
-    empty_tables: BTreeSet<(ProcessIx, TableKey)>,
+    pub empty_tables: BTreeSet<(ProcessIx, TableKey)>,
     /// Reserved addresses that were given back, and are still shown as zero.
-    unreserved: Vec<Unreserved>,
+    pub unreserved: Vec<Unreserved>,
 }
 
 /// Reserved addresses that were given back.
@@ -86,46 +86,11 @@ impl Addresses {
         self.rootless.is_empty() && self.empty_tables.is_empty() && self.unreserved.is_empty()
     }
 
-    /// The root table of a process is to be planned.
-    pub(crate) fn await_root(&mut self, process: ProcessIx) {
-        self.rootless.insert(process);
-    }
-
-    /// The first process whose root table is to be planned.
-    pub(crate) fn next_rootless(&self) -> Option<ProcessIx> {
-        self.rootless.first().copied()
-    }
-
-    /// The root table of a process is planned.
-    pub(crate) fn note_root(&mut self, process: ProcessIx) {
-        self.rootless.remove(&process);
-    }
-
-    /// Takes the tables that nothing is mapped through any more.
-    pub(crate) fn take_empty_tables(&mut self) -> BTreeSet<(ProcessIx, TableKey)> {
-        core::mem::take(&mut self.empty_tables)
-    }
-
-    /// Nothing is mapped through a table any more: it is to be freed.
-    pub(crate) fn note_empty_table(&mut self, process: ProcessIx, key: TableKey) {
-        self.empty_tables.insert((process, key));
-    }
-
     /// Whether tables of a process are to be freed, or reserved addresses of it that were given back.
     pub(crate) fn has_unsettled(&self, process: ProcessIx) -> bool {
         let first_empty = self.empty_tables.range((process, TableKey::FIRST)..).next();
         first_empty.is_some_and(|&(owner, _)| owner == process)
             || self.unreserved.iter().any(|unreserved| unreserved.process == process)
-    }
-
-    /// Reserved addresses were given back: that they are not zero any more is to be planned.
-    pub(crate) fn note_unreserved(&mut self, unreserved: Unreserved) {
-        self.unreserved.push(unreserved);
-    }
-
-    /// Takes the reserved addresses that were given back.
-    pub(crate) fn take_unreserved(&mut self) -> Vec<Unreserved> {
-        core::mem::take(&mut self.unreserved)
     }
 
     /// A process is gone.

@@ -94,8 +94,6 @@ pub(crate) struct Standing {
     pub visibility: Visibility,
     /// Bytes of its allocations that are resident.
     pub usage: PerAccount<u64>,
-    /// It wants to be told its budgets.
-    pub listens: bool,
     /// It was suspended by a call, and whether a submission ends that.
     pub halted: Option<bool>,
     /// When its work hung an engine, as far as that is remembered (FLT-31).
@@ -111,7 +109,6 @@ impl Standing {
             band: PriorityBand::default(),
             visibility: Visibility::default(),
             usage: accounts.none(),
-            listens: false,
             halted: None,
             timeouts: VecDeque::new(),
             is_blocked: false,

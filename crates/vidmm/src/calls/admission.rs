@@ -29,17 +29,6 @@ use crate::{
     state::State,
     work::Work,
 };
-/// The terms on which allocations may join a device's list.
-#[derive(Clone, Copy)]
-pub(crate) enum Terms {
-    /// They fit beside all other lists.
-    BesideAll,
-    /// They are within the entitlement of their process.
-    Entitled(MakeResidentFlags),
-    /// As `Entitled`, and others of the list may move their homes for them.
-    Rehoming(MakeResidentFlags),
-}
-
 /// The additions of one MakeResident to its device's list.
 #[derive(Clone)]
 pub(crate) struct Admission {
@@ -101,34 +90,33 @@ impl Shortages {
     }
 }
 
-/// Begins an admission to a device's list on these terms.
-pub(crate) fn begin_admission(state: &State, device: DeviceIx, joining: &[AllocationIx], terms: Terms) -> Admission {
+/// Begins an admission to a device's list of what fits beside all other lists, or, with the flags of a call, is within the entitlement of
+/// its process. Others of the list move their homes for it only if it `rehomes`.
+pub(crate) fn begin_admission(
+    state: &State,
+    device: DeviceIx,
+    joining: &[AllocationIx],
+    entitled: Option<MakeResidentFlags>,
+    rehomes: bool,
+) -> Admission {
     let process = state.objects[device].process;
     let accounts = state.memory.accounts();
+    let cannot_trim = entitled.is_some_and(|flags| flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER));
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
         let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.requested_total());
-        let entitlement = match terms {
-            Terms::BesideAll => 0,
-            Terms::Entitled(flags) | Terms::Rehoming(flags) => {
-                if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
-                    account_shares.maximum_budget(process)
-                } else {
-                    account_shares.budget(process)
-                }
-            }
+        let entitlement = match entitled {
+            None => 0,
+            Some(_) if cannot_trim => account_shares.maximum_budget(process),
+            Some(_) => account_shares.budget(process),
         };
         beside_all
             .max(i128::from(entitlement) - i128::from(account_shares.requested(process)))
             .min(left_alone(state, device, account))
     };
-    let cannot_trim = match terms {
-        Terms::BesideAll => false,
-        Terms::Entitled(flags) | Terms::Rehoming(flags) => flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER),
-    };
     Admission {
         device,
-        rehomes: matches!(terms, Terms::Rehoming(_)),
+        rehomes,
         over_budget: if cannot_trim { NoMemoryReason::OverMaximumBudget } else { NoMemoryReason::OverBudget },
         left: accounts.per(left),
         packing: weight::packing_room_for(

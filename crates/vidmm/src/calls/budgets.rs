@@ -131,8 +131,10 @@ impl VidMm {
     #[doc(alias = "RegisterVideoMemoryBudgetChangeNotification")]
     pub fn notify_budget_changes(&mut self, process: ProcessId, wanted: bool) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        self.state.objects[index].standing.listens = wanted;
-        self.state.shares.set_listens(index, wanted);
+        match wanted {
+            true => self.state.shares.listeners.insert(index),
+            false => self.state.shares.listeners.remove(&index),
+        };
         if wanted {
             trims::tell_budgets_of(&mut self.state, index);
         }

@@ -15,7 +15,7 @@ use crate::{
     id::DeviceIx,
     manager::VidMm,
     objects::turn::Power,
-    recovery::{adapter_reset, device_error, engine_reset, faults, retire},
+    recovery::{adapter_reset, device_error, engine_reset, faults, retire, watch},
     schedule::power,
 };
 
@@ -145,7 +145,13 @@ impl VidMm {
         // Only now is the packet that hung known: it may not be the first that was not reported. If none was aborted, the first is
         // meant, and its device is in error none the less (FLT-24).
         let guilty = self.state.engines.device_under_way(&self.state.objects, engine);
-        engine_reset::blame(&mut self.state, &mut self.requests, &mut self.work, guilty, reason);
+        if let Some(guilty) = guilty {
+            let (state, requests, work) = (&mut self.state, &mut self.requests, &mut self.work);
+            device_error::put_device_in_error(state, requests, work, guilty, reason);
+            if reason == DeviceErrorReason::EngineTimeout {
+                watch::note_timeout(state, requests, work, guilty);
+            }
+        }
         if let Some(aborted) = self.state.engines.engines[engine as usize].pop_up_to(last_aborted) {
             retire::ended(&mut self.state, engine, aborted, true);
         }

@@ -63,7 +63,7 @@ fn free_in_reservation(
     if state.adapter.has_zero {
         let keys = reservations::tables_of_rests(&state.adapter, &around, part);
         tables::set_tables_aside(state, host, process, keys)?;
-        state.addresses.note_unreserved(Unreserved { process, part, around });
+        state.addresses.unreserved.push(Unreserved { process, part, around });
         state.moment.request_poll();
     } else {
         state.objects[process].space.release(part);

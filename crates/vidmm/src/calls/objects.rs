@@ -97,7 +97,7 @@ impl VidMm {
         let shares = &mut self.state.shares;
         shares.accounts().iter().for_each(|account| shares.by_account[account].insert(index, share));
         if self.state.adapter.has_page_tables() {
-            self.state.addresses.await_root(process.ix());
+            self.state.addresses.rootless.insert(process.ix());
         }
         self.state.moment.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
@@ -143,7 +143,7 @@ impl VidMm {
             notifications: Vec::new(),
             period_runs: false,
             suspended_in_period: false,
-            refreshes: self.plans.unfinished(self.state.objects[process_index].cut_by),
+            refreshes: Vec::new(),
             expiring: Expiries::default(),
             requests: VecDeque::new(),
             ready: 0,

@@ -1,6 +1,6 @@
 //! MakeResident and Evict (RES-10..RES-24).
 
-use super::admission::{Admission, Shortages, Terms};
+use super::admission::{Admission, Shortages};
 use crate::{
     budget::account::{Account, PerAccount},
     calls::{admission, offering},
@@ -277,15 +277,16 @@ fn count_in(
     flags: MakeResidentFlags,
 ) -> Result<Counted, Refusal> {
     let mut refusal = None;
-    for terms in [Terms::BesideAll, Terms::Entitled(flags), Terms::Rehoming(flags)] {
-        let admission = count_all_in(state, schedule, device, indices, terms);
+    for (entitled, rehomes) in [(None, false), (Some(flags), false), (Some(flags), true)] {
+        let mut admission = admission::begin_admission(state, device, indices, entitled, rehomes);
+        count_all_in(state, schedule, &mut admission, device, indices);
         let Some(reason) = admission.refused else {
             admission::accept_admission(state, schedule, work, &admission);
             return Ok(Counted { not_pinned: admission.not_pinned, rehomed: admission.rehomed });
         };
         admission::undo_admission(state, &admission, indices);
         // The amount to trim counts the list as it stands: once so much is gone, no allocation need move its home.
-        if !matches!(terms, Terms::Rehoming(_)) {
+        if !rehomes {
             refusal = Some(Refusal { shortages: admission.shortages, reason });
         }
     }
@@ -341,11 +342,10 @@ pub(crate) fn join(
 fn count_all_in(
     state: &mut State,
     schedule: &mut Schedule,
+    admission: &mut Admission,
     device: DeviceIx,
     indices: &[AllocationIx],
-    terms: Terms,
-) -> Admission {
-    let mut admission = admission::begin_admission(state, device, indices, terms);
+) {
     // Those with the fewest choices first: the others take what these leave (D19).
     let mut with_choice = Vec::new();
     for &index in indices {
@@ -356,15 +356,14 @@ fn count_all_in(
         }
         let choices = state.residency.choices(&state.objects, index, device);
         match choices.len() {
-            1 => admission::admit(state, schedule, &mut admission, index, choices),
+            1 => admission::admit(state, schedule, admission, index, choices),
             _ => with_choice.push((choices, index)),
         }
     }
     with_choice.sort_by_key(|&(choices, _)| choices.len());
     for (choices, index) in with_choice {
-        admission::admit(state, schedule, &mut admission, index, choices);
+        admission::admit(state, schedule, admission, index, choices);
     }
-    admission
 }
 
 /// Checks that each allocation is on the device's list as often as it is named.

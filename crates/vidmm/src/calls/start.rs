@@ -33,7 +33,7 @@ use crate::{
     },
     moment::Moment,
     objects::Objects,
-    plans::{Plans, Stream, Windows, builder::Builder},
+    plans::{Plans, Stream, Windows, builder::Builder, table_views},
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
@@ -118,7 +118,7 @@ impl VidMm {
         check_paging_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
-        adapter.table_views = Windows::table_views(&adapter);
+        adapter.table_views = table_views::addresses(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
         let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));
@@ -135,6 +135,7 @@ impl VidMm {
             release_system_tables(&adapter, &tables, host);
             refuse(vec![BrokenRule::SystemProcess])
         })?;
+        adapter.dummy_page = dummy_page;
         let windows = Windows::new(&adapter, process, tables);
         if let Some(root) = windows.root {
             kmd.set_root_page_table(system_context, root);
@@ -152,9 +153,8 @@ impl VidMm {
             areas,
             CommitLimit::new(adapter.system_commit_limit),
             ApertureRanges::new(adapter.apertures.iter().map(aperture_part).collect()),
-            dummy_page,
         );
-        memory.add_table_bytes(adapter.paging_tables_in, extents.iter().map(|extent| extent.size).sum());
+        memory.table_bytes[adapter.paging_tables_in] += extents.iter().map(|extent| extent.size).sum::<u64>();
         let limit = |account| adapter.group_of(account).map_or(u64::MAX, |group| adapter.verifier.budget_limit(group));
         let shares = accounts.per(|account| AccountShares::new(memory.list_capacity(account), limit(account)));
         let shares = Shares::new(shares);
@@ -214,7 +214,7 @@ fn record_start(state: &mut State, plans: &Plans, paging_process: KmdProcessHand
         apertures: adapter.apertures.iter().map(aperture_facts).collect(),
         system_group: adapter.system_group,
         system_commit_limit: adapter.system_commit_limit,
-        dummy_page: state.memory.dummy_page(),
+        dummy_page: adapter.dummy_page,
         engines: adapter.engines.clone(),
         level_bits: adapter.levels.iter().map(|level| level.index_bits).collect(),
         table_bytes: adapter.levels.iter().map(|level| level.table_bytes).collect(),

@@ -36,7 +36,7 @@ impl VidMm {
         start::release_system_tables(&self.state.adapter, &self.plans.windows.tables, host);
         kmd.destroy_context(self.plans.system_context);
         kmd.destroy_process(self.plans.windows.process);
-        host.decommit_backing_store(self.state.memory.dummy_page(), PAGE_SIZE);
+        host.decommit_backing_store(self.state.adapter.dummy_page, PAGE_SIZE);
     }
 }
 

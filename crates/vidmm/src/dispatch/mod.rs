@@ -181,7 +181,7 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
     let root_is_there = context.root_entries > 0 && plans.stream.is_empty();
     let root_fence = if root_is_there { 0 } else { root_fence(&state.adapter, &state.objects, plans, device.process)? };
     let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
-    for &plan in &device.refreshes {
+    for &plan in device.refreshes.iter().chain([&state.objects[device.process].cut_by]) {
         paging_fence = paging_fence.max(plans.stream.fence_of(plan)?);
     }
     if next.is_prepared() {

@@ -3,7 +3,6 @@
 use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 use crate::{
-    adapter::Adapter,
     contract::{AllocationListElement, DmaBuffer, Kmd, Patch, RenderedBuffer},
     dispatch::Job,
     event::{Event, PortionBinding, PortionEnd},
@@ -11,7 +10,7 @@ use crate::{
     objects::{
         Objects,
         allocation::AllocationState,
-        split::{Cut, Portion, References, ResourceTable},
+        split::{Cut, Portion, Reference, References, ResourceTable},
         submission::{Submission, SubmitDesc},
     },
     requests::Requests,
@@ -41,12 +40,8 @@ pub(crate) fn next_portion(
     state.objects[device].dispatches.end(number);
 
     let start = references.progress.start;
-    let commands = submission.desc.dma_buffer[start as usize..portion.end as usize].to_vec();
-    let mut buffer = RenderedBuffer { commands, private_data: references.private_data.clone() };
-    let size = submission.desc.dma_buffer.len() as u32;
-    let patched =
-        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, &references, &portion, size, &mut buffer);
-    record_portion(state, device, number, &references, &portion, patched);
+    let dma_buffer = &submission.desc.dma_buffer;
+    let buffer = patch(state, work, kmd, index, (number, fence_id), dma_buffer, &references, &portion);
     note_written(&mut state.objects, &references, &portion);
     let is_first = references.progress.portions == 0;
     let waits = if is_first { core::mem::take(&mut submission.desc.waits) } else { Vec::new() };
@@ -55,7 +50,10 @@ pub(crate) fn next_portion(
         true => BTreeSet::new(),
         false => portion.table.fixed(&references, next_group(&references, &portion)),
     };
-    leave_portion(state, device, number, &portion.required, &fixed);
+    // An allocation that keeps its place across the cut stays on the device's list.
+    for allocation in portion.required.iter().copied().filter(|allocation| !fixed.contains(allocation)) {
+        work::leave_required(state, device, number, allocation);
+    }
     let (patch_end, end) = (portion.patch_locations.end, portion.end);
     let signals = if is_last { core::mem::take(&mut submission.desc.signals) } else { Vec::new() };
     if is_last {
@@ -68,7 +66,7 @@ pub(crate) fn next_portion(
         submission.references = Some(references);
         state.objects[index].queue.push_front(submission);
     }
-    Job { number, buffer: DmaBuffer::Rendered(Box::new(buffer)), waits, signals, offsets: Some((start, end)) }
+    Job { number, buffer, waits, signals, offsets: Some((start, end)) }
 }
 
 /// A DMA buffer whose device list has brought in what it refers to: one portion, with the addresses of now (RES-04).
@@ -82,9 +80,8 @@ pub(crate) fn patch_whole(
     references: &References,
 ) -> Job {
     let Submission { number, desc, .. } = submission;
-    let SubmitDesc { dma_buffer: commands, waits, signals, .. } = desc;
-    let size = commands.len() as u32;
-    let mut buffer = RenderedBuffer { commands, private_data: references.private_data.clone() };
+    let SubmitDesc { dma_buffer, waits, signals, .. } = desc;
+    let size = dma_buffer.len() as u32;
     let portion = Portion {
         end: size,
         patch_locations: 0..references.patch_locations.len(),
@@ -93,11 +90,8 @@ pub(crate) fn patch_whole(
         plans: Vec::new(),
         cut: None,
     };
-    let patched =
-        patch(&state.adapter, &state.objects, work, kmd, index, fence_id, references, &portion, size, &mut buffer);
-    let device = state.objects[index].device;
-    record_portion(state, device, number, references, &portion, patched);
-    Job { number, buffer: DmaBuffer::Rendered(Box::new(buffer)), waits, signals, offsets: Some((0, size)) }
+    let buffer = patch(state, work, kmd, index, (number, fence_id), &dma_buffer, references, &portion);
+    Job { number, buffer, waits, signals, offsets: Some((0, size)) }
 }
 
 /// The patch locations at the split point where a portion ends: what they bind is reprogrammed there (SPL-08).
@@ -106,22 +100,25 @@ fn next_group(references: &References, portion: &Portion) -> core::ops::Range<us
     if references.split_offset(next) == Some(portion.end) { references.group(next) } else { next..next }
 }
 
-/// Lets the driver write addresses into a portion, unless all that it wrote when it was rendered are still right (PAT-14).
+/// A portion of a DMA buffer with the addresses of now. The driver writes them, unless all that it wrote when it was rendered are still
+/// right (PAT-14).
 #[expect(clippy::too_many_arguments, reason = "a portion is described by the DMA buffer that it is of")]
-pub(crate) fn patch(
-    adapter: &Adapter,
-    objects: &Objects,
+fn patch(
+    state: &mut State,
     work: &Work,
     kmd: &mut dyn Kmd,
     index: ContextIx,
-    fence_id: u64,
+    (number, fence_id): (SubmissionNo, u64),
+    dma_buffer: &[u8],
     references: &References,
     portion: &Portion,
-    dma_buffer_size: u32,
-    buffer: &mut RenderedBuffer,
-) -> bool {
+) -> DmaBuffer {
+    let (adapter, objects) = (&state.adapter, &state.objects);
+    let start = references.progress.start;
+    let mut commands = dma_buffer[start as usize..portion.end as usize].to_vec();
+    let mut private_data = references.private_data.clone();
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
-    let element = |reference: &crate::objects::split::Reference| AllocationListElement {
+    let element = |reference: &Reference| AllocationListElement {
         allocation: reference.allocation.map(|index| objects[index].handle),
         write_operation: reference.write_operation,
         address: reference
@@ -135,23 +132,26 @@ pub(crate) fn patch(
         let element = element as usize;
         references.list[element].allocation.is_none() || references.pre_patched[element] == elements[element].address
     };
-    if !work.patching.knobs.always_repatch && locations.iter().all(|location| is_right(location.allocation_index)) {
-        return false;
+    let patched =
+        work.patching.knobs.always_repatch || !locations.iter().all(|location| is_right(location.allocation_index));
+    if patched {
+        kmd.patch(&mut Patch {
+            context: objects.kmd_context(index),
+            dma_buffer: &mut commands,
+            dma_buffer_size: dma_buffer.len() as u32,
+            dma_buffer_private_data: &mut private_data,
+            dma_buffer_submission_start_offset: start,
+            dma_buffer_submission_end_offset: portion.end,
+            allocation_list: &elements,
+            patch_location_list: &references.patch_locations,
+            patch_location_list_submission_start: portion.patch_locations.start as u32,
+            patch_location_list_submission_length: portion.patch_locations.len() as u32,
+            submission_fence_id: fence_id,
+        });
     }
-    kmd.patch(&mut Patch {
-        context: objects.kmd_context(index),
-        dma_buffer: &mut buffer.commands,
-        dma_buffer_size,
-        dma_buffer_private_data: &mut buffer.private_data,
-        dma_buffer_submission_start_offset: references.progress.start,
-        dma_buffer_submission_end_offset: portion.end,
-        allocation_list: &elements,
-        patch_location_list: &references.patch_locations,
-        patch_location_list_submission_start: portion.patch_locations.start as u32,
-        patch_location_list_submission_length: portion.patch_locations.len() as u32,
-        submission_fence_id: fence_id,
-    });
-    true
+    let device = objects[index].device;
+    record_portion(state, device, number, references, portion, patched);
+    DmaBuffer::Rendered(Box::new(RenderedBuffer { commands, private_data }))
 }
 
 /// Allocations that the GPU may write to in a portion must be copied when they go.
@@ -159,19 +159,6 @@ fn note_written(objects: &mut Objects, references: &References, portion: &Portio
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
     for index in references.written().filter(|index| required.contains(index)) {
         objects[index].state |= AllocationState::DIRTY;
-    }
-}
-
-/// Takes what a portion required off its device's list, but for what keeps its place across the cut.
-fn leave_portion(
-    state: &mut State,
-    device: DeviceIx,
-    number: SubmissionNo,
-    required: &[AllocationIx],
-    fixed: &BTreeSet<AllocationIx>,
-) {
-    for index in required.iter().copied().filter(|index| !fixed.contains(index)) {
-        work::leave_required(state, device, number, index);
     }
 }
 

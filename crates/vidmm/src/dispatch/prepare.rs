@@ -27,18 +27,15 @@ use crate::{
     state::State,
     work::{self, Work},
 };
-/// The outcome of an attempt to decide a portion.
-enum Decision {
-    Decided(Portion, Placement),
+/// The reason why a portion cannot be decided.
+#[derive(Clone, Copy)]
+enum Obstacle {
     /// It must wait until others have handed out what they have decided.
     Wait,
     /// It has no room beside device lists: these must yield to it.
     WaitForTurn,
     /// The allocations that are bound together at one split point do not fit (SPL-10).
-    Impossible {
-        offset: u32,
-        bytes: u64,
-    },
+    Impossible { offset: u32, bytes: u64 },
 }
 
 /// Contexts whose portions are decided one after another.
@@ -126,38 +123,34 @@ fn prepare_next(
     work: &mut Work,
     index: ContextIx,
 ) -> Result<bool, (DeviceIx, DeviceErrorReason)> {
-    let references = take_references(&mut state.objects, index);
-    let device = state.objects[index].device;
+    let Context { device, ref mut queue, .. } = state.objects[index];
+    let front = queue.front_mut().and_then(|front| front.references.take());
+    let references = front.expect("it was found there");
     let decision = decide(state, work, index, &references);
+    let (dma_buffer, fixed) = (references.number, references.progress.fixed.len());
+    state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
     match decision {
-        Decision::Decided(mut portion, placement) => {
-            let fixed = &references.progress.fixed;
-            let joins = portion.required.iter().copied().filter(|index| !fixed.contains(index));
-            state.residency.note_joined(&state.objects, joins);
+        Ok((mut portion, placement)) => {
+            // What is bound across the cut comes first, and is on the list from the portion before.
+            let joining = &portion.required[fixed..];
+            state.residency.note_joined(&state.objects, joining.iter().copied());
             portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
-            require(state, device, &portion, &references);
+            require(state, device, joining);
             if portion.cut.is_some() {
                 work.patching.splitting = Some(index);
             }
-            let context = &mut state.objects[index];
-            context.queue.front_mut().expect("it was found there").references = Some(references);
-            context.portion = Some(portion);
+            state.objects[index].portion = Some(portion);
             state.moment.request_poll();
             Ok(true)
         }
-        Decision::Wait | Decision::WaitForTurn => {
-            state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
-            let waits_for_turn = matches!(decision, Decision::WaitForTurn);
-            if waits_for_turn {
-                turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
-                state.objects[device].turn.takes_all = true;
-            }
-            Ok(waits_for_turn)
+        Err(Obstacle::Wait) => Ok(false),
+        Err(Obstacle::WaitForTurn) => {
+            turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
+            state.objects[device].turn.takes_all = true;
+            Ok(true)
         }
-        Decision::Impossible { offset, bytes } => {
-            let dma_buffer = references.number;
+        Err(Obstacle::Impossible { offset, bytes }) => {
             state.objects[device].turn.takes_all = false;
-            state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
             if !work.patching.knobs.expect_preparation_failure {
                 return Err((device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes }));
             }
@@ -167,28 +160,44 @@ fn prepare_next(
     }
 }
 
-fn take_references(objects: &mut Objects, index: ContextIx) -> alloc::boxed::Box<References> {
-    let front = objects[index].queue.front_mut();
-    front.and_then(|front| front.references.take()).expect("it was found there")
+/// The next portion, and where what it requires goes; if there is none, nothing has changed.
+fn decide(
+    state: &mut State,
+    work: &Work,
+    index: ContextIx,
+    references: &References,
+) -> Result<(Portion, Placement), Obstacle> {
+    let mut transaction = Transaction::new(state.objects[state.objects[index].device].process, 0);
+    match fill(state, work, index, references, &mut transaction) {
+        Ok(portion) => Ok((portion, placement::conclude(&state.objects, &mut state.memory, transaction))),
+        Err(obstacle) => {
+            placement::undo(&mut state.memory, &mut transaction, Mark::START);
+            Err(obstacle)
+        }
+    }
 }
 
-/// The next portion: as many groups of patch locations as fit together, from where the last one ended.
-fn decide(state: &mut State, work: &Work, index: ContextIx, references: &References) -> Decision {
+/// As many groups of patch locations as fit together, from where the last portion ended, with the members of `transaction`.
+fn fill(
+    state: &mut State,
+    work: &Work,
+    index: ContextIx,
+    references: &References,
+    transaction: &mut Transaction,
+) -> Result<Portion, Obstacle> {
     // A DMA buffer is cut only where nobody keeps memory from it, so that it can always go on to its end.
     let obstacle = match others_pin(&state.objects, work, index) {
-        true => Some(Decision::Wait),
-        false => turns::lists_are_promised(&state.objects).then_some(Decision::WaitForTurn),
+        true => Err(Obstacle::Wait),
+        false if turns::lists_are_promised(&state.objects) => Err(Obstacle::WaitForTurn),
+        false => Ok(()),
     };
-    let may_cut = obstacle.is_none();
     let size = state.objects[index].queue.front().expect("it was found there").desc.dma_buffer.len() as u32;
     let progress = &references.progress;
     let start = progress.start;
     let mut table = progress.table.clone();
-    let process = state.objects[state.objects[index].device].process;
-    let mut transaction = Transaction::new(process, 0);
     let mut required: Vec<AllocationIx> = Vec::new();
     for &fixed in &progress.fixed {
-        let is_there = placement::try_member(state, &mut transaction, fixed);
+        let is_there = placement::try_member(state, transaction, fixed);
         debug_assert!(is_there, "what is pinned stays where it is");
         required.push(fixed);
     }
@@ -198,10 +207,7 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
     while let Some(offset) = references.split_offset(next) {
         let group = references.group(next);
         if work.patching.knobs.take_split_point && offset > start && offset < size {
-            if let Some(obstacle) = obstacle {
-                placement::undo(&mut state.memory, &mut transaction, Mark::START);
-                return obstacle;
-            }
+            obstacle?;
             (cut, end) = (Some(Cut::TakeSplitPoint), offset);
             break;
         }
@@ -214,12 +220,11 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
                 continue;
             }
             if views::waits_for_unlock(&state.objects, allocation) {
-                placement::undo(&mut state.memory, &mut transaction, Mark::START);
                 let device = state.objects[index].device;
                 state.objects[device].turn.takes_all = false;
-                return Decision::Wait;
+                return Err(Obstacle::Wait);
             }
-            if !placement::try_member(state, &mut transaction, allocation) {
+            if !placement::try_member(state, transaction, allocation) {
                 missing = Some(allocation);
                 break;
             }
@@ -231,27 +236,19 @@ fn decide(state: &mut State, work: &Work, index: ContextIx, references: &Referen
             next = group.end;
             continue;
         };
-        placement::undo(&mut state.memory, &mut transaction, mark);
-        if offset > start && may_cut {
+        placement::undo(&mut state.memory, transaction, mark);
+        if offset > start && obstacle.is_ok() {
             (cut, end) = (Some(Cut::NoRoom { allocation: missing }), offset);
             break;
         }
-        placement::undo(&mut state.memory, &mut transaction, Mark::START);
-        if let Some(obstacle) = obstacle {
-            return obstacle;
-        }
+        obstacle?;
         let bytes = bytes_together(&state.objects, references, &required, group);
-        return Decision::Impossible { offset, bytes };
+        return Err(Obstacle::Impossible { offset, bytes });
     }
-    if let Some(obstacle) = obstacle
-        && !fits_promises(state, state.objects[index].device, &transaction)
-    {
-        placement::undo(&mut state.memory, &mut transaction, Mark::START);
-        return obstacle;
+    if obstacle.is_err() && !fits_promises(state, state.objects[index].device, transaction) {
+        obstacle?;
     }
-    let patch_locations = references.progress.next..next;
-    let placement = placement::conclude(&state.objects, &mut state.memory, transaction);
-    Decision::Decided(Portion { end, patch_locations, required, table, plans: Vec::new(), cut }, placement)
+    Ok(Portion { end, patch_locations: progress.next..next, required, table, plans: Vec::new(), cut })
 }
 
 /// Whether what a transaction's members take of each account is promised to nobody else.
@@ -289,10 +286,9 @@ fn others_pin(objects: &Objects, work: &Work, index: ContextIx) -> bool {
     decided || work.patching.splitting.is_some_and(|splitting| splitting != index)
 }
 
-/// Puts what a portion requires on its device's list, besides what is there from the portion before.
-fn require(state: &mut State, device: DeviceIx, portion: &Portion, references: &References) {
-    let fixed = &references.progress.fixed;
-    for index in portion.required.iter().copied().filter(|index| !fixed.contains(index)) {
+/// Puts what a portion brings in on its device's list.
+fn require(state: &mut State, device: DeviceIx, joining: &[AllocationIx]) {
+    for &index in joining {
         let place = state.objects[index].place.expect("it has been given a place");
         state.set_home(index, place::home(&state.memory, place));
         let (account, size) = (place.account(), state.objects[index].size);

@@ -79,14 +79,13 @@ impl TableKey {
         self.number * adapter.coverage(self.level)
     }
 
-    /// Its parent, and the index of its entry there; none for the root.
-    pub fn parent(self, adapter: &Adapter) -> Option<(TableKey, u32)> {
+    /// Its parent; none for the root.
+    pub fn parent(self, adapter: &Adapter) -> Option<TableKey> {
         if self.level == adapter.root_level() {
             return None;
         }
-        let above = adapter.levels[self.level as usize + 1];
-        let (number, index) = (self.number >> above.index_bits, self.number & ((1 << above.index_bits) - 1));
-        Some((TableKey { level: self.level + 1, page_size: PageSize::Kib4, number }, index as u32))
+        let number = self.number >> adapter.levels[self.level as usize + 1].index_bits;
+        Some(TableKey { level: self.level + 1, page_size: PageSize::Kib4, number })
     }
 
     /// Bytes that the table needs; where it lives it may take more, see [`Adapter::table_bytes_in`].
@@ -102,6 +101,11 @@ impl TableKey {
         let entries = 1u64 << adapter.levels[self.level as usize].index_bits;
         let pages_per_entry = if self.level == 0 { self.page_size.bytes() / PageSize::Kib4.bytes() } else { 1 };
         (entries / pages_per_entry) as u32
+    }
+
+    /// Bytes of addresses that each of its entries covers.
+    pub fn entry_bytes(self, adapter: &Adapter) -> u64 {
+        adapter.coverage(self.level) / u64::from(self.entries(adapter))
     }
 }
 

@@ -11,24 +11,20 @@ use crate::{
     memory::{
         aperture::ApertureRanges,
         commit::CommitLimit,
-        linear_placer::LinearPlacer,
         placer::{PagePlacer, Placer},
     },
-    units::PhysicalAddress,
 };
 
 /// The places that allocations can be in.
 pub(crate) struct Memory {
     /// Those of the memory segments; system memory has one of no bytes.
-    placers: PerAccount<Placer>,
+    pub placers: PerAccount<Placer>,
     pub commit: CommitLimit,
     pub aperture: ApertureRanges,
     /// The ends of memory segments that hold nothing but page tables (D19); of no bytes where tables lie anywhere.
-    table_areas: PerAccount<PagePlacer>,
+    pub table_areas: PerAccount<PagePlacer>,
     /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
-    table_bytes: PerAccount<u64>,
-    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
-    dummy_page: PhysicalAddress,
+    pub table_bytes: PerAccount<u64>,
 }
 
 impl Memory {
@@ -38,10 +34,9 @@ impl Memory {
         table_areas: PerAccount<PagePlacer>,
         commit: CommitLimit,
         aperture: ApertureRanges,
-        dummy_page: PhysicalAddress,
     ) -> Self {
         let table_bytes = placers.accounts().none();
-        Self { placers, table_areas, commit, aperture, table_bytes, dummy_page }
+        Self { placers, table_areas, commit, aperture, table_bytes }
     }
 
     /// The accounts that residency is counted in.
@@ -54,63 +49,14 @@ impl Memory {
         Homes { accounts: self.accounts(), num_apertures: self.aperture.parts().count() as u8 }
     }
 
-    /// The placer of a memory segment.
-    pub(crate) fn placer(&self, account: Account) -> &Placer {
-        &self.placers[account]
-    }
-
-    /// The placer of a memory segment.
-    pub(crate) fn placer_mut(&mut self, account: Account) -> &mut Placer {
-        &mut self.placers[account]
-    }
-
-    /// A memory segment as one range for each allocation.
-    ///
-    /// # Panics
-    ///
-    /// If it is pages.
-    pub(crate) fn linear(&mut self, account: Account) -> &mut LinearPlacer {
-        self.placers[account].linear()
-    }
-
     /// The pages of a memory segment that page tables are placed in.
     pub(crate) fn table_placer(&mut self, account: Account) -> &mut PagePlacer {
         if self.has_table_area(account) { &mut self.table_areas[account] } else { self.placers[account].pages() }
     }
 
-    /// The area of a memory segment that holds nothing but page tables; of no bytes where they lie anywhere.
-    pub(crate) fn table_area(&self, account: Account) -> &PagePlacer {
-        &self.table_areas[account]
-    }
-
     /// Whether page tables lie in an area of their own, where nothing else makes room for them.
     pub(crate) fn has_table_area(&self, account: Account) -> bool {
         self.table_areas[account].size() > 0
-    }
-
-    /// Bytes of page tables that live in a segment, placed or promised to a mapping that was admitted (D9).
-    pub(crate) fn table_bytes(&self, account: Account) -> u64 {
-        self.table_bytes[account]
-    }
-
-    /// Page tables take `bytes` more of a segment.
-    pub(crate) fn add_table_bytes(&mut self, account: Account, bytes: u64) {
-        self.table_bytes[account] += bytes;
-    }
-
-    /// Page tables take `bytes` less of a segment.
-    pub(crate) fn remove_table_bytes(&mut self, account: Account, bytes: u64) {
-        self.table_bytes[account] -= bytes;
-    }
-
-    /// The free ranges of a memory segment of pages, to try in what nobody sees; none of another.
-    pub(crate) fn scratch(&self, account: Account) -> Option<LinearPlacer> {
-        self.placers[account].scratch()
-    }
-
-    /// The page of system memory that unmapped pages of the aperture show (BPB-33).
-    pub(crate) fn dummy_page(&self) -> PhysicalAddress {
-        self.dummy_page
     }
 
     /// Bytes of an account that lists may use: of a memory segment all but page tables.

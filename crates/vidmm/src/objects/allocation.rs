@@ -94,6 +94,17 @@ pub(crate) struct Owner {
     pub device: DeviceIx,
 }
 
+/// What an operation of an allocation says: the driver's name of it, and where its content is in system memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store {
+    pub handle: KmdAllocationHandle,
+    /// In bytes.
+    pub size: u64,
+    /// The address of the backing store, in system memory.
+    pub address: u64,
+    pub is_cached: bool,
+}
+
 bitflags! {
     /// Facts of an allocation's content and life.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -312,6 +323,11 @@ impl Allocation {
     /// Whether a device may name it in calls.
     pub fn is_open_on(&self, device: DeviceIx) -> bool {
         device == self.device || self.openings().any(|opening| opening.device == device && !opening.is_closed)
+    }
+
+    /// Its backing store.
+    pub fn store(&self) -> Store {
+        Store { handle: self.handle, size: self.size, address: self.backing_store, is_cached: self.is_cached() }
     }
 
     /// The place of its backing store, if it has one.

@@ -22,7 +22,7 @@ pub(crate) struct Process {
     pub devices: OrderedSet<DeviceIx>,
     /// Whether none of its work is handed out until its packets in flight have ended and a page is cut.
     pub is_paused: bool,
-    /// The plan that cuts its last page; 0 before the first.
+    /// The plan that cuts its last page; 0 before the first. Work waits for it.
     pub cut_by: PlanNo,
     /// The last plan that writes entries of reserved addresses, or of mappings there; 0 before the first. Another follows it.
     pub reserved_by: PlanNo,

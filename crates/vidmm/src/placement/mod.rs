@@ -123,9 +123,9 @@ impl Transaction {
     pub fn ranges<'a>(&'a mut self, memory: &'a mut Memory, account: Account) -> &'a mut LinearPlacer {
         match self.scratch.entry(account) {
             Entry::Occupied(scratch) => scratch.into_mut(),
-            Entry::Vacant(vacant) => match memory.scratch(account) {
+            Entry::Vacant(vacant) => match memory.placers[account].scratch() {
                 Some(scratch) => vacant.insert(scratch),
-                None => memory.linear(account),
+                None => memory.placers[account].linear(),
             },
         }
     }
@@ -225,7 +225,7 @@ fn keep_in_system(state: &mut State, transaction: &mut Transaction, index: Alloc
 /// one by moving.
 fn try_in_memory(state: &mut State, transaction: &mut Transaction, account: Account, index: AllocationIx) -> bool {
     let size = state.objects[index].size;
-    if size > state.memory.placer(account).size() {
+    if size > state.memory.placers[account].size() {
         return false;
     }
     let known = state.objects.patched.get(&index);

@@ -51,7 +51,9 @@ impl Plans {
         let mut numbers = self.plan_tables(state, &mut draft, mapping.process, keys);
         numbers.push(state.objects[index].last_plan);
         state.objects[index].add_mapping(mapping);
-        self.plan_over_zero(state, &mut draft, index, &mapping);
+        // An allocation that is not resident is not shown, and then its addresses must not read as zero either.
+        let reads_zero = state.objects[index].place.is_none().then_some(false);
+        self.plan_zero_of(&state.adapter, &mut state.objects, &mut draft, &mapping, reads_zero);
         self.plan_entries(&state.adapter, &mut state.objects, &mut draft, index, mapping, true);
         numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
         numbers

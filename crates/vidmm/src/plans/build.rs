@@ -200,7 +200,6 @@ impl Plans {
                 windows: &mut self.windows,
                 buggify: state.moment.buggify_mut(),
                 processes: &mut state.objects.processes,
-                dummy_page: state.memory.dummy_page(),
             };
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {
                 let moves_bytes = plan.bytes() > 0;
@@ -225,7 +224,6 @@ impl Plans {
         builder.current = builder.pool.pop();
         if builder.current.is_none() && builder.buffers < PAGING_BUFFERS_MAX {
             builder.buffers += 1;
-            let adapter = &adapter;
             builder.current = Some(PagingBuffer::new(adapter.paging_buffer_size, adapter.paging_private_size));
         }
         builder.current.is_some()

@@ -7,7 +7,7 @@ use crate::{
     id::{AllocationIx, DeviceIx, PlanNo},
     moment::Moment,
     objects::Objects,
-    plans::{Plan, Plans, Retire, Stream},
+    plans::{Plan, Plans, Retire},
     state::State,
 };
 
@@ -19,7 +19,7 @@ const PLAN_BYTES: u64 = 32 << 20;
 pub(crate) struct Draft {
     pub(super) plan: Plan,
     /// Something was decided under the number of `plan`: it must be parked, even if it needs no operation.
-    pub(super) decided: bool,
+    pub(crate) decided: bool,
     /// The request or allocation that it makes room for.
     pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
@@ -39,11 +39,6 @@ impl Draft {
     /// A decision for a device, and for a request of it.
     pub(crate) fn wanted_by(device: DeviceIx, request: Option<RequestName>) -> Self {
         Self { wanted_by: Some(Wanted { device, request, allocation: None }), ..Self::default() }
-    }
-
-    /// Whether anything was decided under the number of its plan.
-    pub(crate) fn has_decided(&self) -> bool {
-        self.decided
     }
 
     /// From now on room is made for one allocation, or for all that the decision brings in.
@@ -67,7 +62,9 @@ impl Plans {
 
     /// Makes `draft` follow a plan that has not entered the stream.
     pub(crate) fn plan_after(&self, draft: &mut Draft, plan: PlanNo) {
-        follow(&self.stream, &mut draft.plan, plan);
+        if self.stream.is_parked(plan) {
+            draft.plan.follow(plan);
+        }
     }
 
     /// Parks what is left in `draft`. Returns the numbers of all its plans.
@@ -118,11 +115,4 @@ pub(crate) fn plan_wait(objects: &Objects, draft: &mut Draft, device: DeviceIx, 
 pub(crate) fn plan_retire(draft: &mut Draft, retire: Retire) {
     draft.plan.retire.push(retire);
     draft.decided = true;
-}
-
-/// Makes `plan` follow `before`, if that has not entered the stream.
-pub(super) fn follow(stream: &Stream, plan: &mut Plan, before: PlanNo) {
-    if stream.is_parked(before) {
-        plan.follow(before);
-    }
 }

@@ -12,14 +12,13 @@ use crate::{
         MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, Transfer,
         TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
     },
-    data::extents::Extents,
     gpu_va::Mapping,
     id::ProcessIx,
-    objects::process::Processes,
+    objects::{allocation::Store, process::Processes},
     plans::{
-        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PteRange, PteTarget, PteWriter, Step, StorePart,
-        UnlinkedTable, UnmapNotice, Windows, ZeroRange, large_pages,
-        table::{initialise, unlink, write_zero},
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step,
+        UnmapNotice, Windows, ZeroRange, large_pages,
+        table::{self, PteTarget, TableWriter, write_zero},
     },
     units::{Extent, GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, SegmentId},
 };
@@ -53,8 +52,6 @@ pub(crate) struct BuildEnv<'a> {
     pub windows: &'a mut Windows,
     pub buggify: &'a mut Buggify,
     pub processes: &'a mut Processes,
-    /// The page that unmapped pages of the aperture show (BPB-33).
-    pub dummy_page: PhysicalAddress,
 }
 
 impl BuildEnv<'_> {
@@ -80,7 +77,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
     while steps.len() == before {
         match cursor.phase {
             Phase::Notify => match plan.notify.get(cursor.item) {
-                Some(notice) => cursor.advance(notify(notice, cursor.offset, env, steps), notice.size),
+                Some(notice) => cursor.advance(notify(notice, cursor.offset, env, steps), notice.store.size),
                 None => cursor.enter(Phase::Invalidate),
             },
             Phase::Invalidate => {
@@ -91,11 +88,13 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Unlink => {
                 plan.unlink.iter().for_each(|unlinked| unlink(unlinked, env, steps));
-                flush(plan.unlink.iter().map(|unlinked| unlinked.span(env.adapter)).collect(), env, steps);
+                flush(plan.unlink.iter().map(|unlinked| span_of(unlinked, env.adapter)).collect(), env, steps);
                 cursor.enter(Phase::Out);
             }
             Phase::Out => match plan.out.get(cursor.item) {
-                Some(Leaving::Memory(out)) => cursor.advance(page_out(out, cursor.offset, env, steps), out.size),
+                Some(Leaving::Memory(out)) => {
+                    cursor.advance(page_out(out, cursor.offset, env, steps), out.from.store.size)
+                }
                 Some(&Leaving::Discarded { account, handle, offset }) => {
                     steps.push_back(discard(account, handle, offset, env));
                     cursor.item += 1;
@@ -116,14 +115,16 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
             }
             Phase::Tables => match plan.tables.get(cursor.item) {
                 Some(table) => {
-                    initialise(table, env, steps);
+                    let process = &mut env.processes[table.process];
+                    let tables = &mut process.tables;
+                    table::initialise(env.adapter, process.handle, tables, table.key, false, steps);
                     cursor.item += 1;
                 }
                 None => cursor.enter(Phase::In),
             },
             Phase::In => match plan.page_in.get(cursor.item) {
                 Some(Coming::Memory(page_in)) => {
-                    cursor.advance(bring_in(page_in, cursor.offset, env, steps), page_in.size);
+                    cursor.advance(bring_in(page_in, cursor.offset, env, steps), page_in.to.store.size);
                 }
                 Some(Coming::Aperture(range)) => {
                     map_aperture(range, env, steps);
@@ -182,20 +183,16 @@ impl Cursor {
 
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
 fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &Notice { allocation, handle, flags, size, backing_store, is_cached, .. } = notice;
-    let chunk = env.chunk(size - offset);
-    let system_offset = backing_store + offset;
+    let &Notice { allocation, store, flags, .. } = notice;
+    let chunk = env.chunk(store.size - offset);
     let window = match env.adapter.io_mmu_domain(env.windows.process) {
-        None => {
-            let part = StorePart { handle, is_cached, allocation_offset: offset, offset: system_offset, size: chunk };
-            env.windows.map_system(env.adapter, part, steps)
-        }
+        None => env.windows.map_system(env.adapter, store, offset, chunk, steps),
         Some(domain) => {
             let range = IoMmuRange {
                 domain,
                 allocation,
                 allocation_offset: offset,
-                system_offset,
+                system_offset: store.address + offset,
                 size: chunk,
                 read_only: false,
                 window: true,
@@ -205,7 +202,7 @@ fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
         }
     };
     steps.push_back(Step::Operation(PagingOperation::NotifyAlloc(NotifyAlloc {
-        allocation: handle,
+        allocation: store.handle,
         process: None,
         flags,
         offset_in_bytes: offset,
@@ -229,16 +226,16 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
 }
 
 fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &ApertureRange { handle, size, offset, backing_store, is_cached } = range;
+    let &ApertureRange { store, offset } = range;
     let (aperture, offset) = env.adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
-    flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent && is_cached);
+    flags.set(MapApertureFlags::CACHE_COHERENT, aperture.cache_coherent && store.is_cached);
     let map = MapApertureSegment {
-        allocation: handle,
+        allocation: store.handle,
         segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
-        number_of_pages: size / PAGE_SIZE,
-        mdl: PhysicalAddress { segment: SegmentId::SYSTEM, offset: backing_store },
+        number_of_pages: store.size / PAGE_SIZE,
+        mdl: in_system(store),
         flags,
     };
     steps.push_back(Step::Operation(match env.adapter.map_aperture2 {
@@ -248,25 +245,28 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<
 }
 
 fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &ApertureRange { handle, size, offset, .. } = range;
+    let &ApertureRange { store, offset } = range;
     let (aperture, offset) = env.adapter.aperture_at(offset);
     steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-        allocation: handle,
+        allocation: store.handle,
         segment_id: aperture.id,
         offset_in_pages: offset / PAGE_SIZE,
-        number_of_pages: size / PAGE_SIZE,
-        dummy_page: env.dummy_page,
+        number_of_pages: store.size / PAGE_SIZE,
+        dummy_page: env.adapter.dummy_page,
     })));
+}
+
+/// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
+/// size.
+fn unlink(table: &ProcessTable, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let mut writer = TableWriter::of(env.adapter, &env.processes[table.process], steps);
+    writer.push(writer.link(table.key));
 }
 
 fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     for range in ranges {
         let process = &env.processes[range.mapping.process];
-        let leaf = |key| {
-            let table = process.tables.get(key).and_then(|table| table.address);
-            table.expect("a mapping's tables are placed before its entries are written")
-        };
-        let writer = PteWriter { adapter: env.adapter, leaf, process: process.handle, by_cpu: false };
+        let mut writer = TableWriter::of(env.adapter, process, steps);
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;
         let whole = PteTarget {
             handle: Some(range.handle),
@@ -277,14 +277,14 @@ fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps
             driver_protection,
         };
         if !valid {
-            writer.write(whole, Pte::INVALID, steps);
+            writer.write(whole, Pte::INVALID);
             continue;
         }
         for (start, run) in range.extents.runs(allocation_offset, size) {
             let pte = range.entry(env.adapter, run.offset);
             let address = virtual_address + (start - allocation_offset);
             let target = PteTarget { address, size: run.size, allocation_offset: start, ..whole };
-            writer.write(target, pte, steps);
+            writer.write(target, pte);
         }
     }
 }
@@ -297,12 +297,10 @@ fn spans(ranges: &[PteRange]) -> Vec<Span> {
     ranges.iter().map(span).collect()
 }
 
-impl UnlinkedTable {
-    /// The addresses that the table covered.
-    fn span(&self, adapter: &Adapter) -> Span {
-        let start = self.child.first_address(adapter);
-        (self.process, start, start + adapter.coverage(self.child.level))
-    }
+/// The addresses that a table covers.
+fn span_of(table: &ProcessTable, adapter: &Adapter) -> Span {
+    let start = table.key.first_address(adapter);
+    (table.process, start, start + adapter.coverage(table.key.level))
 }
 
 /// One flush for each run of adjoining spans of a process, or one for the whole span where there are too many.
@@ -340,9 +338,9 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
     if env.adapter.is_physical() {
         return page_out_physically(out, offset, env, steps);
     }
-    let part = Part::next(out.account, out.handle, &out.extents, out.size, offset, env);
-    transfer(&part, (out.backing_store, out.is_cached), MemoryTransferDirection::LocalToSystem, env, steps);
-    part.size
+    let size = env.chunk(out.from.store.size - offset);
+    transfer(&out.from, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
+    size
 }
 
 /// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
@@ -350,58 +348,49 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     if env.adapter.is_physical() {
         return bring_in_physically(page_in, offset, env, steps);
     }
-    let part = Part::next(page_in.account, page_in.handle, &page_in.extents, page_in.size, offset, env);
-    match page_in.backing_store {
-        Some(backing_store) => {
-            transfer(&part, (backing_store, page_in.is_cached), MemoryTransferDirection::SystemToLocal, env, steps);
-        }
-        None => fill(&part, env, steps),
+    let size = env.chunk(page_in.to.store.size - offset);
+    match page_in.is_backed {
+        true => transfer(&page_in.to, (offset, size), MemoryTransferDirection::SystemToLocal, env, steps),
+        false => fill(&page_in.to, (offset, size), env, steps),
     }
-    part.size
+    size
 }
 
 fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageOut { account, handle, size, ref extents, backing_store, is_cached, through_aperture } = out;
-    let source = in_memory(account, extents, env);
-    let Some(at) = through_aperture else {
-        let transfer_size = env.part_of_transfer(size - offset);
-        physical_transfer(handle, size, (offset, transfer_size), source, in_system(backing_store), steps);
-        return transfer_size;
-    };
-    let range = ApertureRange { handle, size, offset: at, backing_store, is_cached };
-    if offset == 0 {
-        map_aperture(&range, env, steps);
+    let &PageOut { from: InMemory { store, .. }, through_aperture } = out;
+    let through = through_aperture.map(|offset| ApertureRange { store, offset });
+    if let Some(range) = through.as_ref().filter(|_| offset == 0) {
+        map_aperture(range, env, steps);
     }
-    let destination = env.adapter.in_aperture(at);
-    let bytes = env.part_of_transfer(size - offset);
-    physical_transfer(handle, size, (offset, bytes), source, destination, steps);
-    if offset + bytes == size {
-        unmap_aperture(&range, env, steps);
+    let destination = through_aperture.map_or(in_system(store), |at| env.adapter.in_aperture(at));
+    let size = env.part_of_transfer(store.size - offset);
+    physical_transfer(store, (offset, size), in_memory(&out.from, env), destination, steps);
+    if let Some(range) = through.as_ref().filter(|_| offset + size == store.size) {
+        unmap_aperture(range, env, steps);
     }
-    bytes
+    size
 }
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
 fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
-    let &PageIn { account, handle, size, ref extents, backing_store, .. } = page_in;
-    let destination = in_memory(account, extents, env);
-    let Some(backing_store) = backing_store else {
-        let fill = Fill { allocation: handle, fill_size: size, fill_pattern: 0, destination };
+    let store = page_in.to.store;
+    let destination = in_memory(&page_in.to, env);
+    if !page_in.is_backed {
+        let fill = Fill { allocation: store.handle, fill_size: store.size, fill_pattern: 0, destination };
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
-        return size;
-    };
-    let transfer_size = env.part_of_transfer(size - offset);
-    physical_transfer(handle, size, (offset, transfer_size), in_system(backing_store), destination, steps);
-    transfer_size
+        return store.size;
+    }
+    let size = env.part_of_transfer(store.size - offset);
+    physical_transfer(store, (offset, size), in_system(store), destination, steps);
+    size
 }
 
 /// The most that one physical TRANSFER moves (BPB-20).
 const TRANSFER_BYTES_MAX: u64 = 64 << 20;
 
-/// The part of a transfer of `size` bytes that begins at an offset, and has so many bytes.
+/// The part of a transfer of an allocation that begins at an offset, and has so many bytes.
 fn physical_transfer(
-    allocation: KmdAllocationHandle,
-    size: u64,
+    store: Store,
     (offset, transfer_size): (u64, u64),
     source: PhysicalAddress,
     destination: PhysicalAddress,
@@ -409,9 +398,9 @@ fn physical_transfer(
 ) {
     let mut flags = TransferFlags::empty();
     flags.set(TransferFlags::TRANSFER_START, offset == 0);
-    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == size);
+    flags.set(TransferFlags::TRANSFER_END, offset + transfer_size == store.size);
     steps.push_back(Step::Operation(PagingOperation::Transfer(Transfer {
-        allocation,
+        allocation: store.handle,
         transfer_offset: offset,
         transfer_size,
         source,
@@ -428,43 +417,20 @@ fn discard(account: Account, allocation: KmdAllocationHandle, offset: u64, env: 
 }
 
 /// Where an allocation that is one range of a memory segment begins.
-fn in_memory(account: Account, extents: &Extents, env: &BuildEnv<'_>) -> PhysicalAddress {
-    let first = extents.iter().next().expect("a placed allocation has a range");
-    PhysicalAddress { segment: env.adapter.memory_id(account), offset: first.offset }
+fn in_memory(of: &InMemory, env: &BuildEnv<'_>) -> PhysicalAddress {
+    let first = of.extents.iter().next().expect("a placed allocation has a range");
+    PhysicalAddress { segment: env.adapter.memory_id(of.account), offset: first.offset }
 }
 
-fn in_system(offset: u64) -> PhysicalAddress {
-    PhysicalAddress { segment: SegmentId::SYSTEM, offset }
+fn in_system(store: Store) -> PhysicalAddress {
+    PhysicalAddress { segment: SegmentId::SYSTEM, offset: store.address }
 }
 
-/// A part of an allocation that one window can show.
-struct Part<'a> {
-    account: Account,
-    handle: KmdAllocationHandle,
-    extents: &'a Extents,
-    offset: u64,
-    size: u64,
-}
-
-impl<'a> Part<'a> {
-    /// The part of an allocation of `size` bytes that begins at `offset`.
-    fn next(
-        account: Account,
-        handle: KmdAllocationHandle,
-        extents: &'a Extents,
-        size: u64,
-        offset: u64,
-        env: &mut BuildEnv<'_>,
-    ) -> Self {
-        Self { account, handle, extents, offset, size: env.chunk(size - offset) }
-    }
-}
-
-fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &Part { account, handle, extents, offset, size } = part;
-    let local = env.windows.map_local(env.adapter, account, handle, extents, offset, size, steps);
+/// Fills the part of an allocation that begins at an offset, and has so many bytes, in a window.
+fn fill(to: &InMemory, (offset, size): (u64, u64), env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+    let local = env.windows.map_local(env.adapter, to, offset, size, steps);
     steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
-        allocation: handle,
+        allocation: to.store.handle,
         allocation_offset_in_bytes: offset,
         fill_size_in_bytes: size,
         fill_pattern: 0,
@@ -473,18 +439,16 @@ fn fill(part: &Part<'_>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
     env.windows.unmap(env.adapter, local, steps);
 }
 
-/// Copies a part between its extents and its backing store.
+/// The same for a copy between its extents and its backing store.
 fn transfer(
-    part: &Part<'_>,
-    (backing_store, is_cached): (u64, bool),
+    of: &InMemory,
+    (offset, size): (u64, u64),
     transfer_direction: MemoryTransferDirection,
     env: &mut BuildEnv<'_>,
     steps: &mut VecDeque<Step>,
 ) {
-    let &Part { account, handle, extents, offset, size } = part;
-    let local = env.windows.map_local(env.adapter, account, handle, extents, offset, size, steps);
-    let in_store = StorePart { handle, is_cached, allocation_offset: offset, offset: backing_store + offset, size };
-    let system = env.windows.map_system(env.adapter, in_store, steps);
+    let local = env.windows.map_local(env.adapter, of, offset, size, steps);
+    let system = env.windows.map_system(env.adapter, of.store, offset, size, steps);
     let (source, destination, local_side) = match transfer_direction {
         MemoryTransferDirection::LocalToSystem => (local, system, TransferVirtualFlags::SRC_64KB_PAGES),
         _ => (system, local, TransferVirtualFlags::DST_64KB_PAGES),
@@ -492,7 +456,7 @@ fn transfer(
     let mut flags = TransferVirtualFlags::empty();
     flags.set(local_side, local.has_64kb_pages());
     steps.push_back(Step::Operation(PagingOperation::VirtualTransfer(TransferVirtual {
-        allocation: handle,
+        allocation: of.store.handle,
         allocation_offset_in_bytes: offset,
         transfer_size_in_bytes: size,
         source_virtual_address: source.address(),

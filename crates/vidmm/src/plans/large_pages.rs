@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use crate::{
     contract::{PteFlags, UpdatePageTable},
     gpu_va::{Mapping, TableKey, leaf_runs},
-    plans::{BuildEnv, PteRange, Step, table},
+    plans::{BuildEnv, PteRange, Step, table::TableWriter},
     units::PhysicalAddress,
 };
 
@@ -22,8 +22,8 @@ pub(super) fn split(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut Vec
         for (start, _) in leaf_runs(env.adapter, virtual_address, size) {
             let key = TableKey::covering(env.adapter, 0, pte_page_size, start);
             if process.tables.get_mut(key).large_page.take().is_some() {
-                let link = table::link(env.adapter, process.handle, &process.tables, key);
-                steps.push_back(Step::update(env.adapter, link));
+                let mut writer = TableWriter::of(env.adapter, process, steps);
+                writer.push(writer.link(key));
             }
         }
     }
@@ -47,13 +47,13 @@ pub(super) fn join(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecD
                 let mut entry = range.entry(env.adapter, at.offset);
                 entry.flags |= PteFlags::LARGE_PAGE;
                 process.tables.get_mut(key).large_page = Some(entry);
-                let update = UpdatePageTable {
+                let mut writer = TableWriter::of(env.adapter, process, steps);
+                writer.push(UpdatePageTable {
                     allocation: Some(range.handle),
                     allocation_offset_in_bytes: start + done,
                     driver_protection,
-                    ..table::link(env.adapter, process.handle, &process.tables, key)
-                };
-                steps.push_back(Step::update(env.adapter, update));
+                    ..writer.link(key)
+                });
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     },
     plans::{
         Plans,
-        draft::{Draft, follow},
+        draft::Draft,
         plan::{PteRange, UnmapNotice},
     },
 };
@@ -29,7 +29,7 @@ impl Plans {
     ) {
         let number = self.stream.next_number();
         let allocation = &mut objects[index];
-        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        self.plan_after(draft, allocation.last_plan);
         // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
         // initialises their tables.
         if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {

@@ -27,14 +27,14 @@ use crate::{
 };
 pub(crate) use expand::{BuildEnv, Cursor, expand};
 pub(crate) use plan::{
-    ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, Plan, PlannedTable, PteRange, Retire, Rotation,
-    UnlinkedTable, UnmapNotice, ZeroRange,
+    ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
+    UnmapNotice, ZeroRange,
 };
 pub(crate) use step::Step;
 pub(crate) use stream::{Abandoned, Stream};
-pub(crate) use table::{initialise_table, root_page_table};
+pub(crate) use table::root_page_table;
 pub(crate) use victims::exceeds_limits;
-pub(crate) use window::{PteTarget, PteWriter, StorePart, Windows};
+pub(crate) use window::Windows;
 
 /// Plans from their decision to their end.
 pub(crate) struct Plans {

@@ -44,6 +44,7 @@ use crate::{
     event::ReclaimReason,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
+    objects::allocation::Store,
     units::{Extent, PhysicalAddress, SegmentId},
 };
 /// The steps that are decided, and not yet carried out.
@@ -59,10 +60,12 @@ pub(crate) struct Plan {
     pub after_retired: Vec<PlanNo>,
     pub notify: Vec<Notice>,
     pub invalidate: Vec<PteRange>,
-    pub unlink: Vec<UnlinkedTable>,
+    /// Tables that were freed, which their parents still point to.
+    pub unlink: Vec<ProcessTable>,
     pub out: Vec<Leaving>,
     pub notify_unmap: Vec<UnmapNotice>,
-    pub tables: Vec<PlannedTable>,
+    /// New tables.
+    pub tables: Vec<ProcessTable>,
     pub page_in: Vec<Coming>,
     pub validate: Vec<PteRange>,
     /// Reservations that read as zero from its last phase on, or do no longer.
@@ -82,9 +85,10 @@ pub(crate) struct Plan {
 impl Plan {
     /// Whether it copies or fills the content of an allocation, or has its driver put that right in place.
     pub fn moves_content(&self, handle: KmdAllocationHandle) -> bool {
-        let leaves = self.out.iter().filter_map(Leaving::content).any(|out| out.handle == handle);
-        let comes = self.page_in.iter().filter_map(Coming::content).any(|page_in| page_in.handle == handle);
-        let is_put_right = |notice: &Notice| notice.handle == handle && notice.flags == NotifyAllocFlags::EVICTION;
+        let leaves = self.out.iter().filter_map(Leaving::content).any(|out| out.from.store.handle == handle);
+        let comes = self.page_in.iter().filter_map(Coming::content).any(|page_in| page_in.to.store.handle == handle);
+        let is_put_right =
+            |notice: &Notice| notice.store.handle == handle && notice.flags == NotifyAllocFlags::EVICTION;
         leaves || comes || self.notify.iter().any(is_put_right)
     }
 }
@@ -93,13 +97,10 @@ impl Plan {
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub allocation: AllocationId,
-    pub handle: KmdAllocationHandle,
+    pub store: Store,
     pub flags: NotifyAllocFlags,
     /// Work may have written to it: until the driver has been told, only the GPU can make sense of it.
     pub has_news: bool,
-    pub size: u64,
-    pub backing_store: u64,
-    pub is_cached: bool,
 }
 
 /// The driver is told of a mapping that leaves the IOMMU (NTF-04).
@@ -186,15 +187,18 @@ impl Coming {
     }
 }
 
+/// An allocation in a memory segment.
+#[derive(Debug)]
+pub(crate) struct InMemory {
+    pub account: Account,
+    pub extents: Extents,
+    pub store: Store,
+}
+
 /// Content that leaves a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageOut {
-    pub account: Account,
-    pub handle: KmdAllocationHandle,
-    pub size: u64,
-    pub extents: Extents,
-    pub backing_store: u64,
-    pub is_cached: bool,
+    pub from: InMemory,
     /// The range of an aperture, as the number of its first byte on the line of ranges, in which the backing store is
     /// mapped meanwhile (SEG-45).
     pub through_aperture: Option<u64>,
@@ -203,13 +207,9 @@ pub(crate) struct PageOut {
 /// Content that comes into a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageIn {
-    pub account: Account,
-    pub handle: KmdAllocationHandle,
-    pub size: u64,
-    pub extents: Extents,
-    /// The backing store to read; none is a fill with zeros.
-    pub backing_store: Option<u64>,
-    pub is_cached: bool,
+    pub to: InMemory,
+    /// Its content is read from its backing store; otherwise it is filled with zeros.
+    pub is_backed: bool,
     /// It was promoted as the GPU had left it: without the GPU nobody can put right what is in its backing store.
     pub is_as_left: bool,
 }
@@ -217,12 +217,9 @@ pub(crate) struct PageIn {
 /// An allocation in the aperture.
 #[derive(Debug)]
 pub(crate) struct ApertureRange {
-    pub handle: KmdAllocationHandle,
-    pub size: u64,
+    pub store: Store,
     /// The number of its first byte on the line of ranges.
     pub offset: u64,
-    pub backing_store: u64,
-    pub is_cached: bool,
 }
 
 /// The CPU sees an allocation elsewhere (RES-86).
@@ -233,20 +230,11 @@ pub(crate) struct Rotation {
     pub extents: Extents,
 }
 
-/// A new table of a process.
+/// A table of a process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PlannedTable {
+pub(crate) struct ProcessTable {
     pub process: ProcessIx,
     pub key: TableKey,
-}
-
-/// A table that was freed, and the entry of its parent that points to it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnlinkedTable {
-    pub process: ProcessIx,
-    pub child: TableKey,
-    /// Where the parent lies.
-    pub parent: PhysicalAddress,
 }
 
 /// An action for the time when a plan has retired.
@@ -291,19 +279,19 @@ impl Plan {
 
     /// Adds a notification.
     pub fn notify(&mut self, notice: Notice) {
-        self.bytes += notice.size;
+        self.bytes += notice.store.size;
         self.notify.push(notice);
     }
 
     /// Adds content that leaves a memory segment.
     pub fn copy_out(&mut self, out: PageOut) {
-        self.bytes += out.size;
+        self.bytes += out.from.store.size;
         self.out.push(Leaving::Memory(out));
     }
 
     /// Adds content that comes into a memory segment.
     pub fn copy_in(&mut self, page_in: PageIn) {
-        self.bytes += page_in.size;
+        self.bytes += page_in.to.store.size;
         self.page_in.push(Coming::Memory(page_in));
     }
 

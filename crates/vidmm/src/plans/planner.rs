@@ -13,13 +13,12 @@ use crate::{
     memory::Memory,
     objects::{
         Objects,
-        allocation::{Allocation, AllocationState},
+        allocation::{AllocationState, Store},
         place::{PageOffset, Place},
     },
     plans::{
-        ApertureRange, Coming, Leaving, Notice, PageIn, PageOut, PlannedTable, Plans,
-        draft::{Draft, follow},
-        mappings, views,
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plans, ProcessTable, draft::Draft, mappings,
+        views,
     },
     state::State,
     units::{Extent, GpuVirtualAddress, PhysicalAddress, SegmentId},
@@ -49,23 +48,23 @@ impl Plans {
         account: Account,
         index: AllocationIx,
     ) -> ContentSource {
-        let Allocation { size, handle, backing_store, state: content, .. } = state.objects[index];
+        let allocation = &state.objects[index];
+        let (store, content) = (allocation.store(), allocation.state);
+        let Store { handle, size, .. } = store;
         let patched = state.objects.patched.get_mut(&index);
         let extents = match patched.and_then(|patched| patched.assigned.take()) {
             None => self.take(state, draft, account, size),
-            Some(range) => Extents::one(self.take_assigned(&mut state.memory, draft, account, range)),
+            Some(range) => {
+                let mut after = Vec::new();
+                state.memory.placers[account].take_at(range, &mut after);
+                self.plan_after_all(draft, after);
+                Extents::one(range)
+            }
         };
         let start = extents.iter().next().map_or(0, |extent| extent.offset);
-        let backed = content.contains(AllocationState::BACKED);
-        draft.plan.copy_in(PageIn {
-            account,
-            handle,
-            size,
-            extents: extents.clone(),
-            backing_store: backed.then_some(backing_store),
-            is_cached: content.contains(AllocationState::CACHED),
-            is_as_left: content.contains(AllocationState::DIRTY),
-        });
+        let is_backed = content.contains(AllocationState::BACKED);
+        let to = InMemory { account, extents: extents.clone(), store };
+        draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });
         if content.contains(AllocationState::NOTIFY_RESIDENCY) {
             draft.plan.page_in.push(Coming::Told(NotifyResidency {
                 allocation: handle,
@@ -75,7 +74,7 @@ impl Plans {
         }
         let place = state.objects[index].place_in_memory(account, &extents);
         self.place(&state.adapter, &mut state.objects, draft, index, place);
-        match backed {
+        match is_backed {
             true => {
                 state.moment.statistics_mut().bytes_paged_in += size;
                 state.objects.count(index, account, |traffic| traffic.bytes_paged_in += size);
@@ -89,27 +88,17 @@ impl Plans {
         }
     }
 
-    /// Takes the range of a memory segment that a placement has assigned to an allocation.
-    fn take_assigned(&self, memory: &mut Memory, draft: &mut Draft, account: Account, range: Extent) -> Extent {
-        let mut after = Vec::new();
-        memory.placer_mut(account).take_at(range, &mut after);
-        self.plan_after_all(draft, after);
-        range
-    }
-
     /// Its content is where its backing store is, and reads as zero if it never had any: nothing is filled (I24).
     pub(crate) fn plan_into_system(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
-        let Allocation { size, handle, backing_store, .. } = state.objects[index];
+        let store = state.objects[index].store();
         let mut after = Vec::new();
-        state.memory.commit.take(size, &mut after);
+        state.memory.commit.take(store.size, &mut after);
         let place = match state.memory.aperture.assigned(index) {
             None => Place::System,
             Some(range) => {
                 state.memory.aperture.show(index, range, &mut after);
                 let offset = range.offset;
-                let is_cached = state.objects[index].is_cached();
-                let range = ApertureRange { handle, size, offset, backing_store, is_cached };
-                draft.plan.page_in.push(Coming::Aperture(range));
+                draft.plan.page_in.push(Coming::Aperture(ApertureRange { store, offset }));
                 Place::Aperture(PageOffset::of_bytes(offset))
             }
         };
@@ -128,7 +117,7 @@ impl Plans {
         place: Place,
     ) {
         let last_plan = objects[index].last_plan;
-        follow(&self.stream, &mut draft.plan, last_plan);
+        self.plan_after(draft, last_plan);
         // The host maps a range again only when the plan has retired that unmaps it.
         if adapter.is_behind_io_mmu() && !self.stream.is_retired(last_plan) {
             draft.plan.follow_retired(last_plan);
@@ -163,7 +152,7 @@ impl Plans {
         };
         state.objects[process].tables.get_mut(key).address = Some(address);
         // The table that its parent's entry pointed to before may still be on its way out.
-        let parent = key.parent(&state.adapter).and_then(|(parent, _)| state.objects[process].tables.get(parent));
+        let parent = key.parent(&state.adapter).and_then(|parent| state.objects[process].tables.get(parent));
         if let Some(unlinked) = parent.map(|parent| parent.unlinked) {
             self.plan_after(draft, unlinked);
         }
@@ -192,7 +181,7 @@ impl Plans {
     ) {
         let table = objects[process].tables.get_mut(key);
         (table.plan, table.initialised) = (self.stream.next_number(), false);
-        draft.plan.tables.push(PlannedTable { process, key });
+        draft.plan.tables.push(ProcessTable { process, key });
         draft.decided = true;
     }
 
@@ -204,7 +193,7 @@ impl Plans {
         let number = self.stream.next_number();
         let (segment, extents) = state.objects[index].location(&state.adapter);
         let allocation = &state.objects[index];
-        follow(&self.stream, &mut draft.plan, allocation.last_plan);
+        self.plan_after(draft, allocation.last_plan);
         for (device, entry) in allocation.entries() {
             let record = &state.objects[device];
             // Nothing of a suspended device is in flight, and what it has queued is not dispatched before it is resumed. Nor is
@@ -245,7 +234,9 @@ impl Plans {
             Place::System => self.plan_out_of_system(state, draft, index, reason, has_news),
             Place::Aperture(offset) => {
                 self.plan_out_of_system(state, draft, index, reason, has_news);
-                self.plan_out_of_aperture(state, draft, index, offset.bytes());
+                let (store, offset) = (state.objects[index].store(), offset.bytes());
+                state.memory.aperture.hide(number, Extent { offset, size: store.size });
+                draft.plan.out.push(Leaving::Aperture(ApertureRange { store, offset }));
             }
         }
         views::plan_view(&state.adapter, &mut state.objects, draft, index, place);
@@ -287,9 +278,10 @@ impl Plans {
         extents: Extents,
         copied: bool,
     ) {
-        state.memory.placer_mut(account).promise(self.stream.next_number(), extents.iter());
-        let Allocation { handle, size, backing_store, state: flags, .. } = state.objects[index];
-        if flags.contains(AllocationState::NOTIFY_RESIDENCY) {
+        state.memory.placers[account].promise(self.stream.next_number(), extents.iter());
+        let store = state.objects[index].store();
+        let Store { handle, size, .. } = store;
+        if state.objects[index].state.contains(AllocationState::NOTIFY_RESIDENCY) {
             let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
             let leaves = NotifyResidency { allocation: handle, physical_address: nowhere, resident: false };
             draft.plan.out.push(Leaving::Told(leaves));
@@ -299,8 +291,7 @@ impl Plans {
             return;
         }
         let through_aperture = self.lend_aperture(&state.objects, &mut state.memory, index);
-        let is_cached = flags.contains(AllocationState::CACHED);
-        draft.plan.copy_out(PageOut { account, handle, size, extents, backing_store, is_cached, through_aperture });
+        draft.plan.copy_out(PageOut { from: InMemory { account, extents, store }, through_aperture });
         state.moment.statistics_mut().bytes_paged_out += size;
         state.objects.count(index, account, |traffic| traffic.bytes_paged_out += size);
         state.moment.statistics_mut().evictions_copied += 1;
@@ -330,15 +321,7 @@ impl Plans {
         if state.objects.is_worthless(index) || reason == EvictReason::Promoted {
             return;
         }
-        let notice = |flags| Notice {
-            allocation: id,
-            handle: allocation.handle,
-            flags,
-            has_news,
-            size: allocation.size,
-            backing_store: allocation.backing_store,
-            is_cached: allocation.is_cached(),
-        };
+        let notice = |flags| Notice { allocation: id, store: allocation.store(), flags, has_news };
         if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
@@ -346,13 +329,6 @@ impl Plans {
         if as_eviction && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
             draft.plan.notify(notice(NotifyAllocFlags::IO_MMU_UNMAP));
         }
-    }
-
-    fn plan_out_of_aperture(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, offset: u64) {
-        let Allocation { handle, size, backing_store, .. } = state.objects[index];
-        state.memory.aperture.hide(self.stream.next_number(), Extent { offset, size });
-        let is_cached = state.objects[index].is_cached();
-        draft.plan.out.push(Leaving::Aperture(ApertureRange { handle, size, offset, backing_store, is_cached }));
     }
 }
 

@@ -49,13 +49,13 @@ impl Plans {
 
     /// Plans that reserved addresses which were given back are not zero any more, as there is room for the tables of the rest.
     pub(crate) fn hide_reservations(&mut self, state: &mut State) {
-        for unreserved in state.addresses.take_unreserved() {
+        for unreserved in core::mem::take(&mut state.addresses.unreserved) {
             let Unreserved { process, part, around } = unreserved;
             let keys = tables_of_rests(&state.adapter, &around, part);
             let has_room = satisfy::has_room_for_tables(state, process, keys.iter().copied());
             // A reservation that is not shown yet is shown first.
             if !has_room || !state.objects[process].space.is_shown(part) {
-                state.addresses.note_unreserved(unreserved);
+                state.addresses.unreserved.push(unreserved);
                 continue;
             }
             let mut draft = Draft::default();
@@ -82,33 +82,23 @@ impl Plans {
         state.moment.record(|| Event::GpuVirtualAddressReclaimed { process, virtual_address, size, reason });
     }
 
-    /// Writes into `draft` what a mapping that is made in a reservation needs: where its allocation is not resident, its addresses
-    /// read as zero no longer.
-    pub(crate) fn plan_over_zero(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, mapping: &Mapping) {
-        let range = range_of(mapping);
-        if !self.follow_reserved(&state.adapter, &mut state.objects, draft, mapping.process, range) {
-            return;
-        }
-        let is_shown = state.objects[mapping.process].space.is_shown(range);
-        if state.objects[index].place.is_none() && is_shown {
-            self.plan_zero(&mut state.objects, draft, mapping.process, range.offset..range.end(), false);
-        }
-    }
-
-    /// Writes into `draft` that addresses of a reservation read as zero where a mapping ends.
-    pub(crate) fn plan_zero_after(
+    /// Writes into `draft` that the addresses of a mapping, if they are reserved, read as zero, or no longer; none leaves that as it is.
+    pub(crate) fn plan_zero_of(
         &self,
         adapter: &Adapter,
         objects: &mut Objects,
         draft: &mut Draft,
         mapping: &Mapping,
+        reads_zero: Option<bool>,
     ) {
-        let range = range_of(mapping);
-        if !self.follow_reserved(adapter, objects, draft, mapping.process, range) {
+        let &Mapping { process, virtual_address, size, .. } = mapping;
+        if !adapter.has_zero || !objects[process].space.is_in_reservation(virtual_address, size) {
             return;
         }
-        if objects[mapping.process].space.is_shown(range) {
-            self.plan_zero(objects, draft, mapping.process, range.offset..range.end(), true);
+        self.follow_zero(objects, draft, process);
+        let is_shown = objects[process].space.is_shown(Extent { offset: virtual_address, size });
+        if let Some(reads_zero) = reads_zero.filter(|_| is_shown) {
+            self.plan_zero(objects, draft, process, virtual_address..mapping.end(), reads_zero);
         }
     }
 
@@ -124,23 +114,7 @@ impl Plans {
         }
     }
 
-    /// Makes `draft` follow what was planned before for reservations of a process, if a range is in one of them. Returns whether
-    /// it is.
-    fn follow_reserved(
-        &self,
-        adapter: &Adapter,
-        objects: &mut Objects,
-        draft: &mut Draft,
-        process: ProcessIx,
-        range: Extent,
-    ) -> bool {
-        let is_in = adapter.has_zero && objects[process].space.is_in_reservation(range.offset, range.size);
-        if is_in {
-            self.follow_zero(objects, draft, process);
-        }
-        is_in
-    }
-
+    /// Makes `draft` follow what was planned before for reservations of a process.
     fn follow_zero(&self, objects: &mut Objects, draft: &mut Draft, process: ProcessIx) {
         self.plan_after(draft, objects[process].reserved_by);
         objects[process].reserved_by = self.stream.next_number();
@@ -170,10 +144,6 @@ pub(crate) fn tables_of_rests(adapter: &Adapter, around: &Extent, part: Extent) 
     // A table is planned after its parent.
     keys.sort_by_key(|key| core::cmp::Reverse(key.level));
     keys
-}
-
-fn range_of(mapping: &Mapping) -> Extent {
-    Extent { offset: mapping.virtual_address, size: mapping.size }
 }
 
 /// The mappings in a range of a process that were granted and whose ends are not planned.

@@ -1,9 +1,8 @@
 //! The steps that plans are expanded into.
 
 use crate::{
-    adapter::Adapter,
     addresses::IoMmuRange,
-    contract::{PageTableUpdateMode, PagingOperation, UpdatePageTable},
+    contract::{PagingOperation, UpdatePageTable},
 };
 
 /// One step of the stream: what the driver encodes, or what is done without the GPU in between.
@@ -19,15 +18,4 @@ pub(crate) enum Step {
     UpdateByCpu(UpdatePageTable),
     /// Replaced by the steps through which the paging engine writes entries at addresses of the paging process.
     UpdateInView(UpdatePageTable),
-}
-
-impl Step {
-    /// An update of entries, written as the driver has reported (GVA-33).
-    pub fn update(adapter: &Adapter, update: UpdatePageTable) -> Self {
-        match adapter.page_table_update_mode {
-            PageTableUpdateMode::CpuVirtual => Self::UpdateByCpu(update),
-            PageTableUpdateMode::GpuVirtual => Self::UpdateInView(update),
-            PageTableUpdateMode::GpuPhysical => Self::Operation(PagingOperation::UpdatePageTable(update)),
-        }
-    }
 }

@@ -13,7 +13,7 @@ use crate::{
     objects::Objects,
     placement::satisfy,
     plans::{
-        Plans, Retire, UnlinkedTable,
+        Plans, ProcessTable, Retire,
         draft::{self, Draft},
     },
     state::State,
@@ -22,14 +22,14 @@ use crate::{
 impl Plans {
     /// Plans the root tables of new processes, as there is room: no work runs without (GVA-17).
     pub(crate) fn plan_roots(&mut self, state: &mut State) {
-        while let Some(process) = state.addresses.next_rootless() {
+        while let Some(process) = state.addresses.rootless.first().copied() {
             let root = TableKey::root(&state.adapter);
             let placed = state.objects[process].tables.get_mut(root).address.is_some();
             let account = state.adapter.tables_in;
             if !placed && !satisfy::has_room_for(state, account, state.adapter.table_bytes_in(account)) {
                 return;
             }
-            state.addresses.note_root(process);
+            state.addresses.rootless.remove(&process);
             let mut draft = Draft::default();
             self.plan_table(state, &mut draft, process, root);
             self.finish(&mut state.moment, &state.objects, draft);
@@ -70,7 +70,6 @@ fn commit_system_tables(
     process: ProcessIx,
     missing: &[TableKey],
 ) -> Result<(), PageTableError> {
-    let adapter = &adapter;
     let tables = &mut objects[process].tables;
     for (done, &key) in missing.iter().enumerate() {
         match host.commit_backing_store(key.bytes(adapter)) {
@@ -101,7 +100,7 @@ impl Plans {
         for key in keys {
             let plan = state.objects[process].tables.get_mut(key).plan;
             if plan == 0 {
-                state.addresses.note_root(process);
+                state.addresses.rootless.remove(&process);
                 self.plan_table(state, draft, process, key);
             } else {
                 self.plan_after(draft, plan);
@@ -114,7 +113,7 @@ impl Plans {
     /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to:
     /// these later.
     pub(crate) fn free_empty_tables(&mut self, state: &mut State, host: &mut dyn Host) {
-        let mut empty = state.addresses.take_empty_tables();
+        let mut empty = core::mem::take(&mut state.addresses.empty_tables);
         while let Some(&(process, _)) = empty.first() {
             let others = empty.split_off(&(process.next(), TableKey::FIRST));
             let keys = core::mem::replace(&mut empty, others);
@@ -133,8 +132,8 @@ impl Plans {
                 continue;
             }
             if stays.contains(&key) || self.is_table_in_use(&state.objects, process, key, &table) {
-                stays.extend(key.parent(&state.adapter).map(|(parent, _)| parent));
-                state.addresses.note_empty_table(process, key);
+                stays.extend(key.parent(&state.adapter));
+                state.addresses.empty_tables.insert((process, key));
                 continue;
             }
             state.objects[process].tables.remove(key);
@@ -205,19 +204,18 @@ impl Plans {
         objects: &mut Objects,
         draft: &mut Draft,
         process: ProcessIx,
-        child: TableKey,
+        key: TableKey,
     ) {
         let number = self.stream.next_number();
-        let (parent, _) = child.parent(adapter).expect("the root stays");
+        let parent = key.parent(adapter).expect("the root stays");
         if objects[process].tables.get(parent).is_none() {
             return;
         }
         let table = objects[process].tables.get_mut(parent);
         let Table { plan, unlinked, .. } = *table;
         table.unlinked = number;
-        let address = table.address.expect("what points to a table is placed");
         self.plan_after(draft, plan);
         self.plan_after(draft, unlinked);
-        draft.plan.unlink.push(UnlinkedTable { process, child, parent: address });
+        draft.plan.unlink.push(ProcessTable { process, key });
     }
 }

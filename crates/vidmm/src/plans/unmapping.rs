@@ -11,7 +11,7 @@ use crate::{
     addresses,
     event::ReclaimReason,
     gpu_va::Mapping,
-    id::{AllocationIx, DeviceIx, PlanNo, ProcessIx},
+    id::{AllocationIx, DeviceIx, PlanNo},
     objects::{
         Objects,
         device::{DeferredAction, Freed},
@@ -69,7 +69,7 @@ impl Plans {
             state.addresses.release_tables(&state.adapter, &mut state.objects, process, keys);
             // Decided first: the plan is the allocation's, also without entries to write, so that it outlives its mappings.
             draft::plan_retire(draft, Retire::Mapping { mapping: cut.freed, reason: ReclaimReason::Freed });
-            self.plan_zero_after(&state.adapter, &mut state.objects, draft, &cut.freed);
+            self.plan_zero_of(&state.adapter, &mut state.objects, draft, &cut.freed, Some(true));
             self.plan_entries(&state.adapter, &mut state.objects, draft, index, cut.hidden, false);
         }
         for &rest in &rests_now {
@@ -80,7 +80,8 @@ impl Plans {
             state.addresses.release_tables(&state.adapter, &mut state.objects, process, keys);
         }
         if !rests_now.is_empty() {
-            self.await_cut(&mut state.objects, process);
+            // Nothing of the process is in flight.
+            state.objects[process].cut_by = self.stream.next_number();
         }
     }
 
@@ -97,22 +98,8 @@ impl Plans {
         let (allocation, device) = (objects.allocation_id(index), objects.device_id(mapping.device));
         let reason = ReclaimReason::Closed { allocation, device };
         draft::plan_retire(draft, Retire::Mapping { mapping, reason });
-        self.plan_zero_after(adapter, objects, draft, &mapping);
+        self.plan_zero_of(adapter, objects, draft, &mapping, Some(true));
         self.plan_entries(adapter, objects, draft, index, mapping, false);
-    }
-
-    /// Work of a process, of which nothing is in flight, waits for the plan that is written; also that of devices to come.
-    fn await_cut(&self, objects: &mut Objects, process: ProcessIx) {
-        let number = self.stream.next_number();
-        objects[process].cut_by = number;
-        for device in Vec::from_iter(objects[process].devices.iter().copied()) {
-            self.await_plan(objects, device, number);
-        }
-    }
-
-    /// A plan, if it has not retired.
-    pub(crate) fn unfinished(&self, plan: PlanNo) -> Vec<PlanNo> {
-        Vec::from_iter(Some(plan).filter(|&plan| !self.stream.is_retired(plan)))
     }
 
     /// Work of a device that is not handed out yet waits for a plan.

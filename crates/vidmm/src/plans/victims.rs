@@ -25,7 +25,7 @@ impl Plans {
                 self.demote(state, draft, account, victim);
             }
         }
-        self.take_from(state.memory.placer_mut(account).pages(), draft, bytes)
+        self.take_from(state.memory.placers[account].pages(), draft, bytes)
     }
 
     fn take_from(&self, pages: &mut PagePlacer, draft: &mut Draft, bytes: u64) -> Extents {
@@ -59,7 +59,7 @@ impl Plans {
 
     /// Plans that what nothing requires leaves memories of which others have left less than is in use.
     pub(crate) fn keep_to_limits(&mut self, state: &mut State) {
-        for (account, limit) in state.shares.limits().to_vec() {
+        for (account, limit) in state.shares.limits.clone() {
             let mut draft = Draft::default();
             while is_above(state, account, limit) {
                 let (victim, reason) = next_victim(state, &draft, account);
@@ -100,7 +100,7 @@ impl Plans {
 
 /// Whether more of a memory is in use than others have left, and something of it may go.
 pub(crate) fn exceeds_limits(state: &State) -> bool {
-    state.shares.limits().iter().any(|&(account, limit)| is_above(state, account, limit))
+    state.shares.limits.iter().any(|&(account, limit)| is_above(state, account, limit))
 }
 
 fn is_above(state: &State, account: Account, limit: u64) -> bool {

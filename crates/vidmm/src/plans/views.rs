@@ -14,8 +14,8 @@ use crate::{
         place::Place,
     },
     plans::{
-        PageIn, Plans, Rotation,
-        draft::{self, Draft, follow},
+        InMemory, PageIn, Plans, Rotation,
+        draft::{self, Draft},
     },
     residency::views,
     state::State,
@@ -99,17 +99,15 @@ impl Plans {
     /// under way. Work that is not dispatched yet waits for it.
     pub(crate) fn refresh(&mut self, moment: &mut Moment, objects: &mut Objects, index: AllocationIx) {
         let allocation = &objects[index];
-        let Allocation { handle, size, backing_store, last_plan, place, state, .. } = *allocation;
+        let Allocation { size, last_plan, place, .. } = *allocation;
         let Some(Place::Memory(account, place)) = place else { return };
-        if !state.contains(AllocationState::KEEPS_COPY) {
+        if !allocation.state.contains(AllocationState::KEEPS_COPY) {
             return;
         }
         let mut draft = Draft::default();
-        let extents = allocation.extents(place);
-        let backing_store = Some(backing_store);
-        let is_cached = state.contains(AllocationState::CACHED);
-        draft.plan.copy_in(PageIn { account, handle, size, extents, backing_store, is_cached, is_as_left: false });
-        follow(&self.stream, &mut draft.plan, last_plan);
+        let to = InMemory { account, extents: allocation.extents(place), store: allocation.store() };
+        draft.plan.copy_in(PageIn { to, is_backed: true, is_as_left: false });
+        self.plan_after(&mut draft, last_plan);
         let devices: Vec<DeviceIx> = objects[index].entries().map(|(device, _)| device).collect();
         let number = self.stream.next_number();
         for device in devices {

@@ -2,21 +2,25 @@
 //!
 //! There is one ring of addresses for system memory and one for the segment, each as large as the paging process's VA size
 //! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
-//! begin. Its page tables are pinned from adapter start (PGV-04). [`TableViews`] is where it sees tables that it writes.
+//! begin. Its page tables are pinned from adapter start (PGV-04). The [`table_views`] are where it sees tables that it writes.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     adapter::Adapter,
     addresses::IoMmuRange,
-    budget::account::Account,
     contract::{
-        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, PteRun, RootPageTable,
-        UpdateMode, UpdatePageTable, UpdatePageTableFlags,
+        FlushTlb, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte, PteFlags, RootPageTable, UpdateMode,
+        UpdatePageTable,
     },
     data::extents::Extents,
-    gpu_va::{PageTables, TableKey, leaf_runs},
-    plans::{Step, table_views::TableViews},
+    gpu_va::{PageTables, TableKey},
+    objects::allocation::Store,
+    plans::{
+        InMemory, Step,
+        table::{PteTarget, TableWriter},
+        table_views,
+    },
     units::{Extent, GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId},
 };
 /// The paging process: its address space, and who it is.
@@ -28,20 +32,17 @@ pub(crate) struct Windows {
     pub tables: PageTables,
     system: Ring,
     local: Ring,
-    /// None where the paging engine does not write tables by their virtual addresses.
-    views: Option<TableViews>,
+    /// Where it sees tables as long as an update takes; none where the paging engine does not write them by their virtual addresses.
+    views: Option<Ring>,
 }
 
 /// One ring of window addresses.
 #[derive(Debug)]
-pub(super) struct Ring {
-    pub base: u64,
-    pub size: u64,
+struct Ring {
+    base: u64,
+    size: u64,
     cursor: u64,
     page_size: PageSize,
-    /// The number of the first leaf table that covers it, and where each lies.
-    first_leaf: u64,
-    leaves: Vec<PhysicalAddress>,
 }
 
 /// A range of an allocation that is mapped in a window.
@@ -52,17 +53,6 @@ pub(crate) struct Window {
     page_size: PageSize,
     /// The range that the host has mapped there; none if page-table entries map it.
     io_mmu: Option<IoMmuRange>,
-}
-
-/// A part of an allocation's backing store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StorePart {
-    pub handle: KmdAllocationHandle,
-    pub is_cached: bool,
-    /// The offset of the part in the allocation, and in system memory.
-    pub allocation_offset: u64,
-    pub offset: u64,
-    pub size: u64,
 }
 
 impl Window {
@@ -84,23 +74,18 @@ impl Windows {
         Self {
             process,
             root: root.map(|address| RootPageTable { address, num_entries: adapter.root_entries() }),
-            system: Ring::new(adapter, &tables, system, adapter.paging_va_size, PageSize::Kib4),
-            local: Ring::new(adapter, &tables, local, adapter.paging_va_size, local_page_size),
-            views: TableViews::new(adapter, &tables),
             tables,
+            system: Ring::new(system, adapter.paging_va_size, PageSize::Kib4),
+            local: Ring::new(local, adapter.paging_va_size, local_page_size),
+            views: table_views::ring(adapter).map(|views| Ring::new(views.offset, views.size, PageSize::Kib4)),
         }
-    }
-
-    /// Where the paging process sees tables, once the size of its rings is known: see [`Adapter::table_views`].
-    pub fn table_views(adapter: &Adapter) -> Option<(u64, u64)> {
-        TableViews::addresses(adapter)
     }
 
     /// The tables that the rings and the views of tables need, roots first; none if there are none. They stay resident for ever.
     pub fn needed_tables(adapter: &Adapter) -> Vec<TableKey> {
         let mut keys = Self::tables_of_rings(adapter);
-        if let Some((base, size)) = adapter.table_views {
-            keys.extend(PageTables::needed(adapter, base, size, PageSize::Kib4));
+        if let Some(Extent { offset, size }) = adapter.table_views {
+            keys.extend(PageTables::needed(adapter, offset, size, PageSize::Kib4));
         }
         keys.sort_by_key(|&key| (core::cmp::Reverse(key.level), key));
         keys.dedup();
@@ -124,18 +109,18 @@ impl Windows {
 
     /// Bytes of addresses that the paging process needs: two windows, and the views of tables.
     pub fn needed_addresses(adapter: &Adapter) -> u64 {
-        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |(_, size)| size)
+        2 * adapter.paging_va_size + adapter.table_views.map_or(0, |views| views.size)
     }
 
     /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
     pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
-        let Some(views) = &self.views else { return };
-        for (table, address, size) in views.own_tables() {
+        let (Some(all), Some(ring)) = (adapter.table_views, &self.views) else { return };
+        for (table, address, size) in table_views::own_tables(adapter, &self.tables) {
             let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
-            self.writer(adapter, address).write(target, Pte::valid(table), steps);
+            TableWriter { by_cpu: true, ..self.writer(adapter, steps) }.write(target, Pte::valid(table));
         }
         if !adapter.invalid_not_cached {
-            steps.push_back(self.flush(ring_range(&views.own)));
+            steps.push_back(self.flush(all.offset, ring.base));
         }
     }
 
@@ -147,17 +132,17 @@ impl Windows {
             let update_mode = UpdateMode::GpuVirtual(GpuVirtualAddress(address));
             Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update }))
         };
-        let views = self.views.as_mut().expect("entries are written in views only where there are some");
         if update.process == self.process {
-            steps.push_back(at(views.address_of(update.page_table_address)));
+            steps.push_back(at(table_views::address_of(adapter, &self.tables, update.page_table_address)));
             return steps;
         }
         let table = TableKey { level: update.page_table_level, page_size: update.page_size(), number: 0 };
         let size = table.bytes(adapter).next_multiple_of(PageSize::Kib4.bytes());
         let PhysicalAddress { segment, offset } = update.page_table_address;
-        let next = views.ring.next(size);
+        let views = self.views.as_mut().expect("entries are written in views only where there are some");
+        let next = views.next(size);
         let place = (segment, PteFlags::empty());
-        let view = self.show(adapter, next, None, 0, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
+        let view = self.show(adapter, next, None, place, &Extents::one(Extent { offset, size }), 0, &mut steps);
         steps.push_back(at(view.address));
         self.unmap(adapter, view, &mut steps);
         steps
@@ -182,30 +167,33 @@ impl Windows {
         self.system.size
     }
 
-    /// Maps a part of a backing store.
-    pub fn map_system(&mut self, adapter: &Adapter, part: StorePart, steps: &mut VecDeque<Step>) -> Window {
-        let StorePart { handle, is_cached, allocation_offset, offset, size } = part;
-        let extents = Extents::one(Extent { offset, size });
+    /// Maps `size` bytes of an allocation's backing store, from its byte `offset` on.
+    pub fn map_system(
+        &mut self,
+        adapter: &Adapter,
+        store: Store,
+        offset: u64,
+        size: u64,
+        steps: &mut VecDeque<Step>,
+    ) -> Window {
+        let extents = Extents::one(Extent { offset: store.address, size: store.size });
         let next = self.system.next(size);
-        let at = (SegmentId::SYSTEM, adapter.coherence(is_cached, SegmentId::SYSTEM));
-        self.show(adapter, next, Some(handle), allocation_offset, at, &extents, 0, steps)
+        let at = (SegmentId::SYSTEM, adapter.coherence(store.is_cached, SegmentId::SYSTEM));
+        self.show(adapter, next, Some(store.handle), at, &extents, offset, steps)
     }
 
-    /// Maps `size` bytes of an allocation that lies at `extents` of a memory segment, from its byte `offset` on.
-    #[expect(clippy::too_many_arguments, reason = "it names a range of an allocation, and where that lies")]
+    /// Maps `size` bytes of an allocation in a memory segment, from its byte `offset` on.
     pub fn map_local(
         &mut self,
         adapter: &Adapter,
-        account: Account,
-        handle: KmdAllocationHandle,
-        extents: &Extents,
+        local: &InMemory,
         offset: u64,
         size: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
         let next = self.local.next(size);
-        let at = (adapter.memory_id(account), PteFlags::empty());
-        self.show(adapter, next, Some(handle), offset, at, extents, offset, steps)
+        let at = (adapter.memory_id(local.account), PteFlags::empty());
+        self.show(adapter, next, Some(local.store.handle), at, &local.extents, offset, steps)
     }
 
     /// Writes the entries of the next window of a ring.
@@ -213,34 +201,30 @@ impl Windows {
     fn show(
         &self,
         adapter: &Adapter,
-        (window, wrapped): (Window, bool),
+        (window, anew): (Window, Option<Extent>),
         handle: Option<KmdAllocationHandle>,
-        allocation_offset: u64,
         (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
         steps: &mut VecDeque<Step>,
     ) -> Window {
-        if wrapped {
-            steps.push_back(self.flush(ring_range(self.ring(window.address))));
-        }
-        let writer = self.writer(adapter, window.address);
+        steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));
+        let mut writer = self.writer(adapter, steps);
         for (start, run) in extents.runs(offset, window.size) {
             let mut pte = Pte::valid(PhysicalAddress { segment, offset: run.offset });
             pte.flags |= flags;
-            let in_window = start - offset;
             let target = PteTarget {
                 handle,
-                address: window.address + in_window,
+                address: window.address + (start - offset),
                 size: run.size,
                 page_size: window.page_size,
-                allocation_offset: allocation_offset + in_window,
+                allocation_offset: start,
                 driver_protection: 0,
             };
-            writer.write(target, pte, steps);
+            writer.write(target, pte);
         }
         if !adapter.invalid_not_cached {
-            steps.push_back(self.flush((window.address, window.address + window.size)));
+            steps.push_back(self.flush(window.address, window.address + window.size));
         }
         window
     }
@@ -252,23 +236,16 @@ impl Windows {
             steps.push_back(Step::UnmapIoMmu(range));
             return;
         }
-        let writer = self.writer(adapter, window.address);
         let target = PteTarget::of_no_allocation(window.address, window.size, window.page_size);
-        writer.write(target, Pte::INVALID, steps);
+        self.writer(adapter, steps).write(target, Pte::INVALID);
     }
 
-    /// The ring of a window's address.
-    fn ring(&self, address: u64) -> &Ring {
-        let views = self.views.as_ref().and_then(|views| views.around(address));
-        views.unwrap_or(if address < self.local.base { &self.system } else { &self.local })
+    fn writer<'a>(&'a self, adapter: &'a Adapter, steps: &'a mut VecDeque<Step>) -> TableWriter<'a> {
+        let by_cpu = adapter.paging_tables_by_cpu;
+        TableWriter { adapter, process: self.process, tables: &self.tables, by_cpu, steps }
     }
 
-    fn writer<'a>(&'a self, adapter: &'a Adapter, address: u64) -> PteWriter<'a, impl Fn(TableKey) -> PhysicalAddress> {
-        let ring = self.ring(address);
-        PteWriter { adapter, leaf: |key| ring.leaf(key), process: self.process, by_cpu: adapter.paging_tables_by_cpu }
-    }
-
-    fn flush(&self, (start, end): (u64, u64)) -> Step {
+    fn flush(&self, start: u64, end: u64) -> Step {
         let root = self.root.expect("a window of page-table entries has a root");
         Step::Operation(PagingOperation::FlushTlb(FlushTlb {
             root_page_table_address: root.address,
@@ -279,100 +256,19 @@ impl Windows {
     }
 }
 
-fn ring_range(ring: &Ring) -> (u64, u64) {
-    (ring.base, ring.base + ring.size)
-}
-
 impl Ring {
-    pub fn new(adapter: &Adapter, tables: &PageTables, base: u64, size: u64, page_size: PageSize) -> Self {
-        let mut ring = Self { base, size, cursor: 0, page_size, first_leaf: 0, leaves: Vec::new() };
-        if adapter.has_page_tables() {
-            ring.first_leaf = TableKey::covering(adapter, 0, page_size, base).number;
-            // There is no ring of a segment that does not exist.
-            let leaves = leaf_runs(adapter, base, size).map_while(|(start, _)| {
-                tables.get(TableKey::covering(adapter, 0, page_size, start)).and_then(|table| table.address)
-            });
-            ring.leaves = leaves.collect();
-        }
-        ring
+    fn new(base: u64, size: u64, page_size: PageSize) -> Self {
+        Self { base, size, cursor: 0, page_size }
     }
 
-    /// Where a leaf table lies: found without a search, since each transfer asks for some.
-    fn leaf(&self, key: TableKey) -> PhysicalAddress {
-        self.leaves[(key.number - self.first_leaf) as usize]
-    }
-
-    /// The next window of `size` bytes, and whether the ring began anew: its addresses may then still be cached.
-    pub fn next(&mut self, size: u64) -> (Window, bool) {
+    /// The next window of `size` bytes, and the addresses of the ring if that began anew: they may then still be cached.
+    fn next(&mut self, size: u64) -> (Window, Option<Extent>) {
         assert!(size <= self.size, "chunks are cut to the window");
         let aligned = self.cursor.next_multiple_of(self.page_size.bytes());
         let wrapped = aligned + size > self.size;
         let start = if wrapped { 0 } else { aligned };
         self.cursor = start + size;
-        (Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None }, wrapped)
-    }
-}
-
-/// Encodes runs of leaf entries, table by table.
-pub(crate) struct PteWriter<'a, F> {
-    pub adapter: &'a Adapter,
-    /// Where a leaf table lies.
-    pub leaf: F,
-    pub process: KmdProcessHandle,
-    /// The CPU writes them, however the driver has reported.
-    pub by_cpu: bool,
-}
-
-/// The target of a run of leaf entries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PteTarget {
-    pub handle: Option<KmdAllocationHandle>,
-    pub address: u64,
-    pub size: u64,
-    pub page_size: PageSize,
-    pub allocation_offset: u64,
-    pub driver_protection: u64,
-}
-
-impl PteTarget {
-    /// Entries that map nothing, or a table.
-    fn of_no_allocation(address: u64, size: u64, page_size: PageSize) -> Self {
-        Self { handle: None, address, size, page_size, allocation_offset: 0, driver_protection: 0 }
-    }
-}
-
-impl<F: Fn(TableKey) -> PhysicalAddress> PteWriter<'_, F> {
-    /// Writes the entries of `target`, of which `first` is the first: each further one is a page on, unless it is invalid.
-    pub fn write(&self, target: PteTarget, first: Pte, steps: &mut VecDeque<Step>) {
-        let valid = first.flags.contains(PteFlags::VALID);
-        let mut flags = UpdatePageTableFlags::empty();
-        flags.set(UpdatePageTableFlags::REPEAT, !valid);
-        flags.set(UpdatePageTableFlags::USE_64KB_PAGES, target.page_size == PageSize::Kib64);
-        for (start, size) in leaf_runs(self.adapter, target.address, target.size) {
-            let key = TableKey::covering(self.adapter, 0, target.page_size, start);
-            let done = start - target.address;
-            let pages = |bytes: u64| bytes / target.page_size.bytes();
-            let update = UpdatePageTable {
-                page_table_level: 0,
-                allocation: target.handle,
-                page_table_address: (self.leaf)(key),
-                page_table_entries: PteRun {
-                    first: first.advanced(pages(done), target.page_size),
-                    first_64kb: None,
-                    num_page_table_entries: pages(size) as u32,
-                },
-                start_index: pages(start - key.first_address(self.adapter)) as u32,
-                flags,
-                driver_protection: target.driver_protection,
-                allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
-                process: self.process,
-                update_mode: UpdateMode::default(),
-                first_pte_virtual_address: GpuVirtualAddress(start),
-            };
-            steps.push_back(match self.by_cpu {
-                true => Step::UpdateByCpu(update),
-                false => Step::update(self.adapter, update),
-            });
-        }
+        let window = Window { address: self.base + start, size, page_size: self.page_size, io_mmu: None };
+        (window, wrapped.then_some(Extent { offset: self.base, size: self.size }))
     }
 }

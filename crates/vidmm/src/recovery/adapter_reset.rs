@@ -69,7 +69,8 @@ pub(crate) fn clean_up(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, 
         return;
     }
     end_all(state, plans, host);
-    purge::purge(state, plans, kmd, host);
+    purge::purge_driver(state, plans, kmd);
+    purge::clear(state, plans, host);
     if state.moment.has_failed() {
         return;
     }
@@ -81,10 +82,6 @@ pub(crate) fn clean_up(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, 
 /// No packet is under way any more. Those that had ended before have ended.
 pub(crate) fn end_all(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     plans.retire_plans(state, host);
-    abort_all(state, plans);
-}
-
-fn abort_all(state: &mut State, plans: &mut Plans) {
     state.engines.recovery.engines.clear();
     for returned in core::mem::take(&mut state.engines.recovery.returned) {
         retire::ended(state, returned.engine, returned.packet, true);

@@ -17,11 +17,10 @@ use crate::{
         Event, PreemptReason,
         error::{DeviceErrorReason, DriverFinding, Violation},
     },
-    id::DeviceIx,
     moment::{Moment, Output},
     objects::Objects,
     plans::Plans,
-    recovery::{adapter_reset, device_error, retire, watch},
+    recovery::{adapter_reset, retire},
     requests::Requests,
     state::State,
     work::Work,
@@ -29,21 +28,6 @@ use crate::{
 
 /// A packet that is handed out again, and the fence that it had.
 type Again = (EngineFence, InFlight, DmaBuffer);
-
-/// Puts a device in error for the reset of an engine.
-pub(crate) fn blame(
-    state: &mut State,
-    requests: &mut Requests,
-    work: &mut Work,
-    device: Option<DeviceIx>,
-    reason: DeviceErrorReason,
-) {
-    let Some(device) = device else { return };
-    device_error::put_device_in_error(state, requests, work, device, reason);
-    if reason == DeviceErrorReason::EngineTimeout {
-        watch::note_timeout(state, requests, work, device);
-    }
-}
 
 /// Ends packets up to `fence_id`; those that were not reported have lost their interrupts.
 pub(crate) fn complete_lost(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {

@@ -46,15 +46,15 @@ impl Halfway {
     fn of(abandoned: &[Abandoned], being_built: PlanNo, awaited: u64) -> Self {
         let mut halfway = Self { leaving: BTreeSet::new(), notified: BTreeSet::new(), coming: BTreeMap::new() };
         for Abandoned { number, plan, fence_id, .. } in abandoned {
-            halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.handle));
+            halfway.leaving.extend(plan.out.iter().filter_map(Leaving::content).map(|out| out.from.store.handle));
             let may_be_used = fence_id.is_some_and(|fence_id| fence_id <= awaited);
             let coming = plan.page_in.iter().filter_map(Coming::content).filter(|_| !may_be_used);
-            halfway.coming.extend(coming.map(|page_in| (page_in.handle, page_in.is_as_left)));
+            halfway.coming.extend(coming.map(|page_in| (page_in.to.store.handle, page_in.is_as_left)));
             // Without a notification the content is as earlier work has left it.
             let has_begun = fence_id.is_some() || *number == being_built;
             let evictions = plan.notify.iter().filter(|notice| notice.flags == NotifyAllocFlags::EVICTION);
             let is_unreadable = |notice: &&Notice| has_begun || notice.has_news;
-            halfway.notified.extend(evictions.filter(is_unreadable).map(|notice| notice.handle));
+            halfway.notified.extend(evictions.filter(is_unreadable).map(|notice| notice.store.handle));
         }
         halfway
     }
@@ -83,12 +83,6 @@ fn domain_addresses(range: &IoMmuRange) -> (IoMmuDomain, Extent) {
     (range.domain, Extent { offset: range.virtual_address.0, size: range.size })
 }
 
-/// Tells the driver of every allocation that was resident, and records that none is.
-pub(crate) fn purge(state: &mut State, plans: &mut Plans, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-    purge_driver(state, plans, kmd);
-    clear(state, plans, host);
-}
-
 /// Records that no plan is under way and nothing is resident.
 pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     let abandoned = plans.stream.abandon();
@@ -113,7 +107,7 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
 
 /// Each allocation in a memory segment gets a transfer of no bytes, each in an aperture is unmapped, and so are those that were about to
 /// leave; the driver leaves the GPU alone (BPB-27). A transfer of which the driver has seen only a part ends with that (BPB-20).
-fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
+pub(crate) fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     for (index, operation) in purge_operations(state, plans) {
         let status = encode_purge_operation(&state.adapter, &mut state.moment, plans, kmd, &operation);
         let allocation = state.objects.allocation_id(index);
@@ -170,7 +164,7 @@ fn purge_operations(state: &State, plans: &Plans) -> Vec<(AllocationIx, PagingOp
                 segment_id: place.segment,
                 offset_in_pages: place.offset / PAGE_SIZE,
                 number_of_pages: size / PAGE_SIZE,
-                dummy_page: state.memory.dummy_page(),
+                dummy_page: state.adapter.dummy_page,
             })
         } else {
             PagingOperation::Transfer(Transfer {
@@ -195,10 +189,10 @@ fn places_left(adapter: &Adapter, plans: &Plans) -> BTreeMap<KmdAllocationHandle
     for leaving in plans.stream.unbuilt().flat_map(|plan| &plan.out) {
         let (handle, place) = match leaving {
             Leaving::Memory(out) => {
-                let offset = out.extents.iter().next().map_or(0, |extent| extent.offset);
-                (out.handle, PhysicalAddress { segment: adapter.memory_id(out.account), offset })
+                let offset = out.from.extents.iter().next().map_or(0, |extent| extent.offset);
+                (out.from.store.handle, PhysicalAddress { segment: adapter.memory_id(out.from.account), offset })
             }
-            Leaving::Aperture(range) => (range.handle, adapter.in_aperture(range.offset)),
+            Leaving::Aperture(range) => (range.store.handle, adapter.in_aperture(range.offset)),
             Leaving::Discarded { .. } | Leaving::Told(_) => continue,
         };
         left.entry(handle).or_insert(place);
@@ -293,7 +287,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     }
     if let Some(Place::Memory(account, _)) = place {
         debug_assert_eq!(extents.bytes(), size);
-        extents.iter().for_each(|extent| state.memory.placer_mut(account).release(extent));
+        extents.iter().for_each(|extent| state.memory.placers[account].release(extent));
     }
 }
 

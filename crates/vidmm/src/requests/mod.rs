@@ -24,47 +24,17 @@ pub(crate) struct Requests {
     /// Requests made so far, by all devices: their order of arrival.
     arrivals: u64,
     /// Devices that have requests which are not granted.
-    requesting: OrderedSet<DeviceIx>,
+    pub requesting: OrderedSet<DeviceIx>,
     /// Devices that have requests which are granted and not signalled.
-    granted: OrderedSet<DeviceIx>,
+    pub granted: OrderedSet<DeviceIx>,
     /// Devices that have something to do once a submission is dispatched and a request granted.
-    deferring: OrderedSet<DeviceIx>,
+    pub deferring: OrderedSet<DeviceIx>,
 }
 
 impl Requests {
-    /// The devices that have requests which are not granted.
-    pub(crate) fn requesting(&self) -> impl Iterator<Item = DeviceIx> {
-        self.requesting.iter().copied()
-    }
-
-    /// Whether a request is not granted.
-    pub(crate) fn has_ungranted(&self) -> bool {
-        !self.requesting.is_empty()
-    }
-
-    /// Whether a request is granted and not signalled.
-    pub(crate) fn has_granted(&self) -> bool {
-        !self.granted.is_empty()
-    }
-
-    /// Whether a device has something to do once a submission is dispatched and a request granted.
-    pub(crate) fn has_deferred(&self) -> bool {
-        !self.deferring.is_empty()
-    }
-
     /// Whether nothing is requested or deferred.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.has_ungranted() && !self.has_granted() && !self.has_deferred()
-    }
-
-    /// The first device from `from` on that has something deferred.
-    pub(crate) fn next_deferring(&self, from: DeviceIx) -> Option<DeviceIx> {
-        self.deferring.next_from(from)
-    }
-
-    /// Nothing of a device is deferred any more.
-    pub(crate) fn settle_deferred(&mut self, device: DeviceIx) {
-        self.deferring.remove(&device);
+        self.requesting.is_empty() && self.granted.is_empty() && self.deferring.is_empty()
     }
 
     /// Does `action` before all else that a device has deferred, as soon as anything is carried out.

@@ -45,7 +45,7 @@ fn weight(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
 fn range_capacity(memory: &Memory, home: Home) -> u64 {
     match home.account() {
         Account::SYSTEM => memory.aperture.part(home).size,
-        account => memory.placer(account).size(),
+        account => memory.placers[account].size(),
     }
 }
 

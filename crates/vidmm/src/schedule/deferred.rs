@@ -20,7 +20,7 @@ use crate::{
 /// Plans what waited for submissions to be dispatched and requests to be granted.
 pub(crate) fn follow_up_all(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
     let mut next = DeviceIx::FIRST;
-    while let Some(device) = requests.next_deferring(next) {
+    while let Some(device) = requests.deferring.next_from(next) {
         next = device.next();
         follow_up(state, plans, requests, device);
     }
@@ -38,7 +38,7 @@ fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, devi
             carry_out(state, plans, device, Deferred { action: DeferredAction::Discard(index), ..next });
         }
     }
-    requests.settle_deferred(device);
+    requests.deferring.remove(&device);
 }
 
 fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {
@@ -58,10 +58,10 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
             }
             if state.adapter.has_zero {
                 for mapping in Vec::from_iter(state.objects[index].mappings()) {
-                    plans.plan_zero_after(&state.adapter, &mut state.objects, &mut draft, &mapping);
+                    plans.plan_zero_of(&state.adapter, &mut state.objects, &mut draft, &mapping, Some(true));
                 }
             }
-            if is_out && !draft.has_decided() && retired && plans.stream.is_retired(last_plan) {
+            if is_out && !draft.decided && retired && plans.stream.is_retired(last_plan) {
                 state.objects.dead.push(index);
                 state.moment.request_poll();
                 return;

@@ -95,7 +95,7 @@ fn next_to_grant(objects: &Objects, requests: &Requests, held_back: &BTreeSet<De
         let record = &objects[*device];
         !held_back.contains(device) && (record.is_active() || record.is_over())
     };
-    let candidates = requests.requesting().filter(is_candidate);
+    let candidates = requests.requesting.iter().copied().filter(is_candidate);
     candidates.min_by_key(|&device| {
         let record = &objects[device];
         let request = &record.requests[record.granted];

@@ -22,7 +22,7 @@ impl Schedule {
                 turns::stop(state, device, SuspendReason::Replace, None, true);
             }
         }
-        if self.turns.demoted.is_empty() || state.shares.has_stopped() {
+        if self.turns.demoted.is_empty() || !state.shares.stopped.is_empty() {
             return;
         }
         let calm_at = self.turns.last_yield + CALM;

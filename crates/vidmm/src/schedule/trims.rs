@@ -14,6 +14,9 @@ use crate::{
     state::State,
     units::Nanoseconds,
 };
+/// The groups, in the order in which processes are told of them.
+const GROUPS: [MemorySegmentGroup; 2] = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];
+
 /// Above this share of an account on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
 
@@ -30,12 +33,15 @@ pub(crate) struct AskedToTrim {
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.
     pub(crate) fn may_ask_to_trim(&self, shares: &Shares) -> bool {
-        shares.is_pressed() || shares.has_listeners() || !self.periods.is_empty() || !self.asked_to_trim.is_empty()
+        shares.is_pressed()
+            || !shares.listeners.is_empty()
+            || !self.periods.is_empty()
+            || !self.asked_to_trim.is_empty()
     }
 
     /// Asks those to trim who are above their budget, tells those their budget who listen, and lets periods end.
     pub(crate) fn ask_to_trim(&mut self, state: &mut State) {
-        for group in [Some(MemorySegmentGroup::Local), Some(MemorySegmentGroup::NonLocal), None] {
+        for group in GROUPS.map(Some).into_iter().chain([None]) {
             self.trim_to_budget(state, group);
         }
         tell_all_budgets(state);
@@ -49,7 +55,7 @@ impl Schedule {
     fn trim_to_budget(&mut self, state: &mut State, group: Option<MemorySegmentGroup>) {
         let accounts = accounts_in(state, group);
         for process in state.shares.over_budget(&accounts) {
-            let moved = accounts.iter().filter(|&&of| publish_budget(state, process, of)).count() > 0;
+            let moved = group.is_some_and(|group| publish_budget(state, process, group));
             let num_bytes_to_trim = num_bytes_to_trim(state, process, group);
             if num_bytes_to_trim == 0 {
                 continue;
@@ -172,9 +178,9 @@ impl Schedule {
     }
 }
 
-/// Tells a process its budget, if it listens or is above it, and the last that it was told does not stand any more.
-fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bool {
-    let Some(group) = state.adapter.group_of(account) else { return false };
+/// Tells a process its budget of a group, if it listens or is above it, and the last that it was told does not stand any more. Returns
+/// whether that is so.
+fn publish_budget(state: &mut State, process: ProcessIx, group: MemorySegmentGroup) -> bool {
     let in_group = Vec::from_iter(state.adapter.accounts_in(group));
     let published = in_group.iter().filter(|&&account| state.shares.by_account[account].publish(process).is_some());
     if published.count() == 0 {
@@ -185,7 +191,7 @@ fn publish_budget(state: &mut State, process: ProcessIx, account: Account) -> bo
     let requested = in_group.iter().map(|account| shares(account).requested(process)).sum();
     let id = state.objects.processes.id(process);
     state.moment.record(|| Event::BudgetChanged { process: id, group, budget, requested });
-    if state.objects[process].standing.listens {
+    if state.shares.listeners.contains(&process) {
         state.moment.hand_out(Output::BudgetChanged { process: id, group, budget });
     }
     true
@@ -204,16 +210,13 @@ fn num_bytes_to_trim(state: &State, process: ProcessIx, group: Option<MemorySegm
 
 /// Tells a process its budgets.
 pub(crate) fn tell_budgets_of(state: &mut State, process: ProcessIx) {
-    state.memory.accounts().iter().for_each(|account| _ = publish_budget(state, process, account));
+    GROUPS.into_iter().for_each(|group| _ = publish_budget(state, process, group));
 }
 
 /// Tells those their budgets who listen.
 pub(crate) fn tell_all_budgets(state: &mut State) {
-    state.memory.accounts().iter().for_each(|account| tell_budgets(state, account));
-}
-
-fn tell_budgets(state: &mut State, account: Account) {
-    for process in Vec::from_iter(state.shares.listeners()) {
-        publish_budget(state, process, account);
+    let listeners = Vec::from_iter(state.shares.listeners.iter().copied());
+    for group in GROUPS {
+        listeners.iter().for_each(|&process| _ = publish_budget(state, process, group));
     }
 }

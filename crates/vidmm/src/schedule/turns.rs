@@ -126,7 +126,7 @@ impl Schedule {
         self.settle_resumed(&mut state.moment, &mut state.objects, plans);
         settle_takers(state, work);
         self.replace(state);
-        if !state.shares.has_stopped() {
+        if state.shares.stopped.is_empty() {
             return;
         }
         suspend_drained(state, work);
@@ -359,7 +359,7 @@ impl Schedule {
     /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
     fn bring_back(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
         let is_waiting = |device: &DeviceIx| state.objects[*device].turn.waits_since.is_some();
-        let stopped = || state.shares.stopped();
+        let stopped = || state.shares.stopped.iter().copied();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
             return;
         }
@@ -381,7 +381,7 @@ impl Schedule {
 /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.
 fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
-    for device in Vec::from_iter(state.shares.stopped()) {
+    for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
         let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
         let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
@@ -443,7 +443,7 @@ fn suspend_drained(state: &mut State, work: &Work) {
         let has_ended = !record.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
         record.turn.activity == Activity::Yielding && record.turn.gives_way && has_ended
     };
-    for device in Vec::from_iter(state.shares.stopped().filter(is_drained)) {
+    for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(is_drained)) {
         suspend(state, device);
     }
 }

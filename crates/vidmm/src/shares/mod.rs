@@ -21,11 +21,11 @@ pub(crate) struct Shares {
     /// The sum over all devices of [`Device::promised`].
     promised_bytes: PerAccount<u64>,
     /// Processes that want to be told their budgets.
-    listeners: OrderedSet<ProcessIx>,
+    pub listeners: OrderedSet<ProcessIx>,
     /// Devices that are not active.
-    stopped: OrderedSet<DeviceIx>,
+    pub stopped: OrderedSet<DeviceIx>,
     /// The accounts whose budgets a call has restricted, and to how many bytes.
-    limits: Vec<(Account, u64)>,
+    pub limits: Vec<(Account, u64)>,
 }
 
 impl Shares {
@@ -102,16 +102,6 @@ impl Shares {
         };
     }
 
-    /// Whether a device is not active.
-    pub(crate) fn has_stopped(&self) -> bool {
-        !self.stopped.is_empty()
-    }
-
-    /// The devices that are not active.
-    pub(crate) fn stopped(&self) -> impl Iterator<Item = DeviceIx> {
-        self.stopped.iter().copied()
-    }
-
     /// A device goes that has no work and no list.
     pub(crate) fn forget_device(&mut self, objects: &mut Objects, device: DeviceIx) {
         self.accounts().iter().for_each(|account| self.recount_list(objects, device, account));
@@ -122,24 +112,6 @@ impl Shares {
     /// Bytes of an account that are promised to devices.
     pub(crate) fn promised_bytes(&self, account: Account) -> u64 {
         self.promised_bytes[account]
-    }
-
-    /// A process wants to be told its budgets, or does not any more.
-    pub(crate) fn set_listens(&mut self, process: ProcessIx, listens: bool) {
-        match listens {
-            true => self.listeners.insert(process),
-            false => self.listeners.remove(&process),
-        };
-    }
-
-    /// Whether a process wants to be told its budgets.
-    pub(crate) fn has_listeners(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
-    /// The processes that want to be told their budgets.
-    pub(crate) fn listeners(&self) -> impl Iterator<Item = ProcessIx> {
-        self.listeners.iter().copied()
     }
 
     /// A process is gone.
@@ -171,7 +143,7 @@ impl Shares {
         bytes: u64,
     ) -> Result<(), PageTableError> {
         if memory.has_table_area(account) {
-            let left = memory.table_area(account).size() - memory.table_bytes(account);
+            let left = memory.table_areas[account].size() - memory.table_bytes[account];
             if bytes > left {
                 return Err(PageTableError::AreaFull { missing: bytes - left });
             }
@@ -184,19 +156,14 @@ impl Shares {
                 return Err(PageTableError::NoMemory { num_bytes_to_trim: bytes - free, account });
             }
         }
-        self.add_table_bytes(memory, account, bytes);
-        Ok(())
-    }
-
-    /// Page tables take `bytes` more of a memory segment.
-    fn add_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.add_table_bytes(account, bytes);
+        memory.table_bytes[account] += bytes;
         self.set_capacity(memory, account);
+        Ok(())
     }
 
     /// Page tables take `bytes` less of a memory segment.
     pub(crate) fn remove_table_bytes(&mut self, memory: &mut Memory, account: Account, bytes: u64) {
-        memory.remove_table_bytes(account, bytes);
+        memory.table_bytes[account] -= bytes;
         self.set_capacity(memory, account);
     }
 
@@ -211,11 +178,6 @@ impl Shares {
         self.limits.extend(bytes.map(|bytes| (account, bytes)));
         self.by_account[account].set_limit(bytes.unwrap_or(u64::MAX));
         self.set_capacity(memory, account);
-    }
-
-    /// The accounts whose budgets a call has restricted, and to how many bytes.
-    pub(crate) fn limits(&self) -> &[(Account, u64)] {
-        &self.limits
     }
 
     /// The accounts that are shared.

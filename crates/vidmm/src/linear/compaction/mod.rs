@@ -32,6 +32,18 @@ pub struct Compaction {
 }
 
 impl Compaction {
+    /// A plan of which it is not known yet whether its moves can be made one by one.
+    fn new(moves: Vec<Move>, hole: Extent) -> Self {
+        Self { moves, in_order: false, hole }
+    }
+
+    fn finish(self, scratch: &mut LinearSegment) -> Self {
+        let mut transaction = scratch.transaction();
+        let mut moves = self.moves.iter();
+        let in_order = moves.all(|one| transaction.make_moves(core::slice::from_ref(one)).is_some());
+        Self { in_order, ..self }
+    }
+
     /// Bytes that move.
     pub fn bytes_moved(&self) -> u64 {
         self.moves.iter().map(|one| one.range.size).sum()
@@ -86,27 +98,8 @@ impl LinearSegment {
         }
         let mut scratch = self.clone();
         let found = [windows::plan(&layout, want, &mut scratch), slides::plan(&layout, want)];
-        let cheapest = found.into_iter().flatten().min_by_key(Draft::bytes_moved);
-        let draft = cheapest.map_or_else(|| search::plan(&layout, want), Ok)?;
-        Ok(draft.finish(&mut scratch))
-    }
-}
-
-/// A plan in the making.
-struct Draft {
-    moves: Vec<Move>,
-    hole: Extent,
-}
-
-impl Draft {
-    fn bytes_moved(&self) -> u64 {
-        self.moves.iter().map(|one| one.range.size).sum()
-    }
-
-    fn finish(self, scratch: &mut LinearSegment) -> Compaction {
-        let Draft { moves, hole } = self;
-        let mut transaction = scratch.transaction();
-        let in_order = moves.iter().all(|one| transaction.make_moves(core::slice::from_ref(one)).is_some());
-        Compaction { moves, in_order, hole }
+        let cheapest = found.into_iter().flatten().min_by_key(Compaction::bytes_moved);
+        let compaction = cheapest.map_or_else(|| search::plan(&layout, want), Ok)?;
+        Ok(compaction.finish(&mut scratch))
     }
 }

@@ -8,7 +8,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     super::run::{Run, Want},
-    CompactionError, Draft,
+    Compaction, CompactionError,
     layout::Layout,
 };
 use crate::linear::moves::Move;
@@ -52,7 +52,7 @@ struct Search {
 }
 
 /// A packing, or the proof that there is none.
-pub fn plan(layout: &Layout, want: Want) -> Result<Draft, CompactionError> {
+pub fn plan(layout: &Layout, want: Want) -> Result<Compaction, CompactionError> {
     let movers: Vec<(Run, Want)> = layout.pieces.iter().filter_map(|piece| Some((piece.run, piece.mover?))).collect();
     if movers.len() > MAX_MOVERS {
         return Err(CompactionError::NotFound);
@@ -124,7 +124,7 @@ impl Search {
 }
 
 /// The allocation that takes each of the packed places. One that is in a place of its class already stays.
-fn assign(movers: &[(Run, Want)], class_of_mover: &[usize], wanted: usize, search: &Search) -> Draft {
+fn assign(movers: &[(Run, Want)], class_of_mover: &[usize], wanted: usize, search: &Search) -> Compaction {
     let mut places: Vec<Vec<u32>> = vec![Vec::new(); search.classes.len()];
     for &(class, run) in &search.packed {
         places[class].push(run.start);
@@ -144,5 +144,5 @@ fn assign(movers: &[(Run, Want)], class_of_mover: &[usize], wanted: usize, searc
     };
     let moves = leaving.iter().map(|&(run, class)| Move { range: run.extent(), offset: take(class, run.len).offset });
     let moves = moves.collect();
-    Draft { moves, hole: take(wanted, search.classes[wanted].want.len) }
+    Compaction::new(moves, take(wanted, search.classes[wanted].want.len))
 }

@@ -5,20 +5,20 @@ use core::ops::Range;
 
 use super::{
     super::run::{Run, Want},
-    Draft, TRIES,
+    Compaction, TRIES,
     layout::Layout,
 };
 use crate::linear::moves::Move;
 
 /// The cheapest of some slides that promise to be cheap.
-pub fn plan(layout: &Layout, want: Want) -> Option<Draft> {
+pub fn plan(layout: &Layout, want: Want) -> Option<Compaction> {
     let mut candidates: Vec<(u32, Range<usize>)> = Vec::new();
     for gap in layout.gaps() {
         candidates.extend(shortest(layout, &gap, want.len));
     }
     candidates.sort_unstable_by_key(|(moving, pieces)| (*moving, pieces.start));
     let slides = candidates.into_iter().take(TRIES).filter_map(|(_, pieces)| slide(layout, pieces, want));
-    slides.min_by_key(Draft::bytes_moved)
+    slides.min_by_key(Compaction::bytes_moved)
 }
 
 /// For each hole of a gap: the pages that must at least move for the holes from this one on to make up `len` pages, and the
@@ -47,14 +47,14 @@ fn shortest(layout: &Layout, gap: &Range<usize>, len: u32) -> Vec<(u32, Range<us
 }
 
 /// Slides pieces until the wanted hole lies before the next.
-fn slide(layout: &Layout, pieces: Range<usize>, want: Want) -> Option<Draft> {
+fn slide(layout: &Layout, pieces: Range<usize>, want: Want) -> Option<Compaction> {
     let end = layout.span(&pieces).end();
     let mut moves = Vec::new();
     let mut from = layout.pieces[pieces.start].run.start;
     for piece in &layout.pieces[pieces] {
         let Some(mover) = piece.mover else { continue };
         if let Some(hole) = want.fit(Run::between(from, piece.run.start)) {
-            return Some(Draft { moves, hole: hole.extent() });
+            return Some(Compaction::new(moves, hole.extent()));
         }
         // It stays where the room before it is less than its alignment.
         match mover.fit(Run::between(from, piece.run.end())).filter(|to| to.start < piece.run.start) {
@@ -65,5 +65,5 @@ fn slide(layout: &Layout, pieces: Range<usize>, want: Want) -> Option<Draft> {
             None => from = piece.run.end(),
         }
     }
-    want.fit(Run::between(from, end)).map(|hole| Draft { moves, hole: hole.extent() })
+    want.fit(Run::between(from, end)).map(|hole| Compaction::new(moves, hole.extent()))
 }

@@ -8,13 +8,13 @@ use super::{
         run::{Run, Want},
         segment::LinearSegment,
     },
-    Draft, TRIES,
+    Compaction, TRIES,
     layout::{Layout, Piece},
 };
 use crate::linear::moves::Move;
 
 /// The first of the cheapest windows that can be emptied.
-pub fn plan(layout: &Layout, want: Want, scratch: &mut LinearSegment) -> Option<Draft> {
+pub fn plan(layout: &Layout, want: Want, scratch: &mut LinearSegment) -> Option<Compaction> {
     cheapest(layout, want).into_iter().find_map(|window| empty(layout, window, scratch))
 }
 
@@ -36,7 +36,7 @@ fn cheapest(layout: &Layout, want: Want) -> Vec<Run> {
     windows.into_iter().map(|(_, window)| window).take(TRIES).collect()
 }
 
-fn empty(layout: &Layout, window: Run, scratch: &mut LinearSegment) -> Option<Draft> {
+fn empty(layout: &Layout, window: Run, scratch: &mut LinearSegment) -> Option<Compaction> {
     let in_the_way = layout.pieces[layout.reaching_into(window)].iter();
     let mut movers: Vec<(&Piece, Want)> = in_the_way.filter_map(|piece| Some((piece, piece.mover?))).collect();
     movers.sort_by_key(|(piece, _)| core::cmp::Reverse(piece.run.len));
@@ -49,5 +49,5 @@ fn empty(layout: &Layout, window: Run, scratch: &mut LinearSegment) -> Option<Dr
         Some(Move { range, offset: to.offset })
     });
     let moves = moves.collect::<Option<Vec<Move>>>()?;
-    Some(Draft { moves, hole: window.extent() })
+    Some(Compaction::new(moves, window.extent()))
 }
