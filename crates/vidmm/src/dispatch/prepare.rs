@@ -131,7 +131,7 @@ fn prepare_next(
     state.objects[index].queue.front_mut().expect("it was found there").references = Some(references);
     match decision {
         Ok((mut portion, placement)) => {
-            // What is bound across the cut comes first, and is on the list from the portion before.
+            // An allocation that is bound across the cut comes first, and is on the list from the portion before.
             let joining = &portion.required[fixed..];
             state.residency.note_joined(&state.objects, joining.iter().copied());
             portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);

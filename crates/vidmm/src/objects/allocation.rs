@@ -94,7 +94,7 @@ pub(crate) struct Owner {
     pub device: DeviceIx,
 }
 
-/// What an operation of an allocation says: the driver's name of it, and where its content is in system memory.
+/// The parts of an operation that say which allocation it is of: the driver's name of it, and where its content is in system memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
     pub handle: KmdAllocationHandle,
