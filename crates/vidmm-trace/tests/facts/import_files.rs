@@ -63,7 +63,7 @@ fn unknown_files_are_refused_with_their_first_line() {
         let error = import(text.as_bytes()).expect_err("the file is no trace");
         assert!(matches!(error, ImportError::Unknown { .. }), "{error}");
         let message = error.to_string();
-        assert!(message.contains("G10") && message.contains("\"hash_ids\": [..]}"), "{message}");
+        assert!(message.contains("G10") && message.contains("`hash_ids`"), "{message}");
         assert!(!message.contains('\u{1b}'), "{message:?}");
     }
 }
