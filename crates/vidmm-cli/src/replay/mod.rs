@@ -64,11 +64,10 @@ impl Cell<'_> {
         let (largest, footprint) = (trace.measure().largest_list, trace.measure().footprint);
         // A share that is rounded up fits.
         let tenths = (u128::from(largest) * 1000).div_ceil(u128::from(footprint.max(1)));
-        let (input, size) = (self.input.path.display(), ByteSize(self.local_memory_bytes(trace)));
-        let asked = self.local_memory.to_string();
-        let size = if asked == size.to_string() { asked } else { format!("{asked} = {size}") };
+        let size = table::size(&self.local_memory.to_string(), self.local_memory_bytes(trace));
         format!(
-            "{input} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint",
+            "{} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint",
+            self.input.path.display(),
             ByteSize(largest),
             tenths / 10,
             tenths % 10
@@ -170,11 +169,11 @@ fn cells<'a>(args: &ReplayArgs, inputs: &'a [Input<'a>]) -> Vec<Cell<'a>> {
     // Without randomness all seeds are one.
     policies.dedup();
     let mut cells = Vec::new();
-    let mut sizes = args.local_memory.clone();
-    let mut seen = Vec::new();
-    sizes.retain(|size| !seen.contains(size) && (seen.push(*size), true).1);
     for input in inputs {
-        for &local_memory in &sizes {
+        for (at, &local_memory) in args.local_memory.iter().enumerate() {
+            if args.local_memory[..at].contains(&local_memory) {
+                continue;
+            }
             cells.extend(policies.iter().map(|&policy| Cell { input, local_memory, policy }));
         }
     }

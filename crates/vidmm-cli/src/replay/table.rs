@@ -50,7 +50,11 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{head}{BOLD:#}")?;
     let mut before = None;
     for rows in rows.chunk_by(|one, other| name(one) == name(other)) {
-        let size = if before == Some(&rows[0].local_memory) { String::new() } else { size(&rows[0]) };
+        let size = if before == Some(&rows[0].local_memory) {
+            String::new()
+        } else {
+            size(&rows[0].local_memory, rows[0].local_memory_bytes)
+        };
         before = Some(&rows[0].local_memory);
         write_line(out, &size, rows)?;
     }
@@ -73,9 +77,10 @@ fn name(row: &Row) -> (&str, String) {
     (&row.local_memory, row.policy_name())
 }
 
-fn size(row: &Row) -> String {
-    let bytes = ByteSize(row.local_memory_bytes).to_string();
-    if row.local_memory == bytes { bytes } else { format!("{} = {bytes}", row.local_memory) }
+/// A size of memory as it was asked for, and in bytes where that was a share.
+pub fn size(asked: &str, bytes: u64) -> String {
+    let bytes = ByteSize(bytes).to_string();
+    if asked == bytes { bytes } else { format!("{asked} = {bytes}") }
 }
 
 /// The mean of some runs that differ only in the seed, and how far it is from those.
