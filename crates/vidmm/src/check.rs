@@ -298,7 +298,10 @@ fn check_devices(state: &State, audit: &mut Audit) {
         }
     }
     for account in state.memory.accounts().iter() {
-        let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised(account)).sum();
+        for (_, device) in state.objects.devices.iter() {
+            audit.equal("RES-11: bytes promised to a device", device.promised[account], device.needed_now(account));
+        }
+        let promised: u64 = state.objects.devices.iter().map(|(_, device)| device.promised[account]).sum();
         audit.equal("RES-11: promised bytes", state.shares.promised_bytes(account), promised);
         audit.holds(promised <= state.memory.list_capacity(account), || {
             format!(

@@ -47,7 +47,6 @@ impl State {
         let account = residency.counted_in(objects, index);
         let bytes = objects[device].list[account].now() - objects[index].size;
         shares.set_list_bytes(objects, device, account, bytes);
-        shares.withdraw_promise(objects, device);
         let submitted = objects[device].submitted;
         residency.leave(moment, objects, memory, index, device, (submitted, flags));
         shares.renew_promise(objects, device);

@@ -78,14 +78,15 @@ struct Member {
     published: Option<Published>,
 }
 
-/// How processes share one account. Changing one of them costs O(log n); asking for a budget costs as much at most, and nearly
-/// always O(1).
+/// How processes share one account. Changing one of them costs O(log n); asking for a budget costs as much at most, and under
+/// pressure nearly always O(1).
 #[derive(Debug)]
 pub(crate) struct AccountShares {
     capacity: u64,
     /// The most bytes that budgets are for, however many there are (RES-25).
     limit: u64,
-    /// None where the reservations in use do not fit together. Every change of anything else here ends with finding it anew.
+    /// None without pressure, and where the reservations in use do not fit together. Every change of anything else here ends with
+    /// finding it anew.
     level: Option<Level>,
     /// By process.
     members: Vec<Option<Member>>,
@@ -308,7 +309,7 @@ impl AccountShares {
     }
 
     fn find_level(&mut self) {
-        let free = u128::from(self.capacity).checked_sub(self.covered);
+        let free = u128::from(self.capacity).checked_sub(self.covered).filter(|_| self.is_pressed());
         self.level = free.map(|free| Level { free: free as u64, parted: self.fill(None, free as u64, 0) });
     }
 

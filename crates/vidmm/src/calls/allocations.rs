@@ -371,10 +371,9 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     if state.objects.is_to_be_used_by_others(index, device) && state.objects[index].place.is_some() {
         state.objects[index].state |= AllocationState::DIRTY;
     }
-    state.shares.withdraw_promise(&state.objects, device);
     let Objects { allocations, devices, .. } = &mut state.objects;
     pins::release(&mut allocations[index], device, &mut devices[device]);
-    state.shares.renew_promise(&state.objects, device);
+    state.shares.renew_promise(&mut state.objects, device);
     state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
     state.objects[index].state |= AllocationState::DESTROYED;

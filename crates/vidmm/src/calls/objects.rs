@@ -136,6 +136,7 @@ impl VidMm {
             list: accounts.none(),
             turn: Turn::new(self.state.moment.now()),
             pinned: accounts.none(),
+            promised: accounts.none(),
             num_pins: 0,
             to_restore: accounts.none(),
             pinned_allocations: Vec::new(),

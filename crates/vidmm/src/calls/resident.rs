@@ -173,7 +173,6 @@ impl VidMm {
 
         let last = self.state.objects[device_index].submitted;
         let mut left: PerAccount<u64> = self.state.memory.accounts().none();
-        self.state.shares.withdraw_promise(&self.state.objects, device_index);
         for index in indices {
             let allocation = &mut self.state.objects[index];
             if allocation.state.contains(AllocationState::OFFERED) {
@@ -187,7 +186,7 @@ impl VidMm {
             let State { moment, objects, memory, residency, .. } = &mut self.state;
             residency.leave(moment, objects, memory, index, device_index, (last, flags));
         }
-        self.state.shares.renew_promise(&self.state.objects, device_index);
+        self.state.shares.renew_promise(&mut self.state.objects, device_index);
         for account in self.state.memory.accounts().iter().filter(|&account| left[account] > 0) {
             let bytes = self.state.objects[device_index].list[account].now() - left[account];
             self.state.shares.set_list_bytes(&mut self.state.objects, device_index, account, bytes);
@@ -323,7 +322,6 @@ pub(crate) fn join(
     let State { objects, memory, shares, residency, .. } = state;
     let device = objects[queue].device;
     let from = objects[device].submitted;
-    shares.withdraw_promise(objects, device);
     for &index in at_once {
         place::assign_where_shown(objects, memory, index);
         residency.join_granted(objects, index, device, from);

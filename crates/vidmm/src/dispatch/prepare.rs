@@ -298,9 +298,8 @@ fn require(state: &mut State, device: DeviceIx, joining: &[AllocationIx]) {
             let bytes = state.objects[device].list[account].now() + size;
             state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         }
-        state.shares.withdraw_promise(&state.objects, device);
         // It is numbered when it is handed out, and what it writes is known.
         state.residency.join_granted(&mut state.objects, index, device, 0);
-        state.shares.renew_promise(&state.objects, device);
+        state.shares.renew_promise(&mut state.objects, device);
     }
 }

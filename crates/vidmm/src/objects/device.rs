@@ -32,6 +32,8 @@ pub(crate) struct Device {
     /// The pinned bytes of its list, and the number of entries that pin them.
     pub pinned: PerAccount<u64>,
     pub num_pins: usize,
+    /// The bytes that are promised to it: those that it needed now when they were last counted.
+    pub promised: PerAccount<u64>,
     /// The bytes that it had pinned when it was suspended, and is to pin again.
     pub to_restore: PerAccount<u64>,
     /// The allocations that its entries pin, and some that they have unpinned.
@@ -159,7 +161,7 @@ impl Device {
 
     /// Bytes that must be there for the device now.
     #[inline]
-    pub fn promised(&self, account: Account) -> u64 {
+    pub fn needed_now(&self, account: Account) -> u64 {
         match self.turn.activity {
             Activity::Active => self.needed(account),
             Activity::Yielding | Activity::Suspended => self.pinned[account],
@@ -168,7 +170,7 @@ impl Device {
 
     /// Whether any bytes must be there for the device now.
     pub fn is_promised_anything(&self) -> bool {
-        self.pinned.accounts().iter().any(|account| self.promised(account) > 0)
+        self.pinned.accounts().iter().any(|account| self.promised[account] > 0)
     }
 
     pub fn is_active(&self) -> bool {

@@ -71,9 +71,8 @@ impl Plans {
 
 /// The items of a device's list are granted: it pins those that nothing has ended since they were asked for.
 pub(crate) fn pin_list(state: &mut State, device: DeviceIx, items: &Items) {
-    state.shares.withdraw_promise(&state.objects, device);
     state.residency.pin_granted(&mut state.moment, &mut state.objects, &mut state.memory, device, items);
-    state.shares.renew_promise(&state.objects, device);
+    state.shares.renew_promise(&mut state.objects, device);
     items
         .iter()
         .for_each(|&(index, _)| state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index));

@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Residents {
-    /// The device makes the allocation resident without a request, after submission `from` (RES-16). Called while the promise is
-    /// withdrawn.
+    /// The device makes the allocation resident without a request, after submission `from` (RES-16). The caller renews
+    /// the promise to the device.
     pub(crate) fn join_granted(
         &mut self,
         objects: &mut Objects,
@@ -35,7 +35,7 @@ impl Residents {
     }
 
     /// The device evicts the allocation once, or does without it, after submission `last` (RES-20). What was submitted while the
-    /// list named it has used it (CRE-31a). Called while the promise is withdrawn.
+    /// list named it has used it (CRE-31a). The caller renews the promise to the device.
     pub(crate) fn leave(
         &mut self,
         moment: &mut Moment,
@@ -68,7 +68,7 @@ impl Residents {
         }
     }
 
-    /// Carries out what a grant or an Evict of a device does to an allocation. Called while the promise is withdrawn.
+    /// Carries out what a grant or an Evict of a device does to an allocation. The caller renews the promise to the device.
     #[inline(always)]
     fn apply(
         &mut self,
@@ -112,7 +112,7 @@ impl Residents {
         self.pin(objects, index, device);
     }
 
-    /// The device's entry pins the allocation in place. Called while the promise is withdrawn.
+    /// The device's entry pins the allocation in place. The caller renews the promise to the device.
     #[inline(always)]
     pub(crate) fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         let allocation = &mut objects.allocations[index];
@@ -133,8 +133,8 @@ impl Residents {
         self.remove_candidate(objects, index);
     }
 
-    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. While the
-    /// promise is withdrawn.
+    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. The caller
+    /// renews the promise to the device.
     pub(crate) fn expire(
         &mut self,
         moment: &mut Moment,
@@ -252,7 +252,7 @@ impl Residents {
     }
 }
 
-/// The device's entry pins the allocation no more. Called while the promise is withdrawn.
+/// The device's entry pins the allocation no more. The caller renews the promise to the device.
 #[inline(always)]
 pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mut Device) {
     let (account, size) = (allocation.account(), allocation.size);
@@ -337,7 +337,6 @@ impl Residents {
         device: DeviceIx,
         dispatched: SubmissionNo,
     ) {
-        shares.withdraw_promise(objects, device);
         while let Some((index, flags)) = objects[device].expiring.pop(dispatched) {
             self.expire(moment, objects, memory, index, device, flags);
         }

@@ -85,7 +85,6 @@ pub(crate) fn undo_rehoming(
 
 /// Changes the home of an allocation that only this device has, with the bytes that the device pins or is to pin again.
 pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: DeviceIx, index: AllocationIx, home: Home) {
-    shares.withdraw_promise(objects, device);
     let allocation = &mut objects.allocations[index];
     let (from, to, size) = (allocation.account(), home.account(), allocation.size);
     allocation.set_home(home);

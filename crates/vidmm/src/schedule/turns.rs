@@ -209,7 +209,7 @@ impl Schedule {
             if accounts.iter().all(|account| missing[account] == 0) {
                 break;
             }
-            let pinned = |account| state.objects[other].promised(account);
+            let pinned = |account| state.objects[other].promised[account];
             if accounts.iter().any(|account| missing[account] > 0 && pinned(account) > 0) {
                 accounts.iter().for_each(|account| missing[account] = missing[account].saturating_sub(pinned(account)));
                 asked.push((other, reason));
@@ -303,7 +303,7 @@ impl Schedule {
         let is_blocked = is_idle && record.has_undispatched();
         let is_reserved = state.memory.accounts().iter().all(|account| {
             let share = state.shares.by_account[account].get(record.process);
-            share.demand.max(record.promised(account)) <= share.reservation
+            share.demand.max(record.promised[account]) <= share.reservation
         });
         if (is_foreground || is_reserved) && !is_blocked && !is_needed {
             return Yield::Never;
@@ -454,9 +454,8 @@ fn suspend(state: &mut State, device: DeviceIx) {
     state.objects[device].suspended_in_period = true;
     let id = state.objects.device_id(device);
     state.moment.record(|| Event::DeviceSuspended { device: id });
-    state.shares.withdraw_promise(&state.objects, device);
     release_all(state, device);
-    state.shares.renew_promise(&state.objects, device);
+    state.shares.renew_promise(&mut state.objects, device);
 }
 
 /// The allocations that a device's list pins are to be pinned again when the device is resumed.

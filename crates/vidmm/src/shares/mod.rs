@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Shares {
     /// How processes share each account.
     pub by_account: PerAccount<AccountShares>,
-    /// The sum over all devices of [`Device::promised`].
+    /// The sum over all devices of [`Device::promised`](Device#structfield.promised).
     promised_bytes: PerAccount<u64>,
     /// Processes that want to be told their budgets.
     pub listeners: OrderedSet<ProcessIx>,
@@ -36,22 +36,21 @@ impl Shares {
         Self { by_account, promised_bytes, listeners, stopped, limits: Vec::new() }
     }
 
-    /// Takes back what the device is promised, while what it pins changes. Until [`renew_promise`](Self::renew_promise) nothing
-    /// may ask what devices are promised.
-    pub(crate) fn withdraw_promise(&mut self, objects: &Objects, device: DeviceIx) {
-        let record = &objects[device];
-        self.accounts().iter().for_each(|account| self.promised_bytes[account] -= record.promised(account));
+    /// Promises the device what it needs now, after what it pins has changed.
+    pub(crate) fn renew_promise(&mut self, objects: &mut Objects, device: DeviceIx) {
+        self.accounts().iter().for_each(|account| self.renew_promise_in(&mut objects[device], account));
     }
 
-    /// Promises the device what it pins and lists now.
-    pub(crate) fn renew_promise(&mut self, objects: &Objects, device: DeviceIx) {
-        let record = &objects[device];
-        self.accounts().iter().for_each(|account| self.promised_bytes[account] += record.promised(account));
+    /// The same in one account.
+    fn renew_promise_in(&mut self, record: &mut Device, account: Account) {
+        let needed = record.needed_now(account);
+        let promised = core::mem::replace(&mut record.promised[account], needed);
+        self.promised_bytes[account] = self.promised_bytes[account] - promised + needed;
     }
 
     pub(crate) fn others_are_promised(&self, objects: &Objects, device: DeviceIx) -> bool {
         let record = &objects[device];
-        self.accounts().iter().any(|account| self.promised_bytes[account] > record.promised(account))
+        self.accounts().iter().any(|account| self.promised_bytes[account] > record.promised[account])
     }
 
     /// Bytes that the process's lists name above its budgets; 0 without pressure (RES-23).
@@ -93,7 +92,6 @@ impl Shares {
 
     /// Changes whether a device's work runs, and with it what it is promised.
     pub(crate) fn set_activity(&mut self, objects: &mut Objects, device: DeviceIx, activity: Activity) {
-        self.withdraw_promise(objects, device);
         objects[device].turn.activity = activity;
         self.renew_promise(objects, device);
         match activity {
@@ -105,7 +103,7 @@ impl Shares {
     /// A device goes that has no work and no list.
     pub(crate) fn forget_device(&mut self, objects: &mut Objects, device: DeviceIx) {
         self.accounts().iter().for_each(|account| self.recount_list(objects, device, account));
-        self.withdraw_promise(objects, device);
+        self.accounts().iter().for_each(|account| self.promised_bytes[account] -= objects[device].promised[account]);
         self.stopped.remove(&device);
     }
 
@@ -128,7 +126,7 @@ impl Shares {
         device: DeviceIx,
         account: Account,
     ) -> u64 {
-        let others = self.promised_bytes[account] - objects[device].promised(account);
+        let others = self.promised_bytes[account] - objects[device].promised[account];
         memory.list_capacity(account) - others
     }
 
@@ -228,9 +226,8 @@ impl Shares {
         let record = &mut objects[device];
         let weights = |record: &Device| (record.list[account].now(), record.demand(account));
         let (requested_before, demand_before) = weights(record);
-        self.promised_bytes[account] -= record.promised(account);
         change(record);
-        self.promised_bytes[account] += record.promised(account);
+        self.renew_promise_in(record, account);
         let (requested, demand) = weights(record);
         let (process, account_shares) = (record.process, &mut self.by_account[account]);
         if requested != requested_before {

@@ -72,10 +72,9 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     if is_last {
         state.shares.lighten_list(&mut state.objects, device, account, size);
     }
-    state.shares.withdraw_promise(&state.objects, device);
     let submission = (number, flags);
     state.residency.leave(&mut state.moment, &mut state.objects, &mut state.memory, index, device, submission);
-    state.shares.renew_promise(&state.objects, device);
+    state.shares.renew_promise(&mut state.objects, device);
 }
 
 /// A DMA buffer has been handed out to its end, or is dropped: it refers to nothing any more.
