@@ -398,7 +398,7 @@ fn place_paging_tables(
             let size = adapter.table_bytes_in(account);
             let placer = if area > 0 { &mut areas[account] } else { placers[account].pages() };
             let taken = placer.take(size, |_| unreachable!("no plan was made yet"));
-            let extent = taken.iter().next().expect("an empty segment gives one range");
+            let extent = taken.first();
             extents.push(extent);
             PhysicalAddress { segment: adapter.memory_id(account), offset: extent.offset }
         };

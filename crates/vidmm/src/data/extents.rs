@@ -33,6 +33,11 @@ impl Extents {
         one.into_iter().chain(many.iter().copied())
     }
 
+    /// The first extent: there is one.
+    pub fn first(&self) -> Extent {
+        self.iter().next().expect("a placed allocation has at least one extent")
+    }
+
     /// The sum of their sizes.
     pub fn bytes(&self) -> u64 {
         self.iter().map(|extent| extent.size).sum()

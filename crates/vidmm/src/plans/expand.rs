@@ -364,7 +364,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps
     }
     let destination = through_aperture.map_or(in_system(store), |at| env.adapter.in_aperture(at));
     let size = env.part_of_transfer(store.size - offset);
-    physical_transfer(store, (offset, size), in_memory(&out.from, env), destination, steps);
+    physical_transfer(store, (offset, size), out.from.address(env.adapter), destination, steps);
     if let Some(range) = through.as_ref().filter(|_| offset + size == store.size) {
         unmap_aperture(range, env, steps);
     }
@@ -374,7 +374,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
 fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     let store = page_in.to.store;
-    let destination = in_memory(&page_in.to, env);
+    let destination = page_in.to.address(env.adapter);
     if !page_in.is_backed {
         let fill = Fill { allocation: store.handle, fill_size: store.size, fill_pattern: 0, destination };
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
@@ -414,12 +414,6 @@ fn discard(account: Account, allocation: KmdAllocationHandle, offset: u64, env: 
     let address = PhysicalAddress { segment: env.adapter.memory_id(account), offset };
     let flags = DiscardContentFlags::empty();
     Step::Operation(PagingOperation::DiscardContent(DiscardContent { allocation, flags, address }))
-}
-
-/// Where an allocation that is one range of a memory segment begins.
-fn in_memory(of: &InMemory, env: &BuildEnv<'_>) -> PhysicalAddress {
-    let first = of.extents.iter().next().expect("a placed allocation has a range");
-    PhysicalAddress { segment: env.adapter.memory_id(of.account), offset: first.offset }
 }
 
 fn in_system(store: Store) -> PhysicalAddress {

@@ -195,6 +195,13 @@ pub(crate) struct InMemory {
     pub store: Store,
 }
 
+impl InMemory {
+    /// Where it begins.
+    pub fn address(&self, adapter: &Adapter) -> PhysicalAddress {
+        PhysicalAddress { segment: adapter.memory_id(self.account), offset: self.extents.first().offset }
+    }
+}
+
 /// Content that leaves a memory segment.
 #[derive(Debug)]
 pub(crate) struct PageOut {

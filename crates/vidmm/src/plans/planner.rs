@@ -61,14 +61,14 @@ impl Plans {
                 Extents::one(range)
             }
         };
-        let start = extents.iter().next().map_or(0, |extent| extent.offset);
         let is_backed = content.contains(AllocationState::BACKED);
         let to = InMemory { account, extents: extents.clone(), store };
+        let physical_address = to.address(&state.adapter);
         draft.plan.copy_in(PageIn { to, is_backed, is_as_left: content.contains(AllocationState::DIRTY) });
         if content.contains(AllocationState::NOTIFY_RESIDENCY) {
             draft.plan.page_in.push(Coming::Told(NotifyResidency {
                 allocation: handle,
-                physical_address: PhysicalAddress { segment: state.adapter.memory_id(account), offset: start },
+                physical_address,
                 resident: true,
             }));
         }

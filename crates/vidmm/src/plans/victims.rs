@@ -94,7 +94,7 @@ impl Plans {
             true => self.take_from(state.memory.table_placer(account), draft, bytes),
             false => self.take(state, draft, account, bytes),
         };
-        taken.iter().next().expect("one page is one range")
+        taken.first()
     }
 }
 

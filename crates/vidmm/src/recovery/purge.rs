@@ -25,8 +25,9 @@ use crate::{
         build::{self, Encoded, encode},
         views,
     },
+    residency::place,
     state::State,
-    units::{Extent, PAGE_SIZE, PhysicalAddress},
+    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 
 /// The allocations whose content was under way.
@@ -150,14 +151,9 @@ fn purge_operations(state: &State, plans: &Plans) -> Vec<(AllocationIx, PagingOp
     let left = places_left(&state.adapter, plans);
     let purge_operation = |(index, allocation): (AllocationIx, &Allocation)| {
         let Allocation { handle, size, .. } = *allocation;
-        let place = left.get(&handle).copied().or_else(|| match allocation.place? {
-            Place::Memory(account, place) => {
-                let offset = allocation.extents(place).iter().next().map_or(0, |extent| extent.offset);
-                Some(PhysicalAddress { segment: state.adapter.memory_id(account), offset })
-            }
-            Place::Aperture(offset) => Some(state.adapter.in_aperture(offset.bytes())),
-            Place::System => None,
-        })?;
+        let is_in_segment = |place: &PhysicalAddress| place.segment != SegmentId::SYSTEM;
+        let here = || place::address(&state.adapter, &state.objects, index).filter(is_in_segment);
+        let place = left.get(&handle).copied().or_else(here)?;
         let operation = if state.adapter.aperture_set().contains(place.segment) {
             PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
                 allocation: handle,
@@ -188,10 +184,7 @@ fn places_left(adapter: &Adapter, plans: &Plans) -> BTreeMap<KmdAllocationHandle
     let mut left = BTreeMap::new();
     for leaving in plans.stream.unbuilt().flat_map(|plan| &plan.out) {
         let (handle, place) = match leaving {
-            Leaving::Memory(out) => {
-                let offset = out.from.extents.iter().next().map_or(0, |extent| extent.offset);
-                (out.from.store.handle, PhysicalAddress { segment: adapter.memory_id(out.from.account), offset })
-            }
+            Leaving::Memory(out) => (out.from.store.handle, out.from.address(adapter)),
             Leaving::Aperture(range) => (range.store.handle, adapter.in_aperture(range.offset)),
             Leaving::Discarded { .. } | Leaving::Told(_) => continue,
         };

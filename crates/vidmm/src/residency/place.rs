@@ -30,7 +30,7 @@ pub(crate) fn address(adapter: &Adapter, objects: &Objects, index: AllocationIx)
     let allocation = &objects[index];
     allocation.place?;
     let (segment, extents) = allocation.location(adapter);
-    extents.iter().next().map(|extent| PhysicalAddress { segment, offset: extent.offset })
+    Some(PhysicalAddress { segment, offset: extents.first().offset })
 }
 
 /// The home that a place is in.
@@ -97,7 +97,7 @@ pub(crate) fn memory_extents(objects: &Objects, index: AllocationIx) -> Option<(
 /// The memory segment that an allocation is in, and its first range there: the only one, if engines address it physically.
 pub(crate) fn memory_place(objects: &Objects, index: AllocationIx) -> Option<(Account, Extent)> {
     let (account, extents) = memory_extents(objects, index)?;
-    Some((account, extents.iter().next()?))
+    Some((account, extents.first()))
 }
 
 /// Whether the home of an allocation is fixed: those of device lists are, while a list names them.

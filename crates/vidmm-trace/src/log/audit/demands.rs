@@ -285,10 +285,8 @@ impl Audit {
     fn beside_portions(&self, pool: Pool, process: ProcessId, listed: u64) -> RangeInclusive<u64> {
         let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());
         for (device, id, is_kept) in self.portions.references() {
-            let Some(allocation) = self.allocations.get(&id) else { continue };
-            if self.devices.get(&device).is_none_or(|device| device.process != process) {
-                continue;
-            }
+            let is_its_own = self.devices.get(&device).is_some_and(|device| device.process == process);
+            let Some(allocation) = self.allocations.get(&id).filter(|_| is_its_own) else { continue };
             if is_kept && allocation.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool) {
                 kept.insert(id);
             }
