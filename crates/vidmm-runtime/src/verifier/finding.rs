@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vidmm::contract::{EngineFence, KmdAllocationHandle, KmdProcessHandle, PagingOperation, PagingOperationKind, Pte};
+use vidmm::contract::{EngineFence, KmdAllocationHandle, KmdProcessHandle, PagingOperation, Pte};
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress, SegmentId};
 
 use crate::probe::TableEntry;
@@ -142,23 +142,11 @@ pub enum Offsets {
 impl WrongEffect {
     /// The number of the fact that documents the effect.
     pub fn fact(&self) -> &'static str {
-        use PagingOperationKind as Kind;
         let Request::Operation { operation, .. } = self.of else { return "PAT-10" };
-        match operation.kind() {
-            Kind::Transfer if matches!(self.wrong, Wrong::Part { .. }) => "BPB-21",
-            Kind::VirtualTransfer => "BPB-40",
-            Kind::VirtualFill => "BPB-42",
-            Kind::UpdatePageTable => "GVA-30",
-            Kind::FlushTlb => "GVA-34",
-            Kind::MapApertureSegment => "BPB-30",
-            Kind::MapApertureSegment2 => "BPB-34",
-            Kind::UnmapApertureSegment => "BPB-33",
-            Kind::NotifyAlloc if is_eviction(&operation) => "NTF-02",
-            Kind::NotifyAlloc => "NTF-04",
-            Kind::Transfer => "BPB-20",
-            Kind::Fill => "BPB-24",
-            Kind::DiscardContent => "BPB-25",
-            Kind::NotifyResidency => "BPB-51",
+        match operation {
+            PagingOperation::Transfer(_) if matches!(self.wrong, Wrong::Part { .. }) => "BPB-21",
+            PagingOperation::NotifyAlloc(_) if is_eviction(&operation) => "NTF-02",
+            _ => operation.kind().fact(),
         }
     }
 }

@@ -59,7 +59,7 @@ pub enum BuildStatus {
 
 /// Makes the table of operations: [`PagingOperation`], its kinds, and what is said of each.
 macro_rules! paging_operations {
-    ($($(#[$about:meta])* $kind:ident($payload:ident) = ($name:literal, $since:expr, $addresses:expr, $busy:expr);)*) => {
+    ($($(#[$about:meta])* $kind:ident($payload:ident) = ($name:literal, $fact:literal, $since:expr, $addresses:expr, $busy:expr);)*) => {
         /// The operation that the driver is asked to encode (3.2).
         #[doc(alias = "DXGK_BUILDPAGINGBUFFER_OPERATION")]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,10 +91,10 @@ macro_rules! paging_operations {
             const COUNT: usize = [$($name),*].len();
 
             const fn row(self) -> Row {
-                let (name, since, addresses, busy) = match self {
-                    $(Self::$kind => ($name, $since, $addresses, $busy),)*
+                let (name, fact, since, addresses, busy) = match self {
+                    $(Self::$kind => ($name, $fact, $since, $addresses, $busy),)*
                 };
-                Row { name, since, addresses, busy }
+                Row { name, fact, since, addresses, busy }
             }
         }
     };
@@ -103,46 +103,48 @@ macro_rules! paging_operations {
 paging_operations! {
     /// Copy between two ranges of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_TRANSFER")]
-    VirtualTransfer(TransferVirtual) = ("VIRTUAL_TRANSFER", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
+    VirtualTransfer(TransferVirtual) = ("VIRTUAL_TRANSFER", "BPB-40", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Fill a range of the paging process's address space.
     #[doc(alias = "DXGK_OPERATION_VIRTUAL_FILL")]
-    VirtualFill(FillVirtual) = ("VIRTUAL_FILL", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
+    VirtualFill(FillVirtual) = ("VIRTUAL_FILL", "BPB-42", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Write entries of one page table.
     #[doc(alias = "DXGK_OPERATION_UPDATE_PAGE_TABLE")]
-    UpdatePageTable(UpdatePageTable) = ("UPDATE_PAGE_TABLE", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
+    UpdatePageTable(UpdatePageTable) = ("UPDATE_PAGE_TABLE", "GVA-30", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Make the GPU forget cached entries.
     #[doc(alias = "DXGK_OPERATION_FLUSH_TLB")]
-    FlushTlb(FlushTlb) = ("FLUSH_TLB", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
+    FlushTlb(FlushTlb) = ("FLUSH_TLB", "GVA-34", WddmVersion::WDDM2_0, Addresses::PageTables, Busy::Undocumented);
     /// Let a range of the aperture segment show system memory.
     #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT")]
-    MapApertureSegment(MapApertureSegment) = ("MAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
+    MapApertureSegment(MapApertureSegment) = ("MAP_APERTURE_SEGMENT", "BPB-30", FIRST, Addresses::Any, Busy::Undocumented);
     /// The same, with the system memory given by logical addresses: the first form is then never sent (BPB-34).
     #[doc(alias = "DXGK_OPERATION_MAP_APERTURE_SEGMENT2")]
-    MapApertureSegment2(MapApertureSegment2) = ("MAP_APERTURE_SEGMENT2", WddmVersion::WDDM2_9, Addresses::Any, Busy::Undocumented);
+    MapApertureSegment2(MapApertureSegment2) = ("MAP_APERTURE_SEGMENT2", "BPB-34", WddmVersion::WDDM2_9, Addresses::Any, Busy::Undocumented);
     /// Let a range of the aperture segment show the dummy page again.
     #[doc(alias = "DXGK_OPERATION_UNMAP_APERTURE_SEGMENT")]
-    UnmapApertureSegment(UnmapApertureSegment) = ("UNMAP_APERTURE_SEGMENT", FIRST, Addresses::Any, Busy::Undocumented);
+    UnmapApertureSegment(UnmapApertureSegment) = ("UNMAP_APERTURE_SEGMENT", "BPB-33", FIRST, Addresses::Any, Busy::Undocumented);
     /// Prepare an allocation to leave device access.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_ALLOC")]
-    NotifyAlloc(NotifyAlloc) = ("NOTIFY_ALLOC", WddmVersion::WDDM3_2, Addresses::Any, Busy::Undocumented);
+    NotifyAlloc(NotifyAlloc) = ("NOTIFY_ALLOC", "NTF-04", WddmVersion::WDDM3_2, Addresses::Any, Busy::Undocumented);
     /// Copy between physical places. With no bytes, after a reset of the adapter: the allocation's content in the
     /// memory segment is gone (BPB-27). Then the driver leaves the GPU alone, and its commands are not run.
     #[doc(alias = "DXGK_OPERATION_TRANSFER")]
-    Transfer(Transfer) = ("TRANSFER", FIRST, Addresses::Physical, Busy::Allowed);
+    Transfer(Transfer) = ("TRANSFER", "BPB-20", FIRST, Addresses::Physical, Busy::Allowed);
     /// Fill an allocation in the memory segment.
     #[doc(alias = "DXGK_OPERATION_FILL")]
-    Fill(Fill) = ("FILL", FIRST, Addresses::Physical, Busy::Undocumented);
+    Fill(Fill) = ("FILL", "BPB-24", FIRST, Addresses::Physical, Busy::Undocumented);
     /// An allocation leaves the memory segment, and its content there is not needed.
     #[doc(alias = "DXGK_OPERATION_DISCARD_CONTENT")]
-    DiscardContent(DiscardContent) = ("DISCARD_CONTENT", FIRST, Addresses::Physical, Busy::Allowed);
+    DiscardContent(DiscardContent) = ("DISCARD_CONTENT", "BPB-25", FIRST, Addresses::Physical, Busy::Allowed);
     /// Take note that an allocation has come into a memory segment, or is about to leave it.
     #[doc(alias = "DXGK_OPERATION_NOTIFY_RESIDENCY")]
-    NotifyResidency(NotifyResidency) = ("NOTIFY_RESIDENCY", WddmVersion::WDDM2_0, Addresses::Any, Busy::Undocumented);
+    NotifyResidency(NotifyResidency) = ("NOTIFY_RESIDENCY", "BPB-51", WddmVersion::WDDM2_0, Addresses::Any, Busy::Undocumented);
 }
 
 /// The properties of an operation, whatever it is asked for (3.2).
 struct Row {
     name: &'static str,
+    /// The number of the fact that documents its effect.
+    fact: &'static str,
     /// The first version of WDDM that has it.
     since: WddmVersion,
     addresses: Addresses,
@@ -169,6 +171,11 @@ impl PagingOperationKind {
     /// WDDM's name of it.
     pub const fn name(self) -> &'static str {
         self.row().name
+    }
+
+    /// The number of the fact that documents its effect.
+    pub const fn fact(self) -> &'static str {
+        self.row().fact
     }
 
     /// Whether a driver of this version and model has it: no other is ever asked for it (3.2, I23).
