@@ -10,7 +10,7 @@ use crate::{
     contract::{
         DiscardContent, DiscardContentFlags, Fill, FillVirtual, FlushTlb, KmdAllocationHandle, MapApertureFlags,
         MapApertureSegment, MemoryTransferDirection, NotifyAlloc, NotifyAllocFlags, PagingOperation, Pte, Transfer,
-        TransferFlags, TransferVirtual, TransferVirtualFlags, UnmapApertureSegment,
+        TransferFlags, TransferVirtual, TransferVirtualFlags,
     },
     gpu_va::Mapping,
     id::ProcessIx,
@@ -166,6 +166,22 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
     true
 }
 
+/// The range of an aperture in which content that leaves is mapped, as far as the driver has been told, while `steps` are the next of
+/// the plan (SEG-45).
+pub(crate) fn lent(plan: &Plan, cursor: &Cursor, steps: &VecDeque<Step>) -> Option<ApertureRange> {
+    let is_ending = cursor.offset == 0 && !steps.is_empty();
+    let item = if is_ending { cursor.item.checked_sub(1)? } else { cursor.item };
+    let leaving = plan.out.get(item).filter(|_| cursor.phase == Phase::Out && (is_ending || cursor.offset > 0));
+    let Leaving::Memory(PageOut { from, through_aperture: Some(offset) }) = leaving? else { return None };
+    let is_to_be_mapped = steps.iter().any(|step| {
+        matches!(
+            step,
+            Step::Operation(PagingOperation::MapApertureSegment(_) | PagingOperation::MapApertureSegment2(_))
+        )
+    });
+    (!is_to_be_mapped).then_some(ApertureRange { store: from.store, offset: *offset })
+}
+
 impl Cursor {
     fn enter(&mut self, phase: Phase) {
         *self = Cursor { phase, item: 0, offset: 0 };
@@ -245,15 +261,7 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<
 }
 
 fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
-    let &ApertureRange { store, offset } = range;
-    let (aperture, offset) = env.adapter.aperture_at(offset);
-    steps.push_back(Step::Operation(PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-        allocation: store.handle,
-        segment_id: aperture.id,
-        offset_in_pages: offset / PAGE_SIZE,
-        number_of_pages: store.size / PAGE_SIZE,
-        dummy_page: env.adapter.dummy_page,
-    })));
+    steps.push_back(Step::Operation(range.unmap(env.adapter)));
 }
 
 /// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other

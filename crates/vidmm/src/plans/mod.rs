@@ -25,7 +25,7 @@ use crate::{
     id::{AllocationIx, PlanNo},
     plans::builder::Builder,
 };
-pub(crate) use expand::{BuildEnv, Cursor, expand};
+pub(crate) use expand::{BuildEnv, Cursor, expand, lent};
 pub(crate) use plan::{
     ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
     UnmapNotice, ZeroRange,

@@ -39,13 +39,16 @@ use crate::{
     adapter::Adapter,
     addresses::{IoMmuRange, Unreserved},
     budget::account::Account,
-    contract::{KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency, Pte, PteFlags},
+    contract::{
+        KmdAllocationHandle, KmdProcessHandle, NotifyAllocFlags, NotifyResidency, PagingOperation, Pte, PteFlags,
+        UnmapApertureSegment,
+    },
     data::extents::Extents,
     event::ReclaimReason,
     gpu_va::{Mapping, TableKey},
     id::{AllocationId, AllocationIx, DeviceIx, PlanNo, ProcessIx, SubmissionNo},
     objects::allocation::Store,
-    units::{Extent, PhysicalAddress, SegmentId},
+    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
 };
 /// The steps that are decided, and not yet carried out.
 #[derive(Debug, Default)]
@@ -227,6 +230,20 @@ pub(crate) struct ApertureRange {
     pub store: Store,
     /// The number of its first byte on the line of ranges.
     pub offset: u64,
+}
+
+impl ApertureRange {
+    /// The operation by which it shows the dummy page.
+    pub fn unmap(&self, adapter: &Adapter) -> PagingOperation {
+        let (aperture, offset) = adapter.aperture_at(self.offset);
+        PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
+            allocation: self.store.handle,
+            segment_id: aperture.id,
+            offset_in_pages: offset / PAGE_SIZE,
+            number_of_pages: self.store.size / PAGE_SIZE,
+            dummy_page: adapter.dummy_page,
+        })
+    }
 }
 
 /// The CPU sees an allocation elsewhere (RES-86).

@@ -88,6 +88,11 @@ impl Stream {
         Some((number, &entry.plan, &mut entry.cursor))
     }
 
+    /// The plan that is being built, or is to be built next, and how far it is.
+    pub fn being_built(&self) -> Option<(&Plan, &Cursor)> {
+        self.plans.get(self.to_build.front()?).map(|entry| (&entry.plan, &entry.cursor))
+    }
+
     /// The head's last operation is in the buffer that will signal `fence_id`.
     pub fn head_built(&mut self, fence_id: u64) {
         let number = self.to_build.pop_front().expect("only a head is built");

@@ -11,7 +11,7 @@ use crate::{
     addresses::{self, IoMmuRange},
     contract::{
         BuildStatus, Host, IoMmuDomain, Kmd, KmdAllocationHandle, NotifyAllocFlags, PagingBuffer, PagingOperation,
-        Transfer, TransferFlags, UnmapApertureSegment,
+        Transfer, TransferFlags,
     },
     event::{Event, error::Violation},
     id::{AllocationIx, PlanNo},
@@ -21,13 +21,12 @@ use crate::{
         place::Place,
     },
     plans::{
-        Abandoned, Coming, Leaving, Notice, Plans, Step,
+        self, Abandoned, ApertureRange, Coming, InMemory, Leaving, Notice, Plans, Step,
         build::{self, Encoded, encode},
         views,
     },
-    residency::place,
     state::State,
-    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::Extent,
 };
 
 /// The allocations whose content was under way.
@@ -107,7 +106,8 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
 }
 
 /// Each allocation in a memory segment gets a transfer of no bytes, each in an aperture is unmapped, and so are those that were about to
-/// leave; the driver leaves the GPU alone (BPB-27). A transfer of which the driver has seen only a part ends with that (BPB-20).
+/// leave; the driver leaves the GPU alone (BPB-27). A transfer of which the driver has seen only a part ends with that (BPB-20), and what it
+/// went through is unmapped (SEG-45).
 pub(crate) fn purge_driver(state: &mut State, plans: &Plans, kmd: &mut dyn Kmd) {
     for (index, operation) in purge_operations(state, plans) {
         let status = encode_purge_operation(&state.adapter, &mut state.moment, plans, kmd, &operation);
@@ -148,49 +148,57 @@ fn encode_purge_operation(
 }
 
 fn purge_operations(state: &State, plans: &Plans) -> Vec<(AllocationIx, PagingOperation)> {
-    let left = places_left(&state.adapter, plans);
-    let purge_operation = |(index, allocation): (AllocationIx, &Allocation)| {
-        let Allocation { handle, size, .. } = *allocation;
-        let is_in_segment = |place: &PhysicalAddress| place.segment != SegmentId::SYSTEM;
-        let here = || place::address(&state.adapter, &state.objects, index).filter(is_in_segment);
-        let place = left.get(&handle).copied().or_else(here)?;
-        let operation = if state.adapter.aperture_set().contains(place.segment) {
-            PagingOperation::UnmapApertureSegment(UnmapApertureSegment {
-                allocation: handle,
-                segment_id: place.segment,
-                offset_in_pages: place.offset / PAGE_SIZE,
-                number_of_pages: size / PAGE_SIZE,
-                dummy_page: state.adapter.dummy_page,
-            })
-        } else {
-            PagingOperation::Transfer(Transfer {
-                allocation: handle,
-                transfer_offset: 0,
-                transfer_size: 0,
-                source: place,
-                destination: place,
-                flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
-                mdl_offset: 0,
-            })
-        };
-        Some((index, operation))
+    let (adapter, left) = (&state.adapter, farewells_to_leaving(&state.adapter, plans));
+    let building = plans.stream.being_built();
+    let lent = building.and_then(|(plan, cursor)| plans::lent(plan, cursor, &plans.builder.steps));
+    let operations = |(index, allocation): (AllocationIx, &Allocation)| {
+        let of_place = left.get(&allocation.handle).copied().or_else(|| farewell(adapter, allocation));
+        let lent = lent.as_ref().filter(|lent| lent.store.handle == allocation.handle);
+        of_place.into_iter().chain(lent.map(|lent| lent.unmap(adapter))).map(move |operation| (index, operation))
     };
-    state.objects.allocations.iter().filter_map(purge_operation).collect()
+    state.objects.allocations.iter().flat_map(operations).collect()
 }
 
-/// The segments' places of allocations that were to be copied out or unmapped, as far as the driver has not been told: it knows them
-/// there, wherever they were to go next.
-fn places_left(adapter: &Adapter, plans: &Plans) -> BTreeMap<KmdAllocationHandle, PhysicalAddress> {
-    let mut left = BTreeMap::new();
+/// The operation by which a driver hears that an allocation has left its segment.
+fn farewell(adapter: &Adapter, allocation: &Allocation) -> Option<PagingOperation> {
+    let store = allocation.store();
+    match allocation.place? {
+        Place::Memory(account, place) => {
+            let extents = allocation.extents(place);
+            Some(end_of_transfer(&InMemory { account, extents, store }, adapter))
+        }
+        Place::Aperture(offset) => Some(ApertureRange { store, offset: offset.bytes() }.unmap(adapter)),
+        Place::System => None,
+    }
+}
+
+/// The same of allocations that were to be copied out or unmapped, as far as the driver has not been told: it knows them where they were,
+/// wherever they were to go next.
+fn farewells_to_leaving(adapter: &Adapter, plans: &Plans) -> BTreeMap<KmdAllocationHandle, PagingOperation> {
+    let mut farewells = BTreeMap::new();
     for leaving in plans.stream.unbuilt().flat_map(|plan| &plan.out) {
-        let (handle, place) = match leaving {
-            Leaving::Memory(out) => (out.from.store.handle, out.from.address(adapter)),
-            Leaving::Aperture(range) => (range.store.handle, adapter.in_aperture(range.offset)),
+        let (handle, operation) = match leaving {
+            Leaving::Memory(out) => (out.from.store.handle, end_of_transfer(&out.from, adapter)),
+            Leaving::Aperture(range) => (range.store.handle, range.unmap(adapter)),
             Leaving::Discarded { .. } | Leaving::Told(_) => continue,
         };
-        left.entry(handle).or_insert(place);
+        farewells.entry(handle).or_insert(operation);
     }
-    left
+    farewells
+}
+
+/// A transfer that moves nothing.
+fn end_of_transfer(of: &InMemory, adapter: &Adapter) -> PagingOperation {
+    let place = of.address(adapter);
+    PagingOperation::Transfer(Transfer {
+        allocation: of.store.handle,
+        transfer_offset: 0,
+        transfer_size: 0,
+        source: place,
+        destination: place,
+        flags: TransferFlags::TRANSFER_START | TransferFlags::TRANSFER_END,
+        mdl_offset: 0,
+    })
 }
 
 /// Unmaps all ranges from the IOMMU.

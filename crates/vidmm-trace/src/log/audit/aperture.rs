@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, MapApertureFlags, MapApertureSegment, UnmapApertureSegment};
+use vidmm::contract::{
+    KmdAllocationHandle, MapApertureFlags, MapApertureSegment, PagingOperation, UnmapApertureSegment,
+};
 use vidmm::event::EvictReason;
 use vidmm::{AllocationId, DeviceId, Extent, PAGE_SIZE, PAGE_SIZE_64K, PhysicalAddress, PlanNo, SegmentId};
 
@@ -173,6 +175,14 @@ impl Audit {
         let Some(victim) = self.victim_mut(id) else { return false };
         let leaves = is_in_memory && victim.copied && victim.moved == 0;
         leaves && is_physical && range.size == size && victim.lent.replace((segment, range)).is_none()
+    }
+
+    /// Whether a driver hears after a reset that the range is unmapped which was lent to what was leaving.
+    pub(super) fn ends_loan(&mut self, id: AllocationId, operation: &PagingOperation) -> bool {
+        let &PagingOperation::UnmapApertureSegment(op) = operation else { return false };
+        let is_named = self.by_handle.get(&op.allocation) == Some(&id) && op.dummy_page == self.adapter.dummy_page;
+        let lent = (op.segment_id, bytes(op.offset_in_pages, op.number_of_pages));
+        is_named && self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(|of| *of == lent).is_some())
     }
 
     /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).

@@ -35,6 +35,9 @@ impl Audit {
                 format!("the driver answers {status:?} to the end of {id} after a reset"),
             );
         }
+        if self.ends_loan(id, operation) {
+            return;
+        }
         let Some(reset) = &mut self.reset else { return };
         let is_new = reset.purged.insert(id);
         self.findings
@@ -95,6 +98,13 @@ impl Audit {
             return;
         }
         let untold: Vec<AllocationId> = self.allocations.iter().filter_map(has_farewell).collect();
+        let lent = self.building.steps.victims.iter().filter_map(|victim| Some((victim.allocation, victim.lent?)));
+        for (id, (segment, range)) in Vec::from_iter(lent) {
+            self.findings.report(
+                Invariant::Flt32,
+                format!("the driver is not told that {range:?} of segment {} shows {id} no more", segment.0),
+            );
+        }
         for id in untold {
             self.findings
                 .report(Invariant::Flt32, format!("the driver is not told that {id} is not resident any more"));
