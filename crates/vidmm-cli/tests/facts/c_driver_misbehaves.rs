@@ -86,24 +86,30 @@ fn run(driver: &Path, seed: u64, worlds: u64, every: u64, survived: &mut Survive
 
     let mut outcomes = outcomes.iter().enumerate();
     for (number, process) in processes.iter().enumerate() {
-        let mut adapters = process.adapters.iter().skip(1);
-        let mut end = None;
+        let mut of_process = Vec::new();
         for (at, outcome) in outcomes.by_ref() {
-            let is_end = is_end(at, outcome);
-            let is_played =
-                outcome["skipped_for_want_of"].is_null() && !(is_end && at > 0 && outcome["check"] == "start");
-            let lies = if is_played { adapters.next() } else { None };
-            let check = outcome["check"].as_str().expect("a check has a name");
+            of_process.push((at, outcome));
+            if is_end(at, outcome) {
+                break;
+            }
+        }
+        let end = of_process.last().filter(|&&(at, outcome)| is_end(at, outcome)).map(|&(_, outcome)| outcome);
+        let is_played = |&(at, outcome): &(usize, &Value)| {
+            outcome["skipped_for_want_of"].is_null() && (at == 0 || outcome["check"] != "start")
+        };
+        of_process.retain(is_played);
+        // The first check starts adapters until each allocation that a start takes has failed once; any other starts one.
+        let surplus = process.adapters.len().saturating_sub(1 + of_process.len());
+        let mut adapters = process.adapters.iter().skip(1);
+        for (at, outcome) in of_process {
+            let lies = adapters.by_ref().take(if at == 0 { 1 + surplus } else { 1 }).flatten().cloned();
+            let (lies, check) = (Vec::from_iter(lies), outcome["check"].as_str().expect("a check has a name"));
             // A program that is refused for want of memory says nothing of the driver.
-            if let Some(lies) = lies.filter(|lies| !lies.is_empty() && !check.starts_with("pool")) {
+            if !lies.is_empty() && !check.starts_with("pool") {
                 survived.with_lies += 1;
                 if found(outcome).next().is_none() {
                     survived.unnamed.push(format!("seed {seed}, process {number}, {check}: {}", lies.join(", ")));
                 }
-            }
-            if is_end {
-                end = Some(outcome);
-                break;
             }
         }
         let Some((rule, function)) = &process.end else { continue };
