@@ -12,7 +12,7 @@ use super::Audit;
 use super::allocation::{Allocation, Place};
 use super::finding::Invariant;
 use super::list_entry::{ListEntry, Span};
-use super::plans::Stage;
+use super::plans::{Stage, Victim};
 
 /// A range of an aperture that an allocation leaves because it is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -166,23 +166,33 @@ impl Audit {
         });
     }
 
-    /// Content that is copied out of the memory segment of an adapter without GPU virtual addresses may leave through
-    /// the aperture: all of it is mapped there for as long as that takes (SEG-45). Returns whether it may.
+    /// Whether content may leave through the range: what is copied out of the memory segment of an adapter without GPU virtual
+    /// addresses, all of which is mapped there for as long as that takes (SEG-45).
+    fn may_borrow(&self, victim: &Victim, range: Extent) -> bool {
+        let size = self.allocations.get(&victim.allocation).map_or(0, |allocation| allocation.size);
+        let leaves = victim.copied && self.places.is_memory(victim.place.segment);
+        leaves && self.adapter.is_physical() && range.size == size
+    }
+
+    /// A range is mapped for what leaves through it. Returns whether it may be.
     fn lend(&mut self, id: AllocationId, segment: SegmentId, range: Extent) -> bool {
-        let is_physical = self.adapter.is_physical();
-        let size = self.allocations.get(&id).map_or(0, |allocation| allocation.size);
-        let is_in_memory = self.victim(id).is_some_and(|victim| self.places.is_memory(victim.place.segment));
-        let Some(victim) = self.victim_mut(id) else { return false };
-        let leaves = is_in_memory && victim.copied && victim.moved == 0;
-        leaves && is_physical && range.size == size && victim.lent.replace((segment, range)).is_none()
+        let may = self.victim(id).is_some_and(|victim| victim.moved == 0 && self.may_borrow(victim, range));
+        may && self.victim_mut(id).is_some_and(|victim| victim.lent.replace((segment, range)).is_none())
     }
 
     /// Whether a driver hears after a reset that the range is unmapped which was lent to what was leaving.
     pub(super) fn ends_loan(&mut self, id: AllocationId, operation: &PagingOperation) -> bool {
         let &PagingOperation::UnmapApertureSegment(op) = operation else { return false };
-        let is_named = self.by_handle.get(&op.allocation) == Some(&id) && op.dummy_page == self.adapter.dummy_page;
+        if self.by_handle.get(&op.allocation) != Some(&id) || op.dummy_page != self.adapter.dummy_page {
+            return false;
+        }
         let lent = (op.segment_id, bytes(op.offset_in_pages, op.number_of_pages));
-        is_named && self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(|of| *of == lent).is_some())
+        if self.sees_operations() {
+            return self.victim_mut(id).is_some_and(|victim| victim.lent.take_if(|of| *of == lent).is_some());
+        }
+        // Operations alone tell which range was lent.
+        let may = |victim: &Victim| victim.allocation == id && self.may_borrow(victim, lent.1);
+        self.places.is_aperture(op.segment_id) && self.unbuilt_victims().any(may)
     }
 
     /// Pages that showed an allocation show the dummy page: what was mapped, when no process sees it any more (BPB-33).
