@@ -110,6 +110,8 @@ fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, w
                 break;
             }
             hand_out(state, requests, work, kmd, index, paging_fence);
+            // Others may wait for a fence that this one signals.
+            state.moment.request_poll();
         }
         if state.objects[index].queue.is_empty() {
             work.queued.remove(&queued);
@@ -134,6 +136,7 @@ pub(crate) fn dispatch_before_returned(
             && ready::is_ready(state, index, paging_fence)
         {
             hand_out(state, requests, work, kmd, index, paging_fence);
+            state.moment.request_poll();
         }
     }
 }
@@ -181,9 +184,8 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
     let root_is_there = context.root_entries > 0 && plans.stream.is_empty();
     let root_fence = if root_is_there { 0 } else { root_fence(&state.adapter, &state.objects, plans, device.process)? };
     let mut paging_fence = device.gate(next.number)?.max(root_fence).max(device.turn.fence()?);
-    for &plan in device.refreshes.iter().chain([&state.objects[device.process].cut_by]) {
-        paging_fence = paging_fence.max(plans.stream.fence_of(plan)?);
-    }
+    paging_fence = paging_fence.max(plans.stream.fence_of(state.objects[device.process].cut_by)?);
+    paging_fence = paging_fence.max(plans.stream.fence_of_all(&device.refreshes)?);
     if next.is_prepared() {
         paging_fence = paging_fence.max(plans.stream.fence_of_all(&context.portion.as_ref()?.plans)?);
     }
@@ -254,6 +256,8 @@ fn hand_out(
     for wait in waited {
         packet.waits.extend(state.objects.fence_waits(&[wait]).flatten());
         state.objects[wait.fence.ix()].references -= 1;
+        // A fence that was destroyed may be gone now.
+        state.moment.request_poll();
     }
     for fence in &signals {
         state.objects[fence.fence.ix()].dispatched.push_back((fence.value, signal));
@@ -273,7 +277,9 @@ fn hand_out(
     }
     state.moment.statistics_mut().submissions += 1;
     let device = state.objects.device_id(device_index);
-    state.moment.record(|| Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() });
+    // This alone asks for no step: what follows from it is looked for where it is done.
+    let dispatched = || Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() };
+    state.moment.events().record(dispatched);
     state.objects[device_index].dispatches.end(number);
     state.residency.expire_dispatched(
         &mut state.moment,

@@ -28,7 +28,7 @@ pub(super) fn is_ready(state: &State, index: ContextIx, paging_fence: u64) -> bo
     let is_own = |packet: &&InFlight| is_of(packet, index);
     let mut own = state.engines.engines[engine as usize].in_flight.iter().filter(is_own);
     paging_fence <= state.engines.paging_engine(&state.adapter).retired
-        && state.objects.fence_waits(waits).next().is_none()
+        && (waits.is_empty() || state.objects.fence_waits(waits).next().is_none())
         && (in_flight == 0 || !own.any(|packet| waits_for_anything(state, packet)))
 }
 
