@@ -1044,8 +1044,8 @@ notice.store.size - cursor.offset",
         what: "Allocations that a MakeResident names join the list at once although they are not in place.",
         file: "calls/resident.rs",
         edit: Edit::Expression {
-            right: "may_join && self.plans.is_in_place(&self.state, index)",
-            wrong: "may_join && self.state.objects[index].place.is_some()",
+            right: "may_join && self.plans.is_in_place(&self.state, *index)",
+            wrong: "may_join && self.state.objects[*index].place.is_some()",
         },
     },
     Bug {

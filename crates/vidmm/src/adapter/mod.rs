@@ -198,8 +198,9 @@ impl Adapter {
     /// segments first (SEG-42, SEG-47).
     pub fn choices(&self, set: SegmentSet, preferred: SegmentPreference) -> Choices {
         let may_be_in = |&home: &Home| self.segment_of(home).is_some_and(|segment| set.contains(segment));
-        let named = preferred.segment_ids.into_iter().filter_map(|segment| self.home_in(segment));
-        named.chain(self.homes().iter()).filter(may_be_in).collect()
+        let named = preferred.segment_ids.into_iter().filter(|&segment| set.contains(segment));
+        let named = named.filter_map(|segment| self.home_in(segment));
+        named.chain(self.homes().iter().filter(may_be_in)).collect()
     }
 
     /// The aperture segments, as a set.

@@ -68,6 +68,7 @@ impl Accounts {
     }
 
     /// One value for each.
+    #[inline]
     pub fn per<T>(self, mut of: impl FnMut(Account) -> T) -> PerAccount<T> {
         let first = Account::FIRST_MEMORY;
         let in_place = of(first);
@@ -76,6 +77,7 @@ impl Accounts {
     }
 
     /// Nothing of each.
+    #[inline]
     pub fn none<T: Default>(self) -> PerAccount<T> {
         self.per(|_| T::default())
     }
@@ -85,6 +87,12 @@ impl<T> PerAccount<T> {
     /// The accounts that there are values of.
     pub fn accounts(&self) -> Accounts {
         Accounts::new(self.more.len() + 1)
+    }
+
+    /// The values, without their accounts.
+    #[inline]
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.more)
     }
 }
 

@@ -105,14 +105,13 @@ pub(crate) fn begin_admission(
     let left = |account: Account| {
         let account_shares = &state.shares.by_account[account];
         let beside_all = i128::from(state.memory.list_capacity(account)) - i128::from(account_shares.requested_total());
-        let entitlement = match entitled {
-            None => 0,
-            Some(_) if cannot_trim => account_shares.maximum_budget(process),
-            Some(_) => account_shares.budget(process),
+        let within = |entitlement: u64| i128::from(entitlement) - i128::from(account_shares.requested(process));
+        let left = match entitled {
+            None => beside_all,
+            Some(_) if cannot_trim => beside_all.max(within(account_shares.maximum_budget(process))),
+            Some(_) => beside_all.max(within(account_shares.budget(process))),
         };
-        beside_all
-            .max(i128::from(entitlement) - i128::from(account_shares.requested(process)))
-            .min(left_alone(state, device, account))
+        left.min(left_alone(state, device, account))
     };
     Admission {
         device,

@@ -96,7 +96,8 @@ impl VidMm {
         let info = kmd.create_allocation(private_driver_data)?;
         let is_shared = flags.contains(CreateAllocationFlags::CREATE_SHARED);
         let shared = if is_shared { AllocationState::SHARED } else { AllocationState::empty() };
-        let size = check_allocation(&self.state.adapter, &info);
+        let choices = choices(&self.state.adapter, &info);
+        let size = check_allocation(&self.state.adapter, &info, choices);
         let allocation_state = notifications(&self.state.adapter, &info)
             .map(|notify| notify | access(&self.state.adapter, &info) | shared);
         let sys_mem = check_sys_mem(&info, existing_sys_mem);
@@ -111,7 +112,6 @@ impl VidMm {
         report_notifications(&self.state.adapter, &mut self.state.moment, &info, size);
         let owner = Owner { process: self.state.objects[device_index].process, device: device_index };
         let (handle, priority) = (info.allocation, info.allocation_priority);
-        let choices = choices(&self.state.adapter, &info);
         let mut allocation =
             Allocation::new(handle, size, backing_store.offset, owner, priority, choices, allocation_state);
         allocation.preferred = info.preferred_segment;
@@ -219,13 +219,12 @@ fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flag
 }
 
 /// The size of the allocation where it may live, or why it cannot be.
-fn check_allocation(adapter: &Adapter, info: &AllocationInfo) -> Result<u64, CreateError> {
+fn check_allocation(adapter: &Adapter, info: &AllocationInfo, choices: Choices) -> Result<u64, CreateError> {
     let broken = |rule| Err(CreateError::Violation(Violation::AllocationInfo { rule }));
     let SegmentSet(set) = info.supported_segment_set;
     if set == 0 || set & !adapter.segments_mask != 0 {
         return broken(AllocationInfoRule::SegmentSet(set));
     }
-    let choices = choices(adapter, info);
     let page_sizes = choices.accounts().map(|account| adapter.page_size_in(account));
     let page_size = page_sizes.max().unwrap_or(PageSize::Kib4).bytes();
     let size = info.size.checked_next_multiple_of(page_size).filter(|&size| size > 0);

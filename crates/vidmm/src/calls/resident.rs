@@ -107,7 +107,7 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let indices = joining(&self.state.objects, device, allocations)?;
+        let mut indices = joining(&self.state.objects, device, allocations)?;
         let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
@@ -117,8 +117,9 @@ impl VidMm {
         self.state.residency.note_joined(&self.state.objects, indices.iter().filter_map(joins));
         let may_join = counted.rehomed.is_empty()
             && may_join_at_once(&self.state, device, indices.iter().copied(), &counted.not_pinned);
-        let (at_once, waiting): (Vec<_>, Vec<_>) =
-            { indices }.into_iter().partition(|&index| may_join && self.plans.is_in_place(&self.state, index));
+        let waits = |index: &mut AllocationIx| !(may_join && self.plans.is_in_place(&self.state, *index));
+        let waiting = Vec::from_iter(indices.extract_if(.., waits));
+        let at_once = indices;
         let record = &self.state.objects[device];
         let paging_fence_value = if waiting.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), record.submitted);

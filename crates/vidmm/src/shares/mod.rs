@@ -12,7 +12,7 @@ use crate::{
     event::error::PageTableError,
     id::{DeviceIx, ProcessIx},
     memory::Memory,
-    objects::{Objects, device::Device, turn::Activity},
+    objects::{Objects, device::Device, list::ListBytes, turn::Activity},
 };
 /// The budgets of processes and the promises to devices.
 pub(crate) struct Shares {
@@ -79,7 +79,7 @@ impl Shares {
 
     /// Whether memory is short anywhere, so that budgets are imposed there.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.accounts().iter().any(|account| self.by_account[account].is_pressed())
+        self.by_account.values().any(AccountShares::is_pressed)
     }
 
     /// Whether the process demands more than a budget that is imposed.
@@ -199,13 +199,13 @@ impl Shares {
 
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
-        for account in self.accounts().iter() {
-            if objects[device].list[account].remembers() {
+        if objects[device].list.values().any(ListBytes::remembers) {
+            self.accounts().iter().for_each(|account| {
                 self.change_list(objects, device, account, |record| {
                     let (retired, granted) = (record.retired(), record.granted_request());
                     record.list[account].forget(retired, granted);
                 });
-            }
+            });
         }
     }
 
