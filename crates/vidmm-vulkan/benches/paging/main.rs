@@ -5,6 +5,7 @@
 //! | B1 | buffers of 16 MiB that come in with one MakeResident, by a plain Vulkan copy |
 //! | B2 | smaller ones that come in with one MakeResident, by memcpy |
 //! | B3 | buffers of 1 MiB that come in with one MakeResident each, by memcpy |
+//! | B5 | the processor time of vidmm and of the calls to Vulkan in that, less that of as many empty submissions |
 //!
 //! ```text
 //! cargo bench -p vidmm-vulkan --bench paging -- [--quick] [--json] [--check]
@@ -17,6 +18,7 @@
 //! Each is a time by a time of the same round, the baseline first and then second in turn; the median of the rounds' ratios counts.
 //! So a bandwidth of at least 0.85 of memcpy's is a ratio of at most 1.18. Without a Vulkan device nothing is measured.
 
+mod cpu_time;
 #[path = "../../../vidmm/benches/support/parts.rs"]
 mod parts;
 mod plain_copy;
@@ -62,15 +64,17 @@ fn paging_with(unbinding: Unbinding, rounds: Rounds, report: &mut Report) -> Res
     let adapter = Adapter::open(options, Validation::Off)?;
     let mode = format!("{unbinding:?}").to_lowercase();
     let goal = |least: f64| Goal::report(1.0 / least).filter(|_| unbinding == Unbinding::Lazy);
+    let started = Instant::now();
+    let elapsed = || started.elapsed().as_secs_f64() * 1e3;
     let mut plain = PlainCopy::new(&adapter, set).expect("there is memory");
-    let copied = Pages::new(&adapter, set, 16 * MIB)?.rounds(rounds, Pages::come_in, || plain.copy(&adapter));
+    let copied = Pages::new(&adapter, set, 16 * MIB)?.rounds(rounds, elapsed, Pages::come_in, || plain.copy(&adapter));
     let id = format!("B1 page-in of 16 MiB, {mode}, by a Vulkan copy");
     report.add(Metric::against(id, "ms", &copied?, goal(0.95)));
     let mut memory = Memcpy::new(set);
     let by = if is_cpu { "memcpy" } else { "a Vulkan copy" };
     let mut against = |id: String, size, come_in, least| {
         let baseline = || if is_cpu { memory.copy(size) } else { plain.copy(&adapter) };
-        let times = Pages::new(&adapter, set, size)?.rounds(rounds, come_in, baseline)?;
+        let times = Pages::new(&adapter, set, size)?.rounds(rounds, elapsed, come_in, baseline)?;
         report.add(Metric::against(format!("{id}, {mode}, by {by}"), "ms", &times, goal(least)));
         Ok::<_, Error>(())
     };
@@ -78,6 +82,19 @@ fn paging_with(unbinding: Unbinding, rounds: Rounds, report: &mut Report) -> Res
         against(format!("B2 page-in of {name}"), size, Pages::come_in, least)?;
     }
     against("B3 page-in of 1 MiB, one by one".to_owned(), MIB, Pages::come_in_one_by_one, 0.70)?;
+    if cpu_time::of_vidmm().is_some() {
+        let taken = || cpu_time::of_vidmm().expect("the system has told it before");
+        let count = set / MIB;
+        let submit = || (0..count).for_each(|_| plain.submit_nothing(&adapter));
+        let times = Pages::new(&adapter, set, MIB)?.rounds(rounds, taken, Pages::come_in_one_by_one, submit)?;
+        let added: Vec<f64> = times.iter().map(|(paged, empty)| (paged - empty) * 1e3 / count as f64).collect();
+        report.add(Metric::alone(
+            format!("B5 CPU added to a page-in of 1 MiB, {mode}"),
+            "us",
+            &added,
+            Goal::report(2.0),
+        ));
+    }
     plain.destroy(&adapter);
     Ok(())
 }
@@ -142,10 +159,11 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The milliseconds of both, in each of the rounds that count.
+    /// The milliseconds of both by `clock`, in each of the rounds that count.
     fn rounds(
         mut self,
         rounds: Rounds,
+        clock: impl Fn() -> f64,
         come_in: fn(&mut Self) -> Result<(), Error>,
         mut baseline: impl FnMut(),
     ) -> Result<Vec<(f64, f64)>, Error> {
@@ -157,12 +175,12 @@ impl<'a> Pages<'a> {
         for round in 0..rounds + 2 {
             let (mut paged, mut copied) = (0.0, 0.0);
             for is_baseline in [round % 2 == 0, round % 2 == 1] {
-                let begun = Instant::now();
+                let begun = clock();
                 match is_baseline {
                     true => baseline(),
                     false => come_in(&mut self)?,
                 }
-                let elapsed = begun.elapsed().as_secs_f64() * 1e3;
+                let elapsed = clock() - begun;
                 *(if is_baseline { &mut copied } else { &mut paged }) = elapsed;
             }
             times.push((paged, copied));

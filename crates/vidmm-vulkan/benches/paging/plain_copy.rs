@@ -66,6 +66,15 @@ impl PlainCopy {
         }
     }
 
+    /// Submits nothing to do, and does not wait.
+    pub fn submit_nothing(&self, adapter: &Adapter) {
+        let info = [vk::SubmitInfo::default()];
+        // SAFETY: nobody else uses the queue meanwhile.
+        let submitted =
+            adapter.with_queue(|queue| unsafe { adapter.raw().queue_submit(queue, &info, vk::Fence::null()) });
+        submitted.expect("it is submitted");
+    }
+
     pub fn destroy(self, adapter: &Adapter) {
         let device = adapter.raw();
         // SAFETY: no copy is under way.
