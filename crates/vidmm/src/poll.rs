@@ -41,6 +41,7 @@ impl VidMm {
             adapter_reset::clean_up(&mut self.state, &mut self.plans, kmd, host);
             return watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
+        let submissions = self.state.moment.statistics().submissions;
         if self.has_news() {
             self.take_news(kmd, host);
         }
@@ -54,12 +55,23 @@ impl VidMm {
         if self.has_paging() {
             self.page(kmd, host);
         }
-        if !self.state.engines.recovery.engines.is_empty() {
+        if self.is_recovering() {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
+        let has_handed_out = self.state.moment.statistics().submissions > submissions;
+        self.state.moment.request_poll_if(has_handed_out && self.has_anything_to_do());
         if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
+    }
+
+    /// Whether a step would do anything.
+    fn has_anything_to_do(&self) -> bool {
+        self.has_news()
+            || !self.work.queued.is_empty()
+            || self.has_put_off()
+            || self.has_paging()
+            || self.is_recovering()
     }
 
     // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
@@ -107,6 +119,10 @@ impl VidMm {
         self.schedule.evict_soon(&mut self.state, &mut self.plans);
         self.plans.keep_to_limits(&mut self.state);
         self.schedule.save_all(&mut self.state, &mut self.plans);
+    }
+
+    fn is_recovering(&self) -> bool {
+        !self.state.engines.recovery.engines.is_empty()
     }
 
     fn has_paging(&self) -> bool {

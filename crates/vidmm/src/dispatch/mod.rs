@@ -110,8 +110,6 @@ fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, w
                 break;
             }
             hand_out(state, requests, work, kmd, index, paging_fence);
-            // Others may wait for a fence that this one signals.
-            state.moment.request_poll();
         }
         if state.objects[index].queue.is_empty() {
             work.queued.remove(&queued);
@@ -136,7 +134,6 @@ pub(crate) fn dispatch_before_returned(
             && ready::is_ready(state, index, paging_fence)
         {
             hand_out(state, requests, work, kmd, index, paging_fence);
-            state.moment.request_poll();
         }
     }
 }
@@ -256,8 +253,6 @@ fn hand_out(
     for wait in waited {
         packet.waits.extend(state.objects.fence_waits(&[wait]).flatten());
         state.objects[wait.fence.ix()].references -= 1;
-        // A fence that was destroyed may be gone now.
-        state.moment.request_poll();
     }
     for fence in &signals {
         state.objects[fence.fence.ix()].dispatched.push_back((fence.value, signal));
@@ -277,7 +272,7 @@ fn hand_out(
     }
     state.moment.statistics_mut().submissions += 1;
     let device = state.objects.device_id(device_index);
-    // This alone asks for no step: what follows from it is looked for where it is done.
+    // This alone asks for no step: the loop does, if anything is left to be done.
     let dispatched = || Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() };
     state.moment.events().record(dispatched);
     state.objects[device_index].dispatches.end(number);
