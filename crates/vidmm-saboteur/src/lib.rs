@@ -58,6 +58,8 @@ pub enum World {
     LittleMemory,
     /// In which the paging process sees little at a time.
     SmallWindows,
+    /// In which the host often has no memory for backing store.
+    FailedCommits,
 }
 
 impl fmt::Display for World {
@@ -73,6 +75,7 @@ impl fmt::Display for World {
             Self::Pressure => "pressure",
             Self::LittleMemory => "little memory",
             Self::SmallWindows => "small windows",
+            Self::FailedCommits => "failed commits",
         })
     }
 }

@@ -38,7 +38,7 @@ fn is_of(world: World, machine: &ExplicitScenario) -> bool {
         World::Patching => model == AddressingModel::Physical,
         World::SmallWindows => model != AddressingModel::Physical,
         World::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
-        World::Any | World::PageFault | World::Hang | World::PagingFaults => true,
+        World::Any | World::PageFault | World::Hang | World::PagingFaults | World::FailedCommits => true,
     }
 }
 
@@ -49,6 +49,7 @@ fn make(world: World, machine: &mut ExplicitScenario) {
         World::PageFault => machine.faults = fault(FaultKind::ForgePageFault, When::Nth(5)),
         World::Hang => machine.faults = fault(FaultKind::HangPacket, When::Nth(5)),
         World::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::Always),
+        World::FailedCommits => machine.faults = fault(FaultKind::FailCommit, When::OneIn(3)),
         World::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
         World::LittleMemory => {
             let adapter = &mut machine.adapter;
