@@ -49,29 +49,25 @@ impl VidMm {
         if !self.work.queued.is_empty() {
             dispatch::dispatch(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
-        if self.has_put_off() {
+        let has_put_off = self.has_put_off();
+        if has_put_off {
             self.tick(host);
         }
-        if self.has_paging() {
+        let has_paging = self.has_paging();
+        if has_paging {
             self.page(kmd, host);
         }
-        if self.is_recovering() {
+        let is_recovering = !self.state.engines.recovery.engines.is_empty();
+        if is_recovering {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
+        // A packet that was handed out asks for no step by itself: if nothing else was to be done, nothing follows from it.
         let has_handed_out = self.state.moment.statistics().submissions > submissions;
-        self.state.moment.request_poll_if(has_handed_out && self.has_anything_to_do());
+        let has_more = has_put_off || has_paging || is_recovering || self.has_news() || !self.work.queued.is_empty();
+        self.state.moment.request_poll_if(has_handed_out && has_more);
         if !self.state.moment.needs_poll() {
             watch::watch(&mut self.state, &mut self.requests, &mut self.work);
         }
-    }
-
-    /// Whether a step would do anything.
-    fn has_anything_to_do(&self) -> bool {
-        self.has_news()
-            || !self.work.queued.is_empty()
-            || self.has_put_off()
-            || self.has_paging()
-            || self.is_recovering()
     }
 
     // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
@@ -119,10 +115,6 @@ impl VidMm {
         self.schedule.evict_soon(&mut self.state, &mut self.plans);
         self.plans.keep_to_limits(&mut self.state);
         self.schedule.save_all(&mut self.state, &mut self.plans);
-    }
-
-    fn is_recovering(&self) -> bool {
-        !self.state.engines.recovery.engines.is_empty()
     }
 
     fn has_paging(&self) -> bool {
