@@ -128,7 +128,7 @@ fn expected(error: &impl ToString) -> Vec<String> {
     error.to_string().split('`').skip(1).step_by(2).skip(1).map(str::to_owned).collect()
 }
 
-/// Has no variant of an enum, and so needs no code that reads one: of events there are many.
+/// An input without a variant of any enum: no code is made that reads one, and events have many.
 struct NoVariant;
 
 impl<'de> Deserializer<'de> for NoVariant {

@@ -211,8 +211,9 @@ fn leave_nothing_behind(round_trips: u32) {
     (200..200 + round_trips).for_each(|number| round(&mut world, number));
     let after = held();
     let grown = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1), after.2.saturating_sub(before.2));
-    println!("{grown:?} KiB, mappings and files more");
-    assert!(grown.0 < 4096 && grown.1 < 32 && grown.2 == 0, "{grown:?} KiB, mappings and files more");
+    let told = format!("{grown:?} KiB, mappings and files more");
+    println!("{told}");
+    assert!(grown.0 < 4096 && grown.1 < 32 && grown.2 == 0, "{told}");
     drop(lasting);
     world.is_clean();
 }

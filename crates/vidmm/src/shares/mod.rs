@@ -200,12 +200,12 @@ impl Shares {
     /// Forgets what the device's list weighed for what is no longer outstanding: others may have the room.
     pub(crate) fn settle_list(&mut self, objects: &mut Objects, device: DeviceIx) {
         if objects[device].list.values().any(ListBytes::remembers) {
-            self.accounts().iter().for_each(|account| {
+            for account in self.accounts().iter() {
                 self.change_list(objects, device, account, |record| {
                     let (retired, granted) = (record.retired(), record.granted_request());
                     record.list[account].forget(retired, granted);
                 });
-            });
+            }
         }
     }
 
