@@ -7,10 +7,10 @@ use vidmm::{AllocationId, DeviceId, MakeResidentFlags, MemorySegmentGroup, NoMem
 
 use super::Audit;
 use super::aspects::{PerPool, Pool};
-use super::demands::{ROUNDING, Standing};
 use super::engines::Next;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
+use super::shares::{ROUNDING, Sharing, Standing};
 
 /// The budget that a process was told last.
 #[derive(Clone, Debug)]
@@ -18,6 +18,13 @@ pub(super) struct Told {
     budget: u64,
     /// The weights and reservations that it may be known by: those when it was told, and those with which it was the same since.
     parts: Vec<(u64, u64)>,
+}
+
+impl Told {
+    /// Whether the budget of a process that stands so is the one that it was told.
+    fn is_same(&self, standing: &Standing) -> bool {
+        self.budget.abs_diff(standing.budget) <= ROUNDING
+    }
 }
 
 /// How much too much a list would be, in bytes.
@@ -87,26 +94,25 @@ impl Audit {
     /// The weight of a process and its reservation of a group that is one pool.
     fn part_of(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<(u64, u64)> {
         let [only] = self.pools_of_group(group)[..] else { return None };
-        let of = self.processes.get(&process)?;
-        Some((of.weight.value(), of.reservations.get(&only).copied().unwrap_or(0)))
+        Some(self.processes.get(&process)?.part_of(only))
     }
 
-    /// The budget that a process has of a group that is one pool, as it follows from the lists.
-    fn present_budget(&self, process: ProcessId, group: MemorySegmentGroup) -> Option<Standing> {
+    /// The one pool that is a group, and how it is shared, if the log says that.
+    fn sharing_of(&self, group: MemorySegmentGroup) -> Option<(Pool, Option<Sharing>)> {
         let [only] = self.pools_of_group(group)[..] else { return None };
-        self.demands_are_clear().then(|| self.standing(only, process, 0))
+        Some((only, self.demands_are_clear().then(|| self.sharing(only))))
     }
 
     /// A process whose budget is the same for its new weight or reservation, or for those of others, need not be told it again. It may become
     /// the same later, before the process is told.
     pub(super) fn shares_changed(&mut self, group: MemorySegmentGroup) {
-        for process in Vec::from_iter(self.processes.keys().copied()) {
-            let (part, present) = (self.part_of(process, group), self.present_budget(process, group));
-            let told = self.processes.get_mut(&process).and_then(|of| of.told.get_mut(&group));
-            let Some((told, part)) = told.zip(part) else { continue };
-            match (&mut *told, present) {
+        let Some((pool, sharing)) = self.sharing_of(group) else { return };
+        for (&id, process) in &mut self.processes {
+            let part = process.part_of(pool);
+            let Some(told) = process.told.get_mut(&group) else { continue };
+            match (&mut *told, &sharing) {
                 (Some(of), _) if of.parts.contains(&part) => {}
-                (Some(of), Some(present)) if of.budget.abs_diff(present.budget) <= ROUNDING => of.parts.push(part),
+                (Some(of), Some(sharing)) if of.is_same(&sharing.standing(id, 0)) => of.parts.push(part),
                 (_, Some(_)) => drop(self.reweighted.insert(group)),
                 // Where the log does not say the budget, it may be the same.
                 (_, None) => *told = None,
@@ -117,17 +123,16 @@ impl Audit {
     /// A process that is asked to trim has been told the budget that it is above: anew, if its weight or reservation has changed
     /// since (RES-53, U-32).
     pub(super) fn check_told_budget(&mut self, process: ProcessId, group: MemorySegmentGroup) {
-        let (Some(part), Some(standing)) = (self.part_of(process, group), self.present_budget(process, group)) else {
-            return;
-        };
+        let Some((pool, Some(sharing))) = self.sharing_of(group) else { return };
+        let standing = sharing.standing(process, 0);
         let Some(of) = self.processes.get_mut(&process) else { return };
+        let part = of.part_of(pool);
         let told = match of.told.get_mut(&group) {
             Some(None) => return,
             told => told.and_then(Option::as_mut),
         };
         let stands = told.as_ref().is_some_and(|told| {
-            let is_same = told.budget.abs_diff(standing.budget) <= ROUNDING;
-            is_same || told.parts.contains(&part) && standing.budgets().contains(&told.budget)
+            told.is_same(&standing) || told.parts.contains(&part) && standing.budgets().contains(&told.budget)
         });
         self.findings.check(stands, Invariant::I16, || {
             format!("{process} is above its budget of {} bytes of {group:?}, but was told {told:?}", standing.budget)
@@ -145,9 +150,9 @@ impl Audit {
         }
         // The more the others demand, the less is left for it.
         Some(sum(pools.iter().map(|&pool| {
-            let least = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).end());
-            let most = self.standing_amid(pool, process, 0, |id| *self.demand_within(pool, id).start());
-            *least.budgets().start()..=*most.budgets().end()
+            let least = self.sharing_amid(pool, |id, listed| *self.beside_portions(pool, id, listed).end());
+            let most = self.sharing_amid(pool, |id, listed| *self.beside_portions(pool, id, listed).start());
+            *least.standing(process, 0).budgets().start()..=*most.standing(process, 0).budgets().end()
         })))
     }
 
@@ -177,7 +182,7 @@ impl Audit {
             return;
         };
         for pool in self.places.pools() {
-            let standing = self.standing(pool, process, 0);
+            let standing = self.sharing(pool).standing(process, 0);
             let limit = if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
                 standing.maximum.max(*standing.budgets().end())
             } else {
@@ -216,7 +221,7 @@ impl Audit {
         let Some(added) = self.added(id, named) else { return };
         let Some(process) = self.process_of(id) else { return };
         let excess = self.places.pools().into_iter().map(|pool| match added.get(&pool) {
-            Some(&added) => self.excess(id, pool, added, &self.standing(pool, process, added), flags),
+            Some(&added) => self.excess(id, pool, added, &self.sharing(pool).standing(process, added), flags),
             None => Excess::default(),
         });
         let excess: Vec<(Pool, Excess)> = self.places.pools().into_iter().zip(excess).collect();
@@ -302,16 +307,16 @@ impl Audit {
         self.check_over(process, None, to_trim, || format!("Evict of {device}"));
     }
 
-    /// The bytes that a process is above its budgets of a group, or of all, while they are imposed.
-    pub(super) fn above_budget(
-        &self,
-        process: ProcessId,
-        of: Option<Option<MemorySegmentGroup>>,
-    ) -> RangeInclusive<u64> {
+    /// How the pools of a group are shared, or all.
+    pub(super) fn sharings(&self, of: Option<Option<MemorySegmentGroup>>) -> Vec<Sharing> {
         let is_of = |&Pool(segment): &Pool| of.is_none_or(|group| self.groups.group(segment) == group);
-        let pools = self.places.pools().into_iter().filter(is_of);
-        sum(pools.map(|pool| {
-            let standing = self.standing(pool, process, 0);
+        self.places.pools().into_iter().filter(is_of).map(|pool| self.sharing(pool)).collect()
+    }
+
+    /// The bytes that a process is above its budgets of pools that are shared so, while they are imposed.
+    pub(super) fn above_budget(sharings: &[Sharing], process: ProcessId) -> RangeInclusive<u64> {
+        sum(sharings.iter().map(|sharing| {
+            let standing = sharing.standing(process, 0);
             let budgets = standing.budgets();
             standing.above(*budgets.end())..=standing.above(*budgets.start())
         }))
@@ -328,7 +333,7 @@ impl Audit {
         if !self.demands_are_clear() {
             return;
         }
-        let over = self.above_budget(process, of);
+        let over = Self::above_budget(&self.sharings(of), process);
         self.findings.check(over.contains(&figure), Invariant::I08, || {
             format!("{} says that {process} is to trim {figure} bytes, but it is {over:?} above its budget", what())
         });

@@ -10,10 +10,7 @@ use super::Audit;
 use super::allocation::Allocation;
 use super::aspects::{Charge, PerPool, Pool};
 use super::device::RequestKind;
-use super::shares::{Share, budget};
-
-/// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
-pub(super) const ROUNDING: u64 = 16;
+use super::shares::{Share, Sharing};
 
 /// How much a process counts in the sharing of memory (U-32).
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,6 +106,13 @@ impl Demands {
         }
     }
 
+    /// The lists of all devices in a pool, by their processes.
+    fn of_pool(&self, pool: Pool) -> impl Iterator<Item = (ProcessId, &ListBytes)> {
+        let first = (pool, ProcessId::from_bits(0), DeviceId::from_bits(0));
+        let lists = self.lists.range(first..).take_while(move |((of, ..), _)| *of == pool);
+        lists.map(|(&(_, process, _), list)| (process, list))
+    }
+
     fn of(&self, pool: Pool, process: ProcessId) -> impl Iterator<Item = &ListBytes> {
         let (first, last) = (DeviceId::from_bits(0), DeviceId::from_bits(u64::MAX));
         self.lists.range((pool, process, first)..=(pool, process, last)).map(|(_, list)| list)
@@ -122,46 +126,6 @@ impl Demands {
     /// Bytes that they name, or named for what is outstanding: for each device the most since the oldest of that was made.
     fn demand(&self, pool: Pool, process: ProcessId) -> u64 {
         self.of(pool, process).fold(0, |sum, list| sum.saturating_add(list.demand()))
-    }
-}
-
-/// How a process stands in a pool.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    pub demand: u64,
-    /// The bytes that its lists name now.
-    pub requested: u64,
-    pub budget: u64,
-    /// The bytes that it could have at the most: what the reservations that others use leave (U-24).
-    pub maximum: u64,
-    /// The bytes that all demand together, and that all lists name.
-    pub total: u64,
-    pub requested_total: u64,
-    pub capacity: u64,
-    /// Of the capacity, the bytes that budgets are for (RES-25).
-    pub budgeted: u64,
-}
-
-impl Standing {
-    /// The budgets are imposed (RES-53).
-    pub fn is_pressed(&self) -> bool {
-        self.total > self.budgeted
-    }
-
-    /// Budgets that it may have been told: one stands until the present one is 5 % away from it.
-    pub fn budgets(&self) -> RangeInclusive<u64> {
-        let slack = self.budget / 19 + ROUNDING;
-        self.budget.saturating_sub(slack)..=self.budget.saturating_add(slack)
-    }
-
-    /// Bytes that the process can trim and is above a budget while budgets are imposed.
-    pub fn above(&self, budget: u64) -> u64 {
-        if self.is_pressed() { self.requested.saturating_sub(budget) } else { 0 }
-    }
-
-    /// Whether all lists fit together.
-    pub fn lists_fit(&self) -> bool {
-        self.requested_total <= self.capacity
     }
 }
 
@@ -233,7 +197,7 @@ impl Audit {
         self.demands_are_bounded() && self.portions.references().next().is_none()
     }
 
-    /// Whether the log says at least within which bounds demands lie (see [`demand_within`](Self::demand_within)), and how much
+    /// Whether the log says at least within which bounds demands lie (see [`beside_portions`](Self::beside_portions)), and how much
     /// there is to share: room for page tables that are asked for may be set aside already.
     pub(super) fn demands_are_bounded(&self) -> bool {
         let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..) | RequestKind::Reserve);
@@ -270,19 +234,14 @@ impl Audit {
         self.places.capacity(pool).min(limit)
     }
 
-    /// The bytes that a process demands in a pool, at the least and at the most. When a portion of a DMA buffer is
-    /// decided the log does not say: its process demands what is kept across a cut, and nothing that its DMA buffers do
-    /// not name.
-    pub(super) fn demand_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
-        self.beside_portions(pool, process, self.demands.demand(pool, process))
-    }
-
-    /// The same of the bytes that its lists name.
+    /// The bytes that the lists of a process name in a pool, at the least and at the most.
     pub(super) fn requested_within(&self, pool: Pool, process: ProcessId) -> RangeInclusive<u64> {
         self.beside_portions(pool, process, self.demands.requested(pool, process))
     }
 
-    fn beside_portions(&self, pool: Pool, process: ProcessId, listed: u64) -> RangeInclusive<u64> {
+    /// What a process demands of a pool beside what its lists do, at the least and at the most. When a portion of a DMA buffer is
+    /// decided the log does not say: its process demands what is kept across a cut, and nothing that its DMA buffers do not name.
+    pub(super) fn beside_portions(&self, pool: Pool, process: ProcessId, listed: u64) -> RangeInclusive<u64> {
         let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());
         for (device, id, is_kept) in self.portions.references() {
             let is_its_own = self.devices.get(&device).is_some_and(|device| device.process == process);
@@ -301,44 +260,33 @@ impl Audit {
         bytes(kept)..=bytes(named)
     }
 
-    /// How a process stands in a pool if its lists name `more` bytes there.
-    pub(super) fn standing(&self, pool: Pool, process: ProcessId, more: u64) -> Standing {
-        self.standing_amid(pool, process, more, |id| self.demands.demand(pool, id))
+    /// How a pool is shared.
+    pub(super) fn sharing(&self, pool: Pool) -> Sharing {
+        self.sharing_amid(pool, |_, listed| listed)
     }
 
-    /// The same, if all demand what `demand_of` says.
-    pub(super) fn standing_amid(
-        &self,
-        pool: Pool,
-        process: ProcessId,
-        more: u64,
-        demand_of: impl Fn(ProcessId) -> u64,
-    ) -> Standing {
-        let (capacity, budgeted) = (self.places.capacity(pool), self.budgeted(pool));
-        let share = |id: ProcessId, of: &super::Process| Share {
-            demand: demand_of(id),
-            reservation: of.reservations.get(&pool).copied().unwrap_or(0),
-            weight: of.weight.value(),
+    /// The same, if all demand what `demand_of` says, which knows what their lists do.
+    pub(super) fn sharing_amid(&self, pool: Pool, demand_of: impl Fn(ProcessId, u64) -> u64) -> Sharing {
+        let mut lists = self.demands.of_pool(pool).peekable();
+        let share = |(&id, of): (&ProcessId, &super::Process)| {
+            let (mut demand, mut requested) = (0u64, 0u64);
+            while let Some((process, list)) = lists.next_if(|&(process, _)| process <= id) {
+                if process == id {
+                    demand = demand.saturating_add(list.demand());
+                    requested = requested.saturating_add(list.now);
+                }
+            }
+            let (weight, reservation) = of.part_of(pool);
+            (id, Share { demand: demand_of(id, demand), requested, reservation, weight })
         };
-        let others: Vec<Share> =
-            self.processes.iter().filter(|&(&id, _)| id != process).map(|(&id, of)| share(id, of)).collect();
-        let own = self.processes.get(&process).map(|of| share(process, of));
-        let own = own.unwrap_or(Share { demand: 0, reservation: 0, weight: 0 });
-        let budget = budget(budgeted, &others, own.reservation, own.weight);
-        let reserved = others.iter().map(|other| other.demand.min(other.reservation)).fold(0, u64::saturating_add);
-        let demand = own.demand;
-        let total = others.iter().fold(demand, |sum, other| sum.saturating_add(other.demand));
-        let requested = self.demands.requested(pool, process).saturating_add(more);
-        let others = self.processes.keys().filter(|&&id| id != process).map(|&id| self.demands.requested(pool, id));
-        let requested_total = others.fold(requested, u64::saturating_add);
-        let maximum = budgeted.saturating_sub(reserved);
-        Standing { demand, requested, budget, maximum, total, requested_total, capacity, budgeted }
+        let shares = self.processes.iter().map(share).collect();
+        Sharing::new(self.places.capacity(pool), self.budgeted(pool), shares)
     }
 
     /// Whether a process certainly demands no more than it may have.
     pub(super) fn is_within_budget(&self, process: ProcessId) -> bool {
         let within = |pool| {
-            let standing = self.standing(pool, process, 0);
+            let standing = self.sharing(pool).standing(process, 0);
             !standing.is_pressed() || standing.demand <= *standing.budgets().start()
         };
         self.demands_are_clear() && self.places.pools().into_iter().all(within)

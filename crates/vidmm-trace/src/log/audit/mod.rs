@@ -256,6 +256,11 @@ impl Process {
         }
     }
 
+    /// Its weight and its reservation of a pool.
+    fn part_of(&self, pool: Pool) -> (u64, u64) {
+        (self.weight.value(), self.reservations.get(&pool).copied().unwrap_or(0))
+    }
+
     fn tables_but_its_root(&self) -> impl Iterator<Item = &(SegmentId, Extent)> {
         let is_root =
             |segment, offset| self.root.is_some_and(|root| root.address == PhysicalAddress { segment, offset });

@@ -3,9 +3,9 @@
 use vidmm::{DeviceId, MemorySegmentGroup, ProcessId, TrimFlags, TrimIntervals, TrimNotificationId};
 
 use super::Audit;
-use super::demands::Standing;
 use super::device::{Device, Period};
 use super::finding::Invariant;
+use super::shares::Standing;
 
 /// The time that a device has for a request to trim, in nanoseconds (U-30).
 const TRIM_GRACE: u64 = 10_000_000;
@@ -63,7 +63,7 @@ impl Audit {
         let TrimIntervals { min, max, idle } = self.trim_intervals;
         let process = self.processes.keys().next().filter(|_| self.demands_are_clear());
         let Some(&process) = process else { return [min.min(max).min(idle), min.max(max).max(idle)] };
-        let standings = self.places.pools().into_iter().map(|pool| self.standing(pool, process, 0));
+        let standings = self.sharings(None).into_iter().map(|sharing| sharing.standing(process, 0));
         let is_busy = |of: &Standing| u128::from(of.requested_total) * 10 > u128::from(of.capacity) * 7;
         let (is_pressed, is_busy) =
             standings.fold((false, false), |(pressed, busy), of| (pressed || of.is_pressed(), busy || is_busy(&of)));
@@ -134,14 +134,15 @@ impl Audit {
             self.asked_to_trim.values_mut().for_each(|asked| asked.is_unclear = true);
             return;
         }
+        let sharings = GROUPS.map(|group| self.sharings(Some(group)));
         let listeners = self.listeners.iter().map(|(&notification, &device)| (notification, device));
         for (notification, id) in Vec::from_iter(listeners) {
             let Some(process) = self.devices.get(&id).filter(|device| !device.is_over()).map(|device| device.process)
             else {
                 continue;
             };
-            for group in GROUPS {
-                let above = self.above_budget(process, Some(group));
+            for (group, sharings) in GROUPS.into_iter().zip(&sharings) {
+                let above = Self::above_budget(sharings, process);
                 let asked = self.asked_to_trim.get_mut(&(notification, group));
                 if *above.end() == 0 {
                     asked.into_iter().for_each(|asked| asked.was_within = true);

@@ -1,15 +1,17 @@
 //! The order of victims: what nobody misses goes first, then lower priorities (CRE-31a, U-37).
 
+use std::collections::BTreeMap;
+
 use vidmm::event::EvictReason;
 use vidmm::{AllocationId, DeviceId, OfferFlags, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::Allocation;
 use super::aspects::{Offer, Pool};
-use super::demands::ROUNDING;
 use super::device::RequestKind;
 use super::finding::Invariant;
 use super::list_entry::{ListEntry, Span};
+use super::shares::ROUNDING;
 
 impl Audit {
     /// Room is made by offered allocations before all others, and among them by those of lower priority (U-37). What a suspended
@@ -74,7 +76,9 @@ impl Audit {
             return;
         }
         let pool = self.places.pool(segment);
-        let (has, entitled) = self.entitlement(own, pool, other);
+        let (bytes, sharing) = (self.bytes_in(pool), self.sharing(pool));
+        let rights = |process| (bytes.get(&process).copied().unwrap_or(0), sharing.entitled(process, other));
+        let (has, entitled) = rights(own);
         let left = has.saturating_sub(victim.size);
         if left >= entitled.saturating_sub(ROUNDING) {
             return;
@@ -86,7 +90,7 @@ impl Audit {
             // An allocation that goes anyway makes room for nobody.
             let is_to_go = of.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go);
             let can_go = is_pages(of) && !is_to_go && self.is_missed_by_nobody(other_id, of, place.segment);
-            let (has, entitled) = can_go.then(|| self.entitlement(process, pool, other))?;
+            let (has, entitled) = can_go.then(|| rights(process))?;
             let is_enough = has.saturating_sub(of.size) >= entitled.saturating_add(ROUNDING);
             (process == other || is_enough).then_some(process)
         });
@@ -98,20 +102,17 @@ impl Audit {
         });
     }
 
-    /// The bytes that a process has in a pool, and those that it is entitled to against another.
-    fn entitlement(&self, process: ProcessId, pool: Pool, other: ProcessId) -> (u64, u64) {
-        let books = |process| self.processes.get(process);
-        let standing = self.standing(pool, process, 0);
-        let weight = |process| books(process).map_or(0, |of| of.weight.value());
-        let entitled = match weight(&process) > weight(&other) || standing.is_pressed() {
-            true => standing.budget,
-            false => books(&process).and_then(|of| of.reservations.get(&pool)).copied().unwrap_or(0),
-        };
-        let is_its = |of: &&Allocation| self.process_of(of.owner) == Some(process);
-        let in_pool =
-            |of: &&Allocation| of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
-        let sizes = self.allocations.values().filter(in_pool).filter(is_its).map(|of| of.size);
-        (sizes.fold(0, u64::saturating_add), entitled)
+    /// The bytes that processes have in a pool.
+    fn bytes_in(&self, pool: Pool) -> BTreeMap<ProcessId, u64> {
+        let mut bytes: BTreeMap<_, u64> = BTreeMap::new();
+        for of in self.allocations.values() {
+            let is_here = of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
+            if let Some(process) = self.process_of(of.owner).filter(|_| is_here) {
+                let bytes = bytes.entry(process).or_default();
+                *bytes = bytes.saturating_add(of.size);
+            }
+        }
+        bytes
     }
 
     /// Among the allocations of a process the dead go first, then by priority what no device requires, and last what a suspended
