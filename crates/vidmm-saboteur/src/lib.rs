@@ -5,7 +5,7 @@
 //! that copy and lets cargo run there:
 //!
 //! ```text
-//! cargo run -p vidmm-saboteur -- test -p vidmm-sim --test facts planted
+//! cargo run -p vidmm-saboteur -- test --workspace --test planted
 //! ```
 //!
 //! One build has all bugs, and at most one is planted at a time: [`plant`] says which, for the thread that plays a world.

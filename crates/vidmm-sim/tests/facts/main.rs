@@ -1,11 +1,10 @@
-//! Scenario files, the oracle that judges a run, and the bugs that are planted to see that it does.
+//! Scenario files, and the oracle that judges a run.
 
 #[path = "../../../vidmm-cli/src/soft.rs"]
 mod soft;
 
 mod faults;
 mod oracle;
-mod planted;
 mod scenario;
 mod semantic;
 mod steps;
