@@ -91,11 +91,8 @@ impl Bug {
     }
 }
 
-/// The environment variable under which the copy is built.
-pub const ENVIRONMENT: &str = "VIDMM_SABOTEUR";
-
 /// Whether this build is of the copy, so that the bugs are in the manager.
-pub const IS_AT_WORK: bool = option_env!("VIDMM_SABOTEUR").is_some();
+pub const IS_AT_WORK: bool = cfg!(feature = "at-work");
 
 thread_local! {
     /// The number of the bug that is planted; 0 if none is.

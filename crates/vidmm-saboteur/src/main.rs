@@ -9,7 +9,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use vidmm_saboteur::{ENVIRONMENT, sabotage};
+use vidmm_saboteur::sabotage;
 
 /// The files and folders that cargo needs to build the workspace.
 const COPIED: [&str; 5] = ["Cargo.toml", "Cargo.lock", "README.md", "crates", "scenarios"];
@@ -43,7 +43,6 @@ fn run(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
         .args(arguments)
         .current_dir(&copy)
         .env("CARGO_TARGET_DIR", fs::canonicalize(&target)?)
-        .env(ENVIRONMENT, "1")
         .status()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
@@ -85,7 +84,9 @@ fn edited(path: &Path, content: Vec<u8>) -> Result<Vec<u8>, Box<dyn Error>> {
         };
     }
     let (after, added) = match path.to_str() {
-        Some("crates/vidmm/Cargo.toml") => ("[dependencies]\n", "vidmm-saboteur = { path = \"../vidmm-saboteur\" }\n"),
+        Some("crates/vidmm/Cargo.toml") => {
+            ("[dependencies]\n", "vidmm-saboteur = { path = \"../vidmm-saboteur\", features = [\"at-work\"] }\n")
+        }
         Some("Cargo.toml") => ("[workspace.lints.rust]\n", "unused_parens = \"allow\"\n"),
         Some("crates/vidmm-cli/Cargo.toml") => ("name = \"vidmm", "-sabotaged"),
         _ => return Ok(content),
