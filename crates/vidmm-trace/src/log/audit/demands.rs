@@ -239,7 +239,7 @@ impl Audit {
         self.beside_portions(pool, process, self.demands.requested(pool, process))
     }
 
-    /// What a process demands of a pool beside what its lists do, at the least and at the most. When a portion of a DMA buffer is
+    /// The bytes of a pool that a process demands beside those of its lists, at the least and at the most. When a portion of a DMA buffer is
     /// decided the log does not say: its process demands what is kept across a cut, and nothing that its DMA buffers do not name.
     pub(super) fn beside_portions(&self, pool: Pool, process: ProcessId, listed: u64) -> RangeInclusive<u64> {
         let (mut kept, mut named) = (BTreeSet::new(), BTreeSet::new());

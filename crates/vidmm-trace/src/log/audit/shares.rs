@@ -11,7 +11,7 @@ use vidmm::ProcessId;
 /// Bytes by which the manager's rounding may differ from ours: a level in whole bytes, times the largest weight.
 pub(super) const ROUNDING: u64 = 16;
 
-/// What counts of a process in the sharing of a pool.
+/// The figures of a process in the sharing of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     /// The bytes that it asks for.
