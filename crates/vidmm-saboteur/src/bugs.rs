@@ -1075,4 +1075,15 @@ notice.store.size - cursor.offset",
         file: "recovery/purge.rs",
         edit: Edit::Expression { right: "lent.store.handle == allocation.handle", wrong: "lent.store.size == 0" },
     },
+    Bug {
+        name: "suspend-until-unlock",
+        rule: "D30",
+        shown_in: World::Any,
+        what: "A request, or the turn of a device, that brings in a locked allocation waits for the unlock.",
+        file: "placement/satisfy.rs",
+        edit: Edit::Expression {
+            right: "views::waits_for_unlock(&state.objects, index)",
+            wrong: "state.objects[index].state.contains(AllocationState::LOCKED)",
+        },
+    },
 ];

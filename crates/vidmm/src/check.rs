@@ -18,7 +18,7 @@ use crate::{
         place::{PageOffset, Place},
     },
     plans::Plans,
-    residency::{Residents, weight},
+    residency::{Residents, place, weight},
     state::State,
     units::Extent,
 };
@@ -209,6 +209,14 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
             format!("RES-80: allocation {index} has {lock:?}, but is not locked")
         });
         let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+        let is_counted = place::is_counted(objects, index) && allocation.is_required();
+        let next_home = residency.home_on_list(objects, index);
+        let in_sight = allocation.is_seen_at_home() && allocation.is_seen_in(next_home.account());
+        audit.holds(in_sight || !is_counted || !allocation.may_be_seen(), || {
+            format!(
+                "D30: allocation {index} is locked, and a list counts it in {next_home:?}, which the CPU does not see"
+            )
+        });
         audit
             .holds(allocation.place.is_none_or(|place| allocation.is_seen_in(place.account())) || is_destroyed, || {
                 format!("RES-82: allocation {index} is locked, and where the CPU does not see it")

@@ -10,7 +10,7 @@ use vidmm::{
     MemorySegmentGroup, MonitoredFenceId, Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
-use vidmm_trace::{IllegalUse, Rights};
+use vidmm_trace::{Audit, IllegalUse, Rights};
 
 use super::graves::Graves;
 use super::held::Held;
@@ -57,6 +57,8 @@ pub(crate) struct Session<'a> {
     /// Where everything is, by the log alone.
     pub truth: Truth,
     graves: Graves,
+    /// The audit of the event log where steps judge: it tells whether anything waits for ever.
+    audit: Audit,
     /// The allocations that went with their processes.
     pub gone: BTreeSet<AllocationId>,
     /// Allocations whose content was discarded, and how many kernels there were when that was said. Those that had been
@@ -142,6 +144,7 @@ impl<'a> Session<'a> {
             closing: false,
             truth: Truth::default(),
             graves: Graves::default(),
+            audit: Audit::new(),
             gone: BTreeSet::new(),
             discarded: BTreeMap::new(),
             cpu_writes: 0,
@@ -250,11 +253,28 @@ impl<'a> Session<'a> {
         let ends_uses = self.rules.is_some() || self.closing;
         while !is_reached(self) {
             let goes_on = self.advance(None) | (ends_uses && self.end_uses());
+            if !goes_on {
+                self.judge_rest();
+            }
             if !goes_on || self.runtime.now() > self.last_activity.saturating_add(patience) {
                 return is_reached(self);
             }
         }
         true
+    }
+
+    /// Nothing more follows by itself: whatever waits has a reason (D30).
+    fn judge_rest(&mut self) {
+        if !self.is_intact() || self.closing || self.is_down {
+            return;
+        }
+        let audit = self.rules.as_mut().map_or(&mut self.audit, |rules| &mut rules.audit);
+        let judged = audit.findings().len();
+        audit.at_rest();
+        if let Some(finding) = audit.findings().get(judged) {
+            let (rule, problem) = (finding.invariant.name(), finding.message.clone());
+            self.broke(rule, problem);
+        }
     }
 
     /// The owners' queues end what they have begun; `false` if that is nothing.
@@ -316,6 +336,7 @@ impl<'a> Session<'a> {
             match &mut self.rules {
                 Some(rules) => rules.observe(&event),
                 None => {
+                    self.audit.event(&event);
                     if let Some(problem) = self.graves.observe(&event.event) {
                         self.found(problem);
                     }

@@ -61,6 +61,8 @@ pub(super) struct Habits {
     pub longest_wait: u64,
     /// In percent, how many reservations of memory are near the one before.
     pub adjusts: u64,
+    /// Whether programs ask for a lock until they have it, and keep it.
+    pub keeps_locks: bool,
 }
 
 impl Habits {
@@ -76,6 +78,7 @@ impl Habits {
             longest_kernel: 1_000_000,
             longest_wait: 3_000_000,
             adjusts: 10,
+            keeps_locks: false,
         };
         if profile == Profile::Speed || dice.chance(50) {
             return usual;
@@ -89,6 +92,7 @@ impl Habits {
             longest_kernel: dice.weighted(&[(1, 100_000), (2, 1_000_000), (1, 30_000_000)]),
             longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000)]),
             adjusts: dice.weighted(&[(1, 10), (1, 60)]),
+            keeps_locks: dice.chance(50),
         }
     }
 }

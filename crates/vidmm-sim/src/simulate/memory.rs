@@ -10,9 +10,9 @@ use crate::features::Features;
 use crate::scenario::steps::{
     AllocationPriority, Answer, CloseAllocation, CpuAccess, CpuRead, CpuWrite, CreateAllocation, DestroyAllocation,
     DestroyFlag, DirectionName, EvictFlag, FreeVa, Lock, MakeResident, MakeResidentFlag, Map, Offer, OfferFlag,
-    OfferPriority, OpenAllocation, Reclaim, SetPriority, Unlock, UpdateProperty,
+    OfferPriority, OpenAllocation, Reclaim, SetPriority, Unlock, Until, UpdateProperty, Wait,
 };
-use crate::scenario::{Notification, Wddm};
+use crate::scenario::{Duration, Notification, Wddm};
 
 const SEGMENTS: [(u32, AllocationSegments); 3] =
     [(5, AllocationSegments::Local), (2, AllocationSegments::System), (3, AllocationSegments::LocalOrSystem)];
@@ -375,13 +375,21 @@ impl Player<'_, '_> {
         match self.dice.below(4) {
             0 | 1 if locks > 0 && self.dice.chance(50) => self.see(CpuWrite { allocations }),
             0 | 1 if locks > 0 => self.see(CpuRead { allocations }),
-            2 if locks > 0 => {
+            2 if locks > 0 && !self.world.habits.keeps_locks => {
                 let ended = u32::from(self.call(Unlock { allocations }).is_done());
                 self.cast.allocations[chosen].locks -= ended;
             }
             _ if locks < 3 => {
-                let begun = u32::from(self.call(Lock { allocations, device: None }).is_done());
-                self.cast.allocations[chosen].locks += begun;
+                let lock = Lock { allocations, device: None };
+                let mut answer = self.call(lock.clone());
+                for _ in 0..8 {
+                    if answer != Answer::Busy || !self.world.habits.keeps_locks {
+                        break;
+                    }
+                    self.see(Wait { until: Until::For(Duration { ns: 2_000_000 }) });
+                    answer = self.call(lock.clone());
+                }
+                self.cast.allocations[chosen].locks += u32::from(answer.is_done());
             }
             _ => {}
         }

@@ -250,11 +250,6 @@ impl Choices {
     pub fn len(self) -> u32 {
         (u64::BITS - self.0.leading_zeros()).div_ceil(Self::BITS)
     }
-
-    /// Whether there is none.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
 }
 
 impl core::fmt::Debug for Choices {

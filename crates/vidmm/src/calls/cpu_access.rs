@@ -12,8 +12,8 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, place::Place},
     plans::Plans,
-    residency::{lock::Lock, views},
-    schedule::Schedule,
+    residency::{lock::Lock, place, views},
+    schedule::{Schedule, replacement},
     state::State,
     units::{Extent, SegmentId},
 };
@@ -33,8 +33,9 @@ impl VidMm {
     /// way must arrive. Then the answer is [`LockError::AllocationBusy`]: poll, let paging end, and try again. With
     /// PERMANENT_SYS_MEM or EXISTING_SYS_MEM the CPU sees the copy in system memory, wherever the allocation is.
     ///
-    /// A locked allocation comes into a memory segment only if the CPU sees it there: a MakeResident that needs that is
-    /// pending until the last unlock (RES-84, U-40).
+    /// A device list counts the allocation where the CPU sees it until the last unlock, and the device's requests and work go on.
+    /// One request waits for the unlock: a MakeResident of a locked allocation that may only be in memory that the CPU does not
+    /// see (RES-84, U-40).
     ///
     /// # Errors
     ///
@@ -94,20 +95,29 @@ impl VidMm {
         self.state.moment.record(|| Event::Unlocked { allocation, locks });
         if locks == 0 {
             self.state.residency.end_locks(&mut self.state.objects, host, index);
+            let allocation = &self.state.objects[index];
+            if allocation.is_required() && allocation.homes_differ() {
+                self.schedule.turns.demoted.insert(allocation.device);
+                self.state.moment.request_poll();
+            }
             self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);
         }
         Ok(())
     }
 }
 
-/// Whether the CPU can see an allocation in its present place. If not, the allocation is sent to a place that the CPU
-/// sees, if it has one.
+/// Whether the CPU can see an allocation in its present place, and where its device's list counts it. If not, the allocation is sent to
+/// a place that the CPU sees, if it has one.
 fn make_visible(
     state: &mut State,
     plans: &Plans,
     schedule: &mut Schedule,
     index: AllocationIx,
 ) -> Result<(), LockError> {
+    let allocation = &state.objects[index];
+    if place::is_counted(&state.objects, index) && allocation.is_required() {
+        count_in_sight(state, schedule, index)?;
+    }
     let allocation = &state.objects[index];
     let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
     if !is_hidden {
@@ -119,15 +129,35 @@ fn make_visible(
     if allocation.state.contains(AllocationState::EVICTABLE) {
         state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
         state.residency.evict_soon.push_back(index);
-    } else if !state.objects[allocation.device].has_reference_lists() {
-        let may_be_seen = allocation.choices.accounts().any(|account| allocation.is_seen_in(account));
-        if !may_be_seen || allocation.openings().next().is_some() {
-            return Err(LockError::NotLockable);
-        }
-        let device = allocation.device;
-        state.objects[index].state |= AllocationState::LOCK_PENDING;
-        schedule.turns.to_replace.insert(device);
+        state.moment.request_poll();
     }
+    Err(LockError::AllocationBusy)
+}
+
+/// A device list that requires an allocation counts it where the CPU sees it, so that no grant waits for the unlock (D30). Where an
+/// entry pins the allocation in hidden memory, its device yields first.
+fn count_in_sight(state: &mut State, schedule: &mut Schedule, index: AllocationIx) -> Result<(), LockError> {
+    let allocation = &state.objects[index];
+    if let Some(rehoming) = state.residency.rehomings.get(&index) {
+        // The home changes with the grant of the request that the re-homing belongs to.
+        let is_seen = allocation.is_seen_at_home() && allocation.is_seen_in(rehoming.to.account());
+        return if is_seen { Ok(()) } else { Err(LockError::AllocationBusy) };
+    }
+    if allocation.is_seen_at_home() {
+        return Ok(());
+    }
+    let device = allocation.device;
+    if replacement::homes_in_sight(state, index).next().is_none() {
+        // An allocation that only outstanding work requires leaves once that work has been dispatched.
+        let is_listed = allocation.any_entry(|_, entry| entry.count > 0);
+        return Err(if is_listed { LockError::NotLockable } else { LockError::AllocationBusy });
+    }
+    if !allocation.is_pinned() {
+        replacement::move_into_sight(&mut schedule.turns, state, index);
+        return Ok(());
+    }
+    state.objects[index].state |= AllocationState::LOCK_PENDING;
+    schedule.turns.to_replace.insert(device);
     state.moment.request_poll();
     Err(LockError::AllocationBusy)
 }

@@ -13,8 +13,8 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     plans::{Plans, draft::Draft},
-    residency::place,
-    schedule::Schedule,
+    residency::{place, views},
+    schedule::{Schedule, replacement},
     state::State,
     units::{PageSize, SegmentId},
 };
@@ -182,7 +182,12 @@ fn change_residence(
     if allocation.is_required() && allocation.homes_differ() {
         schedule.turns.demoted.insert(allocation.device);
     }
-    let is_outside = allocation.place.is_some_and(|place| !choices.contains(place::home(&state.memory, place)));
+    // A locked allocation that had no home in sight may have one now: its request waits for the unlock no more.
+    if views::waits_for_unlock(&state.objects, index) && state.objects[index].is_required() {
+        replacement::move_into_sight(&mut schedule.turns, state, index);
+    }
+    let is_outside =
+        state.objects[index].place.is_some_and(|place| !choices.contains(place::home(&state.memory, place)));
     let mut draft = Draft::default();
     if is_outside {
         plans.plan_out(state, &mut draft, index, EvictReason::PropertyUpdated);

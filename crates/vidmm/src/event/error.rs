@@ -830,9 +830,10 @@ pub enum LockError {
     /// The allocation has no backing store any more.
     #[error("the allocation is not committed: destroy it and create another")]
     NotCommitted,
-    /// It is in a memory segment that the CPU does not see, and may not be in system memory (RES-82, RES-83).
+    /// A device list requires the allocation in a memory segment that the CPU does not see. The allocation may be in no other, or the
+    /// list does not fit with the allocation there, or another device has opened the allocation (RES-82, RES-83).
     #[error(
-        "the allocation is in a memory segment that the CPU does not see, and may not be in system memory: add an aperture segment to its set, or evict it first"
+        "a device list requires the allocation in a memory segment that the CPU does not see, and it has no room elsewhere: add an aperture segment to its set, or evict it first"
     )]
     NotLockable,
     /// Its content is on its way to memory that the CPU can see. Poll, let paging end, and try again.

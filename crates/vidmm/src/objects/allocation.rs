@@ -428,15 +428,27 @@ impl Allocation {
         self.allowed_homes()
     }
 
-    /// The homes that it may have: an allocation that the CPU is to see, only those where that sees it, if there is one.
+    /// The homes that it may have. A locked allocation may use only homes that the CPU sees, if it has one.
     pub fn allowed_homes(&self) -> Choices {
-        if self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING) {
-            let seen: Choices = self.choices.into_iter().filter(|&home| self.is_seen_in(home.account())).collect();
-            if !seen.is_empty() {
-                return seen;
-            }
+        if self.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING) && self.may_be_seen() {
+            return self.seen_homes().collect();
         }
         self.choices
+    }
+
+    /// The homes in which the CPU sees it, first choice first.
+    pub fn seen_homes(&self) -> impl Iterator<Item = Home> {
+        self.choices.into_iter().filter(|&home| self.is_seen_in(home.account()))
+    }
+
+    /// Whether it has a home in which the CPU sees it.
+    pub fn may_be_seen(&self) -> bool {
+        self.seen_homes().next().is_some()
+    }
+
+    /// Whether lists count it where the CPU sees it.
+    pub fn is_seen_at_home(&self) -> bool {
+        self.is_seen_in(self.account())
     }
 
     /// Whether it may be resident in system memory.

@@ -4,7 +4,7 @@ use crate::{
     data::extents::Extents,
     id::AllocationIx,
     objects::{Objects, allocation::AllocationState, place::Place},
-    residency::Residents,
+    residency::{Residents, place},
     units::{Extent, SegmentId},
 };
 impl Residents {
@@ -31,8 +31,13 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
     }
 }
 
-/// Whether a locked allocation may not come in where its device's list counts it: the CPU would not see it (RES-84, U-40).
+/// Whether a locked allocation comes in after the last unlock, since it may be in no memory that the CPU sees (RES-84, U-40). A
+/// device list counts a locked allocation where the CPU sees it, if there is such a home.
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    allocation.state.contains(AllocationState::LOCKED) && !allocation.is_seen_in(allocation.account())
+    let is_hidden = match place::is_counted(objects, index) {
+        true => !allocation.is_seen_at_home(),
+        false => !allocation.may_be_seen(),
+    };
+    allocation.state.contains(AllocationState::LOCKED) && is_hidden
 }

@@ -143,7 +143,8 @@ fn may_be_ranges(objects: &Objects, mut indices: impl Iterator<Item = Allocation
     indices.any(|index| is_one_range(objects, index))
 }
 
-/// Whether a device's list still fits together when these of its allocations have other homes.
+/// Whether what a device's list names, now or for outstanding work and requests, still fits together when these of its allocations
+/// have other homes.
 pub(crate) fn packs_if_moved(
     objects: &Objects,
     memory: &Memory,
@@ -154,7 +155,7 @@ pub(crate) fn packs_if_moved(
     if !may_be_ranges(objects, indices.clone()) {
         return true;
     }
-    let mut others = on_list(objects, device, |entry| entry.count > 0);
+    let mut others = on_list(objects, device, |entry| entry.count > 0 || entry.is_outstanding());
     for index in indices {
         others.remove(&index);
     }

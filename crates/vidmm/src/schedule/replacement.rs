@@ -7,18 +7,57 @@ use core::cmp::Reverse;
 use crate::{
     budget::account::Home,
     event::SuspendReason,
-    id::DeviceIx,
-    objects::turn::CALM,
+    id::{AllocationIx, DeviceIx},
+    objects::turn::{CALM, Turns},
     placement::homes,
     residency::{rehoming, weight},
     schedule::{Schedule, turns},
     state::State,
 };
+
+/// The homes in which the CPU sees an allocation of one device, and in which the device's list would fit alone with the allocation,
+/// whatever was listed for outstanding work and requests. None if another device has opened the allocation.
+pub(crate) fn homes_in_sight(state: &State, index: AllocationIx) -> impl Iterator<Item = Home> {
+    let allocation = &state.objects[index];
+    let (device, from, size) = (allocation.device, allocation.account(), allocation.size);
+    let is_only_here = allocation.openings().next().is_none();
+    allocation.seen_homes().filter(move |&to| {
+        let account = to.account();
+        let needed = state.objects[device].needed(account).saturating_add(if account == from { 0 } else { size });
+        is_only_here
+            && needed <= state.memory.list_capacity(account)
+            && weight::packs_if_moved(&state.objects, &state.memory, device, &[(index, to)])
+    })
+}
+
+/// A lock moves the home of a listed allocation to where the CPU sees it: a re-homing whose request is the lock (D19). No entry pins
+/// the allocation, so nothing of it is where its list counted it. Outstanding work and requests count it there still. Returns
+/// whether it has such a home.
+pub(crate) fn move_into_sight(turns: &mut Turns, state: &mut State, index: AllocationIx) -> bool {
+    let Some(to) = homes_in_sight(state, index).next() else { return false };
+    let allocation = &state.objects[index];
+    let (device, size, from, to_account) = (allocation.device, allocation.size, allocation.account(), to.account());
+    let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+    rehoming::move_home(&mut state.objects, &mut state.shares, device, index, to);
+    if from != to_account {
+        let needed = state.objects[device].needed(to_account).saturating_add(size);
+        let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, to_account);
+        if needed > beside {
+            turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
+        }
+        state.shares.move_list_bytes(&mut state.objects, device, (from, to_account), size, is_listed);
+        state.record_counted(index, false);
+    }
+    turns.demoted.insert(device);
+    state.moment.request_poll();
+    true
+}
+
 impl Schedule {
     /// Lets devices yield whose allocations must or can be placed better.
     pub(crate) fn replace(&mut self, state: &mut State) {
         while let Some(device) = self.turns.to_replace.pop_first() {
-            if state.objects.devices.contains(device) && state.objects[device].is_active() {
+            if state.objects.devices.contains(device) && !state.objects[device].is_suspended() {
                 turns::stop(state, device, SuspendReason::Replace, None, true);
             }
         }

@@ -24,13 +24,13 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING},
+        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, Turns},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
     residency::pins,
-    schedule::Schedule,
+    schedule::{Schedule, replacement},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -129,7 +129,7 @@ impl Schedule {
         if state.shares.stopped.is_empty() {
             return;
         }
-        suspend_drained(state, work);
+        suspend_drained(&mut self.turns, state, work);
         // A device later in the order, also one that is about to yield, leaves the room that is made for those before it.
         let mut spoken_for = state.memory.accounts().none();
         for device in waiting(state, work) {
@@ -152,7 +152,7 @@ impl Schedule {
                 accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
             }
         }
-        suspend_drained(state, work);
+        suspend_drained(&mut self.turns, state, work);
         self.bring_back(state, plans, requests, work);
     }
 
@@ -437,29 +437,29 @@ pub(crate) fn stop(
 }
 
 /// Suspends who gives way and has nothing in flight any more.
-fn suspend_drained(state: &mut State, work: &Work) {
+fn suspend_drained(turns: &mut Turns, state: &mut State, work: &Work) {
     let is_drained = |device: &DeviceIx| {
         let record = &state.objects[*device];
         let has_ended = !record.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
         record.turn.activity == Activity::Yielding && record.turn.gives_way && has_ended
     };
     for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(is_drained)) {
-        suspend(state, device);
+        suspend(turns, state, device);
     }
 }
 
 /// The device's list is not required any more.
-fn suspend(state: &mut State, device: DeviceIx) {
+fn suspend(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     state.shares.set_activity(&mut state.objects, device, Activity::Suspended);
     state.objects[device].suspended_in_period = true;
     let id = state.objects.device_id(device);
     state.moment.record(|| Event::DeviceSuspended { device: id });
-    release_all(state, device);
+    release_all(turns, state, device);
     state.shares.renew_promise(&mut state.objects, device);
 }
 
 /// The allocations that a device's list pins are to be pinned again when the device is resumed.
-fn release_all(state: &mut State, device: DeviceIx) {
+fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
     for index in core::mem::take(&mut state.objects[device].pinned_allocations) {
         let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
@@ -487,8 +487,14 @@ fn release_all(state: &mut State, device: DeviceIx) {
         entry.is |= EntryFlags::TO_RESTORE;
         let is_written = entry.take_writes(&record.dispatches);
         allocation_state.set(AllocationState::DIRTY, is_written);
-        let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
-        allocation_state.set(AllocationState::EVICT_SOON, halted || is_to_be_seen);
+        // From now on the allocation counts where the lock wants it. If the list has grown too large for that, the lock is not granted.
+        let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING)
+            && !state.objects[index].is_seen_at_home();
+        let goes_into_sight = is_to_be_seen && replacement::move_into_sight(turns, state, index);
+        if is_to_be_seen && !goes_into_sight {
+            state.objects[index].state -= AllocationState::LOCK_PENDING;
+        }
+        allocation_state.set(AllocationState::EVICT_SOON, halted || goes_into_sight);
         state.objects[index].state |= allocation_state;
         state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }

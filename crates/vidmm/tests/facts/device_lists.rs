@@ -681,7 +681,7 @@ fn a_lock_for_which_there_is_no_range_leaves_the_list_as_it_is() {
     let _: Residency = world.make_resident(lister, &[in_aperture, hidden]).unwrap();
     world.run_in_time();
     let locked = world.call(|vidmm, _, host| vidmm.lock(host, lister.device, hidden));
-    assert_eq!(locked, Err(LockError::AllocationBusy));
+    assert_eq!(locked, Err(LockError::NotLockable));
     world.run_in_time();
     world.touch(lister, &[(in_aperture, 3, 7), (hidden, 3, 8)]).unwrap();
     world.run_in_time();

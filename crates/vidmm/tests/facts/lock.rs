@@ -211,6 +211,103 @@ fn first_writes_of_the_cpu_are_paged_in() {
     assert_eq!(read(&mut world, client, at + 2 * PAGE_SIZE), 7);
 }
 
+/// D30: a device list counts a locked allocation where the CPU sees it, so a request behind the lock is granted, and work runs, while
+/// the lock is held. A lock may be held for ever (RES-81).
+#[test]
+fn requests_and_work_go_on_while_a_lock_is_held() {
+    for is_asked_before_the_lock in [false, true] {
+        let mut world = World::new(Config::discrete(8, 32));
+        let client = world.client();
+        let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+        let other = world.create(client, Place::Local, 2, SILENT);
+        let other_at = world.map(client, other);
+        write(&mut world, client, at, 7);
+        assert_eq!(world.lock(client, a), Err(LockError::AllocationBusy));
+        world.run_all();
+        let ask =
+            |world: &mut World| assert!(matches!(world.make_resident(client, &[other]), Ok(Residency::Pending { .. })));
+        if is_asked_before_the_lock {
+            ask(&mut world);
+        }
+        let address = world.lock(client, a).unwrap();
+        if !is_asked_before_the_lock {
+            ask(&mut world);
+        }
+        world.submit(client, &[Access::Write(other_at, 9), Access::Read(at)]);
+        world.run_all();
+        assert_eq!((world.placed[&other], world.placed[&a]), (LOCAL, SegmentId::SYSTEM));
+        assert_eq!((world.read.clone(), world.cpu_read(address, 0)), (vec![7], 7));
+        world.unlock(a).unwrap();
+        world.tear_down();
+    }
+}
+
+/// D30: a lock of an allocation that a pending request brings in moves the home of the allocation; the request does not wait.
+#[test]
+fn an_allocation_is_locked_before_its_request_is_granted() {
+    let mut world = World::new(Config::discrete(8, 32));
+    let client = world.client();
+    let a = world.create(client, Place::LocalOrSystem, 4, SILENT);
+    let at = world.map(client, a);
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+    let address = world.lock(client, a).unwrap();
+    world.cpu_write(address, 0, 7);
+    world.submit(client, &[Access::Read(at)]);
+    world.run_all();
+    assert_eq!((world.placed[&a], world.read.clone()), (SegmentId::SYSTEM, vec![7]));
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-83, D30: a lock that would make a list too large for system memory is refused, and the list goes on.
+#[test]
+fn a_list_that_does_not_fit_in_sight_is_not_lockable() {
+    let mut world = World::new(Config::discrete(8, 8));
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+    let (full, _) = world.create_resident(client, Place::System, 6, SILENT);
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    write(&mut world, client, at, 7);
+    world.evict(client, &[full], SOON).unwrap();
+    world.run_all();
+    let address = lock_in_the_end(&mut world, client, a);
+    assert_eq!(world.cpu_read(address, 0), 7);
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
+/// RES-83: an allocation that several devices have open keeps its home while a list requires it, so that no device waits for the unlock.
+#[test]
+fn shared_allocations_on_lists_in_hidden_memory_are_not_lockable() {
+    let (mut world, client) = World::with_pages(8);
+    let sibling = world.sibling(client);
+    let a = world.create_shared(client, 4);
+    world.open(sibling, a).unwrap();
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable), "it is not resident yet");
+    world.run_all();
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    world.tear_down();
+}
+
+/// RES-55: an allocation that left its home to be seen returns after the last unlock.
+#[test]
+fn an_allocation_returns_home_after_its_last_unlock() {
+    let mut world = World::new(Config::discrete(64, 64));
+    let client = world.client();
+    let (a, at) = world.create_resident(client, Place::LocalOrSystem, 4, SILENT);
+    write(&mut world, client, at, 7);
+    lock_in_the_end(&mut world, client, a);
+    write(&mut world, client, at, 8);
+    assert_eq!(world.placed[&a], SegmentId::SYSTEM);
+    world.unlock(a).unwrap();
+    world.wait(2_000_000_000);
+    world.run_all();
+    assert_eq!(world.placed[&a], LOCAL);
+    assert_eq!(read(&mut world, client, at), 8);
+    world.tear_down();
+}
+
 /// RES-80: locks are counted, and the address is the same until the last unlock.
 #[test]
 fn locks_are_counted() {

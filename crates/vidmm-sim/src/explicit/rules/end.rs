@@ -117,6 +117,8 @@ impl Session<'_> {
         for &fence in self.objects.fences.values() {
             let _ = self.runtime.vidmm().signal_monitored_fence(fence, 1);
         }
+        // A program may keep a lock for ever: all that can go on beside the locks does so first (D30).
+        self.run_until_idle();
         let locked = self.objects.allocations.iter().filter(|(_, known)| known.lock.is_some());
         let locked: Vec<String> = locked.filter(|(_, known)| !known.keeps_copy).map(|(name, _)| name.clone()).collect();
         for name in locked {

@@ -200,21 +200,23 @@ impl Audit {
     /// Whether the log says at least within which bounds demands lie (see [`beside_portions`](Self::beside_portions)), and how much
     /// there is to share: room for page tables that are asked for may be set aside already.
     pub(super) fn demands_are_bounded(&self) -> bool {
-        let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..) | RequestKind::Reserve);
-        let mut requests = self.devices.values().flat_map(|device| &device.requests);
-        let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
-        let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());
         let was_clear = |oldest: Option<u64>| oldest.is_none_or(|oldest| oldest > self.demands.unclear_until);
         let is_clear = self.demands.unclear_until == 0
             || self.devices.values().all(|device| was_clear(device.oldest_outstanding()));
         self.demands.unclear == 0
             && is_clear
-            && settled
-            && self.rests.is_empty()
-            && !self.zeros.has_ending()
-            && rooted
+            && self.tables_are_settled()
             && !self.has_split_reservations()
             && !self.places.pools().into_iter().any(|pool| self.is_crowded(pool))
+    }
+
+    /// Whether no page tables are to be placed: for mappings that are not granted, for pages that are cut, for processes without a root.
+    pub(super) fn tables_are_settled(&self) -> bool {
+        let tables_come = |kind: &RequestKind| matches!(kind, RequestKind::Map(..) | RequestKind::Reserve);
+        let mut requests = self.devices.values().flat_map(|device| &device.requests);
+        let settled = !requests.any(|request| request.granted.is_none() && tables_come(&request.kind));
+        let rooted = !self.adapter.has_page_tables() || self.processes.values().all(|of| of.root.is_some());
+        settled && self.rests.is_empty() && !self.zeros.has_ending() && rooted
     }
 
     /// Whether a process has reserved memory of a group that has several segments: how much of each the log does not say.

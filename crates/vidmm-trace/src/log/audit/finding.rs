@@ -96,6 +96,9 @@ invariants! {
     I31 = "I31",
     /// A plan enters the stream when its waits are over and the plans that it follows have entered.
     D5 = "D5",
+    /// A request that was admitted is granted, and work whose waits are over is handed out, as soon as there is room. Neither waits for a
+    /// call that may never come.
+    D30 = "D30",
     /// A packet runs for its quantum before it is asked to yield; the reset of an engine aborts a packet that it has.
     Flt22 = "FLT-22",
     /// Packets that came back are handed out again in their order: paging buffers with their fences, other work with new ones.

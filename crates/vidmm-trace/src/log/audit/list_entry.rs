@@ -88,6 +88,11 @@ impl ListEntry {
         })
     }
 
+    /// A Reclaim of an allocation that has no backing store any more: the allocation leaves the list.
+    pub fn reclaim_in_vain(&mut self) {
+        (self.offered, self.count) = (false, 0);
+    }
+
     /// Whether the list demands memory for the allocation.
     pub fn demands(&self) -> bool {
         self.count > 0 && !self.offered

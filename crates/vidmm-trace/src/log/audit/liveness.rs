@@ -1,12 +1,15 @@
 //! Nothing stays that is to go: what was destroyed, freed, taken off its list for good or offered to be discarded at once
-//! (RES-21, RES-61, RES-91, GVA-53).
+//! (RES-21, RES-61, RES-91, GVA-53). And nothing waits while there is room (D30).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vidmm::contract::SegmentSet;
 use vidmm::{AllocationId, DeviceId, EvictFlags, ProcessId};
 
 use super::Audit;
-use super::device::Device;
+use super::allocation::Allocation;
+use super::aspects::Pool;
+use super::device::{Device, RequestKind};
 use super::finding::Invariant;
 
 /// The first address of a mapping of a process.
@@ -129,6 +132,74 @@ impl Audit {
         allocation.decided.is_some()
             && allocation.cpu_view.is_none()
             && owner.and_then(|id| self.devices.get(id)).is_some_and(is_free)
+    }
+}
+
+impl Audit {
+    /// Nothing more follows by itself: nothing is under way, and the manager waits for no time. Finds devices with a request that is not
+    /// granted, or with work that is not handed out, though all that lists name fits into memory together (D30).
+    ///
+    /// Ranges may fail to fit where their bytes do, and the log does not say how many page tables are to come: in these states nothing is
+    /// found.
+    pub fn at_rest(&mut self) {
+        if !self.is_up() || self.adapter.is_physical() || !self.plans.are_over() || !self.all_lists_fit() {
+            return;
+        }
+        let waiting = self.devices.iter().filter_map(|(&id, device)| Some((id, self.waits_in_vain(device)?)));
+        for (id, what) in Vec::from_iter(waiting) {
+            let message =
+                format!("{what} of {id} waits for ever, though nothing is under way and all that lists name fits");
+            self.findings.report(Invariant::D30, message);
+        }
+    }
+
+    /// Whether all that lists name, now or for what is outstanding, fits together, each allocation in any memory where it may be.
+    fn all_lists_fit(&self) -> bool {
+        let is_named = |allocation: &&Allocation| {
+            allocation.lists.iter().any(|(id, entry)| {
+                let device = self.devices.get(id);
+                let mut spans = entry.spans();
+                entry.demands() || spans.any(|span| !span.granted || device.is_some_and(|of| of.still_holds(span)))
+            })
+        };
+        let named = Vec::from_iter(self.allocations.values().filter(|of| of.committed).filter(is_named));
+        let bytes_in = |pool: Pool| {
+            let may_be_there =
+                |of: &&&Allocation| self.places.pools_of(SegmentSet(of.supported_segment_set)).contains(&pool);
+            named.iter().filter(may_be_there).fold(0, |sum: u64, of| sum.saturating_add(of.size))
+        };
+        self.tables_are_settled()
+            && named.iter().all(|of| !of.accessed_physically)
+            && self.places.pools().into_iter().all(|pool| bytes_in(pool) <= self.places.capacity(pool))
+    }
+
+    /// The request or the work of a device that waits for nothing that the log shows.
+    fn waits_in_vain(&self, device: &Device) -> Option<String> {
+        let process = self.processes.get(&device.process);
+        let is_stopped = device.is_over() || process.is_none_or(|process| process.suspended.is_some());
+        if is_stopped || !device.is_still() {
+            return None;
+        }
+        if let Some(request) = device.next_request() {
+            let RequestKind::MakeResident(spans) = &request.kind else { return None };
+            let named = spans.iter().filter_map(|(id, _)| self.allocations.get(id));
+            // A locked allocation that may only be in hidden memory comes in after the unlock (U-40). The log does not say whether the CPU
+            // sees it in a memory segment.
+            let has_no_sight = |of: &Allocation| {
+                let pools = self.places.pools_of(SegmentSet(of.supported_segment_set));
+                of.cpu_view.is_some() && !of.seen_in_backing_store && !pools.contains(&Pool::SYSTEM)
+            };
+            let waits_for_unlock = named.into_iter().any(has_no_sight);
+            return (!waits_for_unlock).then(|| format!("value {} of {}", request.fence_value, request.queue));
+        }
+        let mut seen = BTreeSet::new();
+        let first = device.undispatched.iter().filter(|(_, work)| seen.insert(work.context));
+        let mut ready = Vec::from_iter(first).into_iter().filter(|(_, work)| {
+            let engine = self.contexts.get(&work.context).map(|context| context.engine);
+            let is_free = |engine| self.fences.engine(engine).is_some_and(|books| books.in_flight.is_empty());
+            engine.is_some_and(is_free) && work.waits.iter().all(|&wait| self.fences.monitored.has_reached(wait))
+        });
+        ready.next().map(|(submission, _)| format!("submission {submission}"))
     }
 }
 

@@ -83,9 +83,14 @@ impl Audit {
         for ((&id, &result), &backing_store) in allocations.iter().zip(results).zip(backing_stores) {
             self.check_result(id, result, backing_store);
             let Some(allocation) = self.allocations.get_mut(&id) else { continue };
-            let entry = allocation.lists.get_mut(&device);
-            let span = entry.and_then(|entry| entry.reclaim(after_submission)).filter(|_| allocation.committed);
-            spans.extend(span.map(|span| (id, span)));
+            let committed = allocation.committed;
+            if let Some(entry) = allocation.lists.get_mut(&device) {
+                // A list never names an allocation without a backing store: no later work requires it (RES-66).
+                match committed {
+                    true => spans.extend(entry.reclaim(after_submission).map(|span| (id, span))),
+                    false => entry.reclaim_in_vain(),
+                }
+            }
             self.charge(id);
         }
         if let Some(device) = self.devices.get_mut(&device) {
