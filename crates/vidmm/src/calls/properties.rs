@@ -107,6 +107,10 @@ impl VidMm {
             paging_fence_value,
         });
         self.state.record_counted(index, false);
+        // A locked allocation that had no home in sight may have one now: its request waits for the unlock no more.
+        if views::waits_for_unlock(&self.state.objects, index) && self.state.objects[index].is_required() {
+            replacement::move_into_sight(&mut self.schedule.turns, &mut self.state, index);
+        }
         if !numbers.is_empty() {
             self.requests.request(&mut self.state.objects, queue, RequestKind::Decided(numbers));
         }
@@ -181,10 +185,6 @@ fn change_residence(
     let allocation = &state.objects[index];
     if allocation.is_required() && allocation.homes_differ() {
         schedule.turns.demoted.insert(allocation.device);
-    }
-    // A locked allocation that had no home in sight may have one now: its request waits for the unlock no more.
-    if views::waits_for_unlock(&state.objects, index) && state.objects[index].is_required() {
-        replacement::move_into_sight(&mut schedule.turns, state, index);
     }
     let is_outside =
         state.objects[index].place.is_some_and(|place| !choices.contains(place::home(&state.memory, place)));

@@ -284,7 +284,7 @@ fn shared_allocations_on_lists_in_hidden_memory_are_not_lockable() {
     let a = world.create_shared(client, 4);
     world.open(sibling, a).unwrap();
     assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
-    assert_eq!(world.lock(client, a), Err(LockError::NotLockable), "it is not resident yet");
+    assert_eq!(world.lock(client, a), Err(LockError::AllocationBusy), "it is not resident yet");
     world.run_all();
     assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
     world.tear_down();
