@@ -145,8 +145,18 @@ impl DriverMachines {
         self.first_segment(false).is_some_and(|segment| segment.flags.contains(SegmentFlags::CPU_VISIBLE))
     }
 
+    /// Whether the driver reports a second memory segment or a second aperture.
+    pub fn has_more_segments(&self) -> bool {
+        [false, true].into_iter().any(|is_aperture| self.segments(is_aperture).count() > 1)
+    }
+
     fn first_segment(&self, is_aperture: bool) -> Option<&SegmentDescriptor> {
-        self.info.segments.iter().find(|segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
+        self.segments(is_aperture).next()
+    }
+
+    fn segments(&self, is_aperture: bool) -> impl Iterator<Item = &SegmentDescriptor> {
+        let segments = self.info.segments.iter();
+        segments.filter(move |segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
     }
 
     /// Whether the driver brings a model of its GPU.

@@ -1,6 +1,6 @@
 //! The scenarios that drivers are tried with: some of their own, and those of the repository that a driver in C can be asked for.
 
-use vidmm_sim::{ExplicitScenario, Features, ScenarioFile};
+use vidmm_sim::{ExplicitScenario, Features, JudgedBy, ScenarioFile};
 use vidmm_trace::ByteSize;
 
 /// Their names and texts.
@@ -52,7 +52,8 @@ pub fn name(number: usize) -> &'static str {
     CATALOGUE[number].0
 }
 
-/// A scenario.
+/// A scenario. Its steps expect the answers of an adapter with one memory segment and one aperture, as the file describes; with more
+/// segments an allocation has further homes, so the rules alone judge the run.
 ///
 /// # Errors
 ///
@@ -60,7 +61,7 @@ pub fn name(number: usize) -> &'static str {
 pub fn load(number: usize, machine: &Needed) -> Result<ExplicitScenario, String> {
     let (name, text) = CATALOGUE[number];
     match ScenarioFile::parse(text, name.as_ref()).expect("the catalogue's scenarios are read by the tests") {
-        ScenarioFile::Explicit(scenario) => {
+        ScenarioFile::Explicit(mut scenario) => {
             let lacks = scenario.needs() & machine.lacks;
             let of_memory = |what, bytes: u64| format!("{} of {what}", ByteSize(bytes));
             if !lacks.is_empty() {
@@ -75,6 +76,9 @@ pub fn load(number: usize, machine: &Needed) -> Result<ExplicitScenario, String>
             // A machine may ignore this; the answers that such a scenario expects do not.
             if scenario.adapter.local_memory_cpu_visible && !machine.is_cpu_visible {
                 return Err("local memory that the CPU sees".to_owned());
+            }
+            if machine.has_more_segments {
+                scenario.judged_by = JudgedBy::Rules;
             }
             Ok(*scenario)
         }
@@ -91,6 +95,8 @@ pub struct Needed {
     pub aperture: u64,
     /// Whether the CPU sees local memory.
     pub is_cpu_visible: bool,
+    /// Whether there is a second memory segment or a second aperture.
+    pub has_more_segments: bool,
 }
 
 #[cfg(test)]
@@ -99,8 +105,13 @@ mod tests {
 
     #[test]
     fn every_scenario_of_the_catalogue_can_be_read() {
-        let everything =
-            Needed { lacks: Features::empty(), local_memory: u64::MAX, aperture: u64::MAX, is_cpu_visible: true };
+        let everything = Needed {
+            lacks: Features::empty(),
+            local_memory: u64::MAX,
+            aperture: u64::MAX,
+            is_cpu_visible: true,
+            has_more_segments: false,
+        };
         for number in 0..COUNT {
             _ = load(number, &everything);
             assert_eq!(find(name(number)), Some(number));

@@ -99,7 +99,8 @@ fn world(seed: u64, steps: u64, machines: &DriverMachines, outcome: &mut Outcome
 fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
     let (local_memory, aperture) = machines.memory();
     let (lacks, is_cpu_visible) = (machines.lacks(), machines.is_memory_cpu_visible());
-    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible };
+    let has_more_segments = machines.has_more_segments();
+    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible, has_more_segments };
     let scenario = match catalogue::load(number, &needed) {
         Ok(scenario) => scenario,
         Err(lack) => {

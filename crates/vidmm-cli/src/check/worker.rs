@@ -19,6 +19,9 @@ use super::jobs::Job;
 /// A line for the supervisor begins so: a driver may print what it likes.
 pub const MARK: &str = "@vidmm ";
 
+/// The reason why the steps of scenarios expect no answers of a driver.
+const NO_ANSWERS: &str = "the answers that scenarios expect (written for one memory segment and one aperture)";
+
 /// A message of a worker.
 #[derive(Serialize, Deserialize)]
 pub enum Message {
@@ -40,7 +43,8 @@ fn load(args: &CheckArgs, driver: &Path, progress: &Progress) -> Result<DriverMa
 }
 
 fn described(machines: &DriverMachines) -> (String, Vec<String>) {
-    let not_judged = machines.lacks().not_judged().into_iter().map(str::to_owned).collect();
+    let answers = machines.has_more_segments().then_some(NO_ANSWERS);
+    let not_judged = machines.lacks().not_judged().into_iter().chain(answers).map(str::to_owned).collect();
     (machines.to_string(), not_judged)
 }
 

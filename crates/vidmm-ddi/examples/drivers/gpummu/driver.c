@@ -1,6 +1,6 @@
 /*
- * A reference driver: a GPU with page tables (GpuMmu), one memory segment, one engine or two. The memory-management part is what a driver
- * for Windows has, with its names; the hardware is in gpu.c.
+ * A reference driver: a GPU with page tables (GpuMmu), one memory segment or two, one engine or two. The memory-management part has the
+ * names of a driver for Windows; the hardware is in gpu.c.
  */
 #include "bugs.h"
 #include "dispmprt.h"
@@ -282,7 +282,10 @@ static VOID Unload(VOID) {
 static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     DXGK_QUERYSEGMENTOUT4 *Out = (DXGK_QUERYSEGMENTOUT4 *)Query->pOutputData;
     DXGK_SEGMENTDESCRIPTOR4 *Memory, *Aperture;
-    Out->NbSegment = 2;
+#ifdef WITH_MORE_MEMORY
+    DXGK_SEGMENTDESCRIPTOR4 *MoreMemory;
+#endif
+    Out->NbSegment = GPU_SEGMENTS;
     Out->PagingBufferSegmentId = 0;
     Out->PagingBufferSize = 4 << 10;
     Out->PagingBufferPrivateDataSize = 0;
@@ -302,6 +305,13 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     Aperture->BaseAddress.QuadPart = GPU_MEMORY_BYTES;
     Aperture->Size = GPU_APERTURE_BYTES;
     Aperture->CommitLimit = GPU_APERTURE_BYTES;
+#ifdef WITH_MORE_MEMORY
+    MoreMemory = (DXGK_SEGMENTDESCRIPTOR4 *)(Out->pSegmentDescriptor + 2 * Out->SegmentDescriptorStride);
+    *MoreMemory = *Memory;
+    MoreMemory->BaseAddress.QuadPart = GPU_MEMORY_BYTES + GPU_APERTURE_BYTES;
+    MoreMemory->Size = GPU_MORE_MEMORY_BYTES;
+    MoreMemory->CommitLimit = GPU_MORE_MEMORY_BYTES;
+#endif
     return STATUS_SUCCESS;
 }
 
@@ -458,11 +468,20 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Info->hAllocation = Allocation;
     Info->Size = BUG(SIZE_IN_PAGES) ? Data->Size >> PAGE_SHIFT : Data->Size;
     Info->SupportedReadSegmentSet = Data->Segments & 3;
-    Info->SupportedWriteSegmentSet = BUG(NO_SEGMENT) ? 0 : Data->Segments & 3;
+#ifdef WITH_MORE_MEMORY
+    /* The second memory segment is for allocations that may leave memory. */
+    Info->SupportedReadSegmentSet |= Data->Segments == 3 ? 1u << (GPU_MORE_MEMORY_SEGMENT - 1) : 0;
+#endif
+    Info->SupportedWriteSegmentSet = BUG(NO_SEGMENT) ? 0 : Info->SupportedReadSegmentSet;
     if (Data->Segments & 1) {
         Info->Alignment = 64 << 10;
         Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
+#ifdef WITH_MORE_MEMORY
+        Info->PreferredSegment.SegmentId1 = Data->Segments == 3 ? GPU_MORE_MEMORY_SEGMENT : 0;
+        Info->PreferredSegment.SegmentId2 = Data->Segments == 3 ? GPU_APERTURE_SEGMENT : 0;
+#else
         Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
+#endif
     } else {
         Info->PreferredSegment.SegmentId0 = GPU_APERTURE_SEGMENT;
     }

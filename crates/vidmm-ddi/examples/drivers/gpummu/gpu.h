@@ -1,5 +1,5 @@
 /*
- * A small GPU with page tables: one engine or two, one memory segment, a TLB. It knows nothing of WDDM but the types.
+ * A small GPU with page tables: one engine or two, one memory segment or two, a TLB. The GPU knows nothing of WDDM but the types.
  */
 #ifndef GPU_H
 #define GPU_H
@@ -11,6 +11,13 @@
 #define GPU_MEMORY_BYTES (128ull << 20)
 #define GPU_APERTURE_SEGMENT 2
 #define GPU_APERTURE_BYTES (256ull << 20)
+#ifdef WITH_MORE_MEMORY
+#define GPU_MORE_MEMORY_SEGMENT 3
+#define GPU_MORE_MEMORY_BYTES (64ull << 20)
+#define GPU_SEGMENTS 3
+#else
+#define GPU_SEGMENTS 2
+#endif
 
 /* Page tables: three levels of 512 entries of 8 bytes. */
 #define GPU_LEVELS 3
