@@ -1,14 +1,14 @@
 //! vidmm: a portable GPU video memory manager with the contract of WDDM.
 //!
-//! The crate is the pure core: it decides which allocations are resident, asks a driver to encode what moves them, and says
-//! what is to be handed to the GPU. It has no clock, no threads, no I/O. [`VidMm`] is where to begin; [`contract`] is what a
-//! driver and an operating system implement.
+//! The crate is the pure core: the manager decides which allocations are resident, asks a driver to encode transfers and
+//! page-table updates, and outputs packets for the GPU. The core has no clock, no threads, no I/O. Begin with [`VidMm`]; a
+//! driver and an operating system implement [`contract`].
 #![no_std]
 
 extern crate alloc;
 
-// In the order in which data flows: units and names, the contract, the adapter, ranges and places, address spaces,
-// residency, plans and the stream, and the manager that joins them.
+// In the order of the data flow: units and names, the contract, the adapter, ranges and places, address spaces, residency,
+// plans and the stream, and the manager on top.
 mod units;
 mod id;
 mod data;

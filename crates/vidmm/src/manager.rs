@@ -1,4 +1,4 @@
-//! The manager: the parts that it is made of, and what it tells of itself. Its calls are in `calls`, its loop in `poll`.
+//! The manager: the parts, and questions to the manager. The calls are in `calls`, the loop in `poll`.
 
 use crate::{
     contract::EngineKind,
@@ -16,13 +16,13 @@ use crate::{
 
 /// The video memory manager of one adapter.
 ///
-/// It owns no driver, no GPU, no host and no clock. Its methods are of three kinds:
+/// The manager owns no driver, no GPU, no host and no clock. The methods are of three kinds:
 ///
 /// - *Calls* admit: `create_*`, `destroy_*`, [`make_resident`](Self::make_resident), [`evict`](Self::evict),
-///   [`map_gpu_virtual_address`](Self::map_gpu_virtual_address), [`submit`](Self::submit), ... They validate, answer at once,
+///   [`map_gpu_virtual_address`](Self::map_gpu_virtual_address), [`submit`](Self::submit), ... Calls validate, answer at once,
 ///   and never wait. A refused call changes nothing.
-/// - [`poll`](Self::poll) grants and builds, and hands out what is to be done. Call it until it returns `None`, after calls and
-///   after events.
+/// - [`poll`](Self::poll) grants, builds, and returns outputs for the caller to carry out. Call `poll` until the answer is
+///   `None`, after calls and after events.
 /// - *Events* retire: [`handle_completed`](Self::handle_completed), [`handle_interrupt`](Self::handle_interrupt), and the ends
 ///   of resets.
 ///
@@ -52,18 +52,19 @@ impl VidMm {
         self.state.moment.statistics()
     }
 
-    /// The findings that the driver's author should know, in the order in which it was found.
+    /// Findings for the driver's author, in the order of discovery.
     pub fn driver_findings(&self) -> &[DriverFinding] {
         self.state.moment.driver_findings()
     }
 
-    /// The size of the paging process's address space in bytes, on each side of a transfer; 0 if it has none (PGV-03).
+    /// The size of the paging process's address space in bytes, on each side of a transfer; 0 without an address space
+    /// (PGV-03).
     pub fn paging_va_size(&self) -> u64 {
         self.state.adapter.paging_va_size
     }
 
-    /// Where the content of an allocation is in system memory, as the CPU would read it; none while the allocation is
-    /// resident, or anything is under way for it, or it has no backing store (RES-66).
+    /// The address of an allocation's content in system memory, for the CPU; none while the allocation is resident, while a
+    /// plan is under way for the allocation, or without a backing store (RES-66).
     ///
     /// # Errors
     ///

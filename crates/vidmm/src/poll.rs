@@ -1,4 +1,4 @@
-//! One step after another, until nothing more can be done now.
+//! The loop: step after step, until nothing more can be done now.
 
 use crate::{
     contract::{Host, Kmd},
@@ -14,8 +14,8 @@ use crate::{
 
 /// # The loop: what is to be done next
 impl VidMm {
-    /// When to call [`poll`](Self::poll) next if nothing else happens before: a time slice ends, or somebody is to be asked to
-    /// trim, or a time limit is over; `None` when nothing waits for time to pass.
+    /// The time of the next [`poll`](Self::poll) without an event before: a time slice ends, a trim request is due, or a time
+    /// limit is over; `None` when nothing waits for time to pass.
     pub fn next_wake(&self) -> Option<Nanoseconds> {
         if self.state.moment.has_failed() {
             return None;
@@ -23,9 +23,10 @@ impl VidMm {
         self.state.moment.wake().into_iter().chain(self.state.engines.recovery.due).min()
     }
 
-    /// Does what can be done at time `now`, and returns the next thing to be done by others; `None` when nothing is left.
+    /// Does all possible steps at time `now`, and returns the next output for the caller to carry out; `None` when nothing is
+    /// left.
     ///
-    /// Call it again and again until it returns `None`: after calls, and after events.
+    /// Call `poll` until the answer is `None`: after calls, and after events.
     pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
         self.state.moment.advance(now);
         self.state.moment.request_poll_if(self.state.engines.recovery.due.is_some_and(|due| due <= now));
@@ -45,7 +46,7 @@ impl VidMm {
         if self.has_news() {
             self.take_news(kmd, host);
         }
-        // Work that can run is handed out before anything is decided: deciding looks at what runs.
+        // Ready work is handed out before any decision: decisions look at the running work.
         if !self.work.queued.is_empty() {
             dispatch::dispatch(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
@@ -61,7 +62,7 @@ impl VidMm {
         if is_recovering {
             engine_reset::recover(&mut self.state, &self.plans, &mut self.requests, &mut self.work, kmd);
         }
-        // A packet that was handed out asks for no step by itself: if nothing else was to be done, nothing follows from it.
+        // A handed-out packet asks for no step: if nothing more was to be done, nothing follows from the packet.
         let has_handed_out = self.state.moment.statistics().submissions > submissions;
         let has_more = has_put_off || has_paging || is_recovering || self.has_news() || !self.work.queued.is_empty();
         self.state.moment.request_poll_if(has_handed_out && has_more);
@@ -70,8 +71,8 @@ impl VidMm {
         }
     }
 
-    // All this is asked for at each submission, and nearly always only `dispatch` has something to do. The rest stays out of
-    // line, so that nothing of it is set up for a submission that only passes by.
+    // Each submission asks for all steps, and nearly always only `dispatch` has work. The rest stays out of line, so a
+    // submission that only passes by pays no setup.
     fn has_news(&self) -> bool {
         !self.plans.stream.is_empty()
             || !self.state.objects.dead.is_empty()
@@ -80,7 +81,7 @@ impl VidMm {
             || !self.state.objects.ending.is_over()
     }
 
-    /// Takes note of what has retired and what has been built.
+    /// Takes note of retired and of built plans.
     #[inline(never)]
     fn take_news(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         self.plans.retire_plans(&mut self.state, host);
@@ -99,11 +100,11 @@ impl VidMm {
             || plans::exceeds_limits(&self.state)
     }
 
-    /// The scheduler's tick: what was put off and can be planned now (U-27).
+    /// The scheduler's tick: plans postponed work (U-27).
     #[inline(never)]
     fn tick(&mut self, host: &mut dyn Host) {
         if self.schedule.turns.power == Power::Down {
-            // Reports of budgets do not depend on what runs.
+            // Reports of budgets do not depend on running work.
             return trims::tell_all_budgets(&mut self.state);
         }
         self.schedule.ask_to_trim(&mut self.state);
@@ -124,10 +125,10 @@ impl VidMm {
             || (self.state.adapter.is_physical() && !self.work.queued.is_empty())
     }
 
-    /// Grants what has room, and builds what is decided.
+    /// Grants requests that have room, and builds decided plans.
     #[inline(never)]
     fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-        // Without power nothing can be brought in, and no table written, for a device in error either.
+        // Without power no page-in and no table update is possible, not even for a device in error.
         if self.schedule.turns.power != Power::Down {
             grant::grant(&mut self.state, &mut self.plans, &mut self.requests);
             if self.state.adapter.is_physical() {

@@ -1,4 +1,4 @@
-//! The state: the parts that say what is true now, in the order in which they stand on one another.
+//! The state: the parts of present facts, lowest part first.
 
 use crate::{
     adapter::Adapter,
@@ -14,7 +14,7 @@ use crate::{
     shares::Shares,
 };
 
-/// The parts that say what is true now. The parts above them, which say what is under way, take it as an argument.
+/// The parts of present facts. Higher parts, with the work under way, take the state as an argument.
 pub(crate) struct State {
     pub adapter: Adapter,
     pub moment: Moment,
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// Takes an allocation off a device's list, whatever its count; submitted work still has it.
+    /// Takes an allocation off a device's list, whatever the count; submitted work still has the allocation.
     pub fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
         let Self { moment, objects, memory, shares, residency, .. } = self;
         let entry = objects[index].entry_mut(device);
@@ -52,7 +52,7 @@ impl State {
         shares.renew_promise(objects, device);
     }
 
-    /// Records where lists count an allocation, if it may be in several memories.
+    /// Records the memory in which lists count an allocation with several possible memories.
     pub fn record_counted(&mut self, index: AllocationIx, anew: bool) {
         let Self { adapter, moment, objects, residency, .. } = self;
         let account = residency.counted_in(objects, index);

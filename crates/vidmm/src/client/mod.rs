@@ -1,28 +1,29 @@
-//! A residency manager for callers: an engine or a user-mode driver need not write its own.
+//! A residency manager for callers: an engine or a user-mode driver need not write a manager of its own.
 //!
-//! [`VidMm`](crate::VidMm) does as it is told: MakeResident, Evict. The caller decides *what* to evict, and every
-//! engine and every user-mode driver writes that again (RES-05, RES-57). Here it is once, over the public calls alone:
+//! [`VidMm`](crate::VidMm) obeys MakeResident and Evict. The caller chooses the allocations to evict, and every engine and
+//! every user-mode driver writes the choice again (RES-05, RES-57). This module has the choice once, over the public calls
+//! alone:
 //!
-//! - A [`ResidencySet`] collects the allocations that one submission uses, and which of them it writes. Naming one twice costs a
-//!   look at a stamp.
-//! - A [`ResidencyManager`] makes a set resident before its submission. When there is no room, it evicts what was used longest
-//!   ago. A refusal leads to one of two ladders ([`Ladder`], RES-14). It answers trim notifications (RES-42), and
-//!   [`trim`](ResidencyManager::trim)s a program that goes idle.
+//! - A [`ResidencySet`] collects the allocations of a submission, with a mark for writes. A second insert costs a look at a
+//!   stamp.
+//! - A [`ResidencyManager`] makes a set resident before the submission. Without room, the manager evicts the least recently
+//!   used allocations. A refusal leads to one of two ladders ([`Ladder`], RES-14). The manager answers trim notifications
+//!   (RES-42), and [`trim`](ResidencyManager::trim)s an idle program.
 //! - A [`Renamer`] has as many allocations for one dynamic buffer as the GPU is behind (RES-05).
 //!
 //! # Reads and writes
 //!
-//! An allocation that no set has written since the manager made it resident is evicted with
-//! [`NOT_WRITTEN_TO`](crate::EvictFlags::NOT_WRITTEN_TO): its content is not copied out, since system memory has it (RES-22). So say
-//! [`insert_read`](ResidencySet::insert_read) wherever a submission only reads. A plain [`insert`](ResidencySet::insert) is a write,
-//! which is always safe. An allocation that work outside all sets writes is managed with
-//! [`ManageFlags::WRITTEN_BY_OTHERS`]. Content that the CPU writes under a lock is kept in any case.
+//! An allocation without a write by any set since MakeResident is evicted with
+//! [`NOT_WRITTEN_TO`](crate::EvictFlags::NOT_WRITTEN_TO): the content is not copied out, since system memory has a copy
+//! (RES-22). Call [`insert_read`](ResidencySet::insert_read) wherever a submission only reads. A plain
+//! [`insert`](ResidencySet::insert) is a write, which is always safe. Manage an allocation with writes outside of all sets with
+//! [`ManageFlags::WRITTEN_BY_OTHERS`]. CPU writes under a lock are kept in any case.
 //!
 //! # Queues
 //!
-//! Each queue of work on the device signals a monitored fence of its own. A submission is begun for the fence of its queue; the
-//! manager tells queues apart by it. An allocation was used in a period if any queue used it then. So a long submission in one
-//! queue keeps what it uses, and nothing of the others.
+//! Each queue of work on the device signals a monitored fence of its own. A submission begins with the fence of the queue; the
+//! manager tells queues apart by the fence. An allocation was used in a period if any queue used the allocation in the period.
+//! So a long submission in a queue keeps its own allocations, and no allocations of further queues.
 //!
 //! # What it costs
 //!
@@ -35,9 +36,8 @@
 //! | [`trim_notification`](ResidencyManager::trim_notification), periodic | that, and the same for each allocation that one queue had no longer used when the period began, and another had |
 //! | [`trim`](ResidencyManager::trim) | each allocation that is listed or internal, once |
 //!
-//! Nothing is sorted, and an allocation that counts in another memory than the one that is short is not looked at. There is
-//! one exception: when nothing more can be evicted in that memory, the manager asks once for the memory of each listed
-//! allocation, since it may have changed.
+//! Nothing is sorted, and the manager looks only at allocations of the short memory, with an exception: when nothing more can
+//! be evicted, the manager asks once for the memory of each listed allocation, since the memory may have changed.
 //!
 //! Each allocation costs some 60 bytes, and four for each fence.
 //!

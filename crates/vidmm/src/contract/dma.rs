@@ -2,26 +2,26 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-/// A value of an engine's own fence: its n-th submission has ended.
+/// A value of an engine's own fence: the engine's n-th submission has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EngineFence {
     /// The engine's ordinal.
     pub engine: u32,
-    /// The submission fence id, which rises by one with each submission to the engine (SYN-13).
+    /// The submission fence id; rises by 1 with each submission to the engine (SYN-13).
     #[doc(alias = "SubmissionFenceId")]
     pub fence_id: u64,
 }
 
-/// A packet for an engine: run it once all waits are over, then signal.
+/// A packet for an engine: run the packet once all waits are over, and signal.
 ///
-/// Waits are only on fences that were handed out before, so a GPU needs no host between two packets that depend on each
-/// other (D7). An engine runs its packets in the order in which they were handed to it.
+/// Waits are only on fences of earlier packets, so a GPU needs no host between two dependent packets (D7). An engine runs
+/// packets in the order of submission.
 #[derive(Debug)]
 pub struct Packet {
-    /// The fences that must have been reached before.
+    /// The fences to wait for.
     pub waits: Vec<EngineFence>,
-    /// The engine that runs it, and the fence that its end signals.
+    /// The engine, and the fence signalled by the end of the packet.
     pub signal: EngineFence,
     /// The driver's commands before the buffer: page tables of the context.
     pub preamble: Vec<u8>,
@@ -29,18 +29,18 @@ pub struct Packet {
     pub buffer: DmaBuffer,
 }
 
-/// A DMA buffer on its way to an engine and back. It is moved, never shared.
+/// A DMA buffer on the way to an engine and back. Moved, never shared.
 #[derive(Debug)]
 pub enum DmaBuffer {
-    /// The driver encoded it; it returns to the core's pool with its completion.
+    /// Encoded by the driver; returns to the core's pool with the completion.
     Paging(PagingBuffer),
-    /// The user-mode driver encoded it.
+    /// Encoded by the user-mode driver.
     User(Vec<u8>),
-    /// The kernel-mode driver translated it (PAT-10).
+    /// Translated by the kernel-mode driver (PAT-10).
     Rendered(Box<RenderedBuffer>),
 }
 
-/// A portion of a DMA buffer that a driver translated, or the whole. Behind a pointer, as paging buffers are.
+/// A portion of a translated DMA buffer, or the whole buffer. Behind a pointer, as paging buffers are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RenderedBuffer {
     /// The commands.
@@ -60,7 +60,7 @@ impl DmaBuffer {
         }
     }
 
-    /// The private data that the driver keeps with them.
+    /// The driver's private data beside the commands.
     #[doc(alias = "pDmaBufferPrivateData")]
     pub fn private_data(&self) -> &[u8] {
         match self {
@@ -75,7 +75,7 @@ impl DmaBuffer {
 #[derive(Debug)]
 pub struct PagingBuffer(Box<Contents>);
 
-// Behind a pointer, so that packets are small: most are of users, and all are moved.
+// Behind a pointer, so that packets are small: most packets are users' work, and all packets are moved.
 #[derive(Debug)]
 struct Contents {
     dma: Vec<u8>,
@@ -96,7 +96,7 @@ impl PagingBuffer {
         &self.0.dma[..self.0.dma_used]
     }
 
-    /// The private data that goes with them.
+    /// The private data beside the commands.
     pub fn private_data(&self) -> &[u8] {
         &self.0.private[..self.0.private_used]
     }
@@ -106,7 +106,7 @@ impl PagingBuffer {
         self.0.dma_used == 0
     }
 
-    /// Whether it was made with these sizes.
+    /// Whether the buffer was made with the given sizes.
     pub(crate) fn has_sizes(&self, size: usize, private_data_size: usize) -> bool {
         self.0.dma.len() == size && self.0.private.len() == private_data_size
     }
@@ -122,7 +122,7 @@ impl PagingBuffer {
         (&mut dma[*dma_used..], &mut private[*private_used..])
     }
 
-    /// Adds the bytes that the driver says it wrote; `None` when it claims more than there was room for (I21).
+    /// Adds the bytes of the driver's answer; `None` when the answer exceeds the room (I21).
     pub(crate) fn advance(&mut self, dma: usize, private: usize) -> Option<()> {
         let contents = &mut *self.0;
         let dma_used = contents.dma_used.checked_add(dma).filter(|&end| end <= contents.dma.len())?;
@@ -131,7 +131,7 @@ impl PagingBuffer {
         Some(())
     }
 
-    /// Empties the buffer for its next use; the private data keeps its bytes (SEG-35).
+    /// Empties the buffer for the next use; the private data keeps the bytes (SEG-35).
     pub(crate) fn reset(&mut self) {
         (self.0.dma_used, self.0.private_used) = (0, 0);
     }

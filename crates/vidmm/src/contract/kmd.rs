@@ -34,22 +34,23 @@ handle!(
 );
 
 handle!(
-    /// The driver's name for an allocation as one device has it open.
+    /// The driver's name for an allocation opened by a device.
     #[doc(alias = "hDeviceSpecificAllocation")]
     KmdOpenHandle
 );
 
-/// A kernel-mode driver: it describes the GPU, and encodes paging operations.
+/// A kernel-mode driver: describes the GPU, and encodes paging operations.
 ///
-/// The core borrows it for the length of a call, and calls it from one thread at a time (BPB-10). It must not wait for the
-/// GPU inside a call (BPB-11).
+/// The core borrows the driver for the length of a call, and calls from a single thread at a time (BPB-10). The driver must not
+/// wait for the GPU inside a call (BPB-11).
 pub trait Kmd {
-    /// Describes the adapter. Called once, at adapter start: the adapter is fixed while it runs (SEG-05).
+    /// Describes the adapter. Called once, at adapter start: a running adapter is fixed (SEG-05).
     #[doc(alias = "DxgkDdiQueryAdapterInfo")]
     fn query_adapter_info(&mut self) -> AdapterInfo;
 
-    /// The size of the paging process's address space in MiB; `None` (the call failed) or 0 leaves it to the core (PGV-01,
-    /// PGV-02). Asked once for each physical adapter, at adapter start; without a link the index is 0. Not asked below WDDM 3.2.
+    /// The size of the paging process's address space in MiB; `None` (the call failed) or 0 leaves the size to the core
+    /// (PGV-01, PGV-02). Asked once for each physical adapter, at adapter start; without a link the index is 0. Not asked below
+    /// WDDM 3.2.
     #[doc(alias = "DXGKQAITYPE_PAGINGPROCESSGPUVASIZE")]
     fn query_paging_process_gpu_va_size(&mut self, physical_adapter_index: u32) -> Option<u32> {
         let _ = physical_adapter_index;
@@ -60,19 +61,19 @@ pub trait Kmd {
     ///
     /// # Errors
     ///
-    /// If the driver is out of memory; the process is then not created.
+    /// If the driver is out of memory; the process is not created.
     #[doc(alias = "DxgkDdiCreateProcess")]
     fn create_process(&mut self, system_process: bool) -> Result<KmdProcessHandle, KmdError>;
 
-    /// Destroys a process. Nothing names it any more.
+    /// Destroys a process. Nothing names the process any more.
     #[doc(alias = "DxgkDdiDestroyProcess")]
     fn destroy_process(&mut self, process: KmdProcessHandle);
 
-    /// Creates a context for `process` on engine `node_ordinal`. `system_context` is the one that runs paging buffers.
+    /// Creates a context for `process` on engine `node_ordinal`. `system_context` is for the context of paging buffers.
     ///
     /// # Errors
     ///
-    /// If the driver is out of memory; the context is then not created.
+    /// If the driver is out of memory; the context is not created.
     #[doc(alias = "DxgkDdiCreateContext")]
     fn create_context(
         &mut self,
@@ -81,28 +82,28 @@ pub trait Kmd {
         system_context: bool,
     ) -> Result<KmdContextHandle, KmdError>;
 
-    /// Destroys a context. None of its work is queued any more.
+    /// Destroys a context. No work of the context is queued any more.
     #[doc(alias = "DxgkDdiDestroyContext")]
     fn destroy_context(&mut self, context: KmdContextHandle);
 
-    /// Creates an allocation from the private data of the driver's user-mode part, which the core does not understand
-    /// (CRE-03). The driver sets size, alignment, segments, priority and flags.
+    /// Creates an allocation from the private data of the driver's user-mode part; the data is opaque to the core (CRE-03). The
+    /// driver sets size, alignment, segments, priority and flags.
     ///
     /// # Errors
     ///
-    /// The three that are documented (CRE-01).
+    /// The three documented errors (CRE-01).
     #[doc(alias = "DxgkDdiCreateAllocation")]
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError>;
 
-    /// Destroys an allocation. No operation names it any more.
+    /// Destroys an allocation. No operation names the allocation any more.
     #[doc(alias = "DxgkDdiDestroyAllocation")]
     fn destroy_allocation(&mut self, allocation: KmdAllocationHandle);
 
-    /// Opens an allocation that another device created on a device of `process` (CRE-06).
+    /// Opens an allocation of another device on a device of `process` (CRE-06).
     ///
     /// # Errors
     ///
-    /// If the driver is out of memory; the allocation is then not open on the device.
+    /// If the driver is out of memory; the allocation is not open on the device.
     #[doc(alias = "DxgkDdiOpenAllocation")]
     fn open_allocation(
         &mut self,
@@ -113,13 +114,13 @@ pub trait Kmd {
         Ok(KmdOpenHandle(allocation.0))
     }
 
-    /// Closes an allocation on a device; none of its work names the allocation any more.
+    /// Closes an allocation on a device; no work of the device names the allocation any more.
     #[doc(alias = "DxgkDdiCloseAllocation")]
     fn close_allocation(&mut self, allocation: KmdOpenHandle) {
         let _ = allocation;
     }
 
-    /// Whether the segments of an allocation may become these (CRE-51).
+    /// Whether an allocation's segments may change to the given set (CRE-51).
     #[doc(alias = "DxgkDdiValidateUpdateAllocationProperty")]
     fn validate_update_allocation_property(
         &mut self,
@@ -131,10 +132,10 @@ pub trait Kmd {
         true
     }
 
-    /// The bytes of a root table of `num_entries` entries, where there are two levels of page tables (GVA-16); none leaves it to the
-    /// [description](super::PageTableLevelDesc) of level 1. It is asked once, when the adapter starts, for all entries that addresses have.
-    /// A process's root then begins with those of the description, one at least, and grows where it lies: [`set_root_page_table`] says
-    /// how many of its entries count (GVA-18).
+    /// The bytes of a root table of `num_entries` entries, for two levels of page tables (GVA-16); none leaves the size to the
+    /// [description](super::PageTableLevelDesc) of level 1. Asked once, at adapter start, for the entries of all addresses. A
+    /// process's root begins with the entries of the description, at least 1, and grows in place: [`set_root_page_table`] tells
+    /// the number of valid entries (GVA-18).
     ///
     /// [`set_root_page_table`]: Self::set_root_page_table
     #[doc(alias = "DxgkDdiGetRootPageTableSize")]
@@ -143,19 +144,19 @@ pub trait Kmd {
         None
     }
 
-    /// Sets the root page table of `context` from its next submission on; no work of the context is under way (GVA-17).
+    /// Sets the root page table of `context` from the next submission on; no work of the context is under way (GVA-17).
     #[doc(alias = "DxgkDdiSetRootPageTable")]
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable);
 
     /// Encodes one paging operation into `build`'s buffer (section 3).
     ///
     /// The driver writes from the start of [`dma_buffer`](BuildPagingBuffer::dma_buffer), and sets
-    /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written). When the operation does not fit it answers
-    /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a
-    /// new buffer, and `multipass_offset` as it left it (BPB-04).
+    /// [`dma_bytes_written`](BuildPagingBuffer::dma_bytes_written). If the operation does not fit, the driver answers
+    /// [`InsufficientDmaBuffer`](BuildStatus::InsufficientDmaBuffer), and is called again with the same operation, a new
+    /// buffer, and the driver's last `multipass_offset` (BPB-04).
     ///
-    /// An update of entries in mode [`CpuVirtual`](super::UpdateMode::CpuVirtual) has no buffer: the driver writes the
-    /// entries with the CPU before it returns (BPB-08).
+    /// An update of entries in mode [`CpuVirtual`](super::UpdateMode::CpuVirtual) has no buffer: the driver writes the entries
+    /// with the CPU before the return (BPB-08).
     #[doc(alias = "DxgkDdiBuildPagingBuffer")]
     fn build_paging_buffer(&mut self, build: &mut BuildPagingBuffer<'_>) -> BuildStatus;
 
@@ -166,29 +167,28 @@ pub trait Kmd {
     #[doc(alias = "DxgkDdiSubmitCommand")]
     fn submit_command(&mut self, submit: &SubmitCommand, preamble: &mut Vec<u8>);
 
-    /// Translates commands of the user-mode driver into a DMA buffer, and reports its patch locations (PAT-10). The
-    /// user-mode driver is not trusted: its commands are checked here. Called only for an adapter without GPU virtual
-    /// addresses.
+    /// Translates commands of the user-mode driver into a DMA buffer, and reports the patch locations (PAT-10). The user-mode
+    /// driver is not trusted: `render` checks the commands. Called only for an adapter without GPU virtual addresses.
     ///
     /// # Errors
     ///
-    /// Those that are documented (PAT-12). After [`InsufficientDmaBuffer`](RenderStatus::InsufficientDmaBuffer) it is called again
-    /// with more room, and `multipass_offset` as it left it.
+    /// The documented errors (PAT-12). After [`InsufficientDmaBuffer`](RenderStatus::InsufficientDmaBuffer) the next call has
+    /// more room, and the driver's last `multipass_offset`.
     #[doc(alias = "DxgkDdiRender")]
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let _ = render;
         Err(RenderStatus::InvalidParameter)
     }
 
-    /// Writes the addresses of a portion's allocations into its commands (PAT-10). It may be called again for the same portion,
-    /// with other addresses, and cannot fail (PAT-15).
+    /// Writes the addresses of a portion's allocations into the portion's commands (PAT-10). A second call for the same portion
+    /// may have new addresses. The call cannot fail (PAT-15).
     #[doc(alias = "DxgkDdiPatch")]
     fn patch(&mut self, patch: &mut Patch<'_>) {
         let _ = patch;
     }
 
-    /// Decodes an interrupt of the GPU, from the bytes of its status registers, which only the driver understands
-    /// (6.2). `None` if the interrupt is not the adapter's.
+    /// Decodes an interrupt of the GPU, from the bytes of the status registers; only the driver understands the bytes (6.2).
+    /// `None` if the interrupt is not the adapter's.
     ///
     /// Called by the loop that joins core, driver and GPU; the answer goes to the core.
     #[doc(alias = "DxgkDdiInterruptRoutine")]
@@ -197,7 +197,7 @@ pub trait Kmd {
         None
     }
 
-    /// The engines that are harmed when `node_ordinal` is reset, that one included: bit n is engine n (FLT-26).
+    /// The engines that a reset of `node_ordinal` harms, including `node_ordinal`: bit n is engine n (FLT-26).
     #[doc(alias = "DxgkDdiQueryDependentEngineGroup")]
     fn query_dependent_engine_group(&mut self, node_ordinal: u32) -> u64 {
         1 << node_ordinal
@@ -210,7 +210,7 @@ pub trait Kmd {
 pub struct RootPageTable {
     /// The root table.
     pub address: PhysicalAddress,
-    /// The number of its entries; an address beyond them must fault (GVA-17).
+    /// The number of entries; an address beyond the entries must fault (GVA-17).
     pub num_entries: u32,
 }
 
@@ -218,15 +218,15 @@ pub struct RootPageTable {
 #[doc(alias = "DXGKARG_SUBMITCOMMANDVIRTUAL")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmitCommand {
-    /// The context that it runs in.
+    /// The context of the work.
     pub context: KmdContextHandle,
-    /// The engine that it runs on.
+    /// The engine.
     pub node_ordinal: u32,
-    /// The fence that its end signals; rises by one with each submission to the engine.
+    /// The fence signalled by the end; rises by 1 with each submission to the engine.
     pub submission_fence_id: u64,
-    /// Whether it is a paging buffer (BPB-09).
+    /// Whether the DMA buffer is a paging buffer (BPB-09).
     pub paging: bool,
-    /// The first byte of the DMA buffer that is submitted, and the first behind the end: of a portion, its own
+    /// The first submitted byte of the DMA buffer, and the first byte behind the end: for a portion, the portion's bytes
     /// (PAT-01).
     pub dma_buffer_submission_offsets: Option<(u32, u32)>,
 }

@@ -1,14 +1,14 @@
-//! The core's contract with others: the driver ([`Kmd`]), the operating system ([`Host`]).
+//! The core's contract with the driver ([`Kmd`]) and the operating system ([`Host`]).
 //!
-//! Both are borrowed for the length of a call; the core keeps neither. Work that takes GPU time is an output of
-//! [`poll`](crate::VidMm::poll), and its end is an input.
+//! The core borrows both for the length of a call, and keeps neither. GPU work is an output of [`poll`](crate::VidMm::poll),
+//! and the end of the work is an input.
 //!
 //! # Who validates what
 //!
-//! The *caller* of the core is validated exhaustively by the core, with typed errors. The *driver* is under test: the
-//! core bounds all values that it reads from it, and an answer that breaks a rule is a [`Violation`](crate::Violation)
-//! that puts the adapter in error. A driver need not check the core's arguments: operations name live handles, ranges
-//! inside the allocation, and addresses inside the segments that the driver itself reported.
+//! The *caller* of the core is validated exhaustively by the core, with typed errors. The *driver* is under test: the core
+//! bounds all values from the driver, and an answer against a rule is a [`Violation`](crate::Violation), which puts the adapter
+//! in error. A driver need not check the core's arguments: operations name live handles, ranges inside the allocation, and
+//! addresses inside the segments that the driver itself reported.
 //!
 //! # A whole driver
 //!

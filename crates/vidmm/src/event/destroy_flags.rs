@@ -8,11 +8,11 @@ bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct DestroyFlags: u32 {
-        /// Work that was submitted before does not use it: its memory is free without waiting for that work. If such
-        /// work uses it all the same, it faults (RES-91).
+        /// Earlier work does not use the allocation: the memory is free without waiting for earlier work. If earlier work uses
+        /// the allocation all the same, the work faults (RES-91).
         const ASSUME_NOT_IN_USE = 1 << 0;
-        /// [`Output::AllocationReclaimed`](crate::Output::AllocationReclaimed) says when its memory is free; the caller waits
-        /// for that (RES-91).
+        /// [`Output::AllocationReclaimed`](crate::Output::AllocationReclaimed) says when the memory is free; the caller waits
+        /// for the output (RES-91).
         const SYNCHRONOUS_DESTROY = 1 << 1;
     }
 }

@@ -1,4 +1,4 @@
-//! The lists that name the allocations which must be resident while a device's work runs.
+//! The lists of allocations that must be resident while a device's work runs.
 
 /// The lists that drive a device's residency.
 ///

@@ -1,7 +1,7 @@
 //! Events: the history of a run, as whole facts.
 //!
-//! Every event has a number, counted whether or not events are kept, so that a number means the same in a run with a
-//! log and in one without. Events are complete: a reader of the log alone can rebuild the place of every allocation.
+//! Every event has a number, counted with or without a log: a number means the same in a run with a log and in a run without.
+//! Events are complete: a reader of the log alone can rebuild the place of every allocation.
 
 pub(crate) mod destroy_flags;
 pub(crate) mod device_residency;
@@ -53,13 +53,13 @@ pub struct Neighbour {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum PreemptReason {
-    /// Its packet has run for a quantum.
+    /// The packet has run for a quantum.
     Quantum,
-    /// It depends on an engine that is to be reset (FLT-26).
+    /// A reset of another engine would harm the engine (FLT-26).
     Dependent,
-    /// It has packets that wait for an engine which gives its own back.
+    /// The engine has packets that wait for an engine that returns packets.
     WaitsForReset,
-    /// It was reset, and is to show that it runs.
+    /// The engine was reset, and must show progress.
     AfterReset,
     /// Work of higher priority is ready, and packets of lower priority are before it.
     Priority,
@@ -81,11 +81,12 @@ pub enum Event {
         /// Whether the driver is sent MAP_APERTURE_SEGMENT2 in place of MAP_APERTURE_SEGMENT (BPB-34).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         map_aperture2_supported: bool,
-        /// Slots of a DMA buffer's resource table (SPL-02), with that which only a knob allows (U-44); 0 with GPU virtual addresses.
+        /// Slots of a DMA buffer's resource table (SPL-02), including slots that only a knob allows (U-44); 0 with GPU virtual
+        /// addresses.
         num_slots: u32,
-        /// Whether engines keep their state between packets, so that others may run between two portions (SPL-07).
+        /// Whether engines keep state between packets, so that further packets may run between two portions (SPL-07).
         preemption_aware: bool,
-        /// The revision of the notification documents that is followed (C-16).
+        /// The revision of the notification documents (C-16).
         notification_revision: NotificationRevision,
         /// The memory segments, as the driver reports them.
         memory: Vec<MemorySegmentFacts>,
@@ -93,13 +94,13 @@ pub enum Event {
         apertures: Vec<ApertureSegmentFacts>,
         /// The group in which allocations in system memory count.
         system_group: MemorySegmentGroup,
-        /// The most that may be resident in the apertures and in implicit system memory together, in bytes (SEG-50, U-6).
+        /// The commit limit of the apertures and implicit system memory together, in bytes (SEG-50, U-6).
         system_commit_limit: u64,
-        /// The page of system memory that unmapped aperture pages show (BPB-33).
+        /// The page of system memory behind unmapped aperture pages (BPB-33).
         dummy_page: PhysicalAddress,
-        /// Its engines, by ordinal.
+        /// The engines, by ordinal.
         engines: Vec<EngineKind>,
-        /// Index bits of the page-table levels, leaf first; the root's are the remaining bits of the address.
+        /// Index bits of the page-table levels, leaf first; the root has the remaining bits of the address.
         level_bits: Vec<u32>,
         /// Bytes of a table of each level, leaf first.
         table_bytes: Vec<u64>,
@@ -108,27 +109,27 @@ pub enum Event {
         /// How page tables are written.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "PageTableUpdateMode::is_default"))]
         page_table_update_mode: PageTableUpdateMode,
-        /// Whether a valid entry that replaces an invalid one needs no flush.
+        /// Whether a valid entry in place of an invalid entry needs no flush.
         invalid_tlb_entries_not_cached: bool,
-        /// Whether the CPU writes the paging process's tables however others are written (GVA-33).
+        /// Whether the CPU writes the paging process's tables in every update mode (GVA-33).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         paging_tables_by_cpu: bool,
-        /// Whether entries can say that the CPU's caches are snooped (4.2).
+        /// Whether an entry can request snooping of the CPU's caches (4.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cache_coherent_memory_supported: bool,
-        /// Whether entries can read as zero, as those of reserved addresses do (GVA-20, GVA-52).
+        /// Whether entries can read as zero, as entries of reserved addresses do (GVA-20, GVA-52).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         zero_in_pte_supported: bool,
         /// Whether entries of level 1 can point to memory (GVA-21).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         large_page_supported: bool,
-        /// Whether that memory may begin at any page, and not only at a multiple of what a leaf table covers.
+        /// Whether large pages may begin at any page, and not only at a multiple of a leaf table's range.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         allow_non_aligned_large_page_address: bool,
-        /// Whether it can be system memory.
+        /// Whether a large page can be in system memory.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         sys_mem_large_page_supported: bool,
-        /// The most bytes of each memory of the local group that budgets are for; none is all (RES-25).
+        /// The bytes of each memory of the local group that budgets share; none is all bytes (RES-25).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         restrict_budget_local: Option<u64>,
         /// The same of the non-local group.
@@ -138,25 +139,25 @@ pub enum Event {
         paging_buffer_bytes: u64,
         /// Bits of a GPU virtual address.
         va_bits: u32,
-        /// Bytes of a scratch window of the paging process, one on each side of a transfer (U-16); 0 if it has no address
-        /// space (PGV-03).
+        /// Bytes of a scratch window of the paging process, for each side of a transfer (U-16); 0 without an address space
+        /// (PGV-03).
         paging_va_size: u64,
-        /// The paging process, as the driver calls it.
+        /// The driver's handle of the paging process.
         paging_process: KmdProcessHandle,
         /// The addresses of the paging process's tables in the segment: always resident (PGV-04).
         paging_tables: Vec<Extent>,
-        /// The segment in which they are.
+        /// The segment of the paging process's tables.
         paging_tables_segment: SegmentId,
-        /// Bytes of all its tables, wherever they live.
+        /// Bytes of all tables of the paging process, in any memory.
         paging_table_bytes: u64,
-        /// The number of resets of the adapter that may be remembered; one more stops it (FLT-31).
+        /// The adapter resets within `tdr_limit_time` that the adapter survives; the next reset stops the adapter (FLT-31).
         tdr_limit_count: u32,
         /// The time for which a reset is remembered, in nanoseconds.
         tdr_limit_time: Nanoseconds,
-        /// The time that a packet runs before it is asked to yield (6.4).
+        /// The time that a packet runs before the engine is asked to yield (6.4).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         tdr_quantum: Option<Nanoseconds>,
-        /// The time that an engine has to yield if another's reset would harm it (FLT-26).
+        /// The time to yield for an engine that the reset of another engine would harm (FLT-26).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         tdr_dependent_delay: Option<Nanoseconds>,
     },
@@ -170,147 +171,147 @@ pub enum Event {
         input_data_size: u32,
         /// Bytes of the output.
         output_data_size: u32,
-        /// The driver's answer in MiB; none if it failed the query.
+        /// The driver's answer in MiB; none if the query failed.
         answer_mib: Option<u32>,
-        /// The size of a window that follows, in bytes; 0 is no address space (PGV-02, PGV-03).
+        /// The resulting size of a window, in bytes; 0 is no address space (PGV-02, PGV-03).
         paging_va_size: u64,
     },
-    /// A finding for the driver's author; nothing is refused for it.
+    /// A finding for the driver's author; no call is refused.
     DriverFinding {
         /// The finding.
         finding: DriverFinding,
     },
     /// A process was created.
     ProcessCreated {
-        /// Its name.
+        /// The process.
         process: ProcessId,
         /// The driver's handle.
         handle: KmdProcessHandle,
     },
-    /// A process ends: its owner has destroyed it. Its devices end next.
+    /// A process ends: the owner has destroyed the process. The devices of the process end next.
     ProcessTerminated {
-        /// Its name.
+        /// The process.
         process: ProcessId,
     },
-    /// A process is gone; its tables are free.
+    /// A process is gone; the process's tables are free.
     ProcessDestroyed {
-        /// Its name.
+        /// The process.
         process: ProcessId,
     },
     /// A device was created.
     DeviceCreated {
-        /// Its name.
+        /// The device.
         device: DeviceId,
-        /// Its process.
+        /// The process.
         process: ProcessId,
-        /// The lists that drive its residency.
+        /// The lists that drive the device's residency.
         #[cfg_attr(feature = "serde", serde(default))]
         residency: DeviceResidency,
     },
-    /// A device ends: its owner has destroyed it, or its process ends. Its queued work is dropped.
+    /// A device ends: the owner has destroyed the device, or the process ends. Queued work of the device is dropped.
     DeviceTerminated {
-        /// Its name.
+        /// The device.
         device: DeviceId,
     },
-    /// A device is gone, with all that it had.
+    /// A device is gone, with all objects of the device.
     DeviceDestroyed {
-        /// Its name.
+        /// The device.
         device: DeviceId,
     },
     /// A context was created.
     ContextCreated {
-        /// Its name.
+        /// The context.
         context: ContextId,
-        /// Its device.
+        /// The device.
         device: DeviceId,
-        /// The engine that runs its work.
+        /// The engine that runs the context's work.
         engine: u32,
     },
     /// A context was destroyed.
     ContextDestroyed {
-        /// Its name.
+        /// The context.
         context: ContextId,
     },
     /// A paging queue was created.
     PagingQueueCreated {
-        /// Its name.
+        /// The paging queue.
         queue: PagingQueueId,
-        /// Its device.
+        /// The device.
         device: DeviceId,
-        /// Larger is granted first, between devices.
+        /// A request of a larger priority is granted first, between devices.
         priority: i32,
     },
     /// A paging queue was destroyed.
     PagingQueueDestroyed {
-        /// Its name.
+        /// The paging queue.
         queue: PagingQueueId,
     },
     /// A monitored fence was created.
     MonitoredFenceCreated {
-        /// Its name.
+        /// The monitored fence.
         fence: MonitoredFenceId,
-        /// Its value.
+        /// The value.
         value: u64,
-        /// The device that it ends with, if there is one.
+        /// The device whose end is the fence's end, if any.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         device: Option<DeviceId>,
     },
     /// A monitored fence was destroyed.
     MonitoredFenceDestroyed {
-        /// Its name.
+        /// The monitored fence.
         fence: MonitoredFenceId,
     },
-    /// An allocation was created. It is nowhere but in its backing store, and reads as zero (CRE-42).
+    /// An allocation was created. The allocation is only in the backing store, and reads as zero (CRE-42).
     AllocationCreated {
-        /// Its name.
+        /// The allocation.
         allocation: AllocationId,
-        /// Its device.
+        /// The device.
         device: DeviceId,
-        /// Its process.
+        /// The process.
         process: ProcessId,
         /// The driver's handle.
         handle: KmdAllocationHandle,
-        /// Its size in bytes, rounded up.
+        /// The size in bytes, rounded up.
         size: u64,
-        /// Its priority.
+        /// The priority.
         priority: u32,
-        /// The offset of its backing store in system memory, in bytes.
+        /// The offset of the backing store in system memory, in bytes.
         backing_store: u64,
-        /// The segments where it may be resident: the driver's set, bit n is segment n + 1.
+        /// The segments where the allocation may be resident: the driver's set, bit n is segment n + 1.
         supported_segment_set: u32,
-        /// The segment that the driver prefers most, if it prefers one (SEG-42).
+        /// The segment that the driver prefers most, if any (SEG-42).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         preferred_segment: Option<SegmentId>,
-        /// Whether it is mapped in the aperture while it is resident in system memory (SEG-13).
+        /// Whether the allocation is mapped in the aperture while resident in system memory (SEG-13).
         accessed_physically: bool,
         /// The notifications that the driver asked for and will get.
         notify: AllocationFlags2,
-        /// Whether other devices may open it.
+        /// Whether further devices may open the allocation.
         shared: bool,
-        /// Whether its backing store is the caller's memory (EXISTING_SYS_MEM).
+        /// Whether the backing store is the caller's memory (EXISTING_SYS_MEM).
         existing_sys_mem: bool,
-        /// Whether its content in system memory is kept while it is in the memory segment (2.2).
+        /// Whether the content in system memory is kept while the allocation is in the memory segment (2.2).
         permanent_sys_mem: bool,
-        /// Whether its backing store is in cacheable memory (2.2).
+        /// Whether the backing store is in cacheable memory (2.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         cached: bool,
-        /// Whether no entry above the leaves may show it (GVA-21).
+        /// Whether no entry above the leaves may show the allocation (GVA-21).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         disable_large_page_mapping: bool,
-        /// Whether the driver is told when it comes into a memory segment and when it leaves it (BPB-51).
+        /// Whether the driver is told of each arrival in a memory segment and of each departure (BPB-51).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         explicit_residency_notification: bool,
     },
-    /// The caller destroyed an allocation; it lives until its last use has ended.
+    /// The caller destroyed an allocation; the memory lives until the last use has ended.
     AllocationDestroyed {
-        /// Its name.
+        /// The allocation.
         allocation: AllocationId,
         /// The flags.
         flags: DestroyFlags,
     },
-    /// Nothing names the allocation any more; its backing store was returned.
+    /// Nothing names the allocation any more; the backing store was returned.
     AllocationReclaimed {
-        /// Its name.
+        /// The allocation.
         allocation: AllocationId,
     },
     /// Addresses were reserved.
@@ -324,7 +325,7 @@ pub enum Event {
         /// The paging queue; none in logs of older versions.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         queue: Option<PagingQueueId>,
-        /// The value of the queue's fence after which they read as zero; 0 if access there faults.
+        /// The value of the queue's fence after which the addresses read as zero; 0 if an access faults.
         #[cfg_attr(feature = "serde", serde(default))]
         paging_fence_value: u64,
     },
@@ -340,18 +341,18 @@ pub enum Event {
         allocation: AllocationId,
         /// The offset of the part in the allocation, in bytes.
         allocation_offset: u64,
-        /// Page size of its entries.
+        /// Page size of the entries.
         page_size: PageSize,
-        /// Whether writes through it fault.
+        /// Whether writes through the mapping fault.
         read_only: bool,
-        /// Whether what it shows is not executed.
+        /// Whether the mapped memory is not executed.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         no_execute: bool,
-        /// The protection that the driver gets back in its entries (GVA-57).
+        /// The protection that the driver gets back in the entries (GVA-57).
         driver_protection: u64,
         /// The paging queue.
         queue: PagingQueueId,
-        /// The value of the queue's fence after which it can be used; 0 is at once.
+        /// The value of the queue's fence after which the mapping can be used; 0 is at once.
         paging_fence_value: u64,
     },
     /// A mapping or reservation was given back.
@@ -363,8 +364,8 @@ pub enum Event {
         /// Size in bytes.
         size: u64,
     },
-    /// The work that could use a freed mapping has ended, and its entries are invalid, or reserved addresses that were given back
-    /// read as zero no longer: the addresses are free.
+    /// Addresses are free: all work that could use a freed mapping has ended and the entries are invalid, or returned reserved
+    /// addresses no longer read as zero.
     GpuVirtualAddressReclaimed {
         /// The process.
         process: ProcessId,
@@ -372,7 +373,7 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Size in bytes.
         size: u64,
-        /// The reason why it had to go.
+        /// The reason for the end of the mapping or reservation.
         reason: ReclaimReason,
     },
     /// MakeResident was admitted.
@@ -385,11 +386,11 @@ pub enum Event {
         allocations: Vec<AllocationId>,
         /// The flags.
         flags: MakeResidentFlags,
-        /// The last submission made before it.
+        /// The last submission before the call.
         after_submission: u64,
-        /// The value of the queue's fence from which on they can be used; 0 is at once.
+        /// The value of the queue's fence from which on the allocations can be used; 0 is at once.
         paging_fence_value: u64,
-        /// Those of them that a request is made for. The others are in place, and have joined the list with the call (RES-16).
+        /// The allocations of the request. Further allocations of the call are in place, and joined the list at once (RES-16).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
         waiting: Vec<AllocationId>,
     },
@@ -405,7 +406,7 @@ pub enum Event {
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
-        /// The memory that is missing, of which these bytes are the sum.
+        /// The missing bytes in each memory; `num_bytes_to_trim` is the sum.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
         shortages: Vec<Shortage>,
     },
@@ -417,13 +418,13 @@ pub enum Event {
         allocations: Vec<AllocationId>,
         /// The flags.
         flags: EvictFlags,
-        /// The last submission that still requires them.
+        /// The last submission that still requires the allocations.
         after_submission: u64,
-        /// The bytes that the process should still trim to meet its budget (RES-23); 0 is none.
+        /// The bytes that the process should still trim to meet the budget (RES-23); 0 is none.
         num_bytes_to_trim: u64,
     },
-    /// Allocations were offered: from `after_submission` on they are not used until they are reclaimed (RES-61). They stay on
-    /// their device's list, which does not require them meanwhile.
+    /// Allocations were offered: from `after_submission` on no work uses the allocations until Reclaim (RES-61). Offered
+    /// allocations stay on the device's list, but are not required.
     Offered {
         /// The device.
         device: DeviceId,
@@ -433,7 +434,7 @@ pub enum Event {
         priority: OfferPriority,
         /// The flags.
         flags: OfferFlags,
-        /// The last submission that still uses them.
+        /// The last submission that still uses the allocations.
         after_submission: u64,
     },
     /// Offered allocations were taken back (RES-64).
@@ -444,31 +445,32 @@ pub enum Event {
         queue: PagingQueueId,
         /// The allocations.
         allocations: Vec<AllocationId>,
-        /// The state of their content, in the same order.
+        /// The state of each content, in the same order.
         results: Vec<ReclaimResult>,
-        /// The addresses of their backing stores now, in the same order: a new one was committed for each that had been
-        /// decommitted.
+        /// The present addresses of the backing stores, in the same order: each decommitted allocation got a new backing store.
         backing_stores: Vec<u64>,
-        /// The last submission made before it.
+        /// The last submission before the call.
         after_submission: u64,
-        /// The value of the queue's fence from which on the GPU can use those on the list; 0 is at once (RES-65).
+        /// The value of the queue's fence from which on the GPU can use reclaimed allocations on the list; 0 is at once
+        /// (RES-65).
         paging_fence_value: u64,
     },
-    /// The host has no backing store for an allocation, so offered ones that allow it are decommitted next, and lose their content
-    /// (RES-66).
+    /// The host has no backing store for an allocation. Next, offered allocations that may be decommitted lose backing store
+    /// and content (RES-66).
     BackingStoreRefused {
-        /// Bytes that were asked for.
+        /// The requested bytes.
         size: u64,
     },
-    /// The content of an offered allocation is lost from now on (RES-63). Each discard has one such event.
+    /// The content of an offered allocation is lost from now on (RES-63). Each discard is one event.
     ContentDiscarded {
         /// The allocation.
         allocation: AllocationId,
-        /// The plan with which it goes; none if it was in its backing store alone, and goes at once.
+        /// The plan that discards the content; none if only the backing store had content, which goes at once.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         plan: Option<PlanNo>,
     },
-    /// The backing store of an offered allocation was returned: its content is discarded, or the host has refused another (RES-66).
+    /// The backing store of an offered allocation was returned: the content is discarded, or the host has refused a backing
+    /// store (RES-66).
     Decommitted {
         /// The allocation.
         allocation: AllocationId,
@@ -481,20 +483,20 @@ pub enum Event {
         allocation: AllocationId,
         /// The first address.
         address: CpuVirtualAddress,
-        /// The segment that is seen there; 0 is system memory.
+        /// The segment behind the address; 0 is system memory.
         segment: SegmentId,
         /// The ranges of the segment.
         extents: Vec<Extent>,
     },
-    /// A locked allocation has moved, and is seen at the same address (RES-86).
+    /// A locked allocation has moved, and keeps the CPU address (RES-86).
     Rotated {
-        /// The plan that moved it.
+        /// The plan of the move.
         plan: PlanNo,
         /// The allocation.
         allocation: AllocationId,
-        /// The address where the CPU sees it.
+        /// The CPU address of the allocation.
         address: CpuVirtualAddress,
-        /// The segment that is seen there now; 0 is system memory.
+        /// The segment behind the address now; 0 is system memory.
         segment: SegmentId,
         /// The ranges of the segment.
         extents: Vec<Extent>,
@@ -503,68 +505,69 @@ pub enum Event {
     Unlocked {
         /// The allocation.
         allocation: AllocationId,
-        /// Locks that are left; with 0 the CPU no longer sees it.
+        /// Remaining locks; with 0 the CPU no longer sees the allocation.
         locks: u32,
     },
-    /// A device opened an allocation that another one created (CRE-06).
+    /// A device opened an allocation of another device (CRE-06).
     AllocationOpened {
         /// The allocation.
         allocation: AllocationId,
         /// The device.
         device: DeviceId,
-        /// Its process.
+        /// The process.
         process: ProcessId,
     },
-    /// A device closed an allocation: it leaves the device's list, and its mappings end with the work submitted before.
+    /// A device closed an allocation: the allocation leaves the device's list, and the mappings end with the work submitted
+    /// before.
     AllocationClosed {
         /// The allocation.
         allocation: AllocationId,
         /// The device.
         device: DeviceId,
     },
-    /// The owner of a shared allocation destroyed it, and others have it open: it is theirs now (U-34).
+    /// The owner destroyed a shared allocation that further devices have open: the allocation has a new owner (U-34).
     AllocationOwnershipTransferred {
         /// The allocation.
         allocation: AllocationId,
-        /// The device that it belongs to now.
+        /// The new owner.
         device: DeviceId,
-        /// Its process, which is charged for it.
+        /// The new owner's process, which is charged for the allocation.
         process: ProcessId,
     },
     /// The priority of an allocation changed (CRE-31).
     AllocationPriorityChanged {
         /// The allocation.
         allocation: AllocationId,
-        /// Its priority now.
+        /// The new priority.
         priority: u32,
     },
-    /// The memory in which a list counts an allocation that may be in several, from now on (D19).
+    /// The memory in which lists count an allocation with several possible memories, from now on (D19).
     AllocationCounted {
         /// The allocation.
         allocation: AllocationId,
         /// The memory segment, or [`SegmentId::SYSTEM`] for system memory.
         segment: SegmentId,
-        /// Whether the lists there and where it was counted before weigh what they name now, whatever they named earlier.
+        /// Whether lists in the old and the new memory are weighed anew by their present allocations.
         anew: bool,
     },
     /// The segments where an allocation may be resident changed (CRE-50).
     AllocationPropertyUpdated {
         /// The allocation.
         allocation: AllocationId,
-        /// The segments where it may be now: bit n is segment n + 1.
+        /// The new set of segments: bit n is segment n + 1.
         supported_segment_set: u32,
         /// The queue.
         queue: PagingQueueId,
-        /// The value of the queue's fence from which on it is there; 0 is at once.
+        /// The value of the queue's fence from which on the allocation is in the new segments; 0 is at once.
         paging_fence_value: u64,
     },
     /// The weight of a process in the sharing of memory changed (RES-53).
     ProcessPriorityChanged {
         /// The process.
         process: ProcessId,
-        /// Its band.
+        /// The band.
         band: PriorityBand,
-        /// Its visibility to the user.
+        /// The visibility to the user.
         visibility: Visibility,
     },
     /// A process changed its reservation (RES-52).
@@ -573,30 +576,30 @@ pub enum Event {
         process: ProcessId,
         /// The group.
         group: MemorySegmentGroup,
-        /// Its reservation now, in bytes.
+        /// The new reservation, in bytes.
         reservation: u64,
     },
-    /// The budgets of a group are those of one with no more than so many bytes in each of its memories from now on.
+    /// From now on each memory of a group has budgets as a memory of at most so many bytes.
     BudgetRestricted {
         /// The group.
         group: MemorySegmentGroup,
-        /// The bytes; none lifts that.
+        /// The bytes; none lifts the restriction.
         bytes: Option<u64>,
     },
-    /// The budget of a process that asked for it, or that is above it, was published anew (RES-53).
+    /// A new budget was published, of a process that asked for the budget or is above the budget (RES-53).
     BudgetChanged {
         /// The process.
         process: ProcessId,
         /// The group.
         group: MemorySegmentGroup,
-        /// Its budget in bytes.
+        /// The budget in bytes.
         budget: u64,
-        /// The bytes that its lists name.
+        /// The bytes on the process's lists.
         requested: u64,
     },
-    /// The intervals at which devices are asked to trim were set (RES-43).
+    /// The intervals of trim requests were set (RES-43).
     TrimIntervalsSet {
-        /// Between two periodic trims while memory is short, and between two requests to trim to a budget that has not moved.
+        /// Between two periodic trims while memory is short, and between two requests to trim to the same budget.
         min: Nanoseconds,
         /// Between two periodic trims while more than 70 % of the memory is on lists.
         max: Nanoseconds,
@@ -623,76 +626,76 @@ pub enum Event {
         device: DeviceId,
         /// The reasons.
         flags: TrimFlags,
-        /// The group whose budget its process is above; none if it is not asked to trim to a budget, or if the segment counts
-        /// toward no group.
+        /// The group whose budget the process exceeds; none for a request without a budget, or if the segment counts toward no
+        /// group.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         group: Option<MemorySegmentGroup>,
-        /// The bytes by which it is above that.
+        /// The bytes above the budget.
         num_bytes_to_trim: u64,
     },
-    /// A device's work is no longer dispatched: its memory is wanted, or it must wait for memory (RES-71). Its list
-    /// stays in place until its work in flight has retired.
+    /// A device's work is no longer dispatched: the device's memory is wanted, or the device must wait for memory (RES-71). The
+    /// list stays in place until the work in flight has retired.
     DeviceYielded {
         /// The device.
         device: DeviceId,
         /// The reason.
         reason: SuspendReason,
-        /// The other device that needs the memory, if there is one.
+        /// The device that needs the memory, if any.
         wanted_by: Option<DeviceId>,
     },
-    /// A device that yielded has nothing in flight any more: its list is not required until it is resumed.
+    /// A yielding device has nothing in flight any more: the list is not required until the device is resumed.
     DeviceSuspended {
         /// The device.
         device: DeviceId,
     },
-    /// A device's turn has come: its list is required again, and these plans bring it back (RES-71).
+    /// A device's turn has come: the list is required again, and plans bring the list back (RES-71).
     DeviceResumed {
         /// The device.
         device: DeviceId,
         /// The reason.
         reason: ResumeReason,
-        /// The plans that must retire before its work runs.
+        /// The plans that must retire before the device's work runs.
         plans: Vec<PlanNo>,
     },
-    /// A process was suspended by a call: none of its devices runs.
+    /// A process was suspended by a call: no device of the process runs.
     ProcessSuspended {
         /// The process.
         process: ProcessId,
-        /// Whether a submission of it resumes it.
+        /// Whether a submission of the process resumes the process.
         allow_wake_on_submission: bool,
     },
     /// A process was resumed by a call, or by a submission.
     ProcessResumed {
         /// The process.
         process: ProcessId,
-        /// Whether a submission woke it.
+        /// Whether a submission woke the process.
         by_submission: bool,
     },
     /// Everything is in system memory, and the adapter may lose power.
     PoweredDown,
-    /// The adapter has power again; its memory segment holds nothing.
+    /// The adapter has power again; the memory segment is empty.
     PoweredUp,
-    /// Work was submitted; it requires the list as it stands now. Where the references of DMA buffers drive residency, work
-    /// without any is logged when it is handed out.
+    /// Work was submitted, and requires the device's present list. If references of DMA buffers drive residency, work without
+    /// references is logged at the hand-out.
     Submitted {
         /// The device.
         device: DeviceId,
         /// The context.
         context: ContextId,
-        /// Its number within the device.
+        /// The submission's number within the device.
         submission: u64,
-        /// Monitored fences that must have reached their values before it runs.
+        /// Monitored fences that must have reached their values before the work runs.
         waits: Vec<(MonitoredFenceId, u64)>,
-        /// Monitored fences that its end signals.
+        /// Monitored fences signalled by the end of the work.
         signals: Vec<(MonitoredFenceId, u64)>,
     },
-    /// A driver translated commands into a DMA buffer that refers to allocations by patch locations; it is queued.
+    /// A driver translated commands into a DMA buffer with patch locations for allocations; the DMA buffer is queued.
     Rendered {
         /// The device.
         device: DeviceId,
         /// The context.
         context: ContextId,
-        /// Its number among the adapter's DMA buffers.
+        /// The number among the adapter's DMA buffers.
         dma_buffer: u64,
         /// Its size.
         bytes: u32,
@@ -700,40 +703,40 @@ pub enum Event {
         allocations: Vec<Option<AllocationId>>,
         /// The driver's patch-location list.
         patch_locations: Vec<PatchLocation>,
-        /// Monitored fences that must have reached their values before its first portion runs.
+        /// Monitored fences that must have reached their values before the first portion runs.
         waits: Vec<(MonitoredFenceId, u64)>,
-        /// Monitored fences that the end of its last portion signals.
+        /// Monitored fences signalled by the end of the last portion.
         signals: Vec<(MonitoredFenceId, u64)>,
     },
-    /// A portion of such a DMA buffer is handed to its engine, as the event that follows says (SPL-05).
+    /// A portion of a DMA buffer is handed to the engine by the next event (SPL-05).
     Portion {
         /// The device.
         device: DeviceId,
         /// The DMA buffer.
         dma_buffer: u64,
-        /// Its number in the DMA buffer, from 0.
+        /// The portion's number in the DMA buffer, from 0.
         portion: u32,
-        /// The number that it has within the device.
+        /// The portion's number within the device.
         submission: u64,
-        /// Its first byte, and the first that is not in it.
+        /// The first byte of the portion.
         start_offset: u32,
-        /// The first byte that is not in it.
+        /// The first byte behind the portion.
         end_offset: u32,
-        /// Whether the DMA buffer ends with it.
+        /// Whether the portion is the last of the DMA buffer.
         is_last: bool,
-        /// The first of its patch locations (U-47).
+        /// The portion's first patch location (U-47).
         patch_location_start: u32,
-        /// The number of its patch locations.
+        /// The number of the portion's patch locations.
         patch_location_length: u32,
-        /// The bindings that it requires: those that stay at its first byte, then those of its patch locations.
+        /// The required bindings: bindings that stay at the first byte, and next the bindings of the patch locations.
         bindings: Vec<PortionBinding>,
-        /// The reason why it ends there.
+        /// The reason for the end of the portion.
         cut: PortionEnd,
-        /// Whether the driver was asked to patch it.
+        /// Whether the driver was asked to patch the portion.
         patched: bool,
     },
-    /// A DMA buffer is dropped, as was expected: its needs at one split point do not fit (SPL-10, SPL-13). A submission without
-    /// commands follows in its place in the context, and signals its fences.
+    /// A DMA buffer is dropped, as was expected: the needs at one split point do not fit (SPL-10, SPL-13). In the context a
+    /// submission without commands takes the DMA buffer's place, and signals the fences.
     PreparationFailed {
         /// The device.
         device: DeviceId,
@@ -741,7 +744,7 @@ pub enum Event {
         dma_buffer: u64,
         /// The split offset of the group that does not fit.
         offset: u32,
-        /// Bytes that are bound together there.
+        /// Bytes bound together at the split point.
         bytes: u64,
     },
     /// The priority of a context's work changed.
@@ -757,7 +760,7 @@ pub enum Event {
         context: ContextId,
         /// The root table.
         address: PhysicalAddress,
-        /// The entries that it has by now; addresses beyond them fault. In a log of an earlier version 0.
+        /// The present entries of the root table; addresses beyond the entries fault. 0 in a log of an earlier version.
         #[cfg_attr(feature = "serde", serde(default))]
         num_entries: u32,
     },
@@ -765,144 +768,144 @@ pub enum Event {
     Dispatched {
         /// The device.
         device: DeviceId,
-        /// Its number within the device.
+        /// The submission's number within the device.
         submission: u64,
-        /// The fence that its end signals.
+        /// The fence signalled by the end.
         signal: EngineFence,
-        /// The fences that it waits for.
+        /// The fences to wait for.
         waits: Vec<EngineFence>,
     },
-    /// A request was granted: its plans are decided.
+    /// A request was granted: the plans are decided.
     Granted {
         /// The device.
         device: DeviceId,
-        /// Its paging queue.
+        /// The paging queue.
         queue: PagingQueueId,
-        /// Its fence value.
+        /// The fence value of the request.
         paging_fence_value: u64,
         /// The plans that must retire first.
         plans: Vec<PlanNo>,
     },
     /// A victim was chosen.
     Evicted {
-        /// The plan that takes it out.
+        /// The plan of the eviction.
         plan: PlanNo,
         /// The victim.
         allocation: AllocationId,
-        /// The segment that it leaves; 0 is implicit system memory.
+        /// The segment that the victim leaves; 0 is implicit system memory.
         segment: SegmentId,
-        /// The ranges that it leaves there; of implicit system memory its backing store.
+        /// The ranges that the victim leaves; in implicit system memory the backing store.
         extents: Vec<Extent>,
-        /// Whether its content is copied out.
+        /// Whether the content is copied out.
         copied: bool,
         /// The reason.
         reason: EvictReason,
-        /// Whether its content is lost: it was offered (RES-61).
+        /// Whether the content is lost: an offered victim (RES-61).
         discarded: bool,
-        /// The device for which room is made, if it is made for one, and what it wants the room for.
+        /// The device that gets the room, if any, and the device's purpose.
         wanted_by: Option<WantedBy>,
     },
     /// A place was chosen.
     Placed {
-        /// The plan that brings it in.
+        /// The plan of the page-in.
         plan: PlanNo,
         /// The allocation.
         allocation: AllocationId,
-        /// The segment that it goes to; 0 is implicit system memory.
+        /// The segment of the place; 0 is implicit system memory.
         segment: SegmentId,
-        /// The ranges that it gets there; of implicit system memory its backing store.
+        /// The ranges of the place; in implicit system memory the backing store.
         extents: Vec<Extent>,
-        /// The source of its content.
+        /// The source of the content.
         content: ContentSource,
     },
-    /// The content in the memory segment of an allocation that keeps a copy in system memory is brought up to date from
-    /// that copy, which the CPU may have written (2.2).
+    /// An allocation with a lasting copy in system memory gets the copy's content in the memory segment: the CPU may have
+    /// written the copy (2.2).
     Refreshed {
-        /// The plan that copies it in.
+        /// The plan of the copy.
         plan: PlanNo,
-        /// The allocation, which keeps its place.
+        /// The allocation, in the same place.
         allocation: AllocationId,
     },
     /// A page table was placed.
     PageTablePlaced {
-        /// The plan that initialises it.
+        /// The plan that initialises the table.
         plan: PlanNo,
         /// The process.
         process: ProcessId,
-        /// Its level; 0 is the leaf.
+        /// The level of the table; 0 is the leaf.
         level: u32,
-        /// The size of the pages that its entries map.
+        /// The size of the pages behind the entries.
         page_size: PageSize,
-        /// The first address that it covers.
+        /// The first address of the table's range.
         virtual_address: GpuVirtualAddress,
-        /// Its address.
+        /// The address of the table.
         address: PhysicalAddress,
-        /// Its size in bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// No mapping needs a page table any more: its memory is free.
+    /// No mapping needs a page table any more: the table's memory is free.
     PageTableFreed {
-        /// The plan after which no entry points to it.
+        /// The plan after which no entry points to the table.
         plan: PlanNo,
         /// The process.
         process: ProcessId,
-        /// Its level; 0 is the leaf.
+        /// The level of the table; 0 is the leaf.
         level: u32,
-        /// The size of the pages that its entries map.
+        /// The size of the pages behind the entries.
         page_size: PageSize,
-        /// The first address that it covered.
+        /// The first address of the table's range.
         virtual_address: GpuVirtualAddress,
-        /// Its address.
+        /// The address of the table.
         address: PhysicalAddress,
-        /// Its size in bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// A plan was decided, and is parked until its waits are over.
+    /// A plan was decided, and is parked until the plan's waits are over.
     PlanDecided {
-        /// Its number.
+        /// The number of the plan.
         plan: PlanNo,
-        /// Submissions that must retire before it enters the stream.
+        /// Submissions that must retire before the plan enters the stream.
         waits: Vec<(DeviceId, u64)>,
-        /// Plans that must enter before it.
+        /// Plans that must enter the stream before.
         after: Vec<PlanNo>,
     },
-    /// A plan entered the stream: the ranges that it empties are free for later plans.
+    /// A plan entered the stream: ranges emptied by the plan are free for later plans.
     PlanEntered {
-        /// Its number.
+        /// The number of the plan.
         plan: PlanNo,
     },
-    /// A plan is built to its end: it is carried out once a packet of the paging engine has ended.
+    /// A plan is built to the end: the plan is carried out once a packet of the paging engine has ended.
     PlanBuilt {
-        /// Its number.
+        /// The number of the plan.
         plan: PlanNo,
-        /// The packet, which may not have been handed out yet; its number is 0 if nothing was ever built before the plan's end.
+        /// The packet, perhaps not handed out yet; 0 if nothing was ever built before the plan's end.
         signal: EngineFence,
     },
     /// A plan's last operation has completed.
     PlanRetired {
-        /// Its number.
+        /// The number of the plan.
         plan: PlanNo,
     },
     /// The driver was asked to encode an operation.
     PagingOperation {
-        /// The plan that it belongs to; 0 is adapter start.
+        /// The plan of the operation; 0 is adapter start.
         plan: PlanNo,
         /// The operation.
         operation: PagingOperation,
         /// The driver's answer.
         status: BuildStatus,
-        /// The offset of its commands in the buffer.
+        /// The offset of the commands in the buffer.
         offset: u32,
-        /// Bytes that it wrote.
+        /// The written bytes.
         bytes: u32,
-        /// Its progress afterwards.
+        /// The progress afterwards.
         multipass_offset: u32,
     },
     /// The host mapped a range in the IOMMU.
     IoMmuMapped {
-        /// The plan that needs it.
+        /// The plan that needs the change.
         plan: PlanNo,
-        /// The domain: one process's, or that of all.
+        /// The domain: of one process, or of all processes.
         domain: IoMmuDomain,
         /// First address.
         virtual_address: GpuVirtualAddress,
@@ -912,49 +915,49 @@ pub enum Event {
         allocation_offset: u64,
         /// Size in bytes.
         size: u64,
-        /// Whether it is a window of the paging process.
+        /// Whether the range is a window of the paging process.
         window: bool,
     },
     /// The host unmapped a range from the IOMMU.
     IoMmuUnmapped {
-        /// The plan that needs it.
+        /// The plan that needs the change.
         plan: PlanNo,
-        /// The domain: one process's, or that of all.
+        /// The domain: of one process, or of all processes.
         domain: IoMmuDomain,
         /// First address.
         virtual_address: GpuVirtualAddress,
         /// Size in bytes.
         size: u64,
-        /// Whether it is a window of the paging process.
+        /// Whether the range is a window of the paging process.
         window: bool,
     },
     /// A paging buffer was handed to the paging engine.
     PagingBufferSubmitted {
-        /// The fence that its end signals.
+        /// The fence signalled by the end.
         signal: EngineFence,
-        /// Bytes of commands in it.
+        /// Bytes of commands in the buffer.
         bytes: u32,
     },
     /// An engine has ended a packet.
     Completed {
-        /// The fence that it signalled.
+        /// The signalled fence.
         signal: EngineFence,
     },
     /// A paging fence was signalled.
     PagingFenceSignaled {
-        /// Its queue.
+        /// The queue.
         queue: PagingQueueId,
-        /// Its value now.
+        /// The value now.
         value: u64,
     },
     /// A monitored fence was signalled.
     MonitoredFenceSignaled {
         /// The fence.
         fence: MonitoredFenceId,
-        /// Its value now.
+        /// The value now.
         value: u64,
     },
-    /// A packet accessed an address where nothing is resident (FLT-03).
+    /// A packet accessed an address without resident memory (FLT-03).
     PageFault {
         /// The packet.
         signal: EngineFence,
@@ -962,9 +965,9 @@ pub enum Event {
         virtual_address: GpuVirtualAddress,
         /// Whether it was a write.
         write: bool,
-        /// The allocation that is mapped there, if there is one.
+        /// The allocation mapped at the address, if any.
         allocation: Option<AllocationId>,
-        /// The driver's flags for it (FLT-10).
+        /// The driver's flags for the fault (FLT-10).
         flags: PageFaultFlags,
         /// The level of the page tables at which the walk ended.
         page_table_level: u32,
@@ -972,22 +975,22 @@ pub enum Event {
         fault_error_code: FaultErrorCode,
         /// The nearest mapping before the address.
         below: Option<Neighbour>,
-        /// The nearest mapping after it.
+        /// The nearest mapping after the address.
         above: Option<Neighbour>,
-        /// All packets that were under way.
+        /// All packets under way.
         in_flight: Vec<EngineFence>,
     },
-    /// A packet holds a command that means nothing to the GPU; its engine has stopped.
+    /// A packet has a command unknown to the GPU; the engine has stopped.
     IllegalCommand {
         /// The packet.
         signal: EngineFence,
     },
-    /// A packet will not end: its engine was reset before it did, or its work was dropped.
+    /// A packet will not end: the engine was reset before the end, or the work was dropped.
     Aborted {
         /// The packet.
         signal: EngineFence,
     },
-    /// An engine was asked to end the packet under way and give the others back.
+    /// An engine was asked to end the packet under way and to return all further packets.
     PreemptRequested {
         /// The engine.
         engine: u32,
@@ -1002,12 +1005,12 @@ pub enum Event {
         engine: u32,
         /// The number of the request.
         preemption_fence_id: u64,
-        /// The last packet that has ended.
+        /// The last ended packet.
         last_completed_fence_id: u64,
-        /// The packets that came back.
+        /// The returned packets.
         returned: Vec<u64>,
     },
-    /// An engine has not answered in time: the request is over, and the engine is reset if its packet has not ended (FLT-22).
+    /// An engine has not answered in time: the request is over, and the engine is reset if the packet has not ended (FLT-22).
     PreemptTimedOut {
         /// The engine.
         engine: u32,
@@ -1020,7 +1023,7 @@ pub enum Event {
         engine: u32,
         /// The reason.
         reason: DeviceErrorReason,
-        /// The engines that its driver says the reset harms (FLT-26).
+        /// The engines that the reset harms, by the driver's answer (FLT-26).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
         dependent_engines: Vec<u32>,
     },
@@ -1028,19 +1031,19 @@ pub enum Event {
     EngineReset {
         /// The engine.
         engine: u32,
-        /// The last packet that was aborted; none if the reset failed.
+        /// The last aborted packet; none if the reset failed.
         last_aborted_fence_id: Option<u64>,
-        /// The packets that came back.
+        /// The returned packets.
         returned: Vec<u64>,
     },
-    /// A packet that an engine gave back was handed to it again: a paging buffer with its old fence, others with a new one
+    /// A returned packet was handed to the engine again: a paging buffer with the old fence, users' work with a new fence
     /// (FLT-23).
     Resubmitted {
-        /// The fence that it was to signal before.
+        /// The former fence of the packet.
         before: EngineFence,
-        /// The fence that it signals now.
+        /// The present fence of the packet.
         signal: EngineFence,
-        /// The fences that it waits for.
+        /// The fences to wait for.
         waits: Vec<EngineFence>,
     },
     /// A process has hung engines too often, and loses the GPU (FLT-31).
@@ -1054,7 +1057,7 @@ pub enum Event {
         /// The reason.
         cause: DeviceErrorReason,
     },
-    /// Between reset and restart the driver was told that an allocation is not resident any more (BPB-27).
+    /// Between reset and restart the driver was told of an allocation's end of residency (BPB-27).
     PurgeOperation {
         /// The allocation.
         allocation: AllocationId,
@@ -1063,24 +1066,24 @@ pub enum Event {
         /// The driver's answer.
         status: BuildStatus,
     },
-    /// The adapter was reset before a plan had retired: it will not be carried out to its end.
+    /// The adapter was reset before a plan had retired: the plan will not be carried out to the end.
     PlanAbandoned {
         /// The plan.
         plan: PlanNo,
     },
-    /// The right content of an allocation was lost with a reset (FLT-34): its one copy was in a memory segment, and it reads as zero;
-    /// or its bytes are kept.
+    /// The right content of an allocation was lost with a reset (FLT-34): the only copy was in a memory segment, and the
+    /// allocation reads as zero; or the bytes are kept.
     ContentLost {
         /// The allocation.
         allocation: AllocationId,
-        /// Its bytes in system memory are kept: those that the GPU left there, and that its driver, which was to put them right
-        /// (NTF-02), could not; or the copy that the CPU sees wherever the allocation is (2.2).
+        /// The bytes in system memory are kept: as the GPU left the bytes, because the driver had no chance to convert them
+        /// (NTF-02); or the lasting copy for the CPU (2.2).
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
         is_kept: bool,
     },
     /// The GPU runs again: nothing is resident, nothing is under way.
     AdapterRestarted,
-    /// A device was put in error; its work is dropped, and its list is empty (FLT-04).
+    /// A device was put in error; the work is dropped, and the list is empty (FLT-04).
     DeviceInError {
         /// The device.
         device: DeviceId,
@@ -1089,7 +1092,7 @@ pub enum Event {
     },
     /// The adapter was put in error.
     AdapterInError {
-        /// The rule that was broken.
+        /// The broken rule.
         violation: Violation,
     },
     /// A kernel's inputs were compared with the expected ones. Recorded by the checker.
@@ -1103,15 +1106,15 @@ pub enum Event {
     },
     /// A check did not hold. Recorded by the checker.
     Finding {
-        /// The kernel that read it.
+        /// The reading kernel.
         kernel: u64,
         /// The allocation.
         allocation: AllocationId,
-        /// The page of it, counted from 0.
+        /// The page of the allocation, counted from 0.
         page: u64,
-        /// The digest that the page must have.
+        /// The right digest of the page.
         expected: u64,
-        /// The digest that it had.
+        /// The digest of the page.
         found: u64,
     },
 }
@@ -1120,17 +1123,17 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemorySegmentFacts {
-    /// Its number.
+    /// The number of the segment.
     pub segment: SegmentId,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The size of its pages.
+    /// The size of the pages.
     pub page_size: PageSize,
-    /// Whether the CPU sees all of it.
+    /// Whether the CPU sees the whole segment.
     pub cpu_visible: bool,
-    /// The group in which its bytes count; none if they count toward no budget.
+    /// The group of the segment's bytes; none if the bytes count toward no budget.
     pub group: Option<MemorySegmentGroup>,
-    /// Bytes at its end that hold nothing but page tables; 0 where these lie anywhere (D19).
+    /// Bytes at the segment's end for page tables only; 0 if page tables lie anywhere (D19).
     pub page_table_area: u64,
 }
 
@@ -1138,43 +1141,43 @@ pub struct MemorySegmentFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ApertureSegmentFacts {
-    /// Its number.
+    /// The number of the segment.
     pub segment: SegmentId,
-    /// The bytes of it that are used: of several apertures no more than may be mapped in each (SEG-50).
+    /// The used bytes: of several apertures at most the mappable bytes of each (SEG-50).
     pub size: u64,
-    /// Whether engines that read through it snoop the CPU's caches.
+    /// Whether reads through the aperture snoop the CPU's caches.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
     pub cache_coherent: bool,
 }
 
-/// The reason why an allocation is taken out of its segment.
+/// The reason for an eviction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum EvictReason {
-    /// Its room is wanted, and it was next in the documented order (CRE-31a).
+    /// The room is wanted, and the allocation was next in the documented order (CRE-31a).
     RoomWanted,
-    /// Its last Evict asked for it (RES-21).
+    /// The last Evict of the allocation asked for the eviction (RES-21).
     EvictRequested,
-    /// It is required in the memory segment, and leaves system memory for it.
+    /// The allocation is required in the memory segment, and leaves system memory.
     Promoted,
-    /// Its range of the aperture is wanted.
+    /// The range of the aperture is wanted.
     RangeWanted,
-    /// It was destroyed (RES-91).
+    /// The allocation was destroyed (RES-91).
     Destroyed,
-    /// Its room is wanted and it is offered (RES-61); or it was to be discarded at once.
+    /// The room of an offered allocation is wanted (RES-61); or the offer asked for an immediate discard.
     Offered,
-    /// The device that requires it is suspended, and its room is wanted (RES-71) or the suspension was a call's.
+    /// The requiring device is suspended, and the room is wanted (RES-71) or a call suspended the device.
     DeviceSuspended,
-    /// The CPU is to see it, and cannot in its present place (RES-82).
+    /// The CPU needs the allocation, and cannot see the present place (RES-82).
     Locked,
-    /// It may not be in its place any more (CRE-50).
+    /// The allocation may no longer be in the present place (CRE-50).
     PropertyUpdated,
     /// The adapter is about to lose power.
     PoweredDown,
-    /// It comes back at another place, so that there is room for the rest of its list or of a portion (D19, SPL-08).
+    /// The allocation comes back in another place, to make room for the rest of the list or of a portion (D19, SPL-08).
     Moved,
-    /// Others, of whom the manager knows nothing, have left less of its memory than is in use.
+    /// Programs outside of the manager took memory, and less is left than is in use.
     BudgetRestricted,
 }
 
@@ -1195,7 +1198,7 @@ impl EvictReason {
         Self::BudgetRestricted,
     ];
 
-    /// Whether an allocation goes to make room for one of another device.
+    /// Whether an allocation leaves to make room for another device.
     pub(crate) const fn is_for_room(self) -> bool {
         matches!(
             self,
@@ -1204,16 +1207,16 @@ impl EvictReason {
     }
 }
 
-/// The request or allocation that room is made for.
+/// The request or allocation that gets the room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WantedBy {
     /// The device that needs the room.
     pub device: DeviceId,
-    /// Its request that is granted with it; none if the device comes back or is to run.
+    /// The request granted with the room; none if the device is resumed or is to run.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub request: Option<RequestName>,
-    /// The allocation that comes into the room; none if the room is for several.
+    /// The allocation that gets the room; none if the room is for several allocations.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub allocation: Option<AllocationId>,
 }
@@ -1222,20 +1225,20 @@ pub struct WantedBy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestName {
-    /// The queue that it was made on.
+    /// The queue of the request.
     pub queue: PagingQueueId,
-    /// The value of the queue's fence that it was answered with.
+    /// The value of the queue's fence in the answer.
     pub paging_fence_value: u64,
 }
 
-/// The reason why addresses that were mapped are free again.
+/// The reason why mapped addresses are free again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum ReclaimReason {
-    /// A call freed them (GVA-53).
+    /// A call freed the addresses (GVA-53).
     Freed,
-    /// A device closed the allocation that they showed: its mappings end with that.
+    /// A device closed the mapped allocation, which ends the device's mappings.
     Closed {
         /// The allocation.
         allocation: AllocationId,
@@ -1250,24 +1253,24 @@ pub enum ReclaimReason {
 pub struct PortionBinding {
     /// The slot.
     pub slot_id: u32,
-    /// The allocation that is bound to it; none if the patch location unbinds it.
+    /// The bound allocation; none if the patch location unbinds the slot.
     pub allocation: Option<AllocationId>,
     /// The address of the allocation.
     pub address: PhysicalAddress,
-    /// It stays bound from the portion before, and so keeps its place (SPL-08).
+    /// Whether the binding stays from the portion before, in the same place (SPL-08).
     pub fixed: bool,
 }
 
-/// The reason why a portion ends where it does.
+/// The reason for the end of a portion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum PortionEnd {
-    /// The DMA buffer ends there.
+    /// The end of the DMA buffer.
     EndOfDmaBuffer,
-    /// The allocations that are bound next do not fit beside those that the portion requires (SPL-05).
+    /// The next bindings do not fit beside the portion's allocations (SPL-05).
     NoRoom {
-        /// The first that does not.
+        /// The first allocation that does not fit.
         allocation: AllocationId,
     },
     /// Every split point is taken (SPL-13).
@@ -1279,19 +1282,19 @@ pub enum PortionEnd {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum SuspendReason {
-    /// Its process is above its budget, it has nothing to run, and its memory is wanted.
+    /// The process is above the budget, the device has nothing to run, and the device's memory is wanted.
     IdleOverBudget,
-    /// Its process is above its budget, its time slice is over, and its memory is wanted.
+    /// The process is above the budget, the device's time slice is over, and the device's memory is wanted.
     SliceOver,
-    /// It has nothing to run, and another device has waited for memory for a long time.
+    /// The device has nothing to run, and another device has waited for memory for a long time.
     Idle,
     /// Another device has waited for memory for too long.
     Starvation,
-    /// Its own list has grown, and must wait for room beside others.
+    /// The device's list has grown, and must wait for room beside active devices.
     WaitsForRoom,
-    /// Its allocations can have better places now, or must leave their present ones.
+    /// The device's allocations can have better places now, or must leave the present places.
     Replace,
-    /// Its process was suspended by a call.
+    /// A call suspended the process.
     ProcessSuspended,
     /// The adapter is about to lose power.
     PowerDown,
@@ -1302,26 +1305,26 @@ pub enum SuspendReason {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum ResumeReason {
-    /// It has work, and there is room.
+    /// The device has work, and memory has room.
     HasWork,
-    /// It has nothing to run, but there is room again: its allocations that were pushed out come back.
+    /// The device has nothing to run, but memory has room again: evicted allocations come back.
     PressureFell,
 }
 
-/// The source of the content of an allocation that is brought in (RES-18).
+/// The source of the content of a page-in (RES-18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ContentSource {
-    /// It never had any: it is filled with zeros (CRE-42).
+    /// No content yet: the place is filled with zeros (CRE-42).
     Fill,
-    /// Its backing store.
+    /// The backing store.
     BackingStore,
-    /// Nothing moves: it is resident in its backing store.
+    /// Nothing moves: the allocation is resident in the backing store.
     InPlace,
 }
 
-/// Collects events until they are drained. When off, an event costs nothing but its count.
+/// Collects events until a drain. When off, an event costs nothing but a count.
 #[derive(Debug, Default)]
 pub struct EventLog {
     enabled: bool,
@@ -1332,7 +1335,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// A log that keeps events until they are drained, or only counts them.
+    /// A log that keeps events until a drain, or only counts events.
     pub(crate) fn new(enabled: bool) -> Self {
         Self { enabled, ..Self::default() }
     }
@@ -1352,14 +1355,14 @@ impl EventLog {
         self.number
     }
 
-    // Events are large: one that is only counted takes no room on the stack.
+    // Events are large: a counted event takes no room on the stack.
     #[inline(never)]
     fn keep(&mut self, event: impl FnOnce() -> Event) {
         let Self { number, at, occurred_at, .. } = *self;
         self.pending.push(NumberedEvent { number, at, occurred_at, event: event() });
     }
 
-    /// Takes the events that came since the last call.
+    /// Takes the events since the last call.
     pub fn drain(&mut self) -> impl Iterator<Item = NumberedEvent> {
         self.pending.drain(..)
     }
@@ -1369,8 +1372,7 @@ impl EventLog {
         self.number
     }
 
-    /// The events that are recorded until the next call belong to a report of the GPU, of what it did at this time by its
-    /// clock; with `None` they belong to none.
+    /// Events until the next call belong to a report of the GPU about this moment of the GPU's clock; with `None` to no report.
     pub fn set_occurred_at(&mut self, occurred_at: Option<Nanoseconds>) {
         self.occurred_at = occurred_at;
     }

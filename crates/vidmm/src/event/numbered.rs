@@ -1,18 +1,18 @@
-//! An event with its number and its time, and how it is written: one flat object, which is read without a detour.
+//! An event with number and time, and the written form: one flat object, read without a detour.
 
 use crate::{event::Event, units::Nanoseconds};
 
-/// An event with its number and its time.
+/// An event with number and time.
 ///
-/// With serde it is one object: `number`, `at`, `occurred_at` if there is one, and `event`, the kind; then the event's own
-/// fields. These four stand first, so that a reader knows the kind before it meets the fields.
+/// With serde, one object: `number`, `at`, `occurred_at` if present, and `event`, the kind; the event's own fields follow. The
+/// four keys stand first, so a reader knows the kind before the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumberedEvent {
     /// Counted from 1.
     pub number: u64,
     /// The time of the last `poll`.
     pub at: Nanoseconds,
-    /// The time at which the GPU did what it reports, if the event is part of a report of the GPU.
+    /// The time of the reported GPU action, if the event is part of a report of the GPU.
     pub occurred_at: Option<Nanoseconds>,
     /// The event.
     pub event: Event,
@@ -53,7 +53,7 @@ mod written {
         }
     }
 
-    /// Reads what all events have, and then, knowing the kind, the event.
+    /// Reads the common keys, and, knowing the kind, the event.
     struct Line;
 
     impl<'de> Visitor<'de> for Line {
@@ -75,7 +75,7 @@ mod written {
                     None => return Err(A::Error::missing_field("event")),
                 }
             }
-            // Not behind the kind: there the fields of the event begin.
+            // Not behind the kind, where the fields of the event begin.
             let number = number.ok_or_else(|| A::Error::missing_field("number"))?;
             let at = at.ok_or_else(|| A::Error::missing_field("at"))?;
             let event = Event::deserialize(Kind(map))?;
@@ -94,7 +94,7 @@ mod written {
         Other,
     }
 
-    /// The rest of a line, from the value of `event` on: an enum's variant, and its fields.
+    /// The rest of a line, from the value of `event` on: an enum's variant with the fields.
     struct Kind<A>(A);
 
     impl<'de, A: MapAccess<'de>> Deserializer<'de> for Kind<A> {
@@ -139,7 +139,7 @@ mod written {
         }
     }
 
-    /// Writes an event into the object that is begun: its kind, and its fields.
+    /// Writes an event into an open object: the kind, and the fields.
     struct Fields<'a, M>(&'a mut M);
 
     impl<M: SerializeMap> SerializeStructVariant for Fields<'_, M> {

@@ -1,4 +1,4 @@
-//! Offer and reclaim: memory that its owner can do without for a while (5.7).
+//! Offer and Reclaim: memory that the owner can do without for a while (5.7).
 
 use bitflags::bitflags;
 
@@ -27,8 +27,7 @@ bitflags! {
     pub struct OfferFlags: u32 {
         /// Its content is discarded as soon as the work submitted before has ended, whether or not memory is wanted.
         const OFFER_IMMEDIATELY = 1 << 0;
-        /// When its content is discarded its backing store may be decommitted as well; reclaim may then find none
-        /// (RES-66).
+        /// The backing store may be decommitted with a discard of the content; Reclaim may find no backing store (RES-66).
         const ALLOW_DECOMMIT = 1 << 1;
     }
 }
