@@ -113,6 +113,14 @@ fn documents_show_the_output_of_the_program() {
     assert!(runs > 0 && logs >= 3, "documents show {runs} runs, and parts of {logs} logs");
 }
 
+/// A stranger reads the README in a few minutes: 900 words at most, blocks of code included.
+#[test]
+fn the_readme_is_short() {
+    let text = fs::read_to_string(workspace().join("README.md")).expect("the document can be read");
+    let words = text.split_whitespace().count();
+    assert!(words <= 900, "README.md has {words} words");
+}
+
 /// The commands in blocks of code that begin with the program, without remarks; of `cargo run`, the arguments of the program.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
