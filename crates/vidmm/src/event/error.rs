@@ -1,5 +1,5 @@
-//! The errors: a caller's mistake is an error of the call and changes nothing; a driver's is a [`Violation`] and puts
-//! the adapter in error; a program's puts its device in error.
+//! The errors. A caller's mistake is an error of the call and changes nothing; a driver's mistake is a [`Violation`] and puts
+//! the adapter in error; a program's mistake puts the program's device in error.
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -26,56 +26,56 @@ pub enum Violation {
         of_what(*.operation)
     )]
     BufferOverrun {
-        /// The operation that it was asked to encode; none is the commands of a user-mode driver.
+        /// The requested operation; none for the commands of a user-mode driver.
         operation: Option<PagingOperationKind>,
         /// Bytes of commands claimed.
         dma_bytes: usize,
         /// Bytes of private data claimed.
         private_bytes: usize,
     },
-    /// A build was answered with a status that no document allows.
+    /// The driver answered a build with an undocumented status.
     #[error("BPB-01: illegal status {status:#010x} from BuildPagingBuffer, for {operation}")]
     IllegalStatus {
-        /// The operation that the driver was asked to encode.
+        /// The requested operation.
         operation: PagingOperationKind,
         /// The NTSTATUS.
         status: i32,
     },
-    /// Fresh full-size buffers brought no progress: one in which the multipass offset stayed as it was, or two in a row.
+    /// Fresh full-size buffers brought no progress: a buffer with an unchanged multipass offset, or two buffers in a row.
     #[error("BPB-05, U-10: the driver wrote nothing into a new buffer and asked for another, for {}", of_allocation(*.operation, *.allocation))]
     NoProgress {
-        /// The operation that the driver was asked to encode.
+        /// The requested operation.
         operation: PagingOperationKind,
-        /// The allocation that it is about.
+        /// The allocation.
         #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
     /// An operation takes more buffers than any encoding of it could.
     #[error("BPB-05, U-10: the driver asked for another buffer {passes} times for {}", of_allocation(*.operation, *.allocation))]
     TooManyPasses {
-        /// The operation that the driver was asked to encode.
+        /// The requested operation.
         operation: PagingOperationKind,
-        /// The allocation that it is about.
+        /// The allocation.
         #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
-        /// How often it asked; one for each 4 KiB, and 64, are tolerated.
+        /// The number of buffers; a buffer for each 4 KiB, plus 64, is tolerated.
         passes: u64,
     },
     /// Busy was answered although the allocation is idle.
     #[error("BPB-06, U-11: the driver answered busy although the allocation is idle, for {}", of_allocation(*.operation, *.allocation))]
     BusyWhileIdle {
-        /// The operation that the driver was asked to encode.
+        /// The requested operation.
         operation: PagingOperationKind,
-        /// The allocation that it is about.
+        /// The allocation.
         #[cfg_attr(feature = "serde", serde(rename = "allocation_handle"))]
         allocation: Option<KmdAllocationHandle>,
     },
-    /// An operation that the CPU carries out at once was not.
+    /// An operation that the CPU carries out at once was not carried out.
     #[error(
         "BPB-08: {operation} without a paging buffer was answered {status:?}, with {dma_bytes} bytes of commands and {private_bytes} of private data; the CPU carries it out at once, with success and no bytes"
     )]
     NotAtOnce {
-        /// The operation that the driver was asked to carry out.
+        /// The requested operation.
         operation: PagingOperationKind,
         /// The driver's answer.
         status: BuildStatus,
@@ -84,7 +84,7 @@ pub enum Violation {
         /// Bytes of private data claimed.
         private_bytes: usize,
     },
-    /// The packet that a reset is said to have aborted was not under way.
+    /// The driver names an aborted packet that was not under way.
     #[doc(alias = "VIDEO_SCHEDULER_INTERNAL_ERROR")]
     #[error(
         "FLT-22: after its reset engine {engine} names {last_aborted} as the last aborted fence; it must be from {last_completed} to {last_submitted}"
@@ -99,7 +99,7 @@ pub enum Violation {
         /// The last fence that had been submitted.
         last_submitted: u64,
     },
-    /// An engine that has yielded, or was reset, did not give back a packet that it has not run.
+    /// A yielding or reset engine did not return a packet without a run.
     #[error("FLT-22: engine {} has not run the packet of fence {}, and did not give it back", .missing.engine, .missing.fence_id)]
     PacketNotReturned {
         /// The packet.
@@ -112,15 +112,15 @@ pub enum Violation {
     /// The driver could not restart the adapter.
     #[error("FLT-32: the driver could not restart the adapter after its reset")]
     RestartFailed,
-    /// The driver did not encode the operations that follow a reset.
+    /// The driver did not encode the operations behind a reset.
     #[error("BPB-27: the driver refused an operation between reset and restart; there is nothing in it to refuse")]
     PurgeRefused,
     /// The adapter was reset too often.
     #[error("FLT-31: the adapter was reset {resets} times within {seconds} seconds, and hangs again")]
     TooManyResets {
-        /// The number of resets that are tolerated.
+        /// The number of tolerated resets.
         resets: u32,
-        /// The time in seconds within which they are.
+        /// The period of the tolerated resets, in seconds.
         seconds: u64,
     },
     /// The driver reports that the hardware is broken.
@@ -157,16 +157,15 @@ fn of_what(operation: Option<PagingOperationKind>) -> &'static str {
     operation.map_or("a command buffer", PagingOperationKind::name)
 }
 
-/// A finding for the driver's author, an error or [advice](Self::is_advice); nothing is refused for it. Each kind is reported
-/// once.
+/// A finding for the driver's author, an error or [advice](Self::is_advice); no call is refused. Each kind is reported once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DriverFinding {
-    /// A patch-location list breaks a rule; the device is in error for it (U-45).
+    /// A patch-location list breaks a rule; the device is in error (U-45).
     #[error("patch location number {position} of a DMA buffer breaks a rule: {rule}")]
     PatchLocationList {
-        /// Its position in the driver's list.
+        /// The position in the driver's list.
         position: usize,
         /// The rule.
         rule: PatchListRule,
@@ -174,7 +173,7 @@ pub enum DriverFinding {
     /// The driver reports no aperture segment: nothing can be resident in system memory (SEG-11).
     #[error("SEG-10: the driver reports no aperture segment; WDDM 2 asks for one")]
     NoApertureSegment,
-    /// The driver gave the paging process an address space that it does not get.
+    /// The driver gave the paging process an address space, which the manager ignores.
     #[error(
         "PGV-03: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB, which is ignored: without a local memory segment and without hardware scheduling there is none"
     )]
@@ -204,10 +203,10 @@ pub enum DriverFinding {
         physical_adapter_index: u32,
         /// The driver's answer in MiB.
         asked_mib: u32,
-        /// The size that it gets, in bytes.
+        /// The resulting size, in bytes.
         paging_va_size: u64,
     },
-    /// The driver's size was cut down to the largest possible one.
+    /// The driver's size was cut down to the largest possible size.
     #[error(
         "PGV-04: physical adapter {physical_adapter_index} asks for a paging process address space of {asked_mib} MiB and gets {} MiB: its page tables stay resident for ever, and no window can be larger than the address space or any allocation",
         .paging_va_size >> 20
@@ -217,7 +216,7 @@ pub enum DriverFinding {
         physical_adapter_index: u32,
         /// The driver's answer in MiB.
         asked_mib: u32,
-        /// The size that it gets, in bytes.
+        /// The resulting size, in bytes.
         paging_va_size: u64,
     },
     /// The driver's size is larger than the default although the adapter has local memory.
@@ -231,12 +230,12 @@ pub enum DriverFinding {
         physical_adapter_index: u32,
         /// The driver's answer in MiB.
         asked_mib: u32,
-        /// The size that the system would choose, in bytes.
+        /// The system's own choice of the size, in bytes.
         default_size: u64,
-        /// Bytes of page tables that it takes.
+        /// Bytes of page tables for the size.
         table_bytes: u64,
     },
-    /// An allocation that is notified in windows of the paging process is larger than one: it is notified in chunks.
+    /// An allocation is larger than a window of the paging process: the driver is notified in chunks.
     #[error(
         "PGV-05: an allocation of {} that asks for notifications does not fit into the paging process's address space of {}: it is notified in {} chunks; answer PAGINGPROCESSGPUVASIZE with a larger size if the driver needs it whole",
         Bytes(*.size),
@@ -249,7 +248,7 @@ pub enum DriverFinding {
         /// The size of a window in bytes.
         paging_va_size: u64,
     },
-    /// The driver set a flag that its interface version does not have.
+    /// The driver set a flag outside of the driver's interface version.
     #[error(
         "CRE-07: an allocation sets flags {flags2:?}, which begin with WDDM 3.2 (0x11007); the driver declares {wddm_version:#x}, so they are ignored"
     )]
@@ -259,66 +258,67 @@ pub enum DriverFinding {
         /// The interface version that the driver declares.
         wddm_version: u32,
     },
-    /// The driver asks to be notified of an IOMMU that allocations are never unmapped from.
+    /// The driver asks for notifications of an IOMMU without unmaps.
     #[error(
         "NTF-05: an allocation sets NotifyIoMmuUnmap, but the adapter's addressing model is neither GpuVaIoMmu nor GpuVaIoMmuGlobal: it is never sent"
     )]
     NotifyIoMmuUnmapWithoutIoMmu,
-    /// An engine signalled a fence that had ended before: an interrupt that came late, or twice. It changes nothing.
+    /// An engine signalled an ended fence: a late or doubled interrupt. The interrupt changes nothing.
     #[error("SYN-13: engine {} signalled fence {}, which had ended before; that is ignored", .found.engine, .found.fence_id)]
     CompletedAgain {
-        /// The fence that was signalled.
+        /// The signalled fence.
         found: EngineFence,
     },
-    /// An engine signalled a fence that was never handed to it. It changes nothing.
+    /// An engine signalled an unknown fence. The interrupt changes nothing.
     #[error("SYN-13: engine {} signalled fence {}, which it was never given; that is ignored", .found.engine, .found.fence_id)]
     CompletedForeign {
-        /// The fence that was signalled.
+        /// The signalled fence.
         found: EngineFence,
     },
-    /// An engine signalled a fence before an earlier one: that has ended too, for engines run their packets in order.
+    /// An engine signalled a fence before an earlier fence: the earlier packet has ended too, for engines run packets in order.
     #[error(
         "SYN-13: engine {} has come to fence {}, and fence {expected} was never reported: its interrupt must have been lost",
         .found.engine,
         .found.fence_id
     )]
     InterruptLost {
-        /// The fence that was signalled.
+        /// The signalled fence.
         found: EngineFence,
-        /// The first fence that was not signalled.
+        /// The first fence without a signal.
         expected: u64,
     },
-    /// An engine has yielded without a request. It changes nothing.
+    /// An engine has yielded without a request. The answer changes nothing.
     #[error(
         "FLT-22: engine {engine} answers a request to yield, number {preemption_fence_id}, that was not made or was answered"
     )]
     PreemptedUnasked {
         /// The engine.
         engine: u32,
-        /// The number that it names.
+        /// The named number.
         preemption_fence_id: u64,
     },
-    /// The driver answered a reset that was not requested. It changes nothing.
+    /// The driver answered a reset without a request. The answer changes nothing.
     #[error("FLT-21: the driver reports the reset of engine {engine}, which nobody asked for")]
     ResetUnasked {
         /// The engine.
         engine: u32,
     },
-    /// The driver answered a step of the adapter's reset that was not requested. It changes nothing.
+    /// The driver answered a step of the adapter's reset without a request. The answer changes nothing.
     #[error("FLT-32: the driver reports a step of a reset of the adapter that nobody asked for")]
     AdapterResetUnasked,
-    /// A reported fault names no packet that is under way, or contradicts itself. It is ignored; if the engine has stopped, it
-    /// will be found hung.
+    /// A reported fault names no running packet, or contradicts itself. The report is ignored; a stopped engine will be found
+    /// hung.
     #[error(
         "FLT-11: a fault is reported of fence {fence_id} on engine {engine}, which is not under way there; without a known packet the fence is 0, FENCE_INVALID is set, and so is a reset bit"
     )]
     FaultData {
-        /// The engine that was named.
+        /// The named engine.
         engine: u32,
-        /// The fence that was named.
+        /// The named fence.
         fence_id: u64,
     },
-    /// The driver answered busy to an operation for which that is not documented. It is called again once the GPU is idle.
+    /// The driver answered busy to an operation without a documented busy answer. The driver is called again once the GPU is
+    /// idle.
     #[error(
         "BPB-06: the driver answered busy to {operation}; that is documented for TRANSFER, DISCARD_CONTENT and SPECIAL_LOCK_TRANSFER only"
     )]
@@ -336,8 +336,7 @@ pub enum DriverFinding {
         /// The slot.
         slot_id: u32,
     },
-    /// The bindings of a split point are added to those before: nothing is unbound there, and nothing reprogrammed. The verifier of
-    /// Windows rejects such a packet.
+    /// A split point only adds bindings: nothing is unbound or reprogrammed. The verifier of Windows rejects such a packet.
     #[error(
         "SPL-12: the patch locations from number {position} neither unbind nor reprogram a slot at their split point, though allocations are bound: the bindings leak; a driver that patches no DMA buffer reports NoDmaPatching"
     )]
@@ -358,7 +357,7 @@ pub enum DriverFinding {
         /// The allocation's size in bytes.
         size: u64,
     },
-    /// A slot is bound anew between two split points: the allocations of before and after are brought in together.
+    /// A slot is bound anew between two split points: the old and the new allocation are brought in together.
     #[error(
         "SPL-09: patch location number {position} binds slot {slot_id} anew between two split points: place a split point at every bind and unbind"
     )]
@@ -371,7 +370,7 @@ pub enum DriverFinding {
 }
 
 impl DriverFinding {
-    /// Whether it is about a patch-location list that breaks no rule.
+    /// Whether the finding is about a patch-location list that breaks no rule.
     pub const fn is_of_patch_list(&self) -> bool {
         matches!(
             self,
@@ -382,7 +381,7 @@ impl DriverFinding {
         )
     }
 
-    /// Whether it only says what the driver could do better: the driver breaks no rule.
+    /// Whether the finding is advice: the driver breaks no rule.
     pub const fn is_advice(&self) -> bool {
         matches!(
             self,
@@ -393,7 +392,7 @@ impl DriverFinding {
         )
     }
 
-    /// Whether both are findings of one kind, which is reported once.
+    /// Whether both findings are of the same kind, reported once.
     pub(crate) fn is_of_kind(&self, other: &DriverFinding) -> bool {
         match (self, other) {
             (
@@ -413,39 +412,39 @@ impl DriverFinding {
     }
 }
 
-/// The impossible property of an allocation that a driver created.
+/// The impossible property of a driver's allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", content = "value", rename_all = "snake_case"))]
 pub enum AllocationInfoRule {
-    /// No bytes, or so many that rounding up overflows.
+    /// No bytes, or a number of bytes whose rounding overflows.
     #[error("a size of {}", Bytes(*.0))]
     Size(u64),
     /// Not a power of two, or finer than the pool's pages (SEG-46).
     #[error("an alignment of {}; it must be 0 or a power of two that the segment's pages divide", Bytes(u64::from(*.0)))]
     Alignment(u32),
-    /// An empty set, or one that names a segment that was not reported (SEG-40).
+    /// An empty set, or a set with an unreported segment (SEG-40).
     #[error("a supported segment set of {0:#x}")]
     SegmentSet(u32),
     /// A preferred segment outside the supported set (SEG-42).
     #[error("segment {0} as preferred, which is not in its supported set")]
     PreferredSegment(u8),
-    /// An eviction segment set that names another segment than the aperture, or one that does not exist (SEG-45).
+    /// An eviction segment set with a segment other than the aperture, or with a missing segment (SEG-45).
     #[error("an eviction segment set of {0:#x}, which may name the aperture segment only")]
     EvictionSegmentSet(u32),
-    /// A hint at a bank that the segment of first preference does not have (SEG-43).
+    /// A hint at a bank outside of the first preferred segment (SEG-43).
     #[error("bank {0} as hinted, which the segment of first preference does not have")]
     HintedBank(u8),
     /// Priority 0 (CRE-05).
     #[error("an initial priority of 0")]
     Priority,
-    /// PERMANENT_SYS_MEM of an allocation that the CPU does not see, or together with EXISTING_SYS_MEM (2.2).
+    /// PERMANENT_SYS_MEM of an allocation hidden from the CPU, or together with EXISTING_SYS_MEM (2.2).
     #[error("PermanentSysMem, which needs CpuVisible and excludes ExistingSysMem")]
     PermanentSysMem,
-    /// CACHED of an allocation that the CPU does not see (2.2).
+    /// CACHED of an allocation hidden from the CPU (2.2).
     #[error("Cached, which needs CpuVisible")]
     Cached,
-    /// EXISTING_SYS_MEM without memory of the caller's, or the other way round (2.2).
+    /// EXISTING_SYS_MEM without memory of the caller, or memory of the caller without EXISTING_SYS_MEM (2.2).
     #[error(
         "ExistingSysMem of memory at {0:x?}: the caller must give memory with the flag and only with it, in system memory and at a multiple of 64 KiB"
     )]
@@ -460,20 +459,21 @@ pub enum AllocationInfoRule {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum DeviceErrorReason {
-    /// Its work accessed memory that is not mapped or not resident (FLT-03).
+    /// The device's work accessed unmapped or non-resident memory (FLT-03).
     #[error("its work accessed {virtual_address}, where nothing is resident (FLT-03)")]
     PageFault {
         /// The address.
         virtual_address: GpuVirtualAddress,
     },
-    /// Its work holds a command that means nothing to the GPU (FLT-12).
+    /// The device's work has a command unknown to the GPU (FLT-12).
     #[error("its work holds a command that means nothing to the GPU (FLT-12)")]
     IllegalCommand,
-    /// Its work did not come to an end (FLT-31).
+    /// The device's work did not end (FLT-31).
     #[doc(alias = "VIDEO_ENGINE_TIMEOUT_DETECTED")]
     #[error("its work ran for too long and did not yield, and its engine was reset (FLT-22)")]
     EngineTimeout,
-    /// Its packet was on an engine that the reset of another one harms, and did not yield in time (FLT-26). It hung nothing.
+    /// The device's packet was on an engine that another engine's reset harms, and did not yield in time (FLT-26). The device
+    /// hung nothing.
     #[error("an engine that its work runs on is harmed by the reset of another, and was reset with it (FLT-26)")]
     DependentEngineReset,
     /// A reset of an engine failed, or did not help.
@@ -482,41 +482,41 @@ pub enum DeviceErrorReason {
     /// The paging engine did not come to an end.
     #[error("the paging engine hung, and the adapter was reset (FLT-23)")]
     PagingEngineTimeout,
-    /// The adapter was reset while a paging buffer was under way for an allocation of it.
+    /// The adapter was reset while a paging buffer was under way for an allocation of the device.
     #[error("a paging buffer for one of its allocations faulted, and the adapter was reset (FLT-23)")]
     PagingBufferFault,
     /// The adapter was reset (FLT-33).
     #[doc(alias = "DXGI_ERROR_DEVICE_RESET")]
     #[error("the adapter was reset; what was only in its memory is lost (FLT-33)")]
     AdapterReset,
-    /// Its process hung engines too often (FLT-31).
+    /// The device's process hung engines too often (FLT-31).
     #[error("its process hung engines too often, and has lost the GPU (FLT-31)")]
     ProcessBlocked,
-    /// A submission named an allocation that is not on its list (FLT-02).
+    /// A submission named an allocation outside of the device's list (FLT-02).
     #[error("its work names {allocation}, which is not resident on it (FLT-02)")]
     NotResident {
         /// The allocation.
         allocation: AllocationId,
     },
-    /// A MakeResident that must succeed did not (RES-15).
+    /// A MakeResident with `MUST_SUCCEED` did not succeed (RES-15).
     #[error("a MakeResident with MustSucceed found no memory (RES-15)")]
     OutOfMemory,
-    /// Its driver's patch-location list breaks a rule (U-45).
+    /// The driver's patch-location list breaks a rule (U-45).
     #[error("the patch-location list that its driver gave breaks a rule: {rule}")]
     PatchLocationList {
         /// The rule.
         rule: PatchListRule,
     },
-    /// The needs of a DMA buffer at one split point do not fit, whatever is evicted and moved (SPL-10, U-46).
+    /// The needs of a DMA buffer at one split point do not fit, even with all evictions and moves (SPL-10, U-46).
     #[doc(alias = "D3DKMT_DEVICEEXECUTION_ERROR_OUTOFMEMORY")]
     #[error(
         "DMA buffer {dma_buffer} requires {} at once where it cannot be split, and there is no place for all of it (SPL-10)",
         Bytes(*.bytes)
     )]
     PreparationFailed {
-        /// Its number.
+        /// The number.
         dma_buffer: u64,
-        /// Bytes that are bound together there.
+        /// Bytes bound together at the split point.
         bytes: u64,
     },
     /// The adapter is in error.
@@ -524,7 +524,7 @@ pub enum DeviceErrorReason {
     AdapterInError,
 }
 
-/// The device or its adapter no longer works.
+/// The device or the adapter no longer works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{device} is in error and takes no more calls: {reason}; destroy it and create another")]
 pub struct DeviceInError {
@@ -537,8 +537,7 @@ pub struct DeviceInError {
 /// The reason why an object was not created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The device has reference lists: the references of its DMA buffers are made resident, and nothing is requested on
-    /// a paging queue.
+    /// The device has reference lists: references of DMA buffers drive residency, and nothing is requested on a paging queue.
     #[error("the references of the device's DMA buffers say what is resident: it has no paging queues")]
     ReferenceLists,
     /// A handle names nothing.
@@ -556,41 +555,41 @@ pub enum CreateError {
     /// The system has no memory for the backing store.
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
-    /// There is no room for the root page table (D9).
+    /// Memory has no room for the root page table (D9).
     #[error("the root page table would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
-        /// The memory segment of the page tables: what is counted there must go.
+        /// The memory segment of the page tables: evict allocations counted in the segment.
         account: MemoryAccount,
     },
-    /// There is no room for the root page table in the area that holds nothing but tables (D19).
+    /// The area for page tables has no room for the root page table (D19).
     #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
-        /// Bytes that are missing.
+        /// The missing bytes.
         missing: u64,
     },
     /// The process has hung engines too often, and has lost the GPU (FLT-31).
     #[error("the process hung engines too often and has lost the GPU; end it")]
     ProcessBlocked,
-    /// All slices of the address space that processes share are in use (U-17).
+    /// All slices of the shared address space are in use (U-17).
     #[error(
         "no process can have addresses of its own any more: 255 processes share one address space; destroy one first"
     )]
     NoAddresses,
-    /// The driver patches addresses into commands: no owner runs commands that the driver has not seen.
+    /// The driver patches addresses into commands: no owner runs commands unseen by the driver.
     #[error(
         "the adapter's engines take physical addresses, which its driver patches: no context can be self-scheduled"
     )]
     PhysicalAddresses,
-    /// There is no such engine, or it is the paging engine, which runs no user's work.
+    /// The engine does not exist, or is the paging engine, which runs no user's work.
     #[error(
         "engine {engine} takes no contexts; the adapter's engines are 0 to {last}, and {paging} runs paging buffers"
     )]
     Engine {
         /// The engine asked for.
         engine: u32,
-        /// The last one.
+        /// The last engine.
         last: u32,
         /// The paging engine.
         paging: u32,
@@ -598,8 +597,8 @@ pub enum CreateError {
     /// The driver broke a rule; the adapter is not harmed, the allocation does not exist.
     #[error(transparent)]
     Violation(Violation),
-    /// The driver asks for eviction notifications, which need a window of the paging process, and it has no addresses (NTF-02,
-    /// PGV-03).
+    /// The driver asks for eviction notifications, which need a window of the paging process, and the paging process has no
+    /// addresses (NTF-02, PGV-03).
     #[error(
         "PGV-03: the allocation sets NotifyEviction, but the paging process has no GPU virtual addresses to show it at: {}",
         no_paging_va(*.model)
@@ -619,12 +618,12 @@ pub enum DestroyError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// An object that belongs to it still lives. Destroy that first, and poll until its last use has ended.
+    /// An object of the destroyed object still lives. Destroy the inner object first, and poll until the last use has ended.
     #[error(
         "it still has {remaining} object(s) or unfinished operations; destroy them first and poll until they are gone"
     )]
     InUse {
-        /// The number of such objects.
+        /// The number of living objects.
         remaining: u64,
     },
 }
@@ -644,7 +643,7 @@ pub enum MakeResidentError {
     /// An allocation belongs to another device (RES-10).
     #[error("allocation number {position} of the list was not created on the paging queue's device")]
     WrongDevice {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
@@ -654,12 +653,12 @@ pub enum MakeResidentError {
         Bytes(*.num_bytes_to_trim)
     )]
     NoMemory {
-        /// The sum of what is missing: the bytes to trim before a retry.
+        /// The sum of the missing bytes: the bytes to trim before a retry.
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
-        /// The memory that is missing. Evicting so much of each, of what the list counts there
-        /// ([`query_account`](crate::VidMm::query_account)), makes room, unless the budget shrinks meanwhile.
+        /// The missing bytes in each memory. Evicting so many bytes of allocations that count in the memory
+        /// ([`query_account`](crate::VidMm::query_account)) makes room, unless the budget shrinks meanwhile.
         shortages: Vec<Shortage>,
     },
     /// `MUST_SUCCEED` without `CANT_TRIM_FURTHER` (RES-15).
@@ -668,13 +667,13 @@ pub enum MakeResidentError {
     /// An allocation is offered: reclaim it first (RES-62).
     #[error("allocation number {position} of the list is offered; reclaim it first")]
     Offered {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
-    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    /// An allocation has no backing store any more, as Reclaim said (RES-66).
     #[error("allocation number {position} of the list is not committed: destroy it and create another")]
     NotCommitted {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// Too many requests of the device wait for their grant (D14).
@@ -685,14 +684,14 @@ pub enum MakeResidentError {
     },
 }
 
-/// Memory that a device's list does not get.
+/// Memory missing for a device's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Shortage {
-    /// The memory. An allocation that may be in several has a shortage in each: the end of one of them is enough for it.
+    /// The memory. An allocation with several possible memories has a shortage in each: room in a single memory is enough.
     pub account: MemoryAccount,
-    /// The bytes to evict of what the list counts there; where an allocation that is wanted must be one range, first of those that are
-    /// one range too.
+    /// The bytes to evict, of list allocations counted in the memory. If a wanted allocation must be one range, evict
+    /// allocations of one range first.
     pub num_bytes_to_trim: u64,
     /// The reason.
     pub reason: NoMemoryReason,
@@ -706,14 +705,13 @@ pub enum NoMemoryReason {
     /// Memory is short, and the process would be above its budget (RES-53).
     #[error("memory is short and the process would be above its budget")]
     OverBudget,
-    /// It would be above the maximum budget: memory that others have reserved, or that is pinned, is not available
-    /// (U-24).
+    /// The process would be above the maximum budget: memory reserved by further processes, or pinned, is not available (U-24).
     #[error("the process would be above its maximum budget")]
     OverMaximumBudget,
-    /// The device's list would not fit into memory even with no other list there.
+    /// The device's list would not fit into memory even alone.
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
-    /// The ranges of the list would not find their places even alone (RES-19).
+    /// The ranges of the list would not find places even alone (RES-19).
     #[error("the bytes would fit, but not in one range for each allocation")]
     Fragmented,
 }
@@ -721,7 +719,7 @@ pub enum NoMemoryReason {
 /// The reason why Offer was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OfferError {
-    /// The device has reference lists: allocations that no DMA buffer refers to make room anyway.
+    /// The device has reference lists: allocations without a reference by a DMA buffer make room anyway.
     #[error("the references of the device's DMA buffers say what is resident: there is nothing to offer")]
     ReferenceLists,
     /// A handle names nothing.
@@ -736,37 +734,37 @@ pub enum OfferError {
     /// An allocation belongs to another device.
     #[error("allocation number {position} of the list was not created on the device")]
     WrongDevice {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// An allocation is offered already, or named twice.
     #[error("allocation number {position} of the list is offered already")]
     Offered {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
-    /// An allocation has no backing store any more: its reclaim said so (RES-66).
+    /// An allocation has no backing store any more, as Reclaim said (RES-66).
     #[error("allocation number {position} of the list is not committed: destroy it and create another")]
     NotCommitted {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// An allocation is locked (RES-62).
     #[error("allocation number {position} of the list is locked; unlock it first")]
     Locked {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// An allocation is open on other devices as well (RES-62).
     #[error("allocation number {position} of the list is shared; only who has it alone may offer it")]
     Shared {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// An allocation's content is the caller's own memory.
     #[error("allocation number {position} of the list is backed by memory of the caller's; there is nothing to offer")]
     ExistingSysMem {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
 }
@@ -786,22 +784,22 @@ pub enum ReclaimError {
     /// An allocation belongs to another device.
     #[error("allocation number {position} of the list was not created on the paging queue's device")]
     WrongDevice {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
     /// An allocation is not offered, or named twice.
     #[error("allocation number {position} of the list is not offered")]
     NotOffered {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
-    /// The device's list would not fit into memory with the allocations that come back to it, even alone.
+    /// The device's list with the reclaimed allocations would not fit into memory, even alone.
     #[doc(alias = "STATUS_NO_MEMORY")]
     #[error("the device's list would not fit even alone: evict at least {} of it and try again", Bytes(*.num_bytes_to_trim))]
     NoMemory {
-        /// The sum of what is missing.
+        /// The sum of the missing bytes.
         num_bytes_to_trim: u64,
-        /// The memory that is missing. Evicting so much of each, of what the list counts there, makes room.
+        /// The missing bytes in each memory. Evicting so many bytes of allocations that count in the memory makes room.
         shortages: Vec<Shortage>,
     },
     /// Too many requests of the device wait for their grant (D14).
@@ -821,7 +819,7 @@ pub enum LockError {
     /// The device or the adapter is in error.
     #[error(transparent)]
     DeviceInError(#[from] DeviceInError),
-    /// The allocation is another process's, or is not open on the device: only its owner's process may lock it (2.2).
+    /// The allocation belongs to another process, or is not open on the device: only the owner's process may lock (2.2).
     #[error("the allocation is another process's, or not open on the device; only its owner's process may lock it")]
     WrongDevice,
     /// The allocation is offered (RES-62, U-35).
@@ -836,11 +834,11 @@ pub enum LockError {
         "a device list requires the allocation in a memory segment that the CPU does not see, and it has no room elsewhere: add an aperture segment to its set, or evict it first"
     )]
     NotLockable,
-    /// Its content is on its way to memory that the CPU can see. Poll, let paging end, and try again.
+    /// The content is on the way to memory that the CPU can see. Poll, let paging end, and try again.
     #[doc(alias = "STATUS_GRAPHICS_ALLOCATION_BUSY")]
     #[error("the allocation is on its way to where the CPU can see it; poll and try again")]
     AllocationBusy,
-    /// It has too many locks.
+    /// The allocation has too many locks.
     #[doc(alias = "STATUS_GRAPHICS_TOO_MANY_REFERENCES")]
     #[error("the allocation is locked {locks} times")]
     TooManyReferences {
@@ -866,7 +864,7 @@ pub enum UnlockError {
 /// The reason why an allocation was not opened or closed. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The device, or the allocation's owner, has reference lists; this version shares allocations between device lists alone.
+    /// The device, or the allocation's owner, has reference lists; this version shares allocations only between device lists.
     #[error("allocations of devices with reference lists are not shared, nor opened by such devices")]
     ReferenceLists,
     /// A handle names nothing.
@@ -878,11 +876,12 @@ pub enum OpenError {
     /// The allocation was not created to be shared (CRE-41).
     #[error("the allocation was not created with CreateShared")]
     NotShared,
-    /// It is open on the device already, or work of the device is still to end that was submitted before it was closed: poll, and try
+    /// The allocation is open on the device already, or work submitted before the last close is still to end: poll, and try
     /// again.
     #[error("the allocation is open on the device already, or still used by work that came before it was closed")]
     AlreadyOpen,
-    /// It is not open on the device, or the device owns it: as its creator, or since its owner has destroyed it (U-34).
+    /// The allocation is not open on the device, or the device is the owner: as the creator, or since the former owner
+    /// destroyed the allocation (U-34).
     #[error("the allocation is not open on the device, or is the device's own by now: its owner destroys it")]
     NotOpen,
     /// The driver has no memory.
@@ -905,7 +904,7 @@ pub enum UpdateError {
     /// The new value is impossible (CRE-03, CRE-05).
     #[error("the property cannot become {0}")]
     Impossible(AllocationInfoRule),
-    /// The driver does not allow it (CRE-51).
+    /// The driver does not allow the change (CRE-51).
     #[error("the driver does not allow it")]
     Vetoed,
     /// This version cannot make the change.
@@ -925,15 +924,15 @@ pub enum ReservationError {
     /// A handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// The process cannot reserve so much.
+    /// The process cannot reserve so many bytes.
     #[error("only {} can be reserved", Bytes(*.available_for_reservation))]
     TooMuch {
-        /// The most that the process can reserve now, in bytes.
+        /// The largest possible reservation now, in bytes.
         available_for_reservation: u64,
     },
 }
 
-/// The reason why there are no statistics.
+/// The reason why statistics were refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum QueryStatisticsError {
     /// A handle names nothing.
@@ -954,8 +953,7 @@ pub enum QueryStatisticsError {
 /// The reason why Evict was refused. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EvictError {
-    /// The device has reference lists: the references of its DMA buffers are made resident, and there is no list to
-    /// change.
+    /// The device has reference lists: references of DMA buffers drive residency, and no list can change.
     #[error("the references of the device's DMA buffers say what is resident")]
     ReferenceLists,
     /// A handle names nothing.
@@ -967,10 +965,10 @@ pub enum EvictError {
     /// The list of allocations is empty.
     #[error("the list of allocations is empty")]
     Empty,
-    /// An allocation is not on the device's list as often as it is named (RES-02).
+    /// The call names an allocation more often than the device's list does (RES-02).
     #[error("allocation number {position} of the list is not on the device's list, or not as often as it is named")]
     NotResident {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
 }
@@ -993,7 +991,7 @@ pub enum MapError {
     /// The allocation belongs to another device.
     #[error("the allocation was not created on the paging queue's device")]
     WrongDevice,
-    /// The part of the allocation is empty, not made of its pages, or not inside it.
+    /// The part is empty, not made of whole pages, or not inside the allocation.
     #[error(
         "the part of the allocation is empty, not a multiple of its pages of {}, or not inside its {}",
         Bytes(*.page_size),
@@ -1002,21 +1000,21 @@ pub enum MapError {
     Part {
         /// The page size of the allocation, in bytes.
         page_size: u64,
-        /// Its size in bytes.
+        /// The allocation's size in bytes.
         size: u64,
     },
-    /// There is no room for the page tables (D9).
+    /// Memory has no room for the page tables (D9).
     #[error("the page tables would not fit: evict at least {} of segment {} and try again", Bytes(*.num_bytes_to_trim), .account.segment.0)]
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
-        /// The memory segment of the page tables: what is counted there must go.
+        /// The memory segment of the page tables: evict allocations counted in the segment.
         account: MemoryAccount,
     },
-    /// There is no room in the area that holds nothing but page tables (D19).
+    /// The area for page tables has no room (D19).
     #[error("the area for page tables lacks {}: unmap something, or start the adapter with a larger area", Bytes(*.missing))]
     PageTableAreaFull {
-        /// Bytes that are missing.
+        /// The missing bytes.
         missing: u64,
     },
     /// The host has no memory for page tables.
@@ -1039,21 +1037,21 @@ pub enum SubmitError {
     /// The device or the adapter is in error (FLT-04).
     #[error(transparent)]
     DeviceInError(#[from] DeviceInError),
-    /// An allocation that it names is not on the device's list: the device is in error, and nothing was submitted (FLT-02).
+    /// A named allocation is not on the device's list: the device is in error, and nothing was submitted (FLT-02).
     #[error(
         "allocation number {position} of the submission's list is not resident on the device, which is in error for it"
     )]
     NotResident {
-        /// Its position in the list.
+        /// The position in the list.
         position: usize,
     },
-    /// The context's owner runs its work, or does not (D25).
+    /// The context's owner runs the work although the call is for scheduled contexts, or the other way round (D25).
     #[error("{}", match .is_self_scheduled {
         true => "the context is self-scheduled: begin a use of it, and let its owner's queue run the work",
         false => "the context is scheduled: submit its work, and the manager runs it",
     })]
     WrongContext {
-        /// Whether it is self-scheduled.
+        /// Whether the context is self-scheduled.
         is_self_scheduled: bool,
     },
     /// The context's queue is full (D14).
@@ -1070,20 +1068,20 @@ pub enum EndUseError {
     /// The handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// The use has not begun, or has ended, as all do when the adapter is reset.
+    /// The use has not begun, or has ended; a reset of the adapter ends all uses.
     #[error(
         "use {number} of the context is not under way: it has not begun, or has ended; end a use once, after it has begun"
     )]
     NotUnderWay {
-        /// Its number.
+        /// The number.
         number: u64,
     },
     /// A fence that the use waits for was not reached.
     #[error("use {number} waits for fence {} of engine {}: its work has not begun, so it has not ended", .wait.fence_id, .wait.engine)]
     Waits {
-        /// Its number.
+        /// The number.
         number: u64,
-        /// The first fence that it waits for.
+        /// The first fence that the use waits for.
         wait: EngineFence,
     },
 }
@@ -1094,7 +1092,7 @@ pub enum PriorityError {
     /// The handle names nothing.
     #[error(transparent)]
     InvalidHandle(#[from] InvalidHandle),
-    /// There is no such priority.
+    /// The priority does not exist.
     #[error("priority {priority} is not one of -7 to 7")]
     Range {
         /// The priority asked for.
@@ -1111,7 +1109,7 @@ pub enum GpuVaError {
     /// The range cannot be had, or is no mapping and no reservation.
     #[error(transparent)]
     Range(#[from] VaRangeError),
-    /// There is no room for the page tables of the rest of a page of 64 KiB (GVA-42), or of a reservation that reads as zero.
+    /// Memory has no room for the page tables of the rest of a 64 KiB page (GVA-42), or of a reservation that reads as zero.
     #[error(
         "the page tables of the rest would not fit: evict at least {} of segment {} and try again",
         Bytes(*.num_bytes_to_trim),
@@ -1120,19 +1118,19 @@ pub enum GpuVaError {
     NoMemory {
         /// Evicting this many bytes makes room.
         num_bytes_to_trim: u64,
-        /// The memory segment of the page tables: what is counted there must go.
+        /// The memory segment of the page tables: evict allocations counted in the segment.
         account: MemoryAccount,
     },
-    /// There is no room for these tables in the area that holds nothing but page tables (D19).
+    /// The area for page tables has no room for the tables (D19).
     #[error(
         "a page of 64 KiB is cut, and the area for page tables lacks {} for its rest: free the whole page, or start the adapter with a larger area",
         Bytes(*.missing)
     )]
     PageTableAreaFull {
-        /// Bytes that are missing.
+        /// The missing bytes.
         missing: u64,
     },
-    /// The host has no memory for those page tables.
+    /// The host has no memory for the page tables.
     #[error(transparent)]
     BackingStore(#[from] BackingStoreError),
 }
