@@ -12,47 +12,47 @@ use crate::{
     EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, MonitoredFenceId, Residency, Shortage, VidMm,
 };
 
-/// How many allocations one MakeResident names at most. A request is granted as a whole: so what the first batch brings in is
-/// on its way while room is made for the second.
+/// The most allocations of one MakeResident. A request is granted as a whole: the first batch is on the way while room is made
+/// for the second batch.
 const BATCH: usize = 256;
 
 /// A submission's allocations are on the device's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// The value of the paging queue's fence from which on all of them can be used; 0 is at once. Work submitted to the same
-    /// device waits for it by itself.
+    /// The value of the paging queue's fence from which on all allocations can be used; 0 is at once. Work submitted to the
+    /// same device waits without your help.
     pub paging_fence_value: u64,
 }
 
-/// Why a submission cannot be made.
+/// The reason why a submission cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeginSubmissionError {
     /// A member of the set is not managed.
     #[error(transparent)]
     Forgotten(#[from] Forgotten),
-    /// There is no room, or the device is in error.
+    /// Memory has no room, or the device is in error.
     #[error(transparent)]
     MakeResident(#[from] MakeResidentError),
-    /// Allocations that the manager had made resident were evicted by somebody else.
+    /// A foreign call evicted allocations of the manager.
     #[error(transparent)]
     Evict(#[from] EvictError),
 }
 
 impl ResidencyManager {
-    /// Makes resident what `set` names, for a submission whose end `fence` tells. Submit the work next, then call
+    /// Makes `set` resident, for a submission that signals `fence` at the end. Submit the work next, and call
     /// [`submitted`](Self::submitted); nothing of the set is evicted in between, except by [`trim`](Self::trim).
     ///
-    /// Each queue of the device has a fence of its own, and any order of queues will do; a fence that was not named before is a
-    /// new queue. From here on the members that the set [writes](ResidencySet::written) count as written, even if nothing is
-    /// submitted.
+    /// Each queue of the device has a fence of its own, in any order; an unknown fence is a new queue. From the call on, the
+    /// [written](ResidencySet::written) members count as written, even if nothing is submitted.
     ///
-    /// An unchanged set that is begun again for the same fence right after itself costs the same whatever its size. Otherwise
-    /// each member is stamped, and those that are not on the list are made resident, 256 by 256.
+    /// A second begin of an unchanged set for the same fence costs constant time. Otherwise each member is stamped, and members
+    /// outside of the list are made resident, 256 by 256.
     ///
     /// # Errors
     ///
-    /// [`MakeResidentError::NoMemory`] if there is no room for the set. By [`Ladder::Trim`] all else was evicted by then. By
-    /// [`Ladder::PassUp`] the list is as it was, and its shortages are what to evict for the whole set ([`make_room`](Self::make_room)).
+    /// [`MakeResidentError::NoMemory`] if memory has no room for the set. With [`Ladder::Trim`] everything else was evicted
+    /// before. With [`Ladder::PassUp`] the list is unchanged, and the shortages name the bytes to evict for the whole set
+    /// ([`make_room`](Self::make_room)).
     pub fn begin_submission(
         &mut self,
         vidmm: &mut VidMm,
@@ -79,7 +79,7 @@ impl ResidencyManager {
         Ok(ready(self))
     }
 
-    /// Opens a use. Where numbers run out, no set is as it was begun.
+    /// Opens a use. When numbers run out, every set counts as changed.
     fn open_use(&mut self, queue: QueueNo) -> UseNo {
         if let Some(number) = self.uses.open(queue) {
             return number;
@@ -90,7 +90,7 @@ impl ResidencyManager {
         self.uses.open(queue).expect("half of the numbers are free again")
     }
 
-    /// Stamps the members that are on the list, and collects the others.
+    /// Stamps the members on the list, and collects the missing members.
     fn stamp(
         &mut self,
         set: &ResidencySet,
@@ -123,7 +123,7 @@ impl ResidencyManager {
         Ok(())
     }
 
-    /// Makes one batch resident, in whatever steps the ladder has.
+    /// Makes one batch resident, by the steps of the ladder.
     fn bring_in_batch(
         &mut self,
         vidmm: &mut VidMm,
@@ -162,13 +162,13 @@ impl ResidencyManager {
         Ok(())
     }
 
-    /// Takes off the list again what this submission has put there.
+    /// Takes this submission's additions off the list.
     fn undo(&mut self, vidmm: &mut VidMm, batches: &[Managed]) -> Result<(), EvictError> {
         let indices: Vec<u32> = batches.iter().map(|managed| managed.index() as u32).collect();
         self.evict(vidmm, &indices, EvictFlags::EVICT_ONLY_IF_NECESSARY)
     }
 
-    /// The error of one batch, as an error of all: the batches after it would lack all that they need.
+    /// The error of one batch, as an error of the whole set: later batches would lack all their bytes.
     fn with_the_rest(&self, vidmm: &VidMm, mut error: BeginSubmissionError, rest: &[Managed]) -> BeginSubmissionError {
         let BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, reason, shortages }) =
             &mut error

@@ -6,7 +6,7 @@ use bitflags::bitflags;
 
 use crate::AllocationId;
 
-/// An allocation as its manager names it. Ours: a dense number, so that a set finds it without hashing.
+/// A manager's name for an allocation. Ours: a dense number, so that a set finds the allocation without hashing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Managed {
     index: u32,
@@ -23,10 +23,10 @@ bitflags! {
     /// How an allocation is managed.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct ManageFlags: u32 {
-        /// Its owner can make its content again: [`trim`](super::ResidencyManager::trim) destroys it.
+        /// The owner can make the content again: [`trim`](super::ResidencyManager::trim) destroys the allocation.
         const INTERNAL = 1 << 0;
-        /// Work that no set announces writes it, or the CPU does without a lock: it always counts as written when it is
-        /// evicted. Content that the CPU writes under a lock is kept without it.
+        /// Unannounced work writes the allocation, or the CPU does without a lock: every Evict counts the allocation as
+        /// written. CPU writes under a lock are kept without the flag.
         const WRITTEN_BY_OTHERS = 1 << 1;
     }
 }
@@ -35,19 +35,19 @@ bitflags! {
     /// The state of a managed allocation.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub(super) struct State: u8 {
-        /// It is on the device's list.
+        /// The allocation is on the device's list.
         const LISTED = 1 << 0;
-        /// A use has written it since it joined the list.
+        /// A use has written the allocation since the allocation joined the list.
         const WRITTEN = 1 << 1;
     }
 }
 
-/// The manager does not manage this, or does no longer.
+/// The manager does not manage the allocation, or no longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("managed allocation {} was forgotten, or another manager's; take it out of the set", .0.index)]
 pub struct Forgotten(pub Managed);
 
-/// The record of a managed allocation, apart from its state.
+/// The record of a managed allocation, without the state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub allocation: AllocationId,
@@ -57,13 +57,13 @@ pub(super) struct Record {
     is_live: bool,
 }
 
-/// All managed allocations. States are apart from the rest, since a submission touches nothing else here.
+/// All managed allocations. States are apart from the rest, since a submission touches only states.
 #[derive(Default)]
 pub(super) struct Table {
     records: Vec<Record>,
     states: Vec<State>,
     free: Vec<u32>,
-    /// The live ones with [`ManageFlags::INTERNAL`].
+    /// The live allocations with [`ManageFlags::INTERNAL`].
     internal: BTreeSet<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Table {
         Managed { index, generation }
     }
 
-    /// Forgets an allocation. Returns what was known of it.
+    /// Forgets an allocation. Returns the record.
     pub fn remove(&mut self, managed: Managed) -> Result<Record, Forgotten> {
         let record = *self.get(managed)?;
         self.records[managed.index()].is_live = false;
@@ -100,7 +100,7 @@ impl Table {
         record.filter(|record| record.is_live && record.generation == managed.generation).ok_or(Forgotten(managed))
     }
 
-    /// Its content counts as written from now on.
+    /// Counts the content as written from now on.
     pub fn expect_other_writers(&mut self, managed: Managed) -> Result<(), Forgotten> {
         self.get(managed)?;
         self.records[managed.index()].flags |= ManageFlags::WRITTEN_BY_OTHERS;
@@ -112,7 +112,7 @@ impl Table {
         &self.records[index as usize]
     }
 
-    /// The state of an index; empty if it is no allocation's.
+    /// The state of an index; empty if the index has no allocation.
     pub fn state(&self, index: u32) -> State {
         self.states.get(index as usize).copied().unwrap_or_default()
     }
@@ -126,12 +126,12 @@ impl Table {
         self.state(index).contains(State::LISTED)
     }
 
-    /// Whether its content may be newer than when it joined the list.
+    /// Whether the content may be newer than when the allocation joined the list.
     pub fn may_be_written(&self, index: u32) -> bool {
         self.state(index).contains(State::WRITTEN) || self.at(index).flags.contains(ManageFlags::WRITTEN_BY_OTHERS)
     }
 
-    /// How many indices there are.
+    /// The number of indices.
     pub fn len(&self) -> usize {
         self.records.len()
     }

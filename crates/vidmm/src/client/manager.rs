@@ -12,26 +12,27 @@ use crate::{
     AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, MonitoredFenceId, PagingQueueId, Shortage, VidMm,
 };
 
-/// The step that a refused MakeResident leads to (RES-14).
+/// The step after a refused MakeResident (RES-14).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ladder {
-    /// As drivers before Direct3D 12: trim what is missing of each memory, try again, and so on; when nothing is left to trim, try with
-    /// CANT_TRIM_FURTHER; if that fails, pass the error up.
+    /// As drivers before Direct3D 12: trim the missing bytes of each memory, try again, and so on; when nothing is left to
+    /// trim, try with CANT_TRIM_FURTHER; pass a second failure up.
     Trim,
-    /// As Direct3D 12: never trim by oneself; undo what the submission has made resident so far, and pass the error up, with
-    /// how much to trim for all of it.
+    /// As Direct3D 12: never trim unasked; undo the submission's additions to the list, and pass the error up, with the bytes
+    /// to trim for the whole set.
     PassUp,
 }
 
-/// Keeps what submissions use on the residency list of one device, and takes off what was used longest ago (RES-05, RES-57).
+/// Keeps the allocations of submissions on the residency list of one device, and takes the least recently used allocations off
+/// (RES-05, RES-57).
 ///
-/// It makes each allocation resident once and evicts it once: calls of one's own on the same allocations go beside it, with
-/// counts of their own (RES-02). It hears of the GPU through fences: one for each queue of work, whose values rise with the
-/// submissions to that queue.
+/// The manager makes each allocation resident once and evicts each once: your own calls for the same allocations have counts of
+/// their own (RES-02). Fences tell the manager of the GPU: a fence for each queue of work, with values that rise with the
+/// submissions to the queue.
 ///
-/// An allocation that no set has written since the manager made it resident is evicted with
-/// [`EvictFlags::NOT_WRITTEN_TO`]: its content is not copied out (RES-22). Work that is not announced in sets must write none of
-/// the managed allocations, except those with [`ManageFlags::WRITTEN_BY_OTHERS`].
+/// An allocation without a write by any set since MakeResident is evicted with [`EvictFlags::NOT_WRITTEN_TO`]: the content is
+/// not copied out (RES-22). Unannounced work must not write managed allocations, except allocations with
+/// [`ManageFlags::WRITTEN_BY_OTHERS`].
 pub struct ResidencyManager {
     pub(super) device: DeviceId,
     pub(super) paging_queue: PagingQueueId,
@@ -39,18 +40,18 @@ pub struct ResidencyManager {
     pub(super) table: Table,
     pub(super) order: EvictionOrder,
     pub(super) uses: Uses,
-    /// Bytes of what is on the list.
+    /// Bytes on the list.
     pub(super) listed_bytes: u64,
-    /// How often anything has left the list.
+    /// The number of departures from the list.
     pub(super) departures: u64,
-    /// The value of the paging queue's fence when the last pending MakeResident is done.
+    /// The value of the paging queue's fence after the last pending MakeResident.
     pub(super) paging_fence_value: u64,
     /// Empty between calls.
     pub(super) missing: Vec<Managed>,
 }
 
 impl ResidencyManager {
-    /// A manager for `device`, which makes resident through `paging_queue`, a queue of that device.
+    /// A manager for `device` that calls MakeResident on `paging_queue`, a queue of the device.
     pub fn new(device: DeviceId, paging_queue: PagingQueueId, ladder: Ladder) -> Self {
         Self {
             device,
@@ -71,16 +72,18 @@ impl ResidencyManager {
         self.device
     }
 
-    /// Begins to manage an allocation of the device, of `size` bytes. It is not on the list until a submission uses it.
+    /// Begins to manage an allocation of the device, of `size` bytes. The allocation joins the list with the first submission
+    /// that uses the allocation.
     pub fn manage(&mut self, allocation: AllocationId, size: u64, flags: ManageFlags) -> Managed {
         self.table.insert(allocation, size, flags)
     }
 
-    /// Ends it, when the allocation was destroyed: that takes it off the list. Returns which it was.
+    /// Ends the management of a destroyed allocation: the destruction takes the allocation off the list. Returns the
+    /// allocation.
     ///
     /// # Errors
     ///
-    /// If it is not managed.
+    /// If the allocation is not managed.
     pub fn forget(&mut self, managed: Managed) -> Result<AllocationId, Forgotten> {
         let was_listed = self.is_listed(managed);
         let record = self.table.remove(managed)?;
@@ -92,11 +95,11 @@ impl ResidencyManager {
         Ok(record.allocation)
     }
 
-    /// Work that no set announces may write the allocation from now on, as with [`ManageFlags::WRITTEN_BY_OTHERS`].
+    /// From now on unannounced work may write the allocation, as with [`ManageFlags::WRITTEN_BY_OTHERS`].
     ///
     /// # Errors
     ///
-    /// If it is not managed.
+    /// If the allocation is not managed.
     pub fn expect_other_writers(&mut self, managed: Managed) -> Result<(), Forgotten> {
         self.table.expect_other_writers(managed)
     }
@@ -110,31 +113,32 @@ impl ResidencyManager {
     ///
     /// # Errors
     ///
-    /// If it is not managed.
+    /// If the allocation is not managed.
     pub fn allocation(&self, managed: Managed) -> Result<AllocationId, Forgotten> {
         self.table.get(managed).map(|record| record.allocation)
     }
 
-    /// Bytes of what the manager has on the device's list.
+    /// Bytes of the manager's allocations on the device's list.
     pub fn listed_bytes(&self) -> u64 {
         self.listed_bytes
     }
 
-    /// The submission that was begun last was submitted, and ends when its fence reaches this value.
+    /// The last begun submission was submitted, and ends when the fence reaches `value`.
     ///
     /// # Panics
     ///
-    /// If none was ever begun.
+    /// If no submission was ever begun.
     pub fn submitted(&mut self, fence_value: u64) {
         self.uses.submitted(fence_value);
     }
 
-    /// `fence` has reached `value`: submissions of its queue up to it have ended. Any other fence changes nothing.
+    /// `fence` has reached `value`: submissions of the fence's queue up to `value` have ended. An unknown fence changes
+    /// nothing.
     pub fn fence_reached(&mut self, fence: MonitoredFenceId, value: u64) {
         self.uses.fence_reached(fence, value);
     }
 
-    /// Ends the queue of a fence, when its context was destroyed: all its submissions count as ended.
+    /// Ends the queue of a fence after the context was destroyed: all submissions of the queue count as ended.
     pub fn forget_fence(&mut self, fence: MonitoredFenceId) {
         self.uses.forget_fence(fence);
     }
@@ -144,7 +148,7 @@ impl ResidencyManager {
         Begun { number: self.uses.last, departures: self.departures }
     }
 
-    /// Evicts the oldest of what the list counts in each memory that a refusal misses; returns how many bytes that were.
+    /// Evicts the oldest allocations of each memory with a shortage; returns the evicted bytes.
     pub(super) fn evict_missing(
         &mut self,
         vidmm: &mut VidMm,
@@ -155,8 +159,8 @@ impl ResidencyManager {
         self.evict_counted(vidmm, missing, |of, account| *of == account, flags)
     }
 
-    /// Evicts the oldest of what the list counts in accounts that `is_of` says are of a memory that is `missing`, until the
-    /// bytes there are reached; returns how many bytes that were.
+    /// Evicts the oldest allocations in accounts of each `missing` memory (by `is_of`), until the missing bytes are reached;
+    /// returns the evicted bytes.
     pub(super) fn evict_counted<M>(
         &mut self,
         vidmm: &mut VidMm,
@@ -171,14 +175,14 @@ impl ResidencyManager {
         while !missing.is_empty() {
             let is_missing = |account| missing.iter().any(|(of, _)| is_of(of, account));
             let Some(index) = self.pop_oldest(last, is_missing) else {
-                // An allocation may count here that counted elsewhere when it joined the list.
+                // The memory in which an allocation counts may have changed since the allocation joined the list.
                 if core::mem::replace(&mut accounts_are_right, true) || !self.correct_accounts(vidmm) {
                     break;
                 }
                 continue;
             };
             let record = self.table.at(index);
-            // Evict finds an allocation that is gone.
+            // Evict finds a destroyed allocation.
             let account = vidmm.query_account(record.allocation).ok();
             let position = missing.iter().position(|(of, _)| account.is_none_or(|account| is_of(of, account)));
             let Some(position) = position else {
@@ -195,7 +199,7 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
-    /// Takes the allocation that was used longest ago out of the order, if that was in use `last` or before.
+    /// Takes the least recently used allocation out of the order, if the last use was `last` or before.
     pub(super) fn pop_oldest(&mut self, last: UseNo, is_of: impl Fn(MemoryAccount) -> bool) -> Option<u32> {
         let Self { table, uses, order, .. } = self;
         order.pop(last, is_of, |index| table.is_listed(index).then(|| uses.last_use(index)))
@@ -207,7 +211,8 @@ impl ResidencyManager {
         order.correct_accounts(account_of)
     }
 
-    /// Evicts what is on the list, in one call for what was only read, and in another for the rest. Either may fail alone.
+    /// Evicts allocations on the list, in a call for allocations with reads alone, and in a second call for the rest. Either
+    /// call may fail alone.
     pub(super) fn evict(&mut self, vidmm: &mut VidMm, victims: &[u32], flags: EvictFlags) -> Result<(), EvictError> {
         let (written, read): (Vec<u32>, Vec<u32>) =
             victims.iter().partition(|&&index| self.table.may_be_written(index));

@@ -9,14 +9,14 @@ use core::cmp::Reverse;
 use super::uses::UseNo;
 use crate::MemoryAccount;
 
-/// A use and the allocation that was last used in it, as far as the order knows; the oldest on top. A use that came later
-/// only makes the entry out of date.
+/// A use and an allocation last used in the use, as far as the order knows; the oldest on top. A later use only makes the entry
+/// out of date.
 type Heap = BinaryHeap<Reverse<(UseNo, u32)>>;
 
-/// The allocations on the device's list, as heaps by their last uses.
+/// The allocations on the device's list, as heaps by last use.
 ///
-/// A use writes a stamp and does nothing here. An entry is brought up to date only when it is on top of its heap, and each
-/// time a use has paid for that. So the search for a victim looks at entries that seem older than it, and at no others.
+/// A use writes a stamp, and does not touch the heaps. An entry is brought up to date only on top of the heap, once for each
+/// use at most. So the search for a victim looks only at entries that seem older than the victim.
 #[derive(Default)]
 pub(super) struct EvictionOrder {
     heaps: Vec<(MemoryAccount, Heap)>,
@@ -27,29 +27,28 @@ pub(super) struct EvictionOrder {
 /// The place of an allocation's entry.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// The heap that it is in, or was in last.
+    /// The present heap of the entry, or the last heap.
     heap: usize,
     is_in: bool,
 }
 
 impl EvictionOrder {
-    /// An allocation that was used in `number` has joined the list, and counts in `account`.
+    /// An allocation used in `number` has joined the list, and counts in `account`.
     pub fn join(&mut self, index: u32, number: UseNo, account: MemoryAccount) {
         if self.entries.len() <= index as usize {
             self.entries.resize(index as usize + 1, Entry::default());
         }
-        // The entry of an allocation that has left meanwhile, or of the index's former owner, is not taken out of the
-        // middle of its heap: it serves for this one.
+        // The stale entry of the index is not taken out of the middle of the heap: the entry serves the new allocation.
         if !self.entries[index as usize].is_in {
             self.entries[index as usize].heap = self.heap_of(account);
             self.put_back(index, number);
         }
     }
 
-    /// Takes out the allocation that was used longest ago among those that count in accounts that `is_of` accepts, if that was
-    /// in use `last` or before. Of those used together it is the one with the lowest index.
+    /// Takes out the least recently used allocation of the accounts of `is_of`, if the last use was `last` or before. At equal
+    /// use, the lowest index.
     ///
-    /// `last_use` tells the last use of an allocation; none if it is not on the list.
+    /// `last_use` tells the last use of an allocation; none outside of the list.
     pub fn pop(
         &mut self,
         last: UseNo,
@@ -70,7 +69,7 @@ impl EvictionOrder {
         Some(index)
     }
 
-    /// Puts an allocation that stays on the list back into the heap that it came from, if it was taken out.
+    /// Puts an allocation that stays on the list back into the former heap, if taken out.
     pub fn put_back(&mut self, index: u32, number: UseNo) {
         let entry = &mut self.entries[index as usize];
         if !core::mem::replace(&mut entry.is_in, true) {
@@ -86,8 +85,8 @@ impl EvictionOrder {
         drained
     }
 
-    /// Puts all entries into the heaps of the accounts that `account_of` tells; an entry without one stays where it is.
-    /// Returns whether any was elsewhere.
+    /// Puts all entries into the heaps of their accounts by `account_of`; an entry without an account stays. Returns whether an
+    /// entry has moved.
     pub fn correct_accounts(&mut self, account_of: impl Fn(u32) -> Option<MemoryAccount>) -> bool {
         let is_elsewhere =
             |&(_, index): &(UseNo, u32), known| account_of(index).is_some_and(|account| account != known);
@@ -121,7 +120,7 @@ impl EvictionOrder {
     }
 }
 
-/// Brings the top of a heap up to date. Returns it, if its use is `last` or an earlier one.
+/// Brings the top of a heap up to date. Returns the top, if the use is `last` or earlier.
 fn settle(
     heap: &mut Heap,
     entries: &mut [Entry],
@@ -155,7 +154,7 @@ mod tests {
     const LOCAL: MemoryAccount = MemoryAccount { segment: SegmentId(1), group: None };
     const SYSTEM: MemoryAccount = MemoryAccount { segment: SegmentId::SYSTEM, group: None };
 
-    /// An order in which each allocation joined by a use of its own, in turn.
+    /// An order whose allocations each joined by a use of their own, in turn.
     fn order_of(accounts: &[MemoryAccount]) -> EvictionOrder {
         let mut order = EvictionOrder::default();
         accounts.iter().zip(0..).for_each(|(&account, index)| order.join(index, index + 1, account));

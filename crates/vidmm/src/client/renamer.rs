@@ -1,13 +1,13 @@
-//! Renaming: a dynamic buffer that the CPU writes anew while the GPU still reads what it held before (RES-05).
+//! Renaming: a dynamic buffer that the CPU writes anew while the GPU still reads the former content (RES-05).
 
 use alloc::collections::VecDeque;
 
 /// The allocations of one dynamic buffer, used in turn. Ours.
 ///
-/// `T` is whatever names one of them: an [`AllocationId`](crate::AllocationId), or a [`Managed`](super::Managed) with its address.
+/// `T` names an allocation: an [`AllocationId`](crate::AllocationId), or a [`Managed`](super::Managed) with the address.
 #[derive(Clone, Debug)]
 pub struct Renamer<T> {
-    /// In the order of their last uses; the present one is the last.
+    /// In the order of last use; the present allocation is last.
     ring: VecDeque<Name<T>>,
     max: usize,
 }
@@ -15,17 +15,17 @@ pub struct Renamer<T> {
 #[derive(Clone, Debug)]
 struct Name<T> {
     allocation: T,
-    /// The fence value at which its last use ends; 0 if it was not used.
+    /// The fence value at the end of the last use; 0 without a use.
     last_use: u64,
 }
 
-/// Why there is no allocation to write to.
+/// The reason why no allocation can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RenameError<E> {
-    /// All are in use, and there may be no more of them.
+    /// All allocations are in use, and the limit is reached.
     #[error("all allocations of the buffer are in use; wait until the fence has reached {fence_value}")]
     AllInUse {
-        /// The first is free when the fence has reached this value.
+        /// The first allocation is free when the fence has reached `fence_value`.
         fence_value: u64,
     },
     /// No allocation could be created.
@@ -44,12 +44,12 @@ impl<T: Copy> Renamer<T> {
         Self { ring: VecDeque::new(), max }
     }
 
-    /// The allocation to write to next: the present one if nothing uses it any more, or else the one whose last use ended
-    /// first, or else a new one from `create`. `completed` is the value that the fence has reached.
+    /// The allocation to write next: the present allocation if unused, or else the allocation whose last use ended first, or
+    /// else a new allocation from `create`. `completed` is the reached value of the fence.
     ///
     /// # Errors
     ///
-    /// If all are in use and there are as many as may be, or `create` fails.
+    /// If all allocations are in use and the limit is reached, or `create` fails.
     pub fn next<E>(&mut self, completed: u64, create: impl FnOnce() -> Result<T, E>) -> Result<T, RenameError<E>> {
         if let Some(present) = self.present().filter(|present| present.last_use <= completed) {
             return Ok(present.allocation);
@@ -64,31 +64,31 @@ impl<T: Copy> Renamer<T> {
         Ok(self.present().expect("it was just put there").allocation)
     }
 
-    /// The allocation that was handed out last.
+    /// The last returned allocation.
     pub fn current(&self) -> Option<T> {
         self.present().map(|present| present.allocation)
     }
 
-    /// Work that uses the present allocation was submitted, and ends when the fence reaches `fence_value`.
+    /// Work with the present allocation was submitted, and ends when the fence reaches `fence_value`.
     pub fn used(&mut self, fence_value: u64) {
         if let Some(present) = self.ring.back_mut() {
             present.last_use = present.last_use.max(fence_value);
         }
     }
 
-    /// Gives up all allocations that nothing uses, but the present one: the caller destroys them.
+    /// Gives up all unused allocations except the present allocation: the caller destroys the returned allocations.
     pub fn trim(&mut self, completed: u64) -> impl Iterator<Item = T> {
         let before_present = self.ring.len().saturating_sub(1);
         let ended = self.ring.iter().take(before_present).take_while(|name| name.last_use <= completed).count();
         self.ring.drain(..ended).map(|name| name.allocation)
     }
 
-    /// How many allocations there are.
+    /// The number of allocations.
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether none was created yet.
+    /// Whether no allocation was created yet.
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }

@@ -1,34 +1,34 @@
-//! The allocations that one submission uses.
+//! The allocations of one submission.
 
 use alloc::vec::Vec;
 
 use super::{managed::Managed, uses::UseNo};
 
-/// The allocations that one submission uses, each once. Ours; it belongs to the manager whose allocations are in it.
+/// The allocations of one submission, each once. Ours; a set belongs to the manager of the members.
 ///
-/// A use is a write ([`insert`](Self::insert)) unless it is said to be a read ([`insert_read`](Self::insert_read)). An
-/// allocation that was only read is evicted without a copy of its content (RES-22).
+/// A use is a write ([`insert`](Self::insert)) or a read ([`insert_read`](Self::insert_read)). An allocation with reads alone
+/// is evicted without a copy of the content (RES-22).
 ///
-/// Keep it and [`clear`](Self::clear) it instead of making a new one: its memory is four bytes for each allocation that the
-/// manager has, eight for each member, and eight more for each that is written.
+/// Keep a set and [`clear`](Self::clear) the set instead of making a new set: the memory is 4 bytes for each allocation of the
+/// manager, 8 for each member, and 8 more for each written member.
 #[derive(Clone, Debug, Default)]
 pub struct ResidencySet {
     members: Vec<Managed>,
-    /// The members that are written.
+    /// The written members.
     written: Vec<Managed>,
-    /// Equal to `generation` for those that are in the set, and one more for those that are written.
+    /// `generation` for a member that is only read, `generation + 1` for a written member.
     stamps: Vec<u32>,
-    /// Rises by two whenever the set is cleared, from 2.
+    /// Rises by 2 with each `clear`, from 2.
     generation: u32,
-    /// The state that the manager knew when it last began the set as it is.
+    /// The manager's state at the last begin of the unchanged set.
     pub(super) begun: Option<Begun>,
 }
 
-/// A manager's state when it had made a set resident: while it is the same, so is the set.
+/// A manager's state after making a set resident: while the state is the same, the set is resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Begun {
     pub number: UseNo,
-    /// How often anything had left the device's list.
+    /// The number of departures from the device's list.
     pub departures: u64,
 }
 
@@ -38,9 +38,9 @@ impl ResidencySet {
         Self { generation: 2, ..Self::default() }
     }
 
-    /// Adds an allocation that the submission writes, or may write. Constant time.
+    /// Adds an allocation with a certain or possible write. Constant time.
     ///
-    /// Returns `false` if it is in the set already; from then on it counts as written, even if it was only read before.
+    /// Returns `false` if the allocation is in the set already; a read becomes a write.
     pub fn insert(&mut self, managed: Managed) -> bool {
         let is_new = self.insert_read(managed);
         let stamp = &mut self.stamps[managed.index()];
@@ -52,15 +52,15 @@ impl ResidencySet {
         is_new
     }
 
-    /// Adds an allocation that the submission only reads. Constant time.
+    /// Adds an allocation with reads alone. Constant time.
     ///
-    /// The GPU must not write it in this submission: where it does, the content that it wrote may be lost (RES-22).
-    /// Returns `false` if it is in the set already; a member that is written stays written.
+    /// The GPU must not write the allocation in this submission: written content may be lost (RES-22). Returns `false` if the
+    /// allocation is in the set already; a written member stays written.
     pub fn insert_read(&mut self, managed: Managed) -> bool {
         if managed.index() >= self.stamps.len() {
             self.stamps.resize(managed.index() + 1, 0);
         }
-        // A set that was made by `default` was never cleared.
+        // A set from `default` was never cleared.
         self.generation = self.generation.max(2);
         let stamp = &mut self.stamps[managed.index()];
         if *stamp >= self.generation {
@@ -84,12 +84,12 @@ impl ResidencySet {
         }
     }
 
-    /// The members, in the order in which they came.
+    /// The members, in the order of insertion.
     pub fn members(&self) -> &[Managed] {
         &self.members
     }
 
-    /// The members that are written, in the order in which that was said.
+    /// The written members, in the order of their first `insert`.
     pub fn written(&self) -> &[Managed] {
         &self.written
     }

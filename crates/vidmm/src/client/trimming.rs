@@ -1,4 +1,4 @@
-//! The memory that is given up when asked, or when a program goes idle.
+//! Memory given up on request, or when a program goes idle.
 
 use alloc::{vec, vec::Vec};
 
@@ -8,19 +8,19 @@ use crate::{
 };
 
 impl ResidencyManager {
-    /// Answers a trim notification of the device (RES-40). Returns how many bytes were evicted.
+    /// Answers a trim notification of the device (RES-40). Returns the evicted bytes.
     ///
-    /// - PERIODIC_TRIM: what no queue has used since the last period began is evicted, when its memory is wanted; then a new
-    ///   period begins: in each queue with what its fence has reached (RES-42).
+    /// - PERIODIC_TRIM: allocations without a use by any queue in the last period are evicted, when the memory is wanted; a new
+    ///   period begins, in each queue from the reached value of the fence (RES-42).
     /// - RESTART_PERIODIC_TRIM: a new period begins.
-    /// - TRIM_TO_BUDGET: what was used longest ago in the memory of the group is evicted, until `num_bytes_to_trim` are reached.
+    /// - TRIM_TO_BUDGET: the least recently used allocations in the memory of the group are evicted, until `num_bytes_to_trim`
+    ///   are reached.
     ///
-    /// It costs the logarithm of how many allocations are listed for each that is evicted, and for each that seemed older and
-    /// was used since.
+    /// Costs the logarithm of the list's length for each victim, and for each allocation that seemed older and was used since.
     ///
     /// # Errors
     ///
-    /// If something that the manager had made resident was evicted by somebody else.
+    /// If a foreign call evicted an allocation of the manager.
     #[doc(alias = "pfnTrimResidencySet")]
     pub fn trim_notification(
         &mut self,
@@ -43,27 +43,28 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
-    /// Evicts what was used longest ago of the memory that a refusal misses, until so much is evicted there, at the earliest opportunity.
-    /// Returns how many bytes that were. It is what a caller of [`Ladder::PassUp`](super::Ladder::PassUp) does after a failure.
+    /// Evicts the least recently used allocations of each memory with a shortage, until the missing bytes are reached, at the
+    /// earliest opportunity. Returns the evicted bytes. For callers of [`Ladder::PassUp`](super::Ladder::PassUp), after a
+    /// failure.
     ///
     /// # Errors
     ///
-    /// If something that the manager had made resident was evicted by somebody else.
+    /// If a foreign call evicted an allocation of the manager.
     pub fn make_room(&mut self, vidmm: &mut VidMm, shortages: &[Shortage]) -> Result<u64, EvictError> {
         self.evict_missing(vidmm, shortages, EvictFlags::empty())
     }
 
-    /// Evicts what was used longest ago, until `bytes` are reached, at the earliest opportunity. Returns how many bytes that
-    /// were.
+    /// Evicts the least recently used allocations, until `bytes` are reached, at the earliest opportunity. Returns the evicted
+    /// bytes.
     ///
     /// # Errors
     ///
-    /// If something that the manager had made resident was evicted by somebody else.
+    /// If a foreign call evicted an allocation of the manager.
     pub fn give_up(&mut self, vidmm: &mut VidMm, bytes: u64) -> Result<u64, EvictError> {
         self.evict_counted(vidmm, vec![((), bytes)], |(), _| true, EvictFlags::empty())
     }
 
-    /// Evicts what no queue has used in the present period. Returns how many bytes that were.
+    /// Evicts allocations without a use by any queue in the present period. Returns the evicted bytes.
     fn evict_unused(&mut self, vidmm: &mut VidMm) -> Result<u64, EvictError> {
         let (mut victims, mut others, mut evicted) = (Vec::new(), Vec::new(), 0);
         while let Some(index) = self.pop_oldest(self.uses.before_period(), |_| true) {
@@ -79,15 +80,15 @@ impl ResidencyManager {
         Ok(evicted)
     }
 
-    /// For a program that goes idle: evicts everything, and destroys what was declared
-    /// [`ManageFlags::INTERNAL`](super::ManageFlags::INTERNAL). Returns what
-    /// was destroyed; make it again before its next use. Offer is not needed for it (RES-57): nobody pays for what is gone.
+    /// For a program that goes idle: evicts everything, and destroys the allocations with
+    /// [`ManageFlags::INTERNAL`](super::ManageFlags::INTERNAL). Returns the destroyed allocations; make each again before the
+    /// next use. Internal allocations need no Offer (RES-57): a destroyed allocation costs nothing.
     ///
-    /// Work that was submitted before still has all of it. It looks at each listed and each internal allocation once.
+    /// Earlier work still has all allocations. `trim` looks at each listed and each internal allocation once.
     ///
     /// # Errors
     ///
-    /// If something that the manager had made resident was evicted by somebody else.
+    /// If a foreign call evicted an allocation of the manager.
     #[doc(alias = "IDXGIDevice3::Trim")]
     pub fn trim(&mut self, vidmm: &mut VidMm, host: &mut dyn Host) -> Result<Vec<Managed>, EvictError> {
         let mut listed = self.order.drain();
@@ -96,7 +97,7 @@ impl ResidencyManager {
         let internal: Vec<Managed> = self.table.internal().collect();
         for &managed in &internal {
             let allocation = self.forget(managed).expect("it is managed");
-            // Its destruction before has done the same.
+            // The destruction before has done the same.
             _ = vidmm.destroy_allocation(host, allocation, DestroyFlags::empty());
         }
         Ok(internal)

@@ -1,17 +1,17 @@
-//! Uses: submissions as stamps of four bytes in each queue, and which of them have ended.
+//! Uses: submissions as stamps of four bytes in each queue, and the ended uses.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::MonitoredFenceId;
 
-/// The number of a use; all queues draw from the same numbers. Submissions of one unchanged set to one queue, one right after
-/// the other, are one use: so they touch no member.
+/// The number of a use; all queues draw from the same numbers. Consecutive submissions of an unchanged set to a queue are a
+/// single use, and touch no member.
 pub(super) type UseNo = u32;
 
-/// The stamp of an allocation that a queue has not used.
+/// The stamp of an allocation without a use by the queue.
 const UNUSED: UseNo = 0;
 
-/// How many uses are told apart. When numbers run out, what was used longer ago than that counts as equally old.
+/// The number of uses that are told apart. When numbers run out, older uses count as equally old.
 const TOLD_APART: UseNo = 1 << 31;
 
 /// The index of a queue.
@@ -22,20 +22,21 @@ pub(super) type QueueNo = usize;
 pub(super) struct Uses {
     /// The last number given; 0 is none.
     pub last: UseNo,
-    /// The last use is made resident and not submitted: nothing of it may be evicted.
+    /// The last use is resident and not submitted: nothing of the use may be evicted.
     pub is_open: bool,
     /// The queue of the last use.
     pub last_queue: QueueNo,
     queues: Vec<Queue>,
 }
 
-/// The uses by the work whose ends one fence tells.
+/// The uses by the work of one fence.
 struct Queue {
-    /// None after it was forgotten: the next new fence has the queue then.
+    /// None for a forgotten fence: the next new fence gets the queue.
     fence: Option<MonitoredFenceId>,
-    /// Uses that are submitted and have not ended, with the fence value of their last submission, oldest first.
+    /// Submitted uses that have not ended, with the fence value of the last submission, oldest first.
     in_flight: VecDeque<(UseNo, u64)>,
-    /// An allocation that the queue last used in or before this one was not used by it in the present period (RES-42).
+    /// The last use before the present period: an allocation with no later use by the queue was not used in the period
+    /// (RES-42).
     before_period: UseNo,
     /// The last use of each allocation, by index.
     stamps: Vec<UseNo>,
@@ -54,7 +55,7 @@ impl Uses {
         number
     }
 
-    /// A new use in a queue; none if there are no numbers left, and [`renumber`](Self::renumber) must be called first.
+    /// A new use in a queue; none without free numbers: call [`renumber`](Self::renumber) first.
     pub fn open(&mut self, queue: QueueNo) -> Option<UseNo> {
         self.last = self.last.checked_add(1)?;
         self.is_open = true;
@@ -62,12 +63,12 @@ impl Uses {
         Some(self.last)
     }
 
-    /// Whether a submission to the queue can belong to the last use: it is of this queue, and of the present period.
+    /// Whether a submission to the queue can belong to the last use: the use is of the queue, and of the present period.
     pub fn can_go_on(&self, queue: QueueNo) -> bool {
         self.last_queue == queue && self.last > self.queues[queue].before_period
     }
 
-    /// Makes room for more numbers: those of old uses collapse. Returns by how much the others are less now.
+    /// Makes room for more numbers: the numbers of old uses collapse. Returns the difference of all further numbers.
     pub fn renumber(&mut self) -> UseNo {
         let by = self.last - TOLD_APART;
         for queue in &mut self.queues {
@@ -85,7 +86,7 @@ impl Uses {
         stamps.copied().max().unwrap_or(UNUSED)
     }
 
-    /// The stamps of a queue, for as many allocations as there are.
+    /// The stamps of a queue, for all allocations.
     pub fn stamps_mut(&mut self, queue: QueueNo, len: usize) -> &mut [UseNo] {
         let stamps = &mut self.queues[queue].stamps;
         if stamps.len() < len {
@@ -94,7 +95,7 @@ impl Uses {
         stamps
     }
 
-    /// An index is to be another allocation's.
+    /// An index gets a new allocation.
     pub fn forget_allocation(&mut self, index: u32) {
         for queue in &mut self.queues {
             if let Some(stamp) = queue.stamps.get_mut(index as usize) {
@@ -103,7 +104,7 @@ impl Uses {
         }
     }
 
-    /// The last use was submitted, and ends with this value of its queue's fence.
+    /// The last use was submitted, and ends with the given value of the queue's fence.
     pub fn submitted(&mut self, fence_value: u64) {
         self.is_open = false;
         let in_flight = &mut self.queues[self.last_queue].in_flight;
@@ -121,7 +122,7 @@ impl Uses {
         }
     }
 
-    /// All uses in the queue of the fence have ended, and there are no more of them.
+    /// All uses in the queue of the fence have ended, and the queue is over.
     pub fn forget_fence(&mut self, fence: MonitoredFenceId) {
         let Some(number) = self.queues.iter().position(|queue| queue.fence == Some(fence)) else { return };
         self.queues[number].fence = None;
@@ -129,7 +130,7 @@ impl Uses {
         self.is_open &= self.last_queue != number;
     }
 
-    /// A new period begins: an allocation that no queue uses after what has ended there by now was not used in it.
+    /// A new period begins: uses ended by now do not count for the period.
     pub fn begin_period(&mut self) {
         let last = self.last_evictable();
         for queue in &mut self.queues {
@@ -137,7 +138,7 @@ impl Uses {
         }
     }
 
-    /// The last use that any queue has made before the present period.
+    /// The last use of any queue before the present period.
     pub fn before_period(&self) -> UseNo {
         self.queues.iter().map(|queue| queue.before_period).max().unwrap_or(0).min(self.last_evictable())
     }

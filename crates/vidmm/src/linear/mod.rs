@@ -1,31 +1,30 @@
 //! Contiguous placement in a linear segment.
 //!
-//! Without GPU virtual addresses an allocation lies entirely inside one segment, in one contiguous range (SEG-13, SEG-16), so
-//! that fragmentation can refuse it. [`LinearSegment`] keeps what is free of one segment. All of it is pure: it knows neither
-//! allocations nor time.
+//! Without GPU virtual addresses an allocation lies inside one segment, in one contiguous range (SEG-13, SEG-16), and
+//! fragmentation can refuse an allocation. [`LinearSegment`] keeps the free ranges of one segment. The module is pure, without
+//! allocations and time.
 //!
 //! # Where a request is placed
 //!
-//! WDDM says from which end a place is sought and not which is taken (SEG-44, U-5). Ours is best fit: a smallest hole that is
-//! long enough, so that large holes stay whole.
+//! WDDM says from which end the search begins, not which place is taken (SEG-44, U-5). The choice here is best fit: a smallest
+//! hole that is long enough, so that large holes stay whole.
 //!
-//! - Among holes of one size, one in the half of the segment that the [`Direction`] names is taken, the last that came to be.
-//!   From 64 MiB up it is the one nearest to the start.
-//! - In its hole the request lies at the end that the direction names, as near as its alignment allows.
-//! - An alignment may be missed by many holes that are long enough. After 32 of them, the smallest hole that cannot miss it is
-//!   taken; if there is none, all are looked at. So `None` always means that nothing fits.
-//! - A [`HintedBank`] is tried before all of this, among the parts of holes inside that bank.
+//! - Among holes of equal size, the newest hole in the half of the segment named by the [`Direction`] is taken; from 64 MiB up,
+//!   the hole nearest to the start.
+//! - In the hole the request lies at the end named by the direction, as near as the alignment allows.
+//! - Many long enough holes may miss an alignment. After 32 misses, the smallest hole that cannot miss is taken; without such a
+//!   hole, all holes are examined. `None` always means that nothing fits.
+//! - A [`HintedBank`] is tried first, among the parts of holes inside the bank.
 //!
 //! # What it costs
 //!
-//! A hole costs 24 bytes, and what is placed nothing. Beside that a segment has 128 KiB at most for the sizes, and 4 bytes for
-//! each block into which it is divided: at first 256 blocks, which are halved wherever holes are so dense that to give a range
-//! back means to look at more than 8 of a block, until they have 256 KiB. So taking and giving back look at a few holes of one
-//! block, and find a size in a bit set or, from 64 MiB up, in a tree.
+//! A hole costs 24 bytes, a placed range nothing. A segment has at most 128 KiB for the sizes, and 4 bytes for each block: at
+//! first 256 blocks. A block is halved when the return of a range would look at more than 8 holes of the block, down to 256
+//! KiB. So taking and returning look at a few holes of a block, and find a size in a bit set or, from 64 MiB up, in a tree.
 //!
 //! # Moving what is in the way
 //!
-//! [`LinearSegment::plan_compaction`] says which ranges to move so that a hole comes to be, or that no moves can do it.
+//! [`LinearSegment::plan_compaction`] says which ranges to move to make a hole, or that no moves can make the hole.
 //!
 //! ```
 //! use vidmm::linear::{Direction, LinearSegment};

@@ -12,12 +12,12 @@ use crate::{
 pub struct SubmitDesc {
     /// The commands, encoded by the user-mode driver.
     pub dma_buffer: Vec<u8>,
-    /// Fences that must have reached their values before it runs.
+    /// Fences that must have reached their values before the work runs.
     pub waits: Vec<FenceValueDesc>,
-    /// Fences that its end signals.
+    /// Fences signalled by the end of the work.
     pub signals: Vec<FenceValueDesc>,
-    /// The allocations that it uses, if engines do not find them by GPU virtual addresses, or they are to be checked: all must be on
-    /// the device's list (RES-04).
+    /// The used allocations, if engines have no GPU virtual addresses, or for a check: all must be on the device's list
+    /// (RES-04).
     #[doc(alias = "DXGK_ALLOCATIONLIST")]
     pub allocations: Vec<AllocationId>,
 }
@@ -32,46 +32,46 @@ pub struct FenceValueDesc {
 }
 
 impl FenceValueDesc {
-    /// Fences and values as events have them.
+    /// Fences and values in the form of events.
     pub(crate) fn pairs(descs: &[Self]) -> Vec<(MonitoredFenceId, u64)> {
         descs.iter().map(|desc| (desc.fence, desc.value)).collect()
     }
 }
 
 impl SubmitDesc {
-    /// The fences and allocations that it names: while it is queued they exist.
+    /// The named fences, alive while the work is queued.
     pub(crate) fn fences(&self) -> impl Iterator<Item = &FenceValueDesc> {
         self.waits.iter().chain(&self.signals)
     }
 }
 
-/// Work that waits for its dispatch.
+/// Work that waits for the dispatch.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// Its number within the device; 0 if the references of DMA buffers drive the device's residency: then each portion, or
-    /// what has none, gets its own when it is handed out. Nothing that uses memory overtakes what has an earlier number then.
+    /// The number within the device; 0 if references of DMA buffers drive the device's residency: each portion, or work without
+    /// portions, gets a number at the hand-out. Work with memory never overtakes an earlier number.
     pub number: SubmissionNo,
     pub desc: SubmitDesc,
-    /// Its references, without GPU virtual addresses.
+    /// The references, without GPU virtual addresses.
     pub references: Option<Box<References>>,
-    /// How often its engine was asked to yield for it.
+    /// How often the engine was asked to yield for the work.
     pub num_yields: u8,
 }
 
 impl Submission {
-    /// Work that nothing was done for yet.
+    /// Fresh work.
     pub fn new(number: SubmissionNo, desc: SubmitDesc, references: Option<Box<References>>) -> Self {
         Self { number, desc, references, num_yields: 0 }
     }
 }
 
 impl Submission {
-    /// Whether its references drive residency: its portions are decided one after the other (SPL-01).
+    /// Whether references drive residency: portions are decided one after another (SPL-01).
     pub fn is_prepared(&self) -> bool {
         self.number == 0 && self.references.is_some()
     }
 
-    /// Whether a portion of it has been handed out, and not the last one.
+    /// Whether a portion, but not the last portion, has been handed out.
     pub fn is_begun(&self) -> bool {
         self.references.as_ref().is_some_and(|references| references.progress.portions > 0)
     }
