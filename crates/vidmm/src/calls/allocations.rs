@@ -195,12 +195,9 @@ impl VidMm {
 /// Destroys an allocation that no other device has open.
 fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flags: DestroyFlags) {
     let device = state.objects[index].device;
-    // The content need not be saved, unless another device has closed the allocation and is still to read it.
-    let mut leaves = EvictFlags::all();
-    leaves.set(EvictFlags::NOT_WRITTEN_TO, !state.objects.is_to_be_used_by_others(index, device));
     // An allocation that a decided portion requires leaves its list when the portion has been handed out.
     if !state.objects[device].has_reference_lists() {
-        state.leave_list(index, device, leaves);
+        state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     }
     // Without GPU virtual addresses an access would not fault: queued work is patched with the allocation's present
     // address.
@@ -367,9 +364,7 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
 /// Destroys an allocation that the work of the owner's device does not use: nothing waits for that work (RES-91).
 fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // Other devices may still read its writes.
-    if state.objects.is_to_be_used_by_others(index, device) && state.objects[index].place.is_some() {
-        state.objects[index].state |= AllocationState::DIRTY;
-    }
+    pins::note_writes_to(&mut state.objects, index);
     let Objects { allocations, devices, .. } = &mut state.objects;
     pins::release(&mut allocations[index], device, &mut devices[device]);
     state.shares.renew_promise(&mut state.objects, device);

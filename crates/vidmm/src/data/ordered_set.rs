@@ -56,10 +56,6 @@ impl<T: Ord + Copy> OrderedSet<T> {
         self.0.front()
     }
 
-    pub fn last(&self) -> Option<&T> {
-        self.0.back()
-    }
-
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -18,14 +18,15 @@ impl Progress {
         self.up_to
     }
 
-    /// The last number that has ended.
-    pub fn last(&self) -> SubmissionNo {
-        self.beyond.last().copied().unwrap_or(self.up_to)
-    }
-
     /// How many have ended.
     pub fn count(&self) -> u64 {
         self.up_to + self.beyond.len() as u64
+    }
+
+    /// How many have ended of those after `after`, up to `last`.
+    pub fn count_between(&self, after: SubmissionNo, last: SubmissionNo) -> u64 {
+        let in_order = self.up_to.min(last).saturating_sub(after);
+        in_order + self.beyond.iter().filter(|&&number| after < number && number <= last).count() as u64
     }
 
     /// A number ends. Does nothing if it has, or is 0.
@@ -67,7 +68,9 @@ mod tests {
                 ended.extend(Some(number).filter(|&number| number > 0));
                 let first_left = (1..).find(|number| !ended.contains(number)).expect("numbers go on");
                 prop_assert_eq!((progress.up_to(), progress.count()), (first_left - 1, ended.len() as u64));
-                prop_assert_eq!(progress.last(), ended.last().copied().unwrap_or(0));
+                let after = number / 2;
+                let between = ended.iter().filter(|&&ended| after < ended && ended <= number).count() as u64;
+                prop_assert_eq!(progress.count_between(after, number), between);
             }
         }
     }

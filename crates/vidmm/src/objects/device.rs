@@ -9,7 +9,7 @@ use crate::{
     gpu_va::Mapping,
     id::{AllocationId, AllocationIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
     objects::{
-        list::{Expiries, ListBytes},
+        list::{EvictFlags, Expiries, ListBytes, Pin},
         request::Request,
         turn::{Activity, Turn},
     },
@@ -179,6 +179,15 @@ impl Device {
 
     pub fn is_suspended(&self) -> bool {
         self.turn.activity == Activity::Suspended
+    }
+
+    /// The flags of the Evict with which a pin ends, after submission `last`: with NOT_WRITTEN_TO if no write is left to be noted. When a
+    /// device is over, all writes are noted, and what is dropped writes nothing.
+    pub fn flags_of(&self, pin: Pin, last: SubmissionNo) -> EvictFlags {
+        match self.is_over() {
+            true => pin.end(0, &self.dispatches),
+            false => pin.end(last, &self.dispatches),
+        }
     }
 
     /// Whether a submission waits for its dispatch.

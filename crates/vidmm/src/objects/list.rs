@@ -8,7 +8,7 @@
 //! last submission made in it has been dispatched. Then the allocation may be planned out, and that plan waits until
 //! the submission has retired.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use bitflags::bitflags;
 
 pub use crate::event::list_flags::EvictFlags;
@@ -63,8 +63,9 @@ pub(crate) enum Effect {
     Nothing,
     /// The entry pins the allocation until further notice.
     Open,
-    /// The entry pins the allocation until this submission has been dispatched.
-    Until(SubmissionNo, EvictFlags),
+    /// The entry pins the allocation until submission `last` has been dispatched. The submissions up to `unwritten` write nothing, or
+    /// their writes are noted.
+    Until { last: SubmissionNo, unwritten: SubmissionNo, flags: EvictFlags },
     /// The span ended without a submission: the entry pins the allocation for earlier spans only, if it did.
     InVain { flags: EvictFlags, was_pinned: bool },
 }
@@ -84,15 +85,9 @@ impl ListEntry {
         self.until = U56::new(self.until().max(last));
     }
 
-    /// Whether work that has been dispatched may have written to the pinned allocation, beyond what an earlier call has told.
-    pub fn take_writes(&mut self, dispatches: &Progress) -> bool {
-        let of_ended_span = !self.is_open() || self.is.contains(EntryFlags::PINNED_BEFORE);
-        let of_open_span = self.is_open() && dispatches.last() > self.until();
-        if self.is_open() && dispatches.up_to() > self.until() {
-            self.is |= EntryFlags::READ;
-            self.extend(dispatches.up_to());
-        }
-        of_ended_span || of_open_span
+    /// Whether the entry, which pins the allocation, does so for spans that have ended.
+    pub fn pins_for_ended_spans(&self) -> bool {
+        !self.is_open() || self.is.contains(EntryFlags::PINNED_BEFORE)
     }
 
     pub fn is_open(&self) -> bool {
@@ -172,8 +167,9 @@ impl ListEntry {
                 Effect::Open
             }
             (false, Some((last, flags))) if last > span.from => {
+                let unwritten = span.unwritten;
                 self.extend(last);
-                Effect::Until(last, flags)
+                Effect::Until { last, unwritten, flags }
             }
             // A later request wants it again: then it is not to go.
             (false, Some((_, flags))) if is_last => Effect::InVain { flags, was_pinned: self.is_pinned() },
@@ -224,8 +220,9 @@ impl ListEntry {
             let was_pinned = self.replace(EntryFlags::PINNED_BEFORE, false);
             return Effect::InVain { flags, was_pinned };
         }
+        let unwritten = self.until();
         self.extend(last);
-        Effect::Until(self.until(), flags)
+        Effect::Until { last: self.until(), unwritten, flags }
     }
 
     /// Whether no work uses the allocation, and no request brings it in. No entry pins it, and its count is 0.
@@ -340,19 +337,54 @@ impl ListBytes {
 pub(crate) struct Expiries {
     expiries: VecDeque<Expiry>,
     /// The room of an element that is over, for the next.
-    spare: VecDeque<(AllocationIx, EvictFlags)>,
+    spare: VecDeque<Pin>,
+    /// For open spans, the number of submissions whose writes are noted and that were dispatched before an earlier one.
+    noted_early: BTreeMap<AllocationIx, u64>,
 }
 
 #[derive(Debug)]
 struct Expiry {
     last: SubmissionNo,
-    /// The allocations, never none.
-    pins: VecDeque<(AllocationIx, EvictFlags)>,
+    /// The pins, never none.
+    pins: VecDeque<Pin>,
+}
+
+/// A span that has ended and pins its allocation still.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pin {
+    pub allocation: AllocationIx,
+    flags: EvictFlags,
+    /// The submissions up to this one write nothing, or their writes are noted.
+    unwritten: SubmissionNo,
+    /// The number of later submissions whose writes are noted.
+    noted: u64,
+}
+
+impl Pin {
+    /// Whether dispatched work up to submission `last` may have written to the allocation, beyond what is noted; from now on that is
+    /// noted.
+    fn take_writes(&mut self, last: SubmissionNo, dispatches: &Progress) -> bool {
+        let dispatched = dispatches.count_between(self.unwritten, last);
+        let noted = core::mem::replace(&mut self.noted, dispatched);
+        !self.flags.contains(EvictFlags::NOT_WRITTEN_TO) && dispatched > noted
+    }
+
+    /// The flags of the Evict that ended its span, with NOT_WRITTEN_TO if no write up to submission `last` is left to be noted.
+    pub fn end(mut self, last: SubmissionNo, dispatches: &Progress) -> EvictFlags {
+        let is_written = self.take_writes(last, dispatches);
+        self.flags.set(EvictFlags::NOT_WRITTEN_TO, !is_written);
+        self.flags
+    }
 }
 
 impl Expiries {
-    /// Records that the entry's pin on allocation `index` ends with `last`.
-    pub fn insert(&mut self, last: SubmissionNo, index: AllocationIx, flags: EvictFlags) {
+    /// The pin of a span on an allocation that has ended now.
+    pub fn pin(&mut self, allocation: AllocationIx, unwritten: SubmissionNo, flags: EvictFlags) -> Pin {
+        Pin { allocation, flags, unwritten, noted: self.noted_early.remove(&allocation).unwrap_or(0) }
+    }
+
+    /// Records that a pin ends with `last`.
+    pub fn insert(&mut self, last: SubmissionNo, pin: Pin) {
         let at = match self.expiries.back() {
             Some(back) if back.last > last => self.expiries.partition_point(|expiry| expiry.last < last),
             Some(back) if back.last == last => self.expiries.len() - 1,
@@ -361,24 +393,55 @@ impl Expiries {
         if self.expiries.get(at).is_none_or(|expiry| expiry.last != last) {
             self.expiries.insert(at, Expiry { last, pins: core::mem::take(&mut self.spare) });
         }
-        self.expiries[at].pins.push_back((index, flags));
+        self.expiries[at].pins.push_back(pin);
     }
 
-    /// Forgets the end of the pin on allocation `index`.
-    pub fn forget(&mut self, index: AllocationIx) {
+    /// Forgets the end of the pin on an allocation.
+    pub fn forget(&mut self, allocation: AllocationIx) {
+        self.noted_early.remove(&allocation);
         self.expiries.retain_mut(|expiry| {
-            expiry.pins.retain(|&(pinned, _)| pinned != index);
+            expiry.pins.retain(|pin| pin.allocation != allocation);
             !expiry.pins.is_empty()
         });
     }
 
-    /// The last pin on allocation `index` that ends with a submission is as soon or as late to go as a later Evict said
+    /// All submissions up to now write nothing to an allocation with an open span, or no span of it is open yet.
+    pub fn forget_noted(&mut self, allocation: AllocationIx) {
+        self.noted_early.remove(&allocation);
+    }
+
+    /// Whether dispatched work may have written to an allocation in its open span, beyond what is noted; from now on that is noted.
+    pub fn take_writes(&mut self, allocation: AllocationIx, entry: &mut ListEntry, dispatches: &Progress) -> bool {
+        if !entry.is_open() {
+            return false;
+        }
+        let dispatched = dispatches.count_between(entry.until(), SubmissionNo::MAX);
+        let is_written = dispatched > self.noted_early.remove(&allocation).unwrap_or(0);
+        if dispatches.up_to() > entry.until() {
+            entry.is |= EntryFlags::READ;
+            entry.extend(dispatches.up_to());
+        }
+        let early = dispatches.count_between(entry.until(), SubmissionNo::MAX);
+        if early > 0 {
+            self.noted_early.insert(allocation, early);
+        }
+        is_written
+    }
+
+    /// The allocations to which dispatched work may have written in spans that have ended, beyond what is noted; from now on that is
+    /// noted. Some are named more than once.
+    pub fn take_ended_writes(&mut self, dispatches: &Progress) -> impl Iterator<Item = AllocationIx> {
+        let pins = self.expiries.iter_mut().flat_map(|expiry| expiry.pins.iter_mut().map(|pin| (expiry.last, pin)));
+        pins.filter_map(|(last, pin)| pin.take_writes(last, dispatches).then_some(pin.allocation))
+    }
+
+    /// The last pin on an allocation that ends with a submission is as soon or as late to go as a later Evict said
     /// (RES-21). Returns that submission.
-    pub fn hand_over(&mut self, index: AllocationIx, later: EvictFlags) -> Option<SubmissionNo> {
+    pub fn hand_over(&mut self, allocation: AllocationIx, later: EvictFlags) -> Option<SubmissionNo> {
         let lazy = EvictFlags::EVICT_ONLY_IF_NECESSARY;
         self.expiries.iter_mut().rev().find_map(|expiry| {
-            let (_, flags) = expiry.pins.iter_mut().rev().find(|(pinned, _)| *pinned == index)?;
-            flags.set(lazy, later.contains(lazy));
+            let pin = expiry.pins.iter_mut().rev().find(|pin| pin.allocation == allocation)?;
+            pin.flags.set(lazy, later.contains(lazy));
             Some(expiry.last)
         })
     }
@@ -386,7 +449,7 @@ impl Expiries {
     /// The pins that end with a submission up to `last`: the submission and the allocation.
     pub fn up_to(&self, last: SubmissionNo) -> impl Iterator<Item = (SubmissionNo, AllocationIx)> {
         let expiries = self.expiries.iter().take_while(move |expiry| expiry.last <= last);
-        expiries.flat_map(|expiry| expiry.pins.iter().map(|&(index, _)| (expiry.last, index)))
+        expiries.flat_map(|expiry| expiry.pins.iter().map(|pin| (expiry.last, pin.allocation)))
     }
 
     /// Whether a pin ends with a submission up to `dispatched`.
@@ -394,14 +457,14 @@ impl Expiries {
         self.expiries.front().is_some_and(|first| first.last <= dispatched)
     }
 
-    /// The next pin that ends with a submission up to `dispatched`.
-    pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(AllocationIx, EvictFlags)> {
+    /// The next pin that ends with a submission up to `dispatched`: that submission, and the pin.
+    pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(SubmissionNo, Pin)> {
         let first = self.expiries.front_mut().filter(|first| first.last <= dispatched)?;
-        let pin = first.pins.pop_front();
+        let (last, pin) = (first.last, first.pins.pop_front());
         if first.pins.is_empty() {
             self.spare = core::mem::take(&mut first.pins);
             self.expiries.pop_front();
         }
-        pin
+        pin.map(|pin| (last, pin))
     }
 }

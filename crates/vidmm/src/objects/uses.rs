@@ -36,12 +36,6 @@ impl Objects {
         entry.is_open() || entry.has_ungranted_span() || entry.until() > self[device].dispatched()
     }
 
-    /// Whether another device than `device` will still use an allocation, although it may not have it open any more.
-    pub(crate) fn is_to_be_used_by_others(&self, index: AllocationIx, device: DeviceIx) -> bool {
-        let is_used = |other: DeviceIx, entry: &ListEntry| other != device && self.is_to_be_used(other, entry);
-        self[index].any_entry(is_used)
-    }
-
     /// Whether a queued DMA buffer refers to an allocation.
     pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
         self.patched.get(&index).is_some_and(|patched| patched.queued > 0)

@@ -6,10 +6,7 @@ use crate::{
     event::EvictReason,
     gpu_va::Mapping,
     id::{AllocationIx, DeviceIx, PlanNo},
-    objects::{
-        Objects,
-        allocation::{Allocation, AllocationState},
-    },
+    objects::{Objects, allocation::Allocation},
     placement::{Placement, Target, satisfy::Items},
     plans::{Plans, draft::Draft},
     residency::{pins, place},
@@ -131,9 +128,7 @@ impl Plans {
         let allocation = &state.objects[index];
         if let Some(place) = allocation.place {
             let is_pinned = allocation.is_pinned();
-            if pins::take_writes(&mut state.objects, index) {
-                state.objects[index].state |= AllocationState::DIRTY;
-            }
+            pins::note_writes_to(&mut state.objects, index);
             let allocation = &state.objects[index];
             let is_moved = is_pinned
                 || range.is_some()

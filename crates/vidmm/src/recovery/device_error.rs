@@ -41,6 +41,7 @@ pub(crate) fn put_device_in_error(
 /// maximum when nothing of the device is in flight any more.
 pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
     state.objects[index].turn.takes_all = false;
+    pins::note_writes(&mut state.objects, index);
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
     state.residency.expire_dispatched(

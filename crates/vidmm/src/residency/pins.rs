@@ -47,6 +47,9 @@ impl Residents {
     ) {
         let entry = objects.allocations[index].entry_mut(device);
         let is_used = entry.is_used(last, &self.spans);
+        if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            objects.devices[device].expiring.forget_noted(index);
+        }
         let effect = entry.leave(last, flags, &mut self.spans);
         if is_used {
             self.note_use(objects, index, device);
@@ -82,17 +85,18 @@ impl Residents {
         let flags = match effect {
             Effect::Nothing => return,
             Effect::Open => return self.open(objects, index, device),
-            Effect::Until(last, flags) => {
+            Effect::Until { last, unwritten, flags } => {
                 let record = &mut objects[device];
+                let pin = record.expiring.pin(index, unwritten, flags);
                 if last > record.dispatched() {
-                    record.expiring.insert(last, index, flags);
+                    record.expiring.insert(last, pin);
                     // The allocations that a suspended device still needs are brought back, and pinned, when it is resumed.
                     if !record.is_suspended() {
                         self.pin(objects, index, device);
                     }
                     return;
                 }
-                flags
+                record.flags_of(pin, last)
             }
             Effect::InVain { flags, was_pinned } => {
                 let record = &mut objects.devices[device];
@@ -109,6 +113,7 @@ impl Residents {
     #[inline(always)]
     fn open(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
         objects[index].state -= AllocationState::EVICT_SOON;
+        objects[device].expiring.forget_noted(index);
         self.pin(objects, index, device);
     }
 
@@ -146,10 +151,8 @@ impl Residents {
     ) {
         let Objects { allocations, devices, .. } = &mut *objects;
         let (allocation, record) = (&mut allocations[index], &mut devices[device]);
-        // To a device in error nothing is brought in, and its work writes nowhere.
-        let may_be_written = allocation.place.is_some() && !flags.contains(EvictFlags::NOT_WRITTEN_TO);
-        if may_be_written {
-            allocation.state |= AllocationState::DIRTY;
+        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            note_written(allocation);
         }
         let Some(entry) = allocation.entry(device) else { return };
         if entry.is_open() || entry.until() > record.dispatched() {
@@ -265,13 +268,49 @@ pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mu
     }
 }
 
-/// Whether dispatched work of the devices that pin the allocation may have written to it, beyond what an earlier call has told.
-pub(crate) fn take_writes(objects: &mut Objects, index: AllocationIx) -> bool {
-    let pinning = objects[index].entries().filter(|(_, entry)| entry.is_pinning()).map(|(device, _)| device);
-    Vec::from_iter(pinning).into_iter().fold(false, |is_written, device| {
-        let Objects { allocations, devices, .. } = objects;
-        allocations[index].entry_mut(device).take_writes(&devices[device].dispatches) || is_written
-    })
+/// Notes what dispatched work of a device may have written to what it pins, beyond what is noted.
+pub(crate) fn note_writes(objects: &mut Objects, device: DeviceIx) {
+    note_ended_writes(objects, device);
+    for at in 0..objects[device].pinned_allocations.len() {
+        let index = objects[device].pinned_allocations[at];
+        if objects.allocations.contains(index) && objects[index].is_pinned_by(device) {
+            note_open_writes(objects, index, device);
+        }
+    }
+}
+
+/// Notes what dispatched work of the devices that pin the allocation may have written to it, beyond what is noted.
+pub(crate) fn note_writes_to(objects: &mut Objects, index: AllocationIx) {
+    let pinning = objects[index].entries().filter(|(_, entry)| entry.is_pinning());
+    for (device, pins_before) in Vec::from_iter(pinning.map(|(device, entry)| (device, entry.pins_for_ended_spans()))) {
+        if pins_before {
+            note_ended_writes(objects, device);
+        }
+        note_open_writes(objects, index, device);
+    }
+}
+
+fn note_ended_writes(objects: &mut Objects, device: DeviceIx) {
+    let Objects { allocations, devices, .. } = objects;
+    let Device { expiring, dispatches, .. } = &mut devices[device];
+    expiring.take_ended_writes(dispatches).for_each(|index| note_written(&mut allocations[index]));
+}
+
+fn note_open_writes(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+    let Objects { allocations, devices, .. } = objects;
+    let Device { expiring, dispatches, .. } = &mut devices[device];
+    // DMA buffers with references say themselves what they write.
+    let is_written = expiring.take_writes(index, allocations[index].entry_mut(device), dispatches);
+    if is_written && !devices[device].has_reference_lists() {
+        note_written(&mut allocations[index]);
+    }
+}
+
+/// Work may have written to an allocation. To a device in error nothing is brought in, and its work writes nowhere.
+fn note_written(allocation: &mut Allocation) {
+    if allocation.place.is_some() {
+        allocation.state |= AllocationState::DIRTY;
+    }
 }
 
 /// Notes that the device pins the allocation, for when all that it pins must be found. Those that it pins no more are struck
@@ -323,7 +362,7 @@ impl Residents {
     ) {
         let record = &objects[device];
         if record.expiring.is_due(record.dispatched()) {
-            self.expire_up_to(moment, objects, memory, shares, device, record.dispatched());
+            self.expire_up_to(moment, objects, memory, shares, device);
         }
     }
 
@@ -335,10 +374,11 @@ impl Residents {
         memory: &mut Memory,
         shares: &mut Shares,
         device: DeviceIx,
-        dispatched: SubmissionNo,
     ) {
-        while let Some((index, flags)) = objects[device].expiring.pop(dispatched) {
-            self.expire(moment, objects, memory, index, device, flags);
+        let dispatched = objects[device].dispatched();
+        while let Some((last, pin)) = objects[device].expiring.pop(dispatched) {
+            let flags = objects[device].flags_of(pin, last);
+            self.expire(moment, objects, memory, pin.allocation, device, flags);
         }
         shares.renew_promise(objects, device);
     }

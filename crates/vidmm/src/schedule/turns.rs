@@ -461,6 +461,7 @@ fn suspend(turns: &mut Turns, state: &mut State, device: DeviceIx) {
 /// The allocations that a device's list pins are to be pinned again when the device is resumed.
 fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
+    pins::note_writes(&mut state.objects, device);
     for index in core::mem::take(&mut state.objects[device].pinned_allocations) {
         let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
         if !is_open {
@@ -482,11 +483,7 @@ fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
         pins::release(allocation, device, record);
         let (account, size) = (allocation.account(), allocation.size);
         record.to_restore[account] += size;
-        let mut allocation_state = AllocationState::empty();
-        let entry = allocation.entry_mut(device);
-        entry.is |= EntryFlags::TO_RESTORE;
-        let is_written = entry.take_writes(&record.dispatches);
-        allocation_state.set(AllocationState::DIRTY, is_written);
+        allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
         // From now on the allocation counts where the lock wants it. If the list has grown too large for that, the lock is not granted.
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING)
             && !state.objects[index].is_seen_at_home();
@@ -494,8 +491,9 @@ fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
         if is_to_be_seen && !goes_into_sight {
             state.objects[index].state -= AllocationState::LOCK_PENDING;
         }
-        allocation_state.set(AllocationState::EVICT_SOON, halted || goes_into_sight);
-        state.objects[index].state |= allocation_state;
+        if halted || goes_into_sight {
+            state.objects[index].state |= AllocationState::EVICT_SOON;
+        }
         state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }

@@ -186,6 +186,32 @@ fn a_write_before_a_span_without_work_is_copied_out() {
     }
 }
 
+/// RES-22, FLT-04: work that is dropped has written nothing.
+#[test]
+fn what_only_dropped_work_would_have_written_is_not_copied_out() {
+    for leaves in [false, true] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, at) = world.resident(client, 4);
+        write(&mut world, client, at, 7);
+        world.evict(client, &[a], SOON).unwrap();
+        world.run_all();
+        world.bring_in(client, &[a]);
+        let gate = world.fence();
+        let waiting = world.context(client, COPY);
+        world.submit_to(waiting, &[Access::Write(at, 8)], &[(gate, 1)], &[]);
+        if leaves {
+            world.evict(client, &[a], IF_NECESSARY).unwrap();
+        }
+        let must = MakeResidentFlags::CANT_TRIM_FURTHER | MakeResidentFlags::MUST_SUCCEED;
+        let too_large = world.allocate(client, 9);
+        world.call(|vidmm, _, _| vidmm.make_resident(client.queue, &[too_large], must)).unwrap_err();
+        let other = world.client();
+        world.resident(other, 6);
+        let statistics = world.vidmm.statistics();
+        assert_eq!((statistics.evictions, statistics.evictions_copied), (2, 1), "leaves: {leaves}");
+    }
+}
+
 /// U-41: nothing is moved for an allocation that no list and no work wants any more; the paging fence signals all the same.
 #[test]
 fn an_allocation_that_nothing_wants_any_more_is_not_brought_in() {

@@ -235,3 +235,68 @@ fn held_allocations_are_evicted_and_come_back_after_many_others_came_and_went() 
     assert_eq!(world.read, [7, 8]);
     world.tear_down();
 }
+
+/// RES-22: work that is queued still has written nothing, whether its allocation has left the list or not.
+#[test]
+fn what_only_queued_work_would_write_is_not_copied_out() {
+    for leaves in [false, true] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, at) = world.resident(client, 4);
+        write(&mut world, client, at, 7);
+        world.evict(client, &[a], SOON).unwrap();
+        world.run_all();
+        world.bring_in(client, &[a]);
+        let gate = world.fence();
+        world.submit_to(client.context, &[Access::Write(at, 8)], &[(gate, 1)], &[]);
+        if leaves {
+            world.evict(client, &[a], IF_NECESSARY).unwrap();
+        }
+        for evictions in [2, 3] {
+            suspend(&mut world, client);
+            world.run_all();
+            let statistics = world.vidmm.statistics();
+            assert_eq!((statistics.evictions, statistics.evictions_copied), (evictions, 1), "leaves: {leaves}");
+            resume(&mut world, client);
+            world.wait(1_000 * MILLISECOND);
+            world.run_all();
+        }
+        world.signal(gate, 1);
+        world.run_all();
+        suspend(&mut world, client);
+        let other = world.client();
+        world.resident(other, 6);
+        assert_eq!(world.vidmm.statistics().evictions_copied, 2, "leaves: {leaves}");
+    }
+}
+
+/// RES-22: a write is copied out once, also if earlier work of the device has not been dispatched yet.
+#[test]
+fn a_write_before_earlier_work_is_copied_out_once() {
+    for leaves in [false, true] {
+        let (mut world, client) = World::with_pages(8);
+        let (a, at) = world.resident(client, 4);
+        let (gate, copies) = (world.fence(), world.context(client, COPY));
+        world.submit_to(copies, &[], &[(gate, 1)], &[]);
+        world.submit(client, &[Access::Write(at, 7)]);
+        world.submit_to(copies, &[Access::Write(at, 8)], &[(gate, 1)], &[]);
+        world.run_all();
+        if leaves {
+            world.evict(client, &[a], IF_NECESSARY).unwrap();
+        }
+        for evictions in [1, 2] {
+            suspend(&mut world, client);
+            world.run_all();
+            let statistics = world.vidmm.statistics();
+            assert_eq!((statistics.evictions, statistics.evictions_copied), (evictions, 1), "leaves: {leaves}");
+            resume(&mut world, client);
+            world.wait(1_000 * MILLISECOND);
+            world.run_all();
+        }
+        world.signal(gate, 1);
+        world.run_all();
+        suspend(&mut world, client);
+        let other = world.client();
+        world.resident(other, 6);
+        assert_eq!(world.vidmm.statistics().evictions_copied, 2, "leaves: {leaves}");
+    }
+}
