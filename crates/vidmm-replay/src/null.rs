@@ -85,16 +85,27 @@ impl NullMachine {
 pub struct NullAllocation {
     /// Its size in bytes.
     pub size: u64,
-    /// Whether it belongs in implicit system memory, not in local memory.
-    pub in_system: bool,
+    /// The memory that it may be in.
+    pub memory: NullMemory,
     /// Its flags.
     pub flags2: AllocationFlags2,
+}
+
+/// The memory that an allocation may be in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NullMemory {
+    /// Local memory.
+    Local,
+    /// Implicit system memory.
+    System,
+    /// Local memory first, or else implicit system memory.
+    Either,
 }
 
 impl NullAllocation {
     /// The private data.
     pub fn to_bytes(self) -> [u8; 16] {
-        let words = [self.size, u64::from(self.flags2.bits()) << 1 | u64::from(self.in_system)];
+        let words = [self.size, u64::from(self.flags2.bits()) << 2 | self.memory as u64];
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&words[0].to_le_bytes());
         bytes[8..].copy_from_slice(&words[1].to_le_bytes());
@@ -103,8 +114,14 @@ impl NullAllocation {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let flags2 = AllocationFlags2::from_bits_truncate((word(8)? >> 1) as u32);
-        Some(Self { size: word(0)?, in_system: word(8)? & 1 == 1, flags2 })
+        let flags2 = AllocationFlags2::from_bits_truncate((word(8)? >> 2) as u32);
+        let memory = match word(8)? & 3 {
+            0 => NullMemory::Local,
+            1 => NullMemory::System,
+            2 => NullMemory::Either,
+            _ => return None,
+        };
+        Some(Self { size: word(0)?, memory, flags2 })
     }
 }
 
@@ -182,7 +199,7 @@ impl Kmd for NullDriver {
     fn destroy_context(&mut self, _context: KmdContextHandle) {}
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        let Some(NullAllocation { size, in_system, flags2 }) = NullAllocation::from_bytes(private_driver_data) else {
+        let Some(NullAllocation { size, memory, flags2 }) = NullAllocation::from_bytes(private_driver_data) else {
             return Err(CreateAllocationError::InvalidParameter);
         };
         let aperture = if self.adapter.local_bytes > 0 { SegmentId(2) } else { SegmentId(1) };
@@ -190,7 +207,11 @@ impl Kmd for NullDriver {
             allocation: KmdAllocationHandle(self.handle()),
             size,
             alignment: 0,
-            supported_segment_set: SegmentSet::of(if in_system { aperture } else { LOCAL_MEMORY }),
+            supported_segment_set: match memory {
+                NullMemory::Local => SegmentSet::of(LOCAL_MEMORY),
+                NullMemory::System => SegmentSet::of(aperture),
+                NullMemory::Either => SegmentSet(SegmentSet::of(LOCAL_MEMORY).0 | SegmentSet::of(aperture).0),
+            },
             preferred_segment: SegmentPreference::default(),
             hinted_bank: SegmentBankPreference::default(),
             eviction_segment_set: SegmentSet::default(),

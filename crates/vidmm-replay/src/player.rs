@@ -12,7 +12,7 @@ use vidmm_trace::{ByteSize, Lifetime};
 
 use crate::{
     Object, PAGE,
-    null::{NullAdapter, NullAllocation, NullMachine, RENDER},
+    null::{NullAdapter, NullAllocation, NullMachine, NullMemory, RENDER},
     pace::Pace,
     trace::{Measure, Step, Trace, TraceError},
 };
@@ -280,7 +280,7 @@ impl Player {
             return Ok(allocation);
         }
         let Object { size, lifetime } = self.instances[at].object;
-        let desc = NullAllocation { size, in_system: false, flags2: AllocationFlags2::empty() };
+        let desc = NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty() };
         let data = desc.to_bytes();
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
         let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;

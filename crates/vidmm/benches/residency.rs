@@ -9,13 +9,14 @@
 //! | R3, R5, R7, R8 | lists that page: a handle, its growth, submissions over budget, the 99th percentile | `paging` |
 //! | R4 | MakeResident and Evict of one allocation, without and with paging | `pair`, `paging` |
 //! | R6 | bytes of bookkeeping | `memory` |
+//! | R9 | a refused MakeResident of 100 on a long list, of which none or all may move | `refusals` |
 //! | S1 | an allocation's life without use | `life` |
 //! | S2 | budgets of 10,000 processes | `budgets` |
 //!
 //! ```text
 //! cargo bench -p vidmm --bench residency -- [--quick] [--json] [--check] [submission] [drift] [pair] [paging]
-//! [notification] [memory]
-//!     [life] [budgets]
+//! [refusals]
+//!     [notification] [memory] [life] [budgets]
 //! ```
 //!
 //! Prints a table, then one line of JSON for each metric. `goal` is the most that `ratio` should be, or `value` where there is
@@ -36,6 +37,7 @@ mod residency {
     pub mod notification;
     pub mod pairs;
     pub mod paging;
+    pub mod refusals;
     pub mod submission;
 
     use crate::support::report::{Goal, Metric, percentile};
@@ -52,7 +54,7 @@ mod residency {
 
 use std::{env, process::ExitCode};
 
-use residency::{budgets, churn, drift, memory, notification, paging, pairs, submission};
+use residency::{budgets, churn, drift, memory, notification, paging, pairs, refusals, submission};
 use support::parts::{self, Part};
 
 /// How much is measured.
@@ -98,11 +100,12 @@ impl Scale {
 }
 
 /// The measurements, by name.
-const PARTS: [Part<Scale>; 8] = [
+const PARTS: [Part<Scale>; 9] = [
     ("submission", submission::run),
     ("drift", drift::run),
     ("pair", pairs::run),
     ("paging", paging::run),
+    ("refusals", refusals::run),
     ("notification", notification::run),
     ("memory", memory::run),
     ("life", churn::run),

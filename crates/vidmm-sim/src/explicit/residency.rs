@@ -32,7 +32,8 @@ impl Session<'_> {
             format!("{} of {}{why}", exact(shortage.num_bytes_to_trim), names.name(shortage.account.segment))
         });
         let trims = trims.collect::<Vec<_>>().join(", ");
-        Undone::refused(Answer::NoMemory, format!("{reason}; trim {trims}"))
+        let remedy = if trims.is_empty() { "nothing to trim".to_owned() } else { format!("trim {trims}") };
+        Undone::refused(Answer::NoMemory, format!("{reason}; {remedy}"))
     }
 
     /// The bytes of an allocation in system memory are kept: those of compressed pages mean nothing to anybody, and the ledger does

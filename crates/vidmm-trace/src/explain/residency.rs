@@ -77,11 +77,12 @@ impl Subject {
                     let memory = world.segments.name(shortage.account.segment);
                     format!("{} of {memory}", ByteSize(shortage.num_bytes_to_trim))
                 });
+                let to_trim = to_trim.collect::<Vec<_>>().join(" and ");
                 tale.tell(format!(
                     "{} asked for it to be resident ({}{} to trim) and was refused: {}.",
                     capitalised(&world.device(device)),
                     with_others(allocations),
-                    to_trim.collect::<Vec<_>>().join(" and "),
+                    if to_trim.is_empty() { "nothing" } else { &to_trim },
                     refusal(reason)
                 ));
             }

@@ -250,8 +250,8 @@ fn a_device_may_be_refused_an_allocation_that_is_on_its_owners_list() {
         Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages }
     };
     let events = shared.events.clone();
-    shared.and(refused(10)).breaks_nothing();
-    Run { events, ..run() }.and(refused(20)).breaks_only(I08);
+    shared.and(refused(0)).breaks_nothing();
+    Run { events, ..run() }.and(refused(10)).breaks_only(I08);
 }
 
 /// D19: an allocation counts in a memory where it may be.
@@ -273,17 +273,17 @@ fn offered_allocations_take_no_room_from_a_list() {
     let (device, allocations) = (device_of(0), vec![AllocationId::from_bits(0)]);
     let (priority, flags) = (OfferPriority::Low, OfferFlags::empty());
     offered.push(Event::Offered { device, allocations, priority, flags, after_submission: 0 });
-    offered.refused(0, 130, NoMemoryReason::DoesNotFit, 30).breaks_nothing();
+    offered.refused(0, 130, NoMemoryReason::DoesNotFit, 0).breaks_nothing();
 }
 
 #[test]
 fn i16_a_list_that_fits_beside_all_others_is_refused() {
-    run().lists(0, 60).refused(1, 40, NoMemoryReason::OverBudget, 1).breaks_only(I16);
+    run().lists(0, 60).refused(1, 40, NoMemoryReason::OverBudget, 0).breaks_only(I16);
 }
 
 #[test]
 fn i16_a_list_within_its_budget_is_refused() {
-    run().lists(0, 60).refused(1, 45, NoMemoryReason::OverBudget, 1).breaks_only(I16);
+    run().lists(0, 60).refused(1, 45, NoMemoryReason::OverBudget, 0).breaks_only(I16);
 }
 
 #[test]
@@ -302,10 +302,23 @@ fn a_process_that_cannot_trim_may_have_all_memory_that_is_not_reserved() {
 
 #[test]
 fn i08_the_maximum_budget_is_the_memory_that_others_have_not_reserved() {
-    let reserved = || run().reserves(0, 30).lists(0, 60);
-    reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 10).breaks_nothing();
-    reserved().refused(1, 80, NoMemoryReason::OverMaximumBudget, 11).breaks_only(I08);
-    reserved().refused(1, 60, NoMemoryReason::OverMaximumBudget, 1).breaks_only(I16);
+    let reserved = || run().reserves(0, 30).lists(0, 60).lists(1, 20);
+    reserved().refused(1, 60, NoMemoryReason::OverMaximumBudget, 10).breaks_nothing();
+    reserved().refused(1, 60, NoMemoryReason::OverMaximumBudget, 11).breaks_only(I08);
+    reserved().refused(1, 50, NoMemoryReason::OverMaximumBudget, 1).breaks_only(I16);
+}
+
+/// RES-13: nobody can trim what is not listed; where all that is listed would not be enough, nothing is asked for.
+#[test]
+fn i08_a_refusal_asks_for_more_than_its_process_lists() {
+    let refused = |pages, to_trim| run().lists(0, 60).refused(0, pages, NoMemoryReason::DoesNotFit, to_trim);
+    refused(100, 60).breaks_nothing();
+    refused(101, 0).breaks_nothing();
+    refused(101, 61).breaks_only(I08);
+    refused(101, 60).breaks_only(I08);
+    refused(100, 0).breaks_only(I08);
+    pressed().refused(1, 51, NoMemoryReason::OverBudget, 0).breaks_nothing();
+    pressed().refused(1, 51, NoMemoryReason::OverBudget, 50).breaks_only(I08);
 }
 
 #[test]
@@ -374,8 +387,7 @@ fn res15_a_device_whose_last_try_fails_is_put_in_error() {
         let mut run = run;
         let allocations = vec![run.created(1, 80)];
         let (device, flags) = (device_of(1), MakeResidentFlags::all());
-        let (reason, num_bytes_to_trim) = (NoMemoryReason::OverMaximumBudget, 10 * PAGE_SIZE);
-        let shortages = short_of(SegmentId::SYSTEM, num_bytes_to_trim, reason);
+        let (reason, num_bytes_to_trim, shortages) = (NoMemoryReason::OverMaximumBudget, 0, Vec::new());
         run.and(Event::MakeResidentRefused { device, allocations, flags, num_bytes_to_trim, reason, shortages })
     };
     let refused = || failed(run().reserves(0, 30).lists(0, 60));

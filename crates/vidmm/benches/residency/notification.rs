@@ -2,7 +2,7 @@
 
 use vidmm::contract::{AddressingModel, AllocationFlags2};
 use vidmm::{AllocationId, EvictFlags};
-use vidmm_replay::null::{NullAdapter, NullAllocation};
+use vidmm_replay::null::{NullAdapter, NullAllocation, NullMemory};
 
 use crate::{
     Scale,
@@ -29,7 +29,7 @@ pub fn run(scale: &Scale, report: &mut Report) {
         chunks(scale, name, model, report);
     }
     quiet(scale, "local memory", USUAL, report);
-    quiet(scale, "system memory", NullAllocation { in_system: true, ..USUAL }, report);
+    quiet(scale, "system memory", NullAllocation { memory: NullMemory::System, ..USUAL }, report);
 }
 
 fn adapter(model: AddressingModel, local_bytes: u64, paging_va_mib: u32) -> NullAdapter {
@@ -44,7 +44,7 @@ fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report
         .map(|&chunks| {
             let size = (chunks * u64::from(WINDOW_MIB)) << 20;
             let flags2 = AllocationFlags2::NOTIFY_EVICTION;
-            (chunks, world.create_as(NullAllocation { size, in_system: true, flags2 }), Vec::new())
+            (chunks, world.create_as(NullAllocation { size, memory: NullMemory::System, flags2 }), Vec::new())
         })
         .collect();
     // Each is measured in each round: the machine's speed drifts.
@@ -84,7 +84,7 @@ fn quiet(scale: &Scale, name: &str, desc: NullAllocation, report: &mut Report) {
         let model = AddressingModel::GpuMmu;
         let mut world = World::start_adapter(adapter(model, 2 * QUIET as u64 * ALLOCATION_SIZE, 64));
         let flags2 = AllocationFlags2::all();
-        let asking = NullAllocation { size: ALLOCATION_SIZE, in_system: true, flags2 };
+        let asking = NullAllocation { size: ALLOCATION_SIZE, memory: NullMemory::System, flags2 };
         let others: Vec<AllocationId> = (0..notifying).map(|_| world.create_as(asking)).collect();
         // They are resident, and nobody requires them.
         world.visit_all(&others, EvictFlags::EVICT_ONLY_IF_NECESSARY);

@@ -5,7 +5,7 @@ use vidmm::{
     AdapterOptions, AllocationId, ContextId, DestroyFlags, DeviceId, EvictFlags, MakeResidentFlags,
     MapGpuVirtualAddress, MemorySegmentGroup, PagingQueueId, ProcessId, Residency, SubmitDesc,
 };
-use vidmm_replay::null::{NullAdapter, NullAllocation, NullMachine, RENDER};
+use vidmm_replay::null::{NullAdapter, NullAllocation, NullMachine, NullMemory, RENDER};
 
 /// The size of every allocation: one page of the segment.
 pub const ALLOCATION_SIZE: u64 = 64 << 10;
@@ -15,7 +15,7 @@ pub const READ_ONLY: EvictFlags = EvictFlags::all();
 
 /// One page of local memory, without notifications.
 pub const USUAL: NullAllocation =
-    NullAllocation { size: ALLOCATION_SIZE, in_system: false, flags2: AllocationFlags2::empty() };
+    NullAllocation { size: ALLOCATION_SIZE, memory: NullMemory::Local, flags2: AllocationFlags2::empty() };
 
 /// A process with one device and one paging queue.
 #[derive(Clone, Copy)]
@@ -111,6 +111,11 @@ impl World {
             .vidmm
             .make_resident(self.client.queue, allocations, MakeResidentFlags::empty())
             .expect("the list fits")
+    }
+
+    /// Whether allocations joined the list; else they were refused.
+    pub fn may_be_resident(&mut self, allocations: &[AllocationId]) -> bool {
+        self.machine.vidmm.make_resident(self.client.queue, allocations, MakeResidentFlags::empty()).is_ok()
     }
 
     pub fn evict(&mut self, allocations: &[AllocationId], flags: EvictFlags) {

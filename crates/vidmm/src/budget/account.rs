@@ -192,6 +192,13 @@ pub(crate) struct PerHome<T> {
     further: Vec<T>,
 }
 
+impl<T> PerHome<T> {
+    /// The homes that there are values of.
+    pub fn homes(&self) -> Homes {
+        Homes { accounts: self.first.accounts(), num_apertures: self.further.len() as u8 + 1 }
+    }
+}
+
 impl<T> Index<Home> for PerHome<T> {
     type Output = T;
     #[inline]
@@ -214,7 +221,7 @@ impl<T> IndexMut<Home> for PerHome<T> {
 }
 
 /// The homes that an allocation may have, first choice first.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Choices(u64);
 
 impl Choices {

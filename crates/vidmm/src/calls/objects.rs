@@ -140,6 +140,7 @@ impl VidMm {
             num_pins: 0,
             to_restore: accounts.none(),
             pinned_allocations: Vec::new(),
+            with_choice: Vec::new(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
             period_runs: false,

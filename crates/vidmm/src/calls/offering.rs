@@ -3,7 +3,7 @@
 use super::resident::REQUESTS_MAX;
 use crate::{
     budget::account::PerAccount,
-    calls::{admission::Shortages, resident},
+    calls::{refusal::Shortages, resident},
     contract::Host,
     event::{
         Event,
@@ -204,6 +204,11 @@ pub(crate) fn offer(
 /// Checks that the device's list fits alone with the allocations that come back to it: then its turn comes (D3).
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut shortages = Shortages::default();
+    let (mut is_refused, mut is_enough) = (false, true);
+    // Allocations that come back keep their homes.
+    let is_there = |index: &&AllocationIx| state.objects.allocations.contains(**index);
+    let has_choice = |&index: &AllocationIx| state.objects[index].allowed_homes().len() > 1;
+    let may_be_elsewhere = indices.iter().chain(&state.objects[device].with_choice).filter(is_there).any(has_choice);
     let joining = indices.iter().copied();
     let mut packing = weight::packing_room_for(&state.objects, &state.memory, &state.residency, device, joining);
     for account in state.memory.accounts().iter() {
@@ -222,15 +227,22 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
             list += state.objects[index].size;
         }
         let missing = i128::from(list) - i128::from(state.memory.list_capacity(account));
-        let reason = if missing > 0 { NoMemoryReason::DoesNotFit } else { NoMemoryReason::Fragmented };
-        shortages.add(account, missing.max(misplaced), reason);
+        is_refused |= missing > 0 || misplaced > 0;
+        let reason = match missing > 0 {
+            true if may_be_elsewhere => NoMemoryReason::HeldForNow,
+            true => NoMemoryReason::DoesNotFit,
+            false => NoMemoryReason::Fragmented,
+        };
+        let (listed, bytes) = (state.objects[device].list[account].now(), missing.max(misplaced).max(0).unsigned_abs());
+        is_enough &= bytes <= u128::from(listed);
+        shortages.add(account, u64::try_from(bytes).unwrap_or(u64::MAX), reason);
     }
-    match shortages.num_bytes_to_trim() {
-        0 => Ok(()),
-        num_bytes_to_trim => {
-            Err(ReclaimError::NoMemory { num_bytes_to_trim, shortages: shortages.told(&state.adapter) })
-        }
+    if !is_refused {
+        return Ok(());
     }
+    let shortages = if is_enough { shortages.told(&state.adapter) } else { Vec::new() };
+    let num_bytes_to_trim = shortages.iter().map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+    Err(ReclaimError::NoMemory { num_bytes_to_trim, shortages })
 }
 
 /// Ends an offer. Returns the state of the content, and the allocation's count on its device's list from now on.

@@ -13,7 +13,7 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     plans::{Plans, draft::Draft},
-    residency::{place, views},
+    residency::{place, rehoming, views},
     schedule::{Schedule, replacement},
     state::State,
     units::{PageSize, SegmentId},
@@ -181,6 +181,10 @@ fn change_residence(
     (allocation.choices, allocation.preferred) = (choices, preferred);
     if !choices.contains(allocation.home()) {
         allocation.set_home(choices.first().expect("an empty set is refused"));
+    }
+    let listing = state.objects[index].entries().filter(|(_, entry)| entry.count > 0).map(|(device, _)| device);
+    for device in alloc::vec::Vec::from_iter(listing) {
+        rehoming::note_choice(&mut state.objects, device, index);
     }
     let allocation = &state.objects[index];
     if allocation.is_required() && allocation.homes_differ() {

@@ -1,12 +1,16 @@
 //! MakeResident and Evict (RES-10..RES-24).
 
-use super::admission::{Admission, Shortages};
+use super::{
+    admission::{Admission, Terms},
+    candidates::{self, Joining},
+    refusal::{self, Refusal},
+};
 use crate::{
     budget::account::{Account, PerAccount},
     calls::{admission, offering},
     event::{
         Event,
-        error::{DeviceErrorReason, EvictError, MakeResidentError, NoMemoryReason},
+        error::{DeviceErrorReason, EvictError, MakeResidentError},
         list_flags::{EvictFlags, MakeResidentFlags},
     },
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId, PagingQueueIx},
@@ -14,7 +18,7 @@ use crate::{
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     recovery::device_error,
     requests::Requests,
-    residency::{Residents, place, weight},
+    residency::{Residents, place, rehoming, weight},
     schedule::Schedule,
     state::State,
     work::Work,
@@ -253,20 +257,6 @@ pub(crate) fn joining(
     Ok(indices)
 }
 
-/// A MakeResident for which there is no memory.
-struct Refusal {
-    shortages: Shortages,
-    reason: NoMemoryReason,
-}
-
-/// The result of an admission.
-struct Counted {
-    /// Bytes that join the list and are not pinned in place.
-    not_pinned: PerAccount<u64>,
-    /// The allocations that move their homes with the request.
-    rehomed: Vec<AllocationIx>,
-}
-
 /// Counts allocations as often as they are named, and adds those to the device's list that are not on it yet, if they fit.
 fn count_in(
     state: &mut State,
@@ -275,22 +265,24 @@ fn count_in(
     device: DeviceIx,
     indices: &[AllocationIx],
     flags: MakeResidentFlags,
-) -> Result<Counted, Refusal> {
-    let mut refusal = None;
-    for (entitled, rehomes) in [(None, false), (Some(flags), false), (Some(flags), true)] {
-        let mut admission = admission::begin_admission(state, device, indices, entitled, rehomes);
-        count_all_in(state, schedule, &mut admission, device, indices);
-        let Some(reason) = admission.refused else {
-            admission::accept_admission(state, schedule, work, &admission);
-            return Ok(Counted { not_pinned: admission.not_pinned, rehomed: admission.rehomed });
-        };
-        admission::undo_admission(state, &admission, indices);
-        // The amount to trim counts the list as it stands: once so much is gone, no allocation need move its home.
-        if !rehomes {
-            refusal = Some(Refusal { shortages: admission.shortages, reason });
-        }
+) -> Result<Admission, Refusal> {
+    let joining = raise_counts(state, device, indices);
+    let admission = [Terms::Beside, Terms::Entitled(flags)]
+        .into_iter()
+        .find_map(|terms| admission::admit(state, &joining, terms))
+        .map_or_else(|| search(state, &joining, flags), Ok);
+    match &admission {
+        Ok(admission) => admission.accept(state, schedule, work),
+        Err(_) => indices.iter().for_each(|&index| state.objects[index].entry_mut(device).count -= 1),
     }
-    Err(refusal.expect("the call was refused on other terms before"))
+    admission
+}
+
+/// Searches homes for all that join and for those of the list that may move theirs (D30).
+fn search(state: &mut State, joining: &Joining<'_>, flags: MakeResidentFlags) -> Result<Admission, Refusal> {
+    let candidates = candidates::candidates(state, joining);
+    admission::assign(state, joining, &candidates, Terms::Entitled(flags))
+        .map_err(|within| refusal::refuse(state, joining, candidates, flags, within))
 }
 
 /// Whether allocations that are in place join the device's list without a request: the device has its turn, and nothing is ahead of
@@ -323,6 +315,7 @@ pub(crate) fn join(
     let State { objects, memory, shares, residency, .. } = state;
     let device = objects[queue].device;
     let from = objects[device].submitted;
+    at_once.iter().chain(&waiting).for_each(|&index| rehoming::note_choice(objects, device, index));
     for &index in at_once {
         place::assign_where_shown(objects, memory, index);
         residency.join_granted(objects, index, device, from);
@@ -337,32 +330,20 @@ pub(crate) fn join(
     }
 }
 
-/// Counts allocations as often as they are named, and finds room for those that are not on the device's list yet.
-fn count_all_in(
-    state: &mut State,
-    schedule: &mut Schedule,
-    admission: &mut Admission,
-    device: DeviceIx,
-    indices: &[AllocationIx],
-) {
-    // Those with the fewest choices first: the others take what these leave (D19).
-    let mut with_choice = Vec::new();
-    for &index in indices {
-        let count = &mut state.objects[index].entry_mut(device).count;
+/// Counts allocations as often as they are named. Returns those that are not on the device's list yet.
+fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationIx]) -> Joining<'c> {
+    let State { objects, memory, residency, .. } = state;
+    let ranges = weight::packing_room_for(objects, memory, residency, device, named.iter().copied());
+    let mut allocations = Vec::new();
+    for &index in named {
+        let count = &mut objects[index].entry_mut(device).count;
         *count += 1;
-        if *count > 1 {
-            continue;
-        }
-        let choices = state.residency.choices(&state.objects, index, device);
-        match choices.len() {
-            1 => admission::admit(state, schedule, admission, index, choices),
-            _ => with_choice.push((choices, index)),
+        if *count == 1 {
+            allocations.push((index, residency.choices(objects, index, device)));
         }
     }
-    with_choice.sort_by_key(|&(choices, _)| choices.len());
-    for (choices, index) in with_choice {
-        admission::admit(state, schedule, admission, index, choices);
-    }
+    allocations.sort_by_key(|(_, choices)| choices.len());
+    Joining { device, named, allocations, ranges }
 }
 
 /// Checks that each allocation is on the device's list as often as it is named.

@@ -175,6 +175,8 @@ impl ResidencyManager {
         else {
             return error;
         };
+        // Nothing that is listed would be enough for the batch.
+        let rest = if shortages.is_empty() { &[] } else { rest };
         for managed in rest {
             let record = self.table.at(managed.index() as u32);
             let account = match vidmm.query_account(record.allocation) {

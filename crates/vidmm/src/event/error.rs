@@ -648,12 +648,10 @@ pub enum MakeResidentError {
     },
     /// Memory is short, and the list would be above the process's budget, or would not fit at all (RES-13).
     #[doc(alias = "STATUS_NO_MEMORY")]
-    #[error(
-        "there is no room ({reason}): evict at least {} of the device's list and try again; when nothing is left to trim, try with CANT_TRIM_FURTHER",
-        Bytes(*.num_bytes_to_trim)
-    )]
+    #[error("there is no room ({reason}): {}", Remedy(*.num_bytes_to_trim))]
     NoMemory {
-        /// The sum of the missing bytes: the bytes to trim before a retry.
+        /// The sum of the shortages: the bytes to trim before a retry, by the budget at the call. Enough for the retry (P03), and no more
+        /// than the lists of the process name; 0 where all of these lists would not be enough.
         num_bytes_to_trim: u64,
         /// The reason.
         reason: NoMemoryReason,
@@ -684,6 +682,22 @@ pub enum MakeResidentError {
     },
 }
 
+/// A caller's remedy for missing bytes.
+struct Remedy(u64);
+
+impl core::fmt::Display for Remedy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            0 => f.write_str("all that the process lists would not be enough"),
+            bytes => write!(
+                f,
+                "evict at least {} of the device's list and try again; when nothing is left to trim, try with CANT_TRIM_FURTHER",
+                Bytes(bytes)
+            ),
+        }
+    }
+}
+
 /// Memory missing for a device's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -708,9 +722,19 @@ pub enum NoMemoryReason {
     /// The process would be above the maximum budget: memory reserved by further processes, or pinned, is not available (U-24).
     #[error("the process would be above its maximum budget")]
     OverMaximumBudget,
-    /// The device's list would not fit into memory even alone.
+    /// Memory is short in segments without a budget (RES-50), and the process would have more than the process's share there.
+    #[error("memory is short and the process would have more than its share of a segment without a budget")]
+    OverShare,
+    /// The device's list would not fit into memory even alone, in any assignment to segments (D30).
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
+    /// The device's list would fit alone with other homes of listed allocations, held in place by another device, a lock, or a pending
+    /// request (D30).
+    #[error("the device's list would fit, but some of it is held where it is for now")]
+    HeldForNow,
+    /// A bounded search found no assignment of the device's list to segments, and no proof against one (D30).
+    #[error("no assignment of the device's list to its segments was found")]
+    NoAssignment,
     /// The ranges of the list would not find places even alone (RES-19).
     #[error("the bytes would fit, but not in one range for each allocation")]
     Fragmented,

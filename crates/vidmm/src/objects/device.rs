@@ -38,6 +38,8 @@ pub(crate) struct Device {
     pub to_restore: PerAccount<u64>,
     /// The allocations that its entries pin, and some that they have unpinned.
     pub pinned_allocations: Vec<AllocationIx>,
+    /// The allocations of its list that may have several homes, and some that have left it.
+    pub with_choice: Vec<AllocationIx>,
     /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.

@@ -47,6 +47,8 @@ bitflags! {
         const READ = 1 << 4;
         /// The entry pinned the allocation for an earlier span when the open one was granted.
         const PINNED_BEFORE = 1 << 5;
+        /// The device's record of what may have several homes has this entry; it may have left the list since.
+        const WITH_CHOICE = 1 << 6;
     }
 }
 
@@ -231,7 +233,8 @@ impl ListEntry {
         while !self.spans.is_empty() {
             spans.pop_front(&mut self.spans);
         }
-        *self = Self { is: self.is & EntryFlags::IN_PINNED, ..Self::default() };
+        let noted = EntryFlags::IN_PINNED | EntryFlags::WITH_CHOICE;
+        *self = Self { is: self.is & noted, ..Self::default() };
     }
 
     /// Whether a request that is not granted yet names the allocation.

@@ -1,8 +1,5 @@
 //! Homes: which allocations of a device may be counted in another home than now (D19).
 
-use alloc::vec::Vec;
-use core::cmp::Reverse;
-
 use crate::{
     adapter::Adapter,
     budget::account::{Choices, PerAccount},
@@ -56,22 +53,4 @@ pub(crate) fn movable(
             || (adapter.is_physical() && is_to_be_seen);
         (may_move && is_free).then_some((index, choices))
     })
-}
-
-/// Allocations of a device that may move their homes for others that join its list, in the order in which they do: those of the lowest
-/// priority first, then the largest (D19). Nothing that is to be granted names them, and no other device may open them meanwhile.
-pub(crate) fn rehomable(state: &State, device: DeviceIx) -> Vec<(AllocationIx, Choices)> {
-    let may_move = |&(index, _): &(AllocationIx, Choices)| {
-        let allocation = &state.objects[index];
-        let keeps_home = AllocationState::LOCKED | AllocationState::LOCK_PENDING | AllocationState::SHARED;
-        let is_granted = allocation.entry(device).is_some_and(|entry| entry.is_open() && !entry.has_ungranted_span());
-        is_granted && !allocation.state.intersects(keeps_home) && !state.residency.rehomings.contains_key(&index)
-    };
-    let mut movable = Vec::from_iter(movable(&state.adapter, &state.objects, device).filter(may_move));
-    movable.sort_by_key(|&(index, _)| {
-        let allocation = &state.objects[index];
-        (allocation.priority, Reverse(allocation.size), index)
-    });
-    movable.dedup();
-    movable
 }

@@ -1,5 +1,6 @@
 //! Residency: allocations that lists keep in place, that are offered, that the CPU sees, and the order of victims.
 
+pub(crate) mod assignment;
 pub(crate) mod evictable;
 pub(crate) mod pins;
 mod hooks;

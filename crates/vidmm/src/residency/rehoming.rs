@@ -9,7 +9,10 @@ use alloc::vec::Vec;
 use crate::{
     budget::account::{Account, Choices, Home},
     id::{AllocationIx, DeviceIx},
-    objects::{Objects, list::ListEntry},
+    objects::{
+        Objects,
+        list::{EntryFlags, ListEntry},
+    },
     residency::Residents,
     shares::Shares,
 };
@@ -98,4 +101,37 @@ pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: Devi
         record.pinned[to] += size;
     }
     shares.renew_promise(objects, device);
+}
+
+/// Notes that an allocation is on a device's list, if it may have several homes.
+#[inline]
+pub(crate) fn note_choice(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
+    let allocation = &mut objects.allocations[index];
+    if allocation.choices.len() < 2 || allocation.entry_mut(device).replace(EntryFlags::WITH_CHOICE, true) {
+        return;
+    }
+    let with_choice = &objects[device].with_choice;
+    if with_choice.len() == with_choice.capacity() {
+        strike_out_unlisted(objects, device);
+        let with_choice = &mut objects[device].with_choice;
+        with_choice.reserve(with_choice.len() + 1);
+    }
+    objects[device].with_choice.push(index);
+}
+
+/// Strikes out what has left a device's list of the allocations that may have several homes.
+pub(crate) fn strike_out_unlisted(objects: &mut Objects, device: DeviceIx) {
+    let Objects { allocations, devices, .. } = objects;
+    let with_choice = &mut devices[device].with_choice;
+    // An index that names another allocation by now may be there twice: its entry is found noted once.
+    with_choice.retain(|&index| {
+        let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
+        is_open && {
+            let entry = allocations[index].entry_mut(device);
+            entry.replace(EntryFlags::WITH_CHOICE, false) && entry.count > 0
+        }
+    });
+    for &index in &*with_choice {
+        allocations[index].entry_mut(device).is |= EntryFlags::WITH_CHOICE;
+    }
 }

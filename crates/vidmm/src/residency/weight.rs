@@ -21,11 +21,12 @@ use crate::{
 pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
     match home.account() {
         Account::SYSTEM => PAGE_SIZE_64K,
-        _ => {
-            let known = objects.patched.get(&index);
-            known.map_or(Hint::default().alignment, |known| known.hint.alignment)
-        }
+        _ => alignment_in_memory(objects, index),
     }
+}
+
+fn alignment_in_memory(objects: &Objects, index: AllocationIx) -> u64 {
+    objects.patched.get(&index).map_or(Hint::default().alignment, |known| known.hint.alignment)
 }
 
 /// Whether an allocation is one range wherever it is, and not pages: engines address it physically (SEG-13).
@@ -33,11 +34,31 @@ pub(crate) fn is_one_range(objects: &Objects, index: AllocationIx) -> bool {
     objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY)
 }
 
-/// The weight of an allocation in a home, in bytes: 0 where it is pages.
-fn weight(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
-    match is_one_range(objects, index) {
-        true => objects[index].size.next_multiple_of(alignment(objects, index, home)),
-        false => 0,
+/// The bytes of an allocation, and what it weighs where it is one range.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Weight {
+    /// In bytes.
+    pub size: u64,
+    /// The alignment of its range in a memory segment; none where it is pages.
+    alignment: Option<u64>,
+}
+
+impl Weight {
+    /// That of an allocation.
+    #[inline(always)]
+    pub(crate) fn of(objects: &Objects, index: AllocationIx) -> Self {
+        let alignment = is_one_range(objects, index).then(|| alignment_in_memory(objects, index));
+        Self { size: objects[index].size, alignment }
+    }
+
+    /// The bytes that it takes of a home's ranges: none where it is pages.
+    #[inline(always)]
+    pub(crate) fn footprint(self, home: Home) -> Footprint {
+        let Some(alignment) = self.alignment else { return Footprint { weight: 0, tail: 0 } };
+        // In an aperture all ranges have the same alignment, so that any of them can lie last.
+        let is_shown = home.account() == Account::SYSTEM;
+        let weight = self.size.next_multiple_of(if is_shown { PAGE_SIZE_64K } else { alignment });
+        Footprint { weight, tail: if is_shown { weight - self.size } else { 0 } }
     }
 }
 
@@ -59,15 +80,15 @@ pub(crate) struct PackingRoom {
 }
 
 impl PackingRoom {
+    /// All that ranges can have of a home.
+    pub(crate) fn empty(memory: &Memory, home: Home) -> Self {
+        Self { left: i128::from(range_capacity(memory, home)), tail: 0 }
+    }
+
     /// The bytes that are missing for another range; 0 or less if it fits.
     pub(crate) fn missing_for(self, footprint: Footprint) -> i128 {
         let with = self.with(footprint);
         -(with.left + with.tail)
-    }
-
-    /// The bytes that are left without a range; no more than there is, though which range lies last may change.
-    pub(crate) fn without(self, Footprint { weight, .. }: Footprint) -> Self {
-        Self { left: self.left + i128::from(weight), tail: 0 }
     }
 
     /// The bytes that another range leaves.
@@ -75,11 +96,27 @@ impl PackingRoom {
         Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
     }
 
-    /// As [`with`](Self::with), once the bytes that are missing for it have left: the range that lies last is counted as such once.
-    pub(crate) fn with_after_trimming(self, footprint: Footprint) -> Self {
-        let missing = self.missing_for(footprint).max(0);
-        let with = self.with(footprint);
-        Self { left: with.left + missing, ..with }
+    /// The bytes that so many more ranges leave.
+    pub(crate) fn with_many(self, Footprint { weight, tail }: Footprint, number: u64) -> Self {
+        match number {
+            0 => self,
+            _ => Self {
+                left: self.left - i128::from(weight) * i128::from(number),
+                tail: self.tail.max(i128::from(tail)),
+            },
+        }
+    }
+
+    /// How many more ranges fit.
+    pub(crate) fn number_of(self, Footprint { weight, tail }: Footprint) -> u64 {
+        let room = (self.left + self.tail.max(i128::from(tail))).max(0);
+        let number = room.checked_div(i128::from(weight)).unwrap_or(i128::MAX);
+        u64::try_from(number).unwrap_or(u64::MAX)
+    }
+
+    /// The bytes that are left once so many have left.
+    pub(crate) fn after_trimming(self, bytes: u64) -> Self {
+        Self { left: self.left + i128::from(bytes), ..self }
     }
 
     fn is_enough(self) -> bool {
@@ -97,10 +134,7 @@ pub(crate) struct Footprint {
 
 /// The bytes that an allocation takes of a home's ranges: none where it is pages.
 pub(crate) fn footprint(objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
-    let weight = weight(objects, index, home);
-    // In an aperture all ranges have the same alignment, so that any of them can lie last.
-    let tail = if home.account() == Account::SYSTEM { weight.saturating_sub(objects[index].size) } else { 0 };
-    Footprint { weight, tail }
+    Weight::of(objects, index).footprint(home)
 }
 
 /// The room for more ranges on a device's list.
@@ -110,8 +144,7 @@ fn packing_room(
     allocations: BTreeSet<AllocationIx>,
     home_of: impl Fn(AllocationIx) -> Home,
 ) -> PerHome<PackingRoom> {
-    let empty = |home| PackingRoom { left: i128::from(range_capacity(memory, home)), tail: 0 };
-    let mut room = memory.homes().per(empty);
+    let mut room = memory.homes().per(|home| PackingRoom::empty(memory, home));
     for index in allocations {
         let home = home_of(index);
         room[home] = room[home].with(footprint(objects, index, home));
@@ -132,6 +165,19 @@ pub(crate) fn packing_room_for(
     joining: impl Iterator<Item = AllocationIx>,
 ) -> Option<PerHome<PackingRoom>> {
     may_be_ranges(objects, joining).then(|| room_on_list(objects, memory, residency, device))
+}
+
+/// The room that a device's list leaves for ranges without some of its allocations.
+pub(crate) fn packing_room_without(
+    objects: &Objects,
+    memory: &Memory,
+    residency: &Residents,
+    device: DeviceIx,
+    without: &BTreeSet<AllocationIx>,
+) -> PerHome<PackingRoom> {
+    let mut listed = on_list(objects, device, |entry| entry.count > 0);
+    listed.retain(|index| !without.contains(index));
+    packing_room(objects, memory, listed, |index| residency.home_on_list(objects, index))
 }
 
 fn room_on_list(objects: &Objects, memory: &Memory, residency: &Residents, device: DeviceIx) -> PerHome<PackingRoom> {

@@ -450,7 +450,9 @@ fn a_dead_allocation_in_a_wanted_range_goes_as_destroyed() {
 fn a_refusal_in_implicit_system_memory_asks_for_the_bytes_that_are_too_much() {
     for model in MODELS {
         let (mut world, client) = integrated(model, 16);
-        let large = world.create(client, Place::System, 17, SILENT);
+        let listed = world.create(client, Place::System, 4, SILENT);
+        world.bring_in(client, &[listed]);
+        let large = world.create(client, Place::System, 13, SILENT);
         let small = world.create(client, Place::System, 1, SILENT);
         let Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) = world.make_resident(client, &[large, small])
         else {

@@ -55,7 +55,7 @@ fn a_refused_make_resident_counts_nothing() {
     let other = world.client();
     world.resident(other, 4);
     let allocations = [(); 8].map(|()| world.allocate(client, 1));
-    assert_eq!(world.make_resident(client, &allocations), no_memory(4, NoMemoryReason::OverBudget));
+    assert_eq!(world.make_resident(client, &allocations), no_memory(0, NoMemoryReason::OverBudget));
     for allocation in allocations {
         assert_eq!(world.evict(client, &[allocation], SOON), Err(EvictError::NotResident { position: 0 }));
     }
@@ -132,8 +132,8 @@ fn cant_trim_further_goes_up_to_what_others_have_reserved() {
     world.reserve(other, 4 * PAGE_SIZE).unwrap();
     world.resident(other, 6);
     let [most, one] = [12, 1].map(|pages| world.allocate(client, pages));
-    assert_eq!(world.make_resident(client, &[most, one]), no_memory(3, NoMemoryReason::OverBudget));
-    assert_eq!(world.cant_trim(client, &[most, one]), no_memory(1, NoMemoryReason::OverMaximumBudget));
+    assert_eq!(world.make_resident(client, &[most, one]), no_memory(0, NoMemoryReason::OverBudget));
+    assert_eq!(world.cant_trim(client, &[most, one]), no_memory(0, NoMemoryReason::OverMaximumBudget));
     assert!(matches!(world.cant_trim(client, &[most]), Ok(Residency::Pending { .. })));
     world.tear_down();
 }
@@ -143,8 +143,8 @@ fn cant_trim_further_goes_up_to_what_others_have_reserved() {
 fn a_list_that_does_not_fit_alone_never_fits() {
     let (mut world, client) = World::with_pages(8);
     let a = world.allocate(client, 9);
-    assert_eq!(world.make_resident(client, &[a]), no_memory(1, NoMemoryReason::DoesNotFit));
-    assert_eq!(world.cant_trim(client, &[a]), no_memory(1, NoMemoryReason::DoesNotFit));
+    assert_eq!(world.make_resident(client, &[a]), no_memory(0, NoMemoryReason::DoesNotFit));
+    assert_eq!(world.cant_trim(client, &[a]), no_memory(0, NoMemoryReason::DoesNotFit));
     world.tear_down();
 }
 
@@ -162,7 +162,7 @@ fn must_succeed_that_fails_puts_the_device_in_error() {
     let must = must | MakeResidentFlags::CANT_TRIM_FURTHER;
     assert!(with(&mut world, fits, must).is_ok());
     world.run_all();
-    assert_eq!(with(&mut world, large, must), no_memory(5, NoMemoryReason::DoesNotFit));
+    assert_eq!(with(&mut world, large, must), no_memory(0, NoMemoryReason::DoesNotFit));
     let error = DeviceInError { device: client.device, reason: DeviceErrorReason::OutOfMemory };
     assert_eq!(with(&mut world, fits, must), Err(MakeResidentError::DeviceInError(error)));
     world.poll();
@@ -418,7 +418,7 @@ fn each_group_is_short_on_its_own() {
     let other = world.client();
     world.create_resident(other, Place::Local, 6, SILENT);
     let local = world.create(client, Place::Local, 6, SILENT);
-    assert_eq!(world.make_resident(client, &[local]), no_memory(2, NoMemoryReason::OverBudget));
+    assert_eq!(world.make_resident(client, &[local]), no_memory(0, NoMemoryReason::OverBudget));
     world.create_resident(client, Place::System, 20, SILENT);
     let budgets = GROUPS.map(|group| world.vidmm.query_video_memory_info(client.process, group).unwrap().budget);
     assert_eq!(budgets, [4 * PAGE_SIZE, 32 * PAGE_SIZE]);

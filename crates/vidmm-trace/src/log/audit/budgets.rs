@@ -34,11 +34,27 @@ struct Excess {
     alone: u64,
     /// More than its process may have while not all that is asked for fits.
     entitled: RangeInclusive<u64>,
+    /// The bytes that the device and its process list now.
+    listed: u64,
+    requested: u64,
 }
 
 impl Default for Excess {
     fn default() -> Self {
-        Self { alone: 0, entitled: 0..=0 }
+        Self { alone: 0, entitled: 0..=0, listed: 0, requested: 0 }
+    }
+}
+
+impl Excess {
+    /// So many bytes of what is listed are not to go.
+    fn without(self, bytes: u64) -> Self {
+        let (listed, requested) = (self.listed.saturating_sub(bytes), self.requested.saturating_sub(bytes));
+        Self { listed, requested, ..self }
+    }
+
+    /// Whether device and process list what is too much, of the bytes that the process may have as `bound` says.
+    fn could_be_given(&self, bound: impl Fn(&RangeInclusive<u64>) -> u64) -> bool {
+        self.alone <= self.listed && bound(&self.entitled) <= self.requested
     }
 }
 
@@ -200,7 +216,8 @@ impl Audit {
         }
     }
 
-    /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03).
+    /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03); or nothing, where its
+    /// process does not list so much.
     pub(super) fn refused(
         &mut self,
         id: DeviceId,
@@ -215,34 +232,81 @@ impl Audit {
                 format!("a MakeResident of {id} that must succeed was refused, but the device is not put in error");
             self.must_follow(Next::Fail(id), Invariant::Res15, why);
         }
-        if reason == NoMemoryReason::Fragmented || !self.demands_are_clear() {
+        self.check_words_of_budgets(id, shortages);
+        let Some(process) = self.process_of(id).filter(|_| self.demands_are_clear()) else { return };
+        self.check_can_give(id, process, shortages);
+        if reason == NoMemoryReason::Fragmented {
             return;
         }
         let Some(added) = self.added(id, named) else { return };
-        let Some(process) = self.process_of(id) else { return };
         let excess = self.places.pools().into_iter().map(|pool| match added.get(&pool) {
-            Some(&added) => self.excess(id, pool, added, &self.sharing(pool).standing(process, added), flags),
+            Some(&added) => {
+                let excess = self.excess(id, pool, added, &self.sharing(pool).standing(process, added), flags);
+                excess.without(self.named_on_list(id, named, pool))
+            }
             None => Excess::default(),
         });
         let excess: Vec<(Pool, Excess)> = self.places.pools().into_iter().zip(excess).collect();
         let is_so = excess.iter().any(|(_, excess)| match reason {
-            NoMemoryReason::DoesNotFit => excess.alone > 0,
+            NoMemoryReason::DoesNotFit | NoMemoryReason::HeldForNow => excess.alone > 0,
+            NoMemoryReason::NoAssignment => excess.alone > 0 || *excess.entitled.end() > 0,
             _ => *excess.entitled.end() > 0,
         });
         self.findings.check(is_so, Invariant::I16, || {
             format!("{id} is refused as {reason:?}, but with {added:?} bytes more {process} would not be above that")
         });
-        for (pool, excess) in excess.into_iter().filter(|_| is_so) {
-            let here = shortages.iter().filter(|shortage| Pool(shortage.account.segment) == pool);
-            let to_trim = here.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add);
+        if !is_so {
+            return;
+        }
+        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+        let takes_more = self.adapter.is_physical();
+        let could_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.start()));
+        let would_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.end()));
+        let asks = shortages.iter().any(|shortage| shortage.num_bytes_to_trim > 0);
+        self.findings.check(if asks { could_help } else { !would_help || takes_more }, Invariant::I08, || {
+            format!("{id} is refused as {reason:?}, and is asked to trim: {asks}, but too much is {excess:?}")
+        });
+        for (pool, excess) in excess.into_iter().filter(|_| asks) {
+            let to_trim = Self::to_trim(shortages, pool);
             let least = excess.alone.max(*excess.entitled.start());
             let most = excess.alone.max(*excess.entitled.end()).saturating_add(self.fragmented(named, pool));
-            // Without GPU virtual addresses ranges take more than their bytes: then more must go.
-            let is_enough = to_trim >= least && (to_trim <= most || self.adapter.is_physical());
+            let is_enough = to_trim >= least && (to_trim <= most || takes_more);
             self.findings.check(is_enough, Invariant::I08, || {
                 format!(
                     "{id} is refused as {reason:?} and is to trim {to_trim} bytes of {pool:?}, but {least} to {most} are too much"
                 )
+            });
+        }
+    }
+
+    /// The bytes of a pool that a refusal asks to trim.
+    fn to_trim(shortages: &[Shortage], pool: Pool) -> u64 {
+        let here = shortages.iter().filter(|shortage| Pool(shortage.account.segment) == pool);
+        here.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add)
+    }
+
+    /// Nobody is told of the budget of a segment that has none (RES-50).
+    fn check_words_of_budgets(&mut self, id: DeviceId, shortages: &[Shortage]) {
+        for shortage in shortages {
+            let has_budget = self.groups.group(shortage.account.segment).is_some();
+            let is_so = match shortage.reason {
+                NoMemoryReason::OverBudget | NoMemoryReason::OverMaximumBudget => has_budget,
+                NoMemoryReason::OverShare => !has_budget,
+                _ => true,
+            };
+            self.findings.check(is_so, Invariant::I16, || {
+                let Shortage { account, reason, .. } = shortage;
+                format!("{id} is refused as {reason:?} in {:?}, which has a budget: {has_budget}", account.segment)
+            });
+        }
+    }
+
+    /// A refusal asks to trim no more than its process lists (RES-13).
+    fn check_can_give(&mut self, id: DeviceId, process: ProcessId, shortages: &[Shortage]) {
+        for pool in self.places.pools() {
+            let (to_trim, listed) = (Self::to_trim(shortages, pool), self.demands.requested(pool, process));
+            self.findings.check(to_trim <= listed, Invariant::I08, || {
+                format!("{id} is to trim {to_trim} bytes of {pool:?}, but {process} lists {listed} there")
             });
         }
     }
@@ -259,15 +323,27 @@ impl Audit {
         let &Standing { requested, maximum, capacity, .. } = standing;
         let limits = match flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) {
             true => maximum..=maximum,
-            false => standing.budgets(),
+            false => standing.present_budgets(),
         };
         // With so much less it fits beside all other lists, or its process keeps to its budget.
         let beside_all = standing.requested_total.saturating_sub(capacity);
         let over = |limit: &u64| requested.saturating_sub(*limit).min(beside_all);
+        let listed = self.listed_bytes(device, pool);
         Excess {
-            alone: self.listed_bytes(device, pool).saturating_add(added).saturating_sub(capacity),
+            alone: listed.saturating_add(added).saturating_sub(capacity),
             entitled: over(limits.end())..=over(limits.start()),
+            listed,
+            requested: requested.saturating_sub(added),
         }
+    }
+
+    /// The bytes that a device's list names in a pool of what a call names too.
+    fn named_on_list(&self, device: DeviceId, named: &[AllocationId], pool: Pool) -> u64 {
+        let named: BTreeSet<&AllocationId> = named.iter().collect();
+        let listed = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|allocation| {
+            allocation.lists.get(&device).is_some_and(ListEntry::demands) && self.pool_of(allocation) == Some(pool)
+        });
+        listed.fold(0u64, |sum, allocation| sum.saturating_add(allocation.size))
     }
 
     /// The bytes that a refusal may ask to trim besides because there is no hole in a pool: at the most all that ranges
@@ -317,7 +393,7 @@ impl Audit {
     pub(super) fn above_budget(sharings: &[Sharing], process: ProcessId) -> RangeInclusive<u64> {
         sum(sharings.iter().map(|sharing| {
             let standing = sharing.standing(process, 0);
-            let budgets = standing.budgets();
+            let budgets = standing.present_budgets();
             standing.above(*budgets.end())..=standing.above(*budgets.start())
         }))
     }

@@ -142,6 +142,11 @@ impl Standing {
         self.budget.saturating_sub(slack)..=self.budget.saturating_add(slack)
     }
 
+    /// Its budget now, whatever it was told last: NumBytesToTrim follows from it (RES-13, RES-23).
+    pub fn present_budgets(&self) -> RangeInclusive<u64> {
+        self.budget.saturating_sub(ROUNDING)..=self.budget.saturating_add(ROUNDING)
+    }
+
     /// Bytes that the process can trim and is above a budget while budgets are imposed.
     pub fn above(&self, budget: u64) -> u64 {
         if self.is_pressed() { self.requested.saturating_sub(budget) } else { 0 }

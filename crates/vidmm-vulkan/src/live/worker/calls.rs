@@ -292,8 +292,11 @@ impl Worker {
     fn make_room(&mut self, device: DeviceId, reason: NoMemoryReason, shortages: &[Shortage]) -> Result<bool, Error> {
         let Self { objects, vidmm, .. } = self;
         let process = objects.devices.get(&device).map(|record| record.process);
-        let is_of_list = matches!(reason, NoMemoryReason::DoesNotFit | NoMemoryReason::Fragmented);
-        let may_help = |id, record: &DeviceRecord| id == device || !is_of_list && Some(record.process) == process;
+        let is_of_process = matches!(
+            reason,
+            NoMemoryReason::OverBudget | NoMemoryReason::OverMaximumBudget | NoMemoryReason::OverShare
+        );
+        let may_help = |id, record: &DeviceRecord| id == device || is_of_process && Some(record.process) == process;
         let mut devices: Vec<_> = objects.devices.iter_mut().filter(|(id, record)| may_help(**id, record)).collect();
         devices.sort_by_key(|&(&id, _)| id != device);
         for frames in devices.into_iter().filter_map(|(_, record)| record.frames.as_mut()) {

@@ -150,7 +150,8 @@ pub const LOCAL_MEMORY: MemoryAccount = MemoryAccount { segment: LOCAL, group: S
 
 /// The shortage of one memory alone.
 pub fn short(account: MemoryAccount, num_bytes_to_trim: u64, reason: NoMemoryReason) -> Vec<Shortage> {
-    vec![Shortage { account, num_bytes_to_trim, reason }]
+    let is_short = num_bytes_to_trim > 0;
+    is_short.then_some(Shortage { account, num_bytes_to_trim, reason }).into_iter().collect()
 }
 
 /// The refusal of a MakeResident for which one memory alone is short.

@@ -1,0 +1,186 @@
+//! Refusals: why a list may not grow, and what its process is to trim first (RES-13).
+//!
+//! NumBytesToTrim follows from the budget as it is at the call, not from the one that was published last. It is no more than the process
+//! lists, and it suffices: once so much has left, the same call is admitted (P03). Where nothing that the process lists would be enough,
+//! it is 0.
+
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use super::{
+    admission::{self, Terms},
+    candidates::{self, Candidate, Joining},
+};
+use crate::{
+    adapter::Adapter,
+    budget::account::{Account, PerAccount},
+    event::{
+        error::{NoMemoryReason, Shortage},
+        list_flags::MakeResidentFlags,
+    },
+    residency::{
+        assignment::{self, Assignment, Room},
+        weight::Weight,
+    },
+    state::State,
+};
+
+/// A MakeResident for which there is no memory.
+pub(crate) struct Refusal {
+    pub shortages: Shortages,
+    pub reason: NoMemoryReason,
+}
+
+/// The bytes that accounts miss of what a list was to have, and the reasons. Nothing is missing by default.
+#[derive(Default)]
+pub(crate) struct Shortages(Vec<(Account, u64, NoMemoryReason)>);
+
+impl Shortages {
+    /// An account misses so much, for a reason.
+    pub(crate) fn add(&mut self, account: Account, bytes: u64, reason: NoMemoryReason) {
+        self.0.extend((bytes > 0).then_some((account, bytes, reason)));
+    }
+
+    /// The bytes that all accounts miss.
+    pub(crate) fn num_bytes_to_trim(&self) -> u64 {
+        self.0.iter().map(|&(_, bytes, _)| bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The shortages, as callers are told of them: those of memory segments first.
+    pub(crate) fn told(&self, adapter: &Adapter) -> Vec<Shortage> {
+        let mut shortages = self.0.clone();
+        shortages.sort_by_key(|&(account, ..)| (!account.is_memory(), account));
+        let told = |(account, num_bytes_to_trim, reason)| Shortage {
+            account: adapter.memory_account(account),
+            num_bytes_to_trim,
+            reason,
+        };
+        shortages.into_iter().map(told).collect()
+    }
+}
+
+/// Says why allocations may not join a list with these flags. The candidates are in order; `within` is the answer of the search for what the
+/// process may have.
+pub(crate) fn refuse(
+    state: &State,
+    joining: &Joining<'_>,
+    candidates: Vec<Candidate>,
+    flags: MakeResidentFlags,
+    within: Assignment,
+) -> Refusal {
+    let missing = missing(state, joining, Terms::Entitled(flags));
+    let reason = match within {
+        Assignment::NotFound => NoMemoryReason::NoAssignment,
+        _ => reason_alone(state, joining, candidates).unwrap_or_else(|| {
+            let short = state.memory.accounts().iter().filter(|&account| missing[account] > 0);
+            let has_budget = |account: Account| state.adapter.memory_account(account).group.is_some();
+            over_share(flags, { short }.any(has_budget))
+        }),
+    };
+    let is_budget =
+        matches!(reason, NoMemoryReason::OverBudget | NoMemoryReason::OverMaximumBudget | NoMemoryReason::OverShare);
+    let mut shortages = Shortages::default();
+    let to_trim = enough(state, joining, Terms::Entitled(flags), missing);
+    for account in state.memory.accounts().iter() {
+        let has_budget = state.adapter.memory_account(account).group.is_some();
+        shortages.add(account, to_trim[account], if is_budget { over_share(flags, has_budget) } else { reason });
+    }
+    Refusal { shortages, reason }
+}
+
+fn over_share(flags: MakeResidentFlags, has_budget: bool) -> NoMemoryReason {
+    match has_budget {
+        true if flags.contains(MakeResidentFlags::CANT_TRIM_FURTHER) => NoMemoryReason::OverMaximumBudget,
+        true => NoMemoryReason::OverBudget,
+        false => NoMemoryReason::OverShare,
+    }
+}
+
+/// Why a list does not fit with nobody else there; none if it does.
+fn reason_alone(state: &State, joining: &Joining<'_>, mut candidates: Vec<Candidate>) -> Option<NoMemoryReason> {
+    let room = admission::room_without(state, joining, &candidates, Terms::Alone);
+    let classes = candidates::classes(&candidates, |candidate| candidate.choices);
+    let now = assignment::assign(&classes, room.clone());
+    if matches!(now, Assignment::Found(_)) {
+        return None;
+    }
+    let without_ranges = || assignment::assign(&classes, Room { ranges: None, ..room.clone() });
+    if room.ranges.is_some() && matches!(without_ranges(), Assignment::Found(_)) {
+        return Some(NoMemoryReason::Fragmented);
+    }
+    // The whole list anew, wherever its allocations may be.
+    candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.allowed));
+    let anew = assignment::assign(&candidates::classes(&candidates, |candidate| candidate.allowed), room);
+    Some(match (now, anew) {
+        (_, Assignment::Impossible) => NoMemoryReason::DoesNotFit,
+        (Assignment::Impossible, Assignment::Found(_)) => NoMemoryReason::HeldForNow,
+        _ => NoMemoryReason::NoAssignment,
+    })
+}
+
+/// The bytes that each account misses on these terms, where the list counts what it has: once they have left, each allocation that joins
+/// has room in any of the accounts that it may be counted in.
+fn missing(state: &State, joining: &Joining<'_>, terms: Terms) -> PerAccount<u64> {
+    let mut room = terms.room(state, joining);
+    let mut missing: PerAccount<u64> = state.memory.accounts().none();
+    for &(index, choices) in &joining.allocations {
+        let weight = Weight::of(&state.objects, index);
+        if let Some(home) = choices.into_iter().find(|&home| room.has(weight, home)) {
+            room.take(weight, home, 1);
+            continue;
+        }
+        for account in state.memory.accounts().iter().filter(|&account| choices.contain_account(account)) {
+            let there = || choices.into_iter().filter(|home| home.account() == account);
+            let misplaced = there().map(|home| room.misplaced(weight, home)).max().unwrap_or(0);
+            let bytes = i128::from(weight.size) - room.bytes[account];
+            let bytes = u64::try_from(bytes.max(misplaced).max(0)).unwrap_or(u64::MAX);
+            missing[account] = missing[account].saturating_add(bytes);
+            room.trim(account, bytes);
+            for home in there() {
+                room.take(weight, home, 1);
+            }
+            room.bytes[account] = room.bytes[account].max(0);
+        }
+    }
+    missing
+}
+
+/// Of what accounts miss, the bytes that the process can trim, if they suffice; else all that it lists there or anywhere, if that does.
+fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccount<u64>) -> PerAccount<u64> {
+    let accounts = state.memory.accounts();
+    let device = &state.objects[joining.device];
+    let stays = named_on_list(state, joining);
+    let listed =
+        |account: Account| state.shares.by_account[account].requested(device.process).saturating_sub(stays[account]);
+    let some = accounts.per(|account| missing[account].min(listed(account)));
+    let all_there = accounts.per(|account| if missing[account] > 0 { listed(account) } else { 0 });
+    let all = accounts.per(listed);
+    let suffice = |trimmed: &PerAccount<u64>| {
+        let mut room = terms.room(state, joining);
+        for account in accounts.iter() {
+            // Only ranges of the device's own list make room for its ranges.
+            let own = device.list[account].now();
+            match trimmed[account] >= own {
+                true => room.empty_ranges(&state.memory, account),
+                false => room.trim(account, trimmed[account]),
+            }
+            room.bytes[account] = terms.left_after_trimming(state, joining.device, account, trimmed[account]);
+        }
+        let mut candidates = candidates::joining(&state.objects, joining);
+        candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.choices));
+        let classes = candidates::classes(&candidates, |candidate| candidate.choices);
+        matches!(assignment::assign(&classes, room), Assignment::Found(_))
+    };
+    [some, all_there, all].into_iter().find(suffice).unwrap_or_else(|| accounts.none())
+}
+
+/// The bytes of what the call names and the list has already: they are not to go.
+fn named_on_list(state: &State, joining: &Joining<'_>) -> PerAccount<u64> {
+    let mut bytes: PerAccount<u64> = state.memory.accounts().none();
+    if joining.named.len() > joining.allocations.len() {
+        let joins = BTreeSet::from_iter(joining.allocations.iter().map(|&(index, _)| index));
+        for index in BTreeSet::from_iter(joining.named.iter().copied().filter(|index| !joins.contains(index))) {
+            bytes[state.residency.counted_in(&state.objects, index)] += state.objects[index].size;
+        }
+    }
+    bytes
+}
