@@ -321,6 +321,20 @@ fn i08_a_refusal_asks_for_more_than_its_process_lists() {
     pressed().refused(1, 51, NoMemoryReason::OverBudget, 50).breaks_only(I08);
 }
 
+/// D30: what a suspended process lists imposes no budget on others, but for its reservation.
+#[test]
+fn a_suspended_process_demands_its_reservation_only() {
+    let suspended = |reserved| {
+        let suspended = Event::ProcessSuspended { process: id(0), allow_wake_on_submission: false };
+        run().reserves(0, reserved).lists(0, 60).and(suspended)
+    };
+    suspended(0).lists(1, 100).breaks_nothing();
+    suspended(30).lists(1, 70).breaks_nothing();
+    suspended(30).lists(1, 90).breaks_only(I16);
+    let resumed = Event::ProcessResumed { process: id(0), by_submission: false };
+    suspended(0).and(resumed).lists(1, 100).breaks_only(I16);
+}
+
 #[test]
 fn a_list_that_does_not_fit_alone_is_refused_for_that() {
     run().lists(0, 60).refused(0, 50, NoMemoryReason::DoesNotFit, 10).breaks_nothing();

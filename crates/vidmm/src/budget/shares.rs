@@ -47,7 +47,7 @@ pub(crate) struct ProcessShare {
     /// The minimum that it cannot go without, in bytes.
     pub reservation: u64,
     /// Bytes that its devices require at most: for each, the largest that its list has been since its oldest outstanding
-    /// submission or request was made.
+    /// submission or request was made. Of a process that cannot run no more than its reservation (D30).
     pub demand: u64,
 }
 
@@ -73,6 +73,10 @@ struct Published {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     share: ProcessShare,
+    /// The demand while it can run.
+    asked: u64,
+    /// Whether it is suspended by a call, or without power.
+    is_halted: bool,
     /// Bytes that the lists of its devices name now: those that it can trim (U-33).
     requested: u64,
     published: Option<Published>,
@@ -138,7 +142,8 @@ impl AccountShares {
         if self.members.len() <= index {
             self.members.resize(index + 1, None);
         }
-        let before = self.members[index].replace(Member { share, requested: 0, published: None });
+        let member = Member { share, asked: share.demand, is_halted: false, requested: 0, published: None };
+        let before = self.members[index].replace(member);
         assert!(before.is_none(), "a process shares an account once");
         self.add(share);
         self.ranking.insert(process, share.rank());
@@ -162,17 +167,31 @@ impl AccountShares {
     /// Changes a process's weight, from 1 to 16.
     pub fn set_weight(&mut self, process: ProcessIx, weight: u32) {
         assert!(weight > 0, "a process without weight has no share");
-        self.change(process, |share| share.weight = weight);
+        self.change(process, |member| member.share.weight = weight);
     }
 
     /// Changes a process's reservation, in bytes.
     pub fn set_reservation(&mut self, process: ProcessIx, reservation: u64) {
-        self.change(process, |share| share.reservation = reservation);
+        self.change(process, |member| member.share.reservation = reservation);
     }
 
-    /// Changes a process's demand, in bytes.
+    /// Changes what a process demands while it can run, in bytes.
     pub fn set_demand(&mut self, process: ProcessIx, demand: u64) {
-        self.change(process, |share| share.demand = demand);
+        self.change(process, |member| member.asked = demand);
+    }
+
+    /// What a process demands while it can run, in bytes.
+    pub fn asked(&self, process: ProcessIx) -> u64 {
+        self.member(process).asked
+    }
+
+    /// A process cannot run from now on, as it is suspended by a call or without power; or it can again. Returns whether that is new.
+    pub fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
+        let is_new = self.member(process).is_halted != is_halted;
+        if is_new {
+            self.change(process, |member| member.is_halted = is_halted);
+        }
+        is_new
     }
 
     /// Changes what the lists of a process's devices name, in bytes.
@@ -293,18 +312,19 @@ impl AccountShares {
         member.expect("a process that is asked for shares the account")
     }
 
-    fn change(&mut self, process: ProcessIx, change: impl FnOnce(&mut ProcessShare)) {
-        let before = self.get(process);
-        let mut after = before;
-        change(&mut after);
+    fn change(&mut self, process: ProcessIx, change: impl FnOnce(&mut Member)) {
+        let member = self.members[process.at()].as_mut().expect("a process that is changed shares the account");
+        let before = member.share;
+        change(member);
+        let limit = if member.is_halted { member.share.reservation } else { u64::MAX };
+        member.share.demand = member.asked.min(limit);
+        let after = member.share;
         self.subtract(before);
         self.add(after);
         if after.rank() != before.rank() {
             self.ranking.remove(process);
             self.ranking.insert(process, after.rank());
         }
-        let member = self.members[process.at()].as_mut();
-        member.expect("a process that is changed shares the account").share = after;
         self.find_level();
     }
 

@@ -96,6 +96,7 @@ impl VidMm {
         let share = ProcessShare { weight, reservation: 0, demand: 0 };
         let shares = &mut self.state.shares;
         shares.accounts().iter().for_each(|account| shares.by_account[account].insert(index, share));
+        self.schedule.renew_demand(&mut self.state, process.ix());
         if self.state.adapter.has_page_tables() {
             self.state.addresses.rootless.insert(process.ix());
         }

@@ -24,6 +24,7 @@ impl VidMm {
         for device in Vec::from_iter(self.state.objects[index].devices.iter().copied()) {
             self.schedule.halt(&mut self.state, device);
         }
+        self.schedule.renew_demand(&mut self.state, index);
         Ok(())
     }
 
@@ -35,7 +36,7 @@ impl VidMm {
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_RESUME_PROCESS")]
     pub fn resume_process(&mut self, process: ProcessId) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        self.schedule.end_suspension(&mut self.state.moment, &mut self.state.objects, index, false);
+        self.schedule.end_suspension(&mut self.state, index, false);
         Ok(())
     }
 }

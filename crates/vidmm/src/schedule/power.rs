@@ -52,6 +52,7 @@ impl Schedule {
         }
         self.turns.power = Power::Down;
         state.moment.record(|| Event::PoweredDown);
+        self.renew_demands(state);
         state.moment.hand_out(Output::PoweredDown);
         if core::mem::take(&mut self.turns.power_up_wanted) {
             self.regain_power(state, plans);
@@ -62,9 +63,16 @@ impl Schedule {
     pub(crate) fn regain_power(&mut self, state: &mut State, plans: &mut Plans) {
         self.turns.power = Power::Up;
         state.moment.record(|| Event::PoweredUp);
+        self.renew_demands(state);
         write_all_tables_again(state, plans);
         for device in Vec::from_iter(state.objects.devices.iter().map(|(index, _)| index)) {
             self.let_run(&mut state.objects, device);
+        }
+    }
+
+    fn renew_demands(&self, state: &mut State) {
+        for process in Vec::from_iter(state.objects.processes.iter().map(|(index, _)| index)) {
+            self.renew_demand(state, process);
         }
     }
 }

@@ -3,7 +3,6 @@ use alloc::vec::Vec;
 use crate::{
     event::{Event, SuspendReason},
     id::{ContextIx, DeviceIx, ProcessIx},
-    moment::Moment,
     objects::{
         Objects, allocation::AllocationState, context::Queued, list::ListEntry, submission::Submission, turn::Power,
     },
@@ -14,20 +13,24 @@ use crate::{
 
 impl Schedule {
     /// Ends the suspension of a process, if it is suspended.
-    pub(crate) fn end_suspension(
-        &self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        index: ProcessIx,
-        by_submission: bool,
-    ) {
-        if objects[index].standing.halted.take().is_none() {
+    pub(crate) fn end_suspension(&self, state: &mut State, index: ProcessIx, by_submission: bool) {
+        if state.objects[index].standing.halted.take().is_none() {
             return;
         }
-        let process = objects.processes.id(index);
-        moment.record(|| Event::ProcessResumed { process, by_submission });
-        for device in Vec::from_iter(objects[index].devices.iter().copied()) {
-            self.let_run(objects, device);
+        let process = state.objects.processes.id(index);
+        state.moment.record(|| Event::ProcessResumed { process, by_submission });
+        self.renew_demand(state, index);
+        for device in Vec::from_iter(state.objects[index].devices.iter().copied()) {
+            self.let_run(&mut state.objects, device);
+        }
+    }
+
+    /// A process that is suspended by a call or without power demands its reservation only, another one what its lists name (D30).
+    pub(crate) fn renew_demand(&self, state: &mut State, process: ProcessIx) {
+        let is_halted = state.objects[process].standing.halted.is_some() || self.turns.power == Power::Down;
+        if state.shares.set_halted(process, is_halted) {
+            // Other processes' budgets follow from it; those that listen are told theirs (RES-53).
+            state.moment.request_poll();
         }
     }
 
@@ -82,7 +85,7 @@ impl Schedule {
         self.begin_period(state, device);
         let process = state.objects[device].process;
         if state.objects[process].standing.halted == Some(true) {
-            self.end_suspension(&mut state.moment, &mut state.objects, process, true);
+            self.end_suspension(state, process, true);
         }
     }
 }

@@ -112,6 +112,12 @@ impl Shares {
         self.promised_bytes[account]
     }
 
+    /// A process cannot run from now on, or can again: one that cannot demands its reservation only (D30). Returns whether that is new.
+    pub(crate) fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
+        let accounts = self.accounts().iter();
+        accounts.fold(false, |is_new, account| self.by_account[account].set_halted(process, is_halted) || is_new)
+    }
+
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.listeners.remove(&process);
@@ -254,7 +260,7 @@ impl Shares {
             account_shares.set_requested(process, account_shares.requested(process) - requested_before + requested);
         }
         if demand != demand_before {
-            account_shares.set_demand(process, account_shares.get(process).demand - demand_before + demand);
+            account_shares.set_demand(process, account_shares.asked(process) - demand_before + demand);
         }
     }
 

@@ -275,13 +275,14 @@ fn a_budget_that_changes_without_power_is_told() {
     world.run_all();
     assert_eq!(said_powered_down(&world), 1);
     let since = world.outputs.len();
-    world.set_priority(client, PriorityBand::Normal, Visibility::Minimized);
+    // Without power the other process demands its reservation only (D30).
+    world.reserve(other, 4 * PAGE_SIZE).unwrap();
     world.poll();
     let told = world.outputs[since..].iter().filter_map(|output| match *output {
         Output::BudgetChanged { group: MemorySegmentGroup::Local, budget, .. } => Some(budget),
         _ => None,
     });
-    assert_eq!(Vec::from_iter(told), [4 * PAGE_SIZE]);
+    assert_eq!(Vec::from_iter(told), [12 * PAGE_SIZE]);
     power_up(&mut world);
     world.tear_down();
 }

@@ -119,7 +119,7 @@ impl Demands {
     }
 
     /// Bytes that the lists of a process name.
-    fn requested(&self, pool: Pool, process: ProcessId) -> u64 {
+    pub(super) fn requested(&self, pool: Pool, process: ProcessId) -> u64 {
         self.of(pool, process).fold(0, |sum, list| sum.saturating_add(list.now))
     }
 
@@ -279,7 +279,9 @@ impl Audit {
                 }
             }
             let (weight, reservation) = of.part_of(pool);
-            (id, Share { demand: demand_of(id, demand), requested, reservation, weight })
+            // A process that is suspended by a call, or without power, demands its reservation only (D30).
+            let limit = if of.suspended.is_some() || self.powered_down { reservation } else { u64::MAX };
+            (id, Share { demand: demand_of(id, demand).min(limit), requested, reservation, weight })
         };
         let shares = self.processes.iter().map(share).collect();
         Sharing::new(self.places.capacity(pool), self.budgeted(pool), shares)

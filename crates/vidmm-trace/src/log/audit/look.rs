@@ -176,6 +176,7 @@ impl Audit {
                 self.resumed(device, plans);
             }
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
+                self.demands.relieved += 1;
                 self.processes.entry(process).and_modify(|of| of.suspended = Some(allow_wake_on_submission));
             }
             Event::ProcessResumed { process, by_submission } => self.process_resumed(process, by_submission),

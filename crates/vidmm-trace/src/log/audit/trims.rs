@@ -141,6 +141,10 @@ impl Audit {
             else {
                 continue;
             };
+            // A process that cannot run demands its reservation only, and is not asked (D30).
+            if self.processes.get(&process).is_some_and(|of| of.suspended.is_some()) {
+                continue;
+            }
             for (group, sharings) in GROUPS.into_iter().zip(&sharings) {
                 let above = Self::above_budget(sharings, process);
                 let asked = self.asked_to_trim.get_mut(&(notification, group));
