@@ -20,6 +20,7 @@ mod figures;
 mod timeline;
 mod sequence;
 mod listings;
+mod held_up;
 mod illegal_uses;
 mod accounts;
 mod finding;
@@ -37,6 +38,7 @@ pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Mis
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use features::Features;
 pub use figures::Figures;
+pub use held_up::HeldUp;
 pub use finding::Finding;
 pub use illegal_uses::UseFinding;
 pub use machine::{ApertureDesc, Bench, Benched, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
