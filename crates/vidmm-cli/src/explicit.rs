@@ -11,6 +11,7 @@ use vidmm_trace::{ByteSize, LogHeader};
 
 use crate::{
     args::{RunArgs, replay_command, settings},
+    held_up,
     known::Known,
     output::{Files, check_apart},
     portions,
@@ -122,6 +123,7 @@ fn write(
         format!("; {}: {} wrong", seen.join(", "), number(run.pages_wrong))
     };
     writeln!(out, "\n{style}checked{style:#}     {} of {} steps{pages}", number(run.steps_done), number(run.steps))?;
+    held_up::write(out, &run.held_up, "")?;
     strict::write(out, &run.illegal_uses, known, "")?;
     for finding in &run.findings {
         writeln!(out, "{BAD}finding{BAD:#}     {finding}")?;

@@ -27,6 +27,7 @@ mod planted;
 mod sim;
 mod statistics;
 mod strict;
+mod held_up;
 mod explain;
 mod page;
 mod export;

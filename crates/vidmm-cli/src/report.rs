@@ -6,6 +6,7 @@ use vidmm_sim::{Fault, Features, Figures, Finding, Report};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
+    held_up,
     known::Known,
     processes, strict,
     style::{BAD, BOLD, GOOD, counted, number},
@@ -151,6 +152,7 @@ fn write(
         writeln!(out, "  {style}{word:<12}{style:#}{}", check.text)?;
     }
     write_faults(out, r)?;
+    held_up::write(out, &r.held_up, "  ")?;
     strict::write(out, &r.illegal_uses, known, "  ")?;
     for finding in &r.findings {
         write_finding(out, finding)?;

@@ -8,6 +8,7 @@ use vidmm::event::{ContentSource, EvictReason};
 use vidmm::{AllocationId, DeviceId, Event, MemorySegmentGroup, Nanoseconds, PriorityBand, ProcessId, TrimFlags};
 
 use crate::client::{ClientDesc, ClientKind};
+use crate::held_up::HeldUp;
 use crate::listings::Listings;
 use crate::oracle::Verdict;
 
@@ -62,6 +63,7 @@ pub struct ProcessFigures {
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     figures: Vec<ProcessFigures>,
+    held_up: Vec<HeldUp>,
     processes: BTreeMap<ProcessId, usize>,
     bands: BTreeMap<usize, PriorityBand>,
     suspended: BTreeSet<usize>,
@@ -188,7 +190,9 @@ impl Accounts {
     }
 
     /// Adds an event. Returns the eviction of a process in focus that it is, if it is one.
-    pub fn take_note(&mut self, event: &Event) -> Option<ForegroundEviction> {
+    pub fn take_note(&mut self, event: &Event, at: Nanoseconds) -> Option<ForegroundEviction> {
+        let name = |device| self.devices.get(&device).map(|&process| self.figures[process].name.clone());
+        HeldUp::take_note(&mut self.held_up, event, at, name);
         match *event {
             Event::AllocationCreated { allocation, process, size, .. } => {
                 if let Some(&process) = self.processes.get(&process) {
@@ -287,8 +291,8 @@ impl Accounts {
         }
     }
 
-    /// The figures, in the order of the processes.
-    pub fn into_figures(self) -> Vec<ProcessFigures> {
-        self.figures
+    /// The figures, in the order of the processes, and the devices that were held up.
+    pub fn into_figures(self) -> (Vec<ProcessFigures>, Vec<HeldUp>) {
+        (self.figures, self.held_up)
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     accounts::ProcessFigures,
     figures::Figures,
     finding::Finding,
+    held_up::HeldUp,
     illegal_uses::UseFinding,
     play::{CheckReport, Row},
     scenario::{Check, Script},
@@ -57,6 +58,9 @@ pub struct Report {
     pub faults: Vec<String>,
     /// The number of further reports.
     pub more_faults: u64,
+    /// Devices that waited for a second behind others that kept their memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_up: Vec<HeldUp>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

@@ -179,6 +179,7 @@ pub fn run(
     }
     let Run { mut runtime, ended, timeline, accounts, play, checks, verdict, copies, faults, strict, findings, .. } =
         run;
+    let (processes, held_up) = accounts.map(Accounts::into_figures).unwrap_or_default();
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
         local_memory_bytes: desc.machine.local_memory_bytes,
@@ -196,7 +197,8 @@ pub fn run(
         system_pages_wrong: copies.wrong,
         figures: Figures::of(&mut runtime),
         time: timeline.shares(runtime.now()),
-        processes: accounts.map(Accounts::into_figures).unwrap_or_default(),
+        processes,
+        held_up,
         rows: play.rows,
         checks,
         faults: faults.told,
@@ -540,7 +542,7 @@ impl Run<'_> {
         let mut lost = Vec::new();
         for event in self.runtime.drain_events() {
             if let Some(accounts) = &mut self.accounts {
-                lost.extend(accounts.take_note(&event.event));
+                lost.extend(accounts.take_note(&event.event, event.at));
             }
             if let Some(strict) = &mut self.strict {
                 strict.observe(&event, &self.names);

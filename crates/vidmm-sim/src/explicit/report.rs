@@ -6,6 +6,7 @@ use serde::Serialize;
 use vidmm::Nanoseconds;
 
 use crate::figures::Figures;
+use crate::held_up::HeldUp;
 use crate::illegal_uses::UseFinding;
 use crate::sequence::Portions;
 
@@ -64,6 +65,9 @@ pub struct ExplicitReport {
     /// Whether the run shows what was done on purpose: an error, a reset, a refusal that was expected, or a finding about the driver.
     #[serde(skip)]
     pub shows_faults: bool,
+    /// Devices that waited for a second behind others that kept their memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_up: Vec<HeldUp>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

@@ -205,7 +205,9 @@ impl See<Session<'_>> for Wait {
         };
         // By rules alone, some things wait for what a program may never do; what must end is judged at the end.
         if !ended && session.adapter_error.is_none() && session.rules.is_none() {
-            session.found("nothing more happens, and not everything that was waited for has ended");
+            let held_up = session.report.held_up.iter().rev().find(|wait| wait.until_ns.is_none());
+            let why = held_up.map_or_else(String::new, |wait| format!(": {wait}"));
+            session.found(format!("nothing more happens, and not everything that was waited for has ended{why}"));
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use super::rules::known::Rules;
 use super::told::Told;
 use super::truth::Truth;
 use crate::features::engine_for;
+use crate::held_up::HeldUp;
 use crate::illegal_uses::{IllegalUses, UseFinding};
 use crate::run::Observer;
 use crate::scenario::ExplicitScenario;
@@ -367,6 +368,8 @@ impl<'a> Session<'a> {
         self.judge_mapping(&numbered.event);
         self.judge_knobs(&numbered.event);
         self.follow_page_faults(&numbered.event);
+        let name = |device| Some(self.narrator.names.device(device));
+        HeldUp::take_note(&mut self.report.held_up, &numbered.event, numbered.at, name);
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {

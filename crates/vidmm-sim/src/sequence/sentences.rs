@@ -28,6 +28,10 @@ pub(super) fn sentence(numbered: &NumberedEvent, names: &Names) -> Option<(&'sta
             };
             ("resume", format!("{}: {}; {back}{}", names.device(*device), why_resumed(*reason), at()))
         }
+        Event::DeviceHeldUp { device, behind, since } => {
+            let (device, behind, since) = (names.device(*device), names.device(*behind), since / 1_000_000);
+            ("held up", format!("{device} waits behind {behind}, which keeps its memory, since {since} ms{}", at()))
+        }
         Event::IoMmuMapped { domain, virtual_address, allocation, allocation_offset, size, window, .. } => {
             let shown = part(&names.allocation(*allocation), *allocation_offset, *size);
             let (whose, range) = (names.domain(*domain, *window), addresses(virtual_address.0, *size));
@@ -131,6 +135,7 @@ fn why_yielded(reason: SuspendReason) -> &'static str {
         SuspendReason::IdleOverBudget => "its process is above its budget, and it is idle",
         SuspendReason::SliceOver => "its process is above its budget, and its time slice is over",
         SuspendReason::Idle => "it is idle",
+        SuspendReason::Asleep => "its process is asleep",
         SuspendReason::Starvation => "another has waited too long",
         SuspendReason::WaitsForRoom => "its list has grown, and must wait for room",
         SuspendReason::Replace => "its allocations are to be elsewhere",

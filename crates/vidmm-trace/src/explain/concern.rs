@@ -187,6 +187,7 @@ fn is_of_all(event: &Event) -> bool {
             | Event::DeviceYielded { .. }
             | Event::DeviceSuspended { .. }
             | Event::DeviceResumed { .. }
+            | Event::DeviceHeldUp { .. }
             | Event::PoweredDown
             | Event::PoweredUp
             | Event::ProcessSuspended { .. }

@@ -13,7 +13,10 @@ impl Subject {
     /// Tells the events of its devices and their processes, as far as they can touch it.
     pub fn of_devices(&self, event: &Event, world: &World, tale: &mut Tale) {
         match *event {
-            Event::DeviceYielded { .. } | Event::DeviceSuspended { .. } | Event::DeviceResumed { .. } => {
+            Event::DeviceYielded { .. }
+            | Event::DeviceSuspended { .. }
+            | Event::DeviceResumed { .. }
+            | Event::DeviceHeldUp { .. } => {
                 self.of_turns(event, world, tale);
             }
             Event::PoweredDown if self.destroyed_at.is_none() => {
@@ -44,6 +47,14 @@ impl Subject {
                 tale.tell(format!(
                     "{} was suspended: its list does not require it any more.",
                     capitalised(&world.device(device))
+                ));
+            }
+            Event::DeviceHeldUp { device, behind, since } if self.is_listed_by(device) => {
+                let (device, behind) = (capitalised(&world.device(device)), world.device(behind));
+                let since = since as f64 / 1e6;
+                tale.tell(format!(
+                    "{device}, whose list names it, had waited since {since:.0} ms behind {behind}, which is in the foreground and not \
+                     asleep, or within its reservation."
                 ));
             }
             Event::DeviceResumed { device, reason, .. } if self.is_listed_by(device) => {

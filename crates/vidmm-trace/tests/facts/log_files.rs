@@ -401,6 +401,7 @@ fn suspension_events() -> Vec<Event> {
         SuspendReason::IdleOverBudget,
         SuspendReason::SliceOver,
         SuspendReason::Idle,
+        SuspendReason::Asleep,
         SuspendReason::Starvation,
         SuspendReason::WaitsForRoom,
         SuspendReason::Replace,
@@ -412,6 +413,7 @@ fn suspension_events() -> Vec<Event> {
     events.extend([
         Event::DeviceYielded { device, reason: SuspendReason::PowerDown, wanted_by: None },
         Event::DeviceSuspended { device },
+        Event::DeviceHeldUp { device, behind: DeviceId::from_bits(1), since: LARGE },
         Event::DeviceResumed { device, reason: ResumeReason::HasWork, plans: vec![1, LARGE] },
         Event::DeviceResumed { device, reason: ResumeReason::PressureFell, plans: vec![] },
         Event::ProcessSuspended { process, allow_wake_on_submission: true },

@@ -24,7 +24,7 @@ use crate::{
         list::Expiries,
         process::Process,
         queue::{MonitoredFence, PagingQueue},
-        turn::{Power, Turn},
+        turn::{Power, Stillness, Turn},
     },
     state::State,
 };
@@ -89,6 +89,7 @@ impl VidMm {
             is_paused: false,
             cut_by: 0,
             reserved_by: 0,
+            stillness: Stillness::new(self.state.moment.now()),
             standing: Standing::new(self.state.memory.accounts()),
             traffic: self.state.memory.accounts().none(),
         });

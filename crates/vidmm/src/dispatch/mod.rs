@@ -275,7 +275,9 @@ fn hand_out(
     // This alone asks for no step: the loop does, if anything is left to be done.
     let dispatched = || Event::Dispatched { device, submission: number, signal, waits: packet.waits.clone() };
     state.moment.events().record(dispatched);
-    state.objects[device_index].dispatches.end(number);
+    let record = &mut state.objects.devices[device_index];
+    record.dispatches.end(number);
+    state.objects.processes[record.process].stillness.begin(state.moment.now());
     state.residency.expire_dispatched(
         &mut state.moment,
         &mut state.objects,

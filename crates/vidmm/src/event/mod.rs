@@ -657,6 +657,16 @@ pub enum Event {
         /// The plans that must retire before the device's work runs.
         plans: Vec<PlanNo>,
     },
+    /// A device has waited for memory for a second behind one that does not yield to it: its process is in the foreground, within
+    /// its budget and not asleep, or within its reservation (RES-44, RES-52). What the waiting device lists has no room elsewhere.
+    DeviceHeldUp {
+        /// The device that waits.
+        device: DeviceId,
+        /// The device that keeps the memory.
+        behind: DeviceId,
+        /// The time since which it waits.
+        since: Nanoseconds,
+    },
     /// A process was suspended by a call: no device of the process runs.
     ProcessSuspended {
         /// The process.
@@ -1288,6 +1298,8 @@ pub enum SuspendReason {
     SliceOver,
     /// The device has nothing to run, and another device has waited for memory for a long time.
     Idle,
+    /// Its process is asleep: nothing of it has been in flight for the longest of 250 ms and four times its longest gap of the last 2 s.
+    Asleep,
     /// Another device has waited for memory for too long.
     Starvation,
     /// The device's list has grown, and must wait for room beside active devices.

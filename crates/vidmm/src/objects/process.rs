@@ -6,7 +6,7 @@ use crate::{
     data::ordered_set::OrderedSet,
     gpu_va::{PageTables, VaSpace},
     id::{DeviceIx, PlanNo, Slots, kind},
-    objects::traffic::Traffic,
+    objects::{traffic::Traffic, turn::Stillness},
 };
 
 pub(crate) type Processes = Slots<kind::Process, Process>;
@@ -28,6 +28,8 @@ pub(crate) struct Process {
     pub reserved_by: PlanNo,
     /// Its importance to the user.
     pub standing: Standing,
+    /// When nothing of it is in flight.
+    pub stillness: Stillness,
     /// The bytes of its allocations that have gone through each memory.
     pub traffic: PerAccount<Traffic>,
 }

@@ -1,6 +1,6 @@
 //! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     data::ordered_set::OrderedSet,
@@ -18,6 +18,15 @@ pub(crate) const SLICE_PER_PAGING: u64 = 4;
 
 /// The wait after which a device goes first, and others yield to it even within their budget.
 pub(crate) const STARVATION: Nanoseconds = 1000 * MILLISECOND;
+
+/// A process with nothing in flight is awake for so long at least (D36).
+pub(crate) const ASLEEP_MIN: Nanoseconds = 250 * MILLISECOND;
+
+/// It is awake for so many times its longest gap.
+const ASLEEP_PER_GAP: u64 = 4;
+
+/// The time for which a gap is remembered, from its end on.
+const GAP_MEMORY: Nanoseconds = 2000 * MILLISECOND;
 
 /// The time that a device which is asked to trim has for it before it yields.
 pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
@@ -56,6 +65,8 @@ pub(crate) struct Turn {
     pub is_halted: bool,
     /// The time since which it has had work and no turn.
     pub waits_since: Option<Nanoseconds>,
+    /// The device behind which it waits, if that was told: one that does not yield to it.
+    pub behind: Option<DeviceIx>,
     /// The time at which its list was brought back, and the plans for that which have not retired.
     pub resumed_at: Nanoseconds,
     pub plans: Vec<PlanNo>,
@@ -83,6 +94,71 @@ impl Turn {
     /// The paging fence that work waits for; none while that is not known.
     pub fn fence(&self) -> Option<u64> {
         (!self.unbuilt).then_some(self.paging_fence)
+    }
+}
+
+/// The times at which nothing of a process is in flight (D36).
+#[derive(Debug, Default)]
+pub(crate) struct Stillness {
+    /// Its packets in flight.
+    in_flight: u32,
+    /// The end of its last packet, or the time at which it was created.
+    since: Nanoseconds,
+    /// Lengths and ends of the gaps between its packets that keep it awake for longer than the least; longer ones first, as a later
+    /// one outweighs all that are shorter.
+    gaps: VecDeque<(Nanoseconds, Nanoseconds)>,
+}
+
+impl Stillness {
+    /// A process that is created at `now`.
+    pub fn new(now: Nanoseconds) -> Self {
+        Self { since: now, ..Self::default() }
+    }
+
+    /// A packet is dispatched: a gap ends with the first.
+    #[inline]
+    pub fn begin(&mut self, now: Nanoseconds) {
+        let gap = now - self.since;
+        if self.in_flight == 0 && gap > ASLEEP_MIN / ASLEEP_PER_GAP {
+            while self.gaps.back().is_some_and(|&(length, _)| length <= gap) {
+                self.gaps.pop_back();
+            }
+            while self.gaps.front().is_some_and(|&(_, end)| end.saturating_add(GAP_MEMORY) <= now) {
+                self.gaps.pop_front();
+            }
+            self.gaps.push_back((gap, now));
+        }
+        self.in_flight += 1;
+    }
+
+    /// A packet has left its engine.
+    #[inline]
+    pub fn end(&mut self, now: Nanoseconds) {
+        self.in_flight -= 1;
+        self.since = now;
+    }
+
+    /// A request of it is granted: a program that loads is awake.
+    pub fn touch(&mut self, now: Nanoseconds) {
+        self.begin(now);
+        self.end(now);
+    }
+
+    /// The time from which on the process is asleep, if nothing of it is dispatched before: nothing has been in flight for the longest
+    /// of 250 ms and four times its longest gap of the last 2 s. None while anything is in flight.
+    pub fn asleep_at(&self) -> Option<Nanoseconds> {
+        if self.in_flight > 0 {
+            return None;
+        }
+        let mut forgotten = 0;
+        for &(length, end) in &self.gaps {
+            let at = self.since.saturating_add(length.saturating_mul(ASLEEP_PER_GAP)).max(forgotten);
+            forgotten = end.saturating_add(GAP_MEMORY);
+            if at < forgotten {
+                return Some(at);
+            }
+        }
+        Some(self.since.saturating_add(ASLEEP_MIN).max(forgotten))
     }
 }
 

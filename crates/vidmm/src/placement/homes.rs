@@ -1,10 +1,13 @@
 //! Homes: which allocations of a device may be counted in another home than now (D19).
 
+use alloc::vec::Vec;
+
 use crate::{
     adapter::Adapter,
     budget::account::{Choices, PerAccount},
     id::{AllocationIx, DeviceIx},
-    objects::{Objects, allocation::AllocationState, turn::CALM_SHARE},
+    objects::{Objects, allocation::AllocationState, list::ListEntry, turn::CALM_SHARE},
+    residency::weight,
     state::State,
 };
 
@@ -37,20 +40,38 @@ pub(crate) fn movable(
     let record = &objects[device];
     let pinned = record.pinned_allocations.iter().copied();
     let to_bring_back = record.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
-    pinned.chain(to_bring_back).filter_map(move |index| {
-        if !objects.allocations.contains(index) {
-            return None;
-        }
-        let allocation = &objects[index];
-        let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
-        let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
-        let allocation_state = allocation.state;
-        let choices = allocation.allowed_homes();
-        let may_move = is_only_here && is_listed && choices != Choices::only(allocation.home());
-        // An allocation that engines address physically stays in the home that it was admitted to, unless the CPU is to see it.
-        let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
-        let is_free = !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY)
-            || (adapter.is_physical() && is_to_be_seen);
-        (may_move && is_free).then_some((index, choices))
-    })
+    pinned.chain(to_bring_back).filter_map(move |index| choices_if_movable(adapter, objects, device, index))
+}
+
+fn choices_if_movable(
+    adapter: &Adapter,
+    objects: &Objects,
+    device: DeviceIx,
+    index: AllocationIx,
+) -> Option<(AllocationIx, Choices)> {
+    let allocation = objects.allocations.contains(index).then(|| &objects[index])?;
+    let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
+    let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+    let allocation_state = allocation.state;
+    let choices = allocation.allowed_homes();
+    let may_move = is_only_here && is_listed && choices != Choices::only(allocation.home());
+    // An allocation that engines address physically stays in the home that it was admitted to, unless the CPU is to see it.
+    let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+    let is_free =
+        !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY) || (adapter.is_physical() && is_to_be_seen);
+    (may_move && is_free).then_some((index, choices))
+}
+
+/// Allocations of a device that is to run no work before all of its list is there, and may be elsewhere than they are; those among them
+/// that its requests are to bring in. None while work or a request requires an allocation that has left the list: the list does not
+/// say what must fit together then.
+pub(crate) fn movable_with_requests(state: &State, device: DeviceIx) -> Option<Vec<(AllocationIx, Choices)>> {
+    let (objects, record) = (&state.objects, &state.objects[device]);
+    let has_left = |entry: &ListEntry| entry.count == 0 && entry.is_outstanding();
+    if record.granted < record.requests.len() && !weight::on_list(objects, device, has_left).is_empty() {
+        return None;
+    }
+    let named = weight::on_list(objects, device, |entry| entry.count > 0).into_iter();
+    let movable = named.filter_map(|index| choices_if_movable(&state.adapter, objects, device, index));
+    Some(movable.filter(|(index, _)| !state.residency.rehomings.contains_key(index)).collect())
 }

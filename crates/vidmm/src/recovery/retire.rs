@@ -44,9 +44,11 @@ pub(crate) fn ended(state: &mut State, engine: u32, packet: InFlight, is_aborted
     let context = &mut state.objects[context];
     context.in_flight -= 1;
     let device_index = context.device;
-    let device = &mut state.objects[device_index];
+    let now = state.moment.now();
+    let device = &mut state.objects.devices[device_index];
     device.retirements.end(submission);
-    device.turn.last_busy = state.moment.now();
+    device.turn.last_busy = now;
+    state.objects.processes[device.process].stillness.end(now);
     state.shares.settle_list(&mut state.objects, device_index);
     for named in signals {
         let fence = &mut state.objects[named.fence.ix()];

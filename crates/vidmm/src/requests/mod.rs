@@ -115,6 +115,7 @@ impl Requests {
         let numbers = plans.stream.unretired(numbers);
         let device_id = state.objects.device_id(device);
         let record = &mut state.objects.devices[device];
+        state.objects.processes[record.process].stillness.touch(state.moment.now());
         let request = &mut record.requests[record.granted];
         request.plans = numbers;
         let queue = state.objects.paging_queues.id(request.queue);

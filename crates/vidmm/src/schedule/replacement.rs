@@ -5,10 +5,13 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    budget::account::Home,
+    budget::account::{Home, PerAccount},
     event::SuspendReason,
     id::{AllocationIx, DeviceIx},
-    objects::turn::{CALM, Turns},
+    objects::{
+        allocation::Allocation,
+        turn::{CALM, Turns},
+    },
     placement::homes,
     residency::{rehoming, weight},
     schedule::{Schedule, turns},
@@ -80,41 +83,13 @@ impl Schedule {
     /// Chooses anew where the allocations of a suspended device will be: each where it prefers, those of higher priority
     /// first, as there is room; if `may_be_demoted`, the rest elsewhere. Changes nothing if that is no better.
     pub(crate) fn place_anew(&mut self, state: &mut State, device: DeviceIx, may_be_demoted: bool) {
-        let record = &state.objects[device];
-        let accounts = state.memory.accounts();
-        let remembers = accounts.iter().any(|account| record.list[account].remembers());
-        if remembers || record.granted < record.requests.len() {
+        let beside = state
+            .memory
+            .accounts()
+            .per(|account| state.shares.not_promised_to_others(&state.objects, &state.memory, device, account));
+        let Some(Choice { to_move, is_demoted, .. }) = choose_homes(state, device, may_be_demoted, &beside) else {
             return;
-        }
-        let mut movable = Vec::from_iter(homes::movable(&state.adapter, &state.objects, device));
-        if movable.is_empty() {
-            return;
-        }
-        movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
-        let mut left = accounts.per(|account| {
-            let moving = movable.iter().filter(|&&(index, _)| state.objects[index].account() == account);
-            let moving: u64 = moving.map(|&(index, _)| state.objects[index].size).sum();
-            // Queued work may still require allocations that have left the list.
-            let fixed = record.needed(account) - moving;
-            state.shares.not_promised_to_others(&state.objects, &state.memory, device, account).saturating_sub(fixed)
-        });
-        let mut to_move = Vec::new();
-        let mut is_demoted = false;
-        for (index, choices) in movable {
-            let allocation = &state.objects[index];
-            let fits = |home: &Home| allocation.size <= left[home.account()];
-            let considered = if may_be_demoted { usize::MAX } else { 1 };
-            let Some(home) = choices.into_iter().take(considered).find(fits) else { return };
-            is_demoted |= Some(home) != choices.first();
-            left[home.account()] -= allocation.size;
-            if home != allocation.home() {
-                to_move.push((index, home));
-            }
-        }
-        // There are bytes for it; there need not be a range.
-        if !weight::packs_if_moved(&state.objects, &state.memory, device, &to_move) {
-            return;
-        }
+        };
         for (index, home) in to_move {
             let (from, to, size) = (state.objects[index].account(), home.account(), state.objects[index].size);
             rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
@@ -139,4 +114,62 @@ impl Schedule {
             self.turns.demoted.remove(&device);
         }
     }
+}
+
+/// The homes that a device's allocations have next.
+struct Choice {
+    /// Those that change.
+    to_move: Vec<(AllocationIx, Home)>,
+    /// Whether one is not the first choice of its allocation.
+    is_demoted: bool,
+    /// Whether all of the list has room there.
+    has_room: bool,
+}
+
+/// Whether all that a device lists finds a home beside these others, some of it elsewhere than it prefers.
+pub(crate) fn fits_if_demoted(state: &State, device: DeviceIx, others: &[DeviceIx]) -> bool {
+    let beside = state.memory.accounts().per(|account| {
+        let promised: u64 = others.iter().map(|&other| state.objects[other].promised[account]).sum();
+        state.memory.list_capacity(account) - promised
+    });
+    choose_homes(state, device, true, &beside).is_some_and(|choice| choice.has_room && !choice.to_move.is_empty())
+}
+
+/// The homes for a device's list, if there are `beside` bytes for it. None if its allocations may not move now, or one has no home.
+fn choose_homes(state: &State, device: DeviceIx, may_be_demoted: bool, beside: &PerAccount<u64>) -> Option<Choice> {
+    let accounts = state.memory.accounts();
+    let mut movable = homes::movable_with_requests(state, device)?;
+    if movable.is_empty() {
+        return None;
+    }
+    movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
+    let record = &state.objects[device];
+    // Queued work may still require allocations that have left the list.
+    let fixed = accounts.per(|account| {
+        let in_account =
+            || movable.iter().map(|&(index, _)| &state.objects[index]).filter(|of| of.account() == account);
+        let is_held = |of: &&Allocation| of.entry(device).is_some_and(|entry| !entry.has_ungranted_span());
+        let held = (record.pinned[account] + record.to_restore[account])
+            - in_account().filter(is_held).map(|of| of.size).sum::<u64>();
+        held.max(record.list[account].now() - in_account().map(|of| of.size).sum::<u64>())
+    });
+    let mut left = accounts.per(|account| beside[account].saturating_sub(fixed[account]));
+    let mut choice = Choice {
+        to_move: Vec::new(),
+        is_demoted: false,
+        has_room: accounts.iter().all(|account| fixed[account] <= beside[account]),
+    };
+    for (index, choices) in movable {
+        let allocation = &state.objects[index];
+        let fits = |home: &Home| allocation.size <= left[home.account()];
+        let considered = if may_be_demoted { usize::MAX } else { 1 };
+        let home = choices.into_iter().take(considered).find(fits)?;
+        choice.is_demoted |= Some(home) != choices.first();
+        left[home.account()] -= allocation.size;
+        if home != allocation.home() {
+            choice.to_move.push((index, home));
+        }
+    }
+    // There are bytes for it; there need not be a range.
+    weight::packs_if_moved(&state.objects, &state.memory, device, &choice.to_move).then_some(choice)
 }

@@ -120,6 +120,15 @@ enum Yield {
     Never,
 }
 
+/// The devices that have memory which another waits for.
+struct Yielders {
+    /// Those that yield now, in the order in which they do.
+    now: Vec<(DeviceIx, SuspendReason)>,
+    /// Those that yield at a time, if nothing else happens before.
+    later: Vec<(Nanoseconds, DeviceIx)>,
+    never: Vec<DeviceIx>,
+}
+
 impl Schedule {
     /// Gives turns: one step of the scheduler.
     pub(crate) fn take_turns(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
@@ -145,11 +154,15 @@ impl Schedule {
                 needed[account] = state.memory.list_capacity(account);
                 has_room = fits_beside(state, device, &needed, &spoken_for);
             }
-            if !state.objects[device].is_active()
-                && (has_room || self.make_way(state, work, device, &needed, &spoken_for))
-            {
-                let accounts = state.memory.accounts();
-                accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
+            if state.objects[device].is_active() {
+                continue;
+            }
+            match if has_room { Ok(()) } else { self.make_way(state, work, device, &needed, &spoken_for) } {
+                Ok(()) => {
+                    let accounts = state.memory.accounts();
+                    accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
+                }
+                Err(keepers) => hold_up(&mut self.turns, state, work, device, &keepers),
             }
         }
         suspend_drained(&mut self.turns, state, work);
@@ -179,16 +192,14 @@ impl Schedule {
 
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
-        let process = state.objects[device].process;
-        let starves_at = state.objects[device].turn.starves_at(state.moment.now());
-        let may_be_demoted = state.shares.is_over_budget(process) || starves_at <= state.moment.now();
         if state.objects[device].is_suspended() {
-            self.place_anew(state, device, may_be_demoted);
+            self.place_anew(state, device, may_be_demoted(state, device));
         }
         room_needed(state, device)
     }
 
-    /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`; whether they would.
+    /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`. Fails with those that keep
+    /// memory which would still be missing if all yielded that may in time.
     fn make_way(
         &mut self,
         state: &mut State,
@@ -196,7 +207,7 @@ impl Schedule {
         device: DeviceIx,
         needed: &PerAccount<u64>,
         spoken_for: &PerAccount<u64>,
-    ) -> bool {
+    ) -> Result<(), Vec<DeviceIx>> {
         let missing = |account: Account| {
             let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
             needed[account].saturating_add(spoken_for[account]).saturating_sub(beside)
@@ -204,38 +215,41 @@ impl Schedule {
         let accounts = state.memory.accounts();
         let mut missing = accounts.per(missing);
         let mut asked = Vec::new();
-        let mut when = None;
-        for (other, reason) in self.devices_that_may_yield(state, work, device, &mut when) {
-            if accounts.iter().all(|account| missing[account] == 0) {
+        let is_made = |missing: &PerAccount<u64>| accounts.iter().all(|account| missing[account] == 0);
+        let promised = |other: DeviceIx, account| state.objects[other].promised[account];
+        let has_some =
+            |missing: &PerAccount<u64>, other| accounts.iter().any(|of| missing[of] > 0 && promised(other, of) > 0);
+        let yielders = self.devices_that_may_yield(state, work, device);
+        for (other, reason) in yielders.now {
+            if is_made(&missing) {
                 break;
             }
-            let pinned = |account| state.objects[other].promised[account];
-            if accounts.iter().any(|account| missing[account] > 0 && pinned(account) > 0) {
-                accounts.iter().for_each(|account| missing[account] = missing[account].saturating_sub(pinned(account)));
+            if has_some(&missing, other) {
+                accounts.iter().for_each(|of| missing[of] = missing[of].saturating_sub(promised(other, of)));
                 asked.push((other, reason));
             }
         }
-        let is_made = accounts.iter().all(|account| missing[account] == 0);
-        if is_made {
+        if is_made(&missing) {
             for (other, reason) in asked {
                 self.turns.last_yield = state.moment.now();
                 stop(state, other, reason, Some(device), true);
             }
-        } else if let Some(when) = when {
-            state.moment.wake_at(when);
+            return Ok(());
         }
-        is_made
+        for &(_, other) in &yielders.later {
+            accounts.iter().for_each(|of| missing[of] = missing[of].saturating_sub(promised(other, of)));
+        }
+        let keepers = yielders.never.into_iter().filter(|&other| has_some(&missing, other)).collect();
+        if let Some(&(time, _)) = yielders.later.iter().min() {
+            state.moment.wake_at(time);
+        }
+        Err(keepers)
     }
 
-    /// The devices that yield to another now, in the order in which they do; `when` becomes the time at which more may.
-    fn devices_that_may_yield(
-        &self,
-        state: &State,
-        work: &Work,
-        wanting: DeviceIx,
-        when: &mut Option<Nanoseconds>,
-    ) -> Vec<(DeviceIx, SuspendReason)> {
+    /// The devices that yield to another.
+    fn devices_that_may_yield(&self, state: &State, work: &Work, wanting: DeviceIx) -> Yielders {
         let mut candidates = Vec::new();
+        let (mut later, mut never) = (Vec::new(), Vec::new());
         for (index, record) in state.objects.devices.iter() {
             let other = index;
             let holds_nothing = !record.is_promised_anything();
@@ -263,14 +277,14 @@ impl Schedule {
                         reason,
                     ));
                 }
-                Yield::At(time) => *when = Some(when.map_or(time, |when: Nanoseconds| when.min(time))),
-                Yield::Never => {}
+                Yield::At(time) => later.push((time, other)),
+                Yield::Never => never.push(other),
             }
         }
         candidates.sort_unstable_by_key(|&(is_active, within, busy, band, since, other, _)| {
             (is_active, within, busy, band, since, other)
         });
-        candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect()
+        Yielders { now: candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect(), later, never }
     }
 
     /// Whether a device yields to another that waits (U-30, U-38).
@@ -305,12 +319,14 @@ impl Schedule {
             let share = state.shares.by_account[account].get(record.process);
             share.demand.max(record.promised[account]) <= share.reservation
         });
-        if (is_foreground || is_reserved) && !is_blocked && !is_needed {
-            return Yield::Never;
-        }
-        match is_idle {
-            true => at(starved_at, SuspendReason::Idle),
-            false => at(starved_at.max(slice_over), SuspendReason::Starvation),
+        let is_kept = (is_foreground || is_reserved) && !is_blocked && !is_needed;
+        let asleep_at = process.stillness.asleep_at().filter(|_| is_foreground && !is_reserved);
+        let starved = if is_idle { SuspendReason::Idle } else { SuspendReason::Starvation };
+        let asleep = asleep_at.map(|time| (time, SuspendReason::Asleep));
+        match asleep.into_iter().chain((!is_kept).then_some((starved_at, starved))).min_by_key(|&(time, _)| time) {
+            // A device with work has its slice, also if nothing of it has come to run yet.
+            Some((time, reason)) => at(if is_idle { time } else { time.max(slice_over) }, reason),
+            None => Yield::Never,
         }
     }
 
@@ -336,7 +352,8 @@ impl Schedule {
         }
         let (numbers, grants) = bring_back_list(state, plans, device)?;
         let turn = &mut state.objects[device].turn;
-        (turn.gives_way, turn.waits_since, turn.resumed_at) = (false, None, state.moment.now());
+        (turn.gives_way, turn.waits_since, turn.behind) = (false, None, None);
+        turn.resumed_at = state.moment.now();
         (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);
         turn.takes_all &= !has_list;
         // A device that only yielded may still wait for the plans of its last turn.
@@ -386,7 +403,10 @@ fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
         let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
         turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
-        let Some(since) = turn.waits_since else { continue };
+        let Some(since) = turn.waits_since else {
+            turn.behind = None;
+            continue;
+        };
         let starves_at = turn.starves_at(now);
         let starved = starves_at <= now;
         // From then on it goes before others, and its list may fit where it does not now, without anything else that happens.
@@ -439,9 +459,8 @@ pub(crate) fn stop(
 /// Suspends who gives way and has nothing in flight any more.
 fn suspend_drained(turns: &mut Turns, state: &mut State, work: &Work) {
     let is_drained = |device: &DeviceIx| {
-        let record = &state.objects[*device];
-        let has_ended = !record.is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, *device);
-        record.turn.activity == Activity::Yielding && record.turn.gives_way && has_ended
+        let turn = &state.objects[*device].turn;
+        turn.activity == Activity::Yielding && turn.gives_way && has_ended(state, work, *device)
     };
     for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(is_drained)) {
         suspend(turns, state, device);
@@ -534,6 +553,36 @@ fn next_items(objects: &Objects, device: DeviceIx) -> Option<Vec<(AllocationIx, 
     let record = &objects[device];
     let RequestKind::MakeResident(items) = &record.requests.get(record.granted)?.kind else { return None };
     Some(items.clone())
+}
+
+/// Whether a waiting device's allocations may have other homes than they prefer: its process is above its budget, or it has waited
+/// for long (RES-55).
+fn may_be_demoted(state: &State, device: DeviceIx) -> bool {
+    let starves_at = state.objects[device].turn.starves_at(state.moment.now());
+    state.shares.is_over_budget(state.objects[device].process) || starves_at <= state.moment.now()
+}
+
+/// A device waits behind others that keep their memory. It is suspended, to be placed anew, if all of its list finds a home beside
+/// those then (RES-44, RES-55); else its wait is told, once it has lasted for long.
+fn hold_up(turns: &mut Turns, state: &mut State, work: &Work, device: DeviceIx, keepers: &[DeviceIx]) {
+    let Some(&behind) = keepers.first() else { return };
+    let has_drained = has_ended(state, work, device) && !state.objects[device].is_suspended();
+    if may_be_demoted(state, device) && has_drained && replacement::fits_if_demoted(state, device, keepers) {
+        return suspend(turns, state, device);
+    }
+    let turn = &state.objects[device].turn;
+    let Some(since) = turn.waits_since.filter(|_| turn.starves_at(state.moment.now()) <= state.moment.now()) else {
+        return;
+    };
+    if state.objects[device].turn.behind.replace(behind) != Some(behind) {
+        let (device, behind) = (state.objects.device_id(device), state.objects.device_id(behind));
+        state.moment.record(|| Event::DeviceHeldUp { device, behind, since });
+    }
+}
+
+/// Whether nothing of a device is in flight, nor begun.
+fn has_ended(state: &State, work: &Work, device: DeviceIx) -> bool {
+    !state.objects[device].is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, device)
 }
 
 /// Whether the device's list fits with room to spare.

@@ -17,7 +17,7 @@ impl Audit {
     pub(super) fn process_created(&mut self, id: ProcessId, handle: KmdProcessHandle) {
         self.settle_start();
         self.born(id, None);
-        self.processes.insert(id, Process::new(handle));
+        self.processes.insert(id, Process::new(handle, self.at));
         self.by_process_handle.insert(handle, id);
     }
 

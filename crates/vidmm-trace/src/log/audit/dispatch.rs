@@ -72,6 +72,7 @@ impl Audit {
         let dispatch = Dispatch { device: id, submission, covered };
         self.check_monitored_waits(dispatch, &fences, waits);
         let waits = waits.to_vec();
+        self.note_stillness(id, |of, at| of.begin(at));
         self.fences.work.insert(signal, Work { device: id, submission, context, waits, signals });
         self.check_runs(dispatch, portion);
         self.check_root(dispatch, context);

@@ -175,6 +175,7 @@ impl Audit {
                 self.check_why_resumed(device, reason);
                 self.resumed(device, plans);
             }
+            Event::DeviceHeldUp { device, behind, since } => self.held_up(device, behind, since),
             Event::ProcessSuspended { process, allow_wake_on_submission } => {
                 self.demands.relieved += 1;
                 self.processes.entry(process).and_modify(|of| of.suspended = Some(allow_wake_on_submission));

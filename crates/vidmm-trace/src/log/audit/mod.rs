@@ -9,6 +9,7 @@
 
 mod adapter;
 mod adapter_reset;
+mod asleep;
 mod aspects;
 mod allocation;
 mod aperture;
@@ -225,6 +226,8 @@ struct Process {
     /// Where its page tables lie.
     tables: Vec<(SegmentId, Extent)>,
     weight: Weight,
+    /// When nothing of it is in flight.
+    stillness: asleep::Stillness,
     reservations: BTreeMap<Pool, u64>,
     /// Of groups with several segments: how much of each the log does not say.
     group_reservations: BTreeMap<MemorySegmentGroup, u64>,
@@ -239,7 +242,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(handle: KmdProcessHandle) -> Self {
+    fn new(handle: KmdProcessHandle, at: u64) -> Self {
         Self {
             handle,
             has_ended: false,
@@ -247,6 +250,7 @@ impl Process {
             reached: 0,
             tables: Vec::new(),
             weight: Weight::default(),
+            stillness: asleep::Stillness::new(at),
             reservations: BTreeMap::new(),
             group_reservations: BTreeMap::new(),
             told: BTreeMap::new(),

@@ -153,6 +153,7 @@ fn each_name(event: &Event, look: &mut impl FnMut(Name)) {
         | Event::DeviceResumed { device, .. }
         | Event::TrimNotificationRegistered { device, .. }
         | Event::DeviceInError { device, .. } => look!(device),
+        Event::DeviceHeldUp { device, behind, .. } => look!(device, behind),
         Event::AllocationCreated { device, process, .. } => look!(device, process),
         Event::TrimNotified { notification, device, .. } => look!(notification, device),
         Event::AllocationOpened { allocation, device, process }

@@ -75,6 +75,10 @@ impl Audit {
     pub(super) fn granted(&mut self, id: DeviceId, queue: PagingQueueId, value: u64, plans: &[PlanNo]) {
         self.check_turn(id);
         self.check_emptied(id, plans);
+        self.note_stillness(id, |of, at| {
+            of.begin(at);
+            of.end(at);
+        });
         let Some(device) = self.devices.get_mut(&id) else { return };
         // The requests of a device are granted in the order in which they were made, whatever their queue.
         let next = device.requests.iter_mut().find(|request| request.granted.is_none());

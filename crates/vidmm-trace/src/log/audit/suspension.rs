@@ -166,13 +166,17 @@ impl Audit {
         self.check_gate(dispatch, cut_by);
     }
 
-    /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long; and
-    /// for the latter never if its process is in band Focus or Dwm, or asks for no more than it has reserved (P08). A device
-    /// that is in error, or waits for work of others itself, holds nobody up.
+    /// A device is made to yield for another process only if its own is above its budget, or the other has waited for long. For the
+    /// latter a process that asks for no more than it has reserved never does, and one in band Focus or Dwm only while it is asleep
+    /// (P08, RES-44, RES-52, RES-71). A device that is in error, or waits for work of others itself, holds nobody up.
     fn check_may_be_made_to_yield(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
         let for_another = matches!(
             reason,
-            SuspendReason::IdleOverBudget | SuspendReason::SliceOver | SuspendReason::Idle | SuspendReason::Starvation
+            SuspendReason::IdleOverBudget
+                | SuspendReason::SliceOver
+                | SuspendReason::Idle
+                | SuspendReason::Asleep
+                | SuspendReason::Starvation
         );
         let (Some(device), Some(other)) = (self.devices.get(&id), wanted_by.and_then(|id| self.devices.get(&id)))
         else {
@@ -183,17 +187,39 @@ impl Audit {
             return;
         }
         let said = matches!(reason, SuspendReason::IdleOverBudget | SuspendReason::SliceOver);
-        let band = self.processes.get(&process).map_or(PriorityBand::Normal, |process| process.weight.band);
+        let record = self.processes.get(&process);
+        let band = record.map_or(PriorityBand::Normal, |process| process.weight.band);
+        let is_reserved = self.is_reserved(process);
         // A device whose list has ranges may find no place, however little it needs.
         let may_find_no_place = wanted_by.is_some_and(|other| self.lists_ranges(other));
-        let protected =
-            (band != PriorityBand::Normal || self.is_reserved(process)) && !device.is_blocked() && !may_find_no_place;
+        let protected = (band != PriorityBand::Normal || is_reserved) && !device.is_blocked() && !may_find_no_place;
         let waited = self.waited(other);
-        self.findings.check(!said && !protected && waited >= STARVATION, Invariant::P08, || {
+        let may_yield = match reason {
+            SuspendReason::Asleep => {
+                !is_reserved && band != PriorityBand::Normal && record.is_some_and(|of| of.stillness.is_asleep(self.at))
+            }
+            _ => !said && !protected && waited >= STARVATION,
+        };
+        self.findings.check(may_yield, Invariant::P08, || {
             format!(
                 "{id} yields as {reason:?} to {wanted_by:?}, which has waited for {waited} ns, but {process} is within its budget, in \
                  band {band:?}"
             )
+        });
+    }
+
+    /// A device is said to wait behind another that need not yield to it, once it has waited for long (P08).
+    pub(super) fn held_up(&mut self, id: DeviceId, behind: DeviceId, since: u64) {
+        let Some(waited) = self.devices.get(&id).map(|device| self.waited(device)) else { return };
+        let told = self.at.saturating_sub(since);
+        self.findings.check(STARVATION <= told && told <= waited, Invariant::P08, || {
+            format!("{id} is said to have waited for {told} ns behind {behind}, but has for {waited} ns")
+        });
+        let process = self.process_of(behind).and_then(|process| self.processes.get(&process));
+        let is_normal = process.is_some_and(|of| of.weight.band == PriorityBand::Normal && of.reservations.is_empty());
+        let is_asleep = process.is_some_and(|of| of.reservations.is_empty() && of.stillness.is_asleep(self.at));
+        self.findings.check(!is_normal && !is_asleep, Invariant::P08, || {
+            format!("{id} waits behind {behind}, which is not in the foreground, or asleep, and has reserved nothing")
         });
     }
 

@@ -66,6 +66,7 @@ impl Audit {
 
     /// Work has left its engine.
     pub(super) fn retire_work(&mut self, work: &Work) {
+        self.note_stillness(work.device, |of, at| of.end(at));
         if let Some(device) = self.devices.get_mut(&work.device) {
             device.unretired.remove(&work.submission);
             self.settle(work.device);

@@ -849,6 +849,7 @@ impl World {
                     | Event::DeviceYielded { .. }
                     | Event::DeviceSuspended { .. }
                     | Event::DeviceResumed { .. }
+                    | Event::DeviceHeldUp { .. }
             )
         };
         let last: Vec<String> = self.events.iter().filter(is_about_turns).map(|event| format!("{event:?}")).collect();
