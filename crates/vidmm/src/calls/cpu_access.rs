@@ -70,8 +70,12 @@ impl VidMm {
                 (lock.address, lock.shown.clone())
             }
             None => {
-                make_visible(&mut self.state, &self.plans, &mut self.schedule, index)?;
-                map_view(&mut self.state, host, index)?
+                let moves_home = make_visible(&mut self.state, &self.plans, &mut self.schedule, index)?;
+                let view = map_view(&mut self.state, host, index)?;
+                if moves_home {
+                    replacement::move_into_sight(&mut self.schedule.turns, &mut self.state, index);
+                }
+                view
             }
         };
         let (segment, extents) = shown;
@@ -107,24 +111,22 @@ impl VidMm {
 }
 
 /// Whether the CPU can see an allocation in its present place, and where its device's list counts it. If not, the allocation is sent to
-/// a place that the CPU sees, if it has one.
+/// a place that the CPU sees, if it has one. Returns whether a granted lock moves the home of the allocation.
 fn make_visible(
     state: &mut State,
     plans: &Plans,
     schedule: &mut Schedule,
     index: AllocationIx,
-) -> Result<(), LockError> {
-    let allocation = &state.objects[index];
-    if place::is_counted(&state.objects, index) && allocation.is_required() {
-        count_in_sight(state, schedule, index)?;
-    }
+) -> Result<bool, LockError> {
+    let is_listed = place::is_counted(&state.objects, index) && state.objects[index].is_required();
+    let moves_home = is_listed && goes_into_sight(state, schedule, index)?;
     let allocation = &state.objects[index];
     let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
     if !is_hidden {
         // Only a copy that paging never writes is there at once wherever the allocation is.
         let arrives = plans.moves_content(allocation) && !is_copy_still(&state.objects, index);
         let is_on_its_way = arrives || plans.discards.contains_key(&index);
-        return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(()) };
+        return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(moves_home) };
     }
     if allocation.state.contains(AllocationState::EVICTABLE) {
         state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
@@ -134,17 +136,17 @@ fn make_visible(
     Err(LockError::AllocationBusy)
 }
 
-/// A device list that requires an allocation counts it where the CPU sees it, so that no grant waits for the unlock (D30). Where an
-/// entry pins the allocation in hidden memory, its device yields first.
-fn count_in_sight(state: &mut State, schedule: &mut Schedule, index: AllocationIx) -> Result<(), LockError> {
+/// Whether a lock moves the home of an allocation that a device list requires: the list is to count the allocation where the CPU sees it,
+/// so that no grant waits for the unlock (D30). Where an entry pins the allocation in hidden memory, its device yields first.
+fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: AllocationIx) -> Result<bool, LockError> {
     let allocation = &state.objects[index];
     if let Some(rehoming) = state.residency.rehomings.get(&index) {
         // The home changes with the grant of the request that the re-homing belongs to.
         let is_seen = allocation.is_seen_at_home() && allocation.is_seen_in(rehoming.to.account());
-        return if is_seen { Ok(()) } else { Err(LockError::AllocationBusy) };
+        return if is_seen { Ok(false) } else { Err(LockError::AllocationBusy) };
     }
     if allocation.is_seen_at_home() {
-        return Ok(());
+        return Ok(false);
     }
     let device = allocation.device;
     if replacement::homes_in_sight(state, index).next().is_none() {
@@ -155,8 +157,7 @@ fn count_in_sight(state: &mut State, schedule: &mut Schedule, index: AllocationI
         return Err(if is_listed && is_hidden { LockError::NotLockable } else { LockError::AllocationBusy });
     }
     if !allocation.is_pinned() {
-        replacement::move_into_sight(&mut schedule.turns, state, index);
-        return Ok(());
+        return Ok(true);
     }
     state.objects[index].state |= AllocationState::LOCK_PENDING;
     schedule.turns.to_replace.insert(device);
