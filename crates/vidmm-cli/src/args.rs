@@ -28,13 +28,23 @@ const LONG_VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), "\ncommit ", env!("VIDMM_COMMIT"), "\nfeatures ", env!("VIDMM_FEATURES"));
 
 /// A GPU video memory manager with the contract of WDDM: runs workloads on a GPU with too little memory, and checks every
-/// byte that they read.
+/// byte that the GPU reads.
 #[derive(Parser)]
-#[command(name = "vidmm", version, long_version = LONG_VERSION, styles = STYLES, max_term_width = 100, after_help = "Example:\n  vidmm run            the built-in scenario: a training step in half of the memory that it needs")]
+#[command(name = "vidmm", version, long_version = LONG_VERSION, styles = STYLES, max_term_width = 100, after_help = DOORS)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 }
+
+/// The first command of each kind of user.
+const DOORS: &str = "\
+Three ways to begin:
+  vidmm check ./driver.so               you write a driver: each rule that the driver breaks
+  vidmm run scenarios/cyclic.toml       you write an engine or an app: a workload in too little memory
+  vidmm replay scenarios/cyclic.toml    you study eviction: five policies at four sizes of memory
+
+`vidmm run` needs no file: the built-in scenario is a training step in half of the memory that the
+step needs. `vidmm help COMMAND` describes a command, and has examples.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -52,7 +62,7 @@ pub enum Command {
 
 /// Write an event log for Perfetto, or as tables
 ///
-/// Reads what `vidmm run --events` wrote, and nothing else. docs/guides/export.md has the tables, and questions to ask of them.
+/// The only input is a log that `vidmm run --events` wrote. docs/guides/export.md lists the tables, with example queries.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  vidmm run --events run.jsonl && vidmm export run.jsonl --perfetto run.pftrace\nThen open run.pftrace at https://ui.perfetto.dev."
@@ -66,29 +76,29 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE.pftrace", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
 
-    /// Write the tables to this folder as Parquet, which is made if it is not there
+    /// Write the tables as Parquet to this folder; a missing folder is made
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub parquet: Option<PathBuf>,
 
-    /// Write the tables to this folder as CSV, which is made if it is not there
+    /// Write the tables as CSV to this folder; a missing folder is made
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub csv: Option<PathBuf>,
 
-    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    /// Accept an incomplete log, such as a crashed run leaves: read up to the first bad line, and name that line
     #[arg(long)]
     pub damaged: bool,
 }
 
 /// Say which GPUs this machine has for `--gpu vulkan`, and what each can do
 ///
-/// Asks Vulkan for its devices, and prints what the manager needs of each: how it binds memory, which memory it has, its limits.
-/// docs/guides/vulkan.md says what the answers mean.
+/// Prints what the manager needs of each Vulkan device: how memory is bound, the types of memory, the limits.
+/// docs/guides/vulkan.md explains the answers.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  vidmm doctor\n  vidmm doctor --measure\n\nExit status: 0 a device can be used, 1 none can, 2 the arguments are wrong"
 )]
 pub struct DoctorArgs {
-    /// Measure what copies, bindings and mapped memory cost on the device that is used; a few seconds
+    /// Measure the cost of copies, bindings and mapped memory on the device that `--gpu vulkan` uses; takes a few seconds
     #[arg(long)]
     pub measure: bool,
     /// Print the findings as JSON, for a report
@@ -110,15 +120,15 @@ pub struct CompletionsArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  vidmm man ~/.local/share/man/man1 && man vidmm-run")]
 pub struct ManArgs {
-    /// The folder, which is made if it is not there
+    /// The folder; a missing folder is made
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
 }
 
 /// Run traces or workloads under several policies and sizes of memory, and print one table
 ///
-/// The manager decides, and nothing is copied: a study of eviction needs no content. Every combination is a run of its own, on all
-/// processors. Decisions do not depend on the machine that you run on.
+/// The manager makes its decisions and no content is copied. Each combination of input, policy and size is a run of its own; runs use
+/// all processors. Decisions are the same on every machine.
 #[derive(clap::Args)]
 #[command(
     after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes; by whole: on whole allocations\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
@@ -129,35 +139,35 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
 
-    /// The policies, with a comma between them
+    /// The policies, separated by commas
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict")]
     pub policy: Vec<PolicyChoice>,
 
-    /// The sizes of local memory, with a comma between them: sizes, or shares of the workload's footprint
+    /// The sizes of local memory, separated by commas: sizes such as `24GiB`, or shares of the workload's footprint such as `50%`
     #[arg(long, value_name = "SIZE|PERCENT,..", value_delimiter = ',', default_value = "25%,50%,75%,90%", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Vec<LocalMemory>,
 
-    /// Run policies that draw at random with each of these seeds, the last included; the table has the mean and the deviation
+    /// Run each policy that draws at random with each seed from A to B; the table has the mean and the deviation
     #[arg(long, value_name = "A..B", value_parser = seeds)]
     pub seeds: Option<RangeInclusive<u64>>,
 
-    /// Submissions at the start that bring memory to what it is later, and that no figure counts
+    /// Count no figures in the first N submissions, while memory fills
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "check")]
     pub warm_up: usize,
 
-    /// How programs keep their device's list: they make it anew for each submission, or change what differs
+    /// How a program keeps its device's residency list: made anew for each submission, or kept and changed
     #[arg(long, value_enum, default_value_t = ListsArg::Anew, conflicts_with = "check")]
     pub lists: ListsArg,
 
-    /// Requests to a cache that are one submission
+    /// The number of cache requests that make one submission
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "check")]
     pub batch: u32,
 
-    /// Repeat a trace of kernels so often: what it drops is made anew each time
+    /// Repeat a trace of kernels N times; each repetition makes its buffers anew
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "check")]
     pub iterations: u32,
 
-    /// Leave the offline optimum out
+    /// Leave out the offline optimum
     #[arg(long)]
     pub no_bounds: bool,
 
@@ -165,7 +175,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub check: bool,
 
-    /// Submissions ahead of the one that runs [default: 1; with --check the scenario's]
+    /// Submissions queued ahead of the running submission [default: 1; with --check the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
@@ -173,7 +183,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub jobs: Option<u16>,
 
-    /// Run only each OFth combination from the Nth on: the rows of all shards are one table
+    /// Run only combinations N, N + OF, N + 2 OF, ...: the rows of all shards make one table
     #[arg(long, value_name = "N/OF", default_value = "1/1", value_parser = shard)]
     pub shard: Shard,
 
@@ -193,9 +203,9 @@ pub struct ReplayArgs {
 /// How programs keep their device's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ListsArg {
-    /// They make it anew for each submission, and a policy hears of each use
+    /// The list is made anew for each submission, and the policy sees each use
     Anew,
-    /// They change what differs, and a policy hears of nothing that stays
+    /// The list is kept and changed, and the policy sees the changes alone
     Kept,
 }
 
@@ -234,8 +244,8 @@ fn shard(text: &str) -> Result<Shard, String> {
 
 /// Run a scenario or a trace and print what happened
 ///
-/// Without a scenario and without a trace, runs the built-in one: a training step of a transformer in half of the memory that
-/// it needs.
+/// Without a scenario and a trace, runs the built-in scenario: a training step of a transformer in half of the memory that the step
+/// needs.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
@@ -243,11 +253,12 @@ pub struct RunArgs {
     #[arg(value_name = "SCENARIO.toml", value_hint = ValueHint::FilePath)]
     pub scenario: Option<PathBuf>,
 
-    /// Run a recorded trace instead, on the scenario's machine if there is a scenario: G10 kernels or Mooncake requests, plain or gzip, recognised by its content. Given again, each trace is a process of its own
+    /// Run a recorded trace, on the scenario's machine if a scenario is given: G10 kernels or Mooncake requests, plain or gzip,
+    /// recognised by content. Repeat the option to run several traces at once, each as a process
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Vec<PathBuf>,
 
-    /// Divide the times at which the work of traces arrives, so that a recorded hour passes in seconds
+    /// Divide the arrival times in traces by N, so that a recorded hour passes in seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub compress_arrivals: Option<u64>,
 
@@ -266,13 +277,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
     pub policy: Option<PolicyChoice>,
 
-    /// Everything random follows from this number, and how fast the machine is if it is not the scenario's own
-    /// [default: the scenario's]
+    /// The seed of all random choices, and of the machine's speed where the scenario gives none [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Run the scenario, or all scenarios below a folder, with each of these seeds, the last included, and print a line for
-    /// each: a workload is generated anew, and the machine is otherwise fast
+    /// Run the scenario, or all scenarios below a folder, with each seed from A to B, and print a line for each scenario. Each seed
+    /// generates the workload anew, and draws how fast the machine is
     #[arg(long, value_name = "A..B", value_parser = seeds, requires = "scenario", conflicts_with_all = OF_ONE_RUN)]
     pub seeds: Option<RangeInclusive<u64>>,
 
@@ -280,75 +290,73 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", requires = "seeds", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub jobs: Option<u16>,
 
-    /// Kernels that each process submits ahead of the one that runs; 0 waits for each [default: the scenario's]
+    /// Kernels that each process queues ahead of the running kernel; 0 waits for each kernel [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub ahead: Option<u32>,
 
-    /// Make mistakes on purpose, to see that they are found: of the driver, such as `skip-tlb-flush`, of the GPU, such as
-    /// `hang-packet`, or in its reports, such as `lose-interrupt`; each with `@N` for its n-th occasion only. A name that is
-    /// none lists them all
+    /// Make mistakes on purpose, to see the checks find each mistake: of the driver, such as `skip-tlb-flush`; of the GPU, such as
+    /// `hang-packet`; or of the GPU's reports, such as `lose-interrupt`. `@N` makes the mistake on its n-th occasion only. An
+    /// unknown name, such as `?`, lists all names
     #[arg(long, value_name = "FAULT[@N]", value_delimiter = ',')]
     pub faults: Vec<Fault>,
 
-    /// Compare the effect of each paging operation with the documented one when its packet ends, and name the operation that is
-    /// wrong
+    /// Compare the effect of each paging operation with the documented effect when its packet ends, and name each wrong operation
     #[arg(long)]
     pub verify: bool,
 
-    /// Find work that uses what its device has evicted or offered, although the content is still there (RES-20, U-35). It changes
-    /// no decision
+    /// Report work that uses an allocation which its device has evicted or offered, even if the content is still in place (RES-20,
+    /// U-35). Decisions stay the same
     #[arg(long)]
     pub strict: bool,
 
-    /// The findings of --strict that are known, by `RULE DEVICE ALLOCATION`, one on each line; they do not fail the run
+    /// A file of known --strict findings, one `RULE DEVICE ALLOCATION` on each line; known findings do not fail the run
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub known: Option<PathBuf>,
 
-    /// Write all findings to this file, in SARIF 2.1.0
+    /// Write all findings to this file as SARIF 2.1.0
     #[arg(long, value_name = "FILE.sarif", value_hint = ValueHint::FilePath, requires = "scenario")]
     pub sarif: Option<PathBuf>,
 
-    /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
-    /// `preadvanced`
+    /// The address that a driver gets for a later part of an allocation: `documented`, where the driver adds the offset, or
+    /// `preadvanced`, with the offset added
     #[arg(long, value_name = "READING", default_value_t)]
     pub transfer_offset: TransferOffset,
 
-    /// Kernels write `uniform` pages, which take little space, or `ramp` pages, in which all words differ [default: the
-    /// scenario's]
+    /// Kernels write `uniform` pages, of one repeated word, or `ramp` pages, whose words all differ [default: the scenario's]
     #[arg(long, value_enum)]
     pub content: Option<ContentArg>,
 
-    /// Behind the last use of a buffer a process does one of these: `destroy` it, `offer` it and reclaim it for the
-    /// next, or `ignore` that it was the last [default: the scenario's]
+    /// After the last use of a buffer a process does this: `destroy` the buffer, `offer` the buffer and reclaim it for the next
+    /// buffer, or `ignore` that the use was the last [default: the scenario's]
     #[arg(long, value_enum)]
     pub lifetimes: Option<LifetimesArg>,
 
-    /// A process has its buffers on its residency list in one of these ways: on it for `each-kernel`, `kept` until
-    /// memory is short, or `evicted-at-once` behind the kernel [default: the scenario's]
+    /// How long a process keeps a buffer on its residency list: for `each-kernel`, `kept` until memory is short, or
+    /// `evicted-at-once` behind the kernel [default: the scenario's]
     #[arg(long, value_enum)]
     pub residency: Option<ResidencyArg>,
 
-    /// Divide all buffer sizes by this [default: the scenario's]
+    /// Divide all buffer sizes by N [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub scale: Option<u64>,
 
-    /// The size of a cache block of a Mooncake trace, which does not say it
+    /// The size of a cache block in a Mooncake trace; the trace has no size
     #[arg(long, value_name = "SIZE")]
     pub block_bytes: Option<ByteSize>,
 
-    /// Write every event to this file, as JSON lines; compressed by gzip if its name ends with `.gz`
+    /// Write every event to this file as JSON lines, compressed by gzip if the name ends with `.gz`
     #[arg(long, value_name = "FILE.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Which events the log has: `decisions` leaves out how they are carried out, which is most of a log
+    /// The events in the log: `full`, or `decisions` alone without their execution, which is most of a log
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Full, requires = "events")]
     pub events_level: LevelArg,
 
-    /// Write the figures to this file, as JSON
+    /// Write the figures to this file as JSON
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
     pub summary: Option<PathBuf>,
 
-    /// Print the sums of each process in each segment: the most that was resident, bytes moved, bytes evicted by reason
+    /// Print for each process and segment: the most bytes resident, bytes moved, bytes evicted by reason
     #[arg(long)]
     pub statistics: bool,
 }
@@ -410,26 +418,26 @@ Examples:
   vidmm run --faults skip-tlb-flush            see the check fail
   vidmm run scenarios --seeds 1..100           all scenarios, each with a hundred seeds
 
-Exit status: 0 all that was checked held, 1 something did not, 2 the input or the arguments are wrong";
+Exit status: 0 all checks held, 1 a check did not hold or nothing was judged, 2 the input or the arguments are wrong";
 
 /// Draw worlds at random, and judge every step of them by the rules
 ///
-/// A seed draws a machine, programs, and what goes wrong. An oracle that shares nothing with the manager follows every event and
-/// every page; at the end everything pending must end, and nothing may be left.
+/// A world is a machine, its programs, and what goes wrong, all drawn from a seed. An oracle that shares no code with the manager
+/// follows every event and every page. At the end all pending work must end, and no memory may be left in use.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong"
 )]
 pub struct SimArgs {
-    /// The seeds, the last included
+    /// The seeds from A to B
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     pub seeds: RangeInclusive<u64>,
 
-    /// One seed only
+    /// One seed
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub seed: Option<u64>,
 
-    /// Steps of each world before everything is to end: calls, and moments at which the GPU reports
+    /// Steps of each world before all its work must end; a step is a call, or a report of the GPU
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub steps: u64,
 
@@ -441,7 +449,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX))]
     pub jobs: Option<u16>,
 
-    /// The worlds to draw: `any`, `calm` without mistakes of anybody, `speed` with 64 allocations on a discrete GPU
+    /// The worlds to draw: `any`, `calm` without mistakes, or `speed` with 64 allocations on a discrete GPU
     #[arg(long, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
@@ -450,46 +458,45 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
     pub policy: Option<PolicyChoice>,
 
-    /// Print one number that follows from every event and every answer: it is the same on every machine, in every build, with any
-    /// number of jobs
+    /// Print a digest of every event and every answer: the same on every machine, in every build, with any number of jobs
     #[arg(long)]
     pub digest: bool,
 
-    /// Count how often each call, flag, answer, event and reason was met, and name those that never were; one of them that has no
+    /// Count each call, flag, answer, event and reason, and name those that never occurred; a case that never occurred without a
     /// known reason fails the campaign
     #[arg(long)]
     pub coverage: bool,
 
-    /// Do not compare the effect of each paging operation with the documented one: judge by what becomes of it
+    /// Do not compare the effect of each paging operation with the documented effect; judge by the content that kernels read
     #[arg(long)]
     pub no_verify: bool,
 
-    /// The addresses that a driver is given for a later part of an allocation: `documented`, to which it adds offsets, or
-    /// `preadvanced`
+    /// The address that a driver gets for a later part of an allocation: `documented`, where the driver adds the offset, or
+    /// `preadvanced`, with the offset added
     #[arg(long, value_name = "READING", default_value_t)]
     pub transfer_offset: TransferOffset,
 
-    /// How many of the last steps of one seed are shown
+    /// Show the last N steps of one seed
     #[arg(long, value_name = "N", default_value_t = 25)]
     pub show_last: usize,
 
-    /// Make what failed small, and write it as a scenario file
+    /// Shrink the failure to few steps, and write them as a scenario file
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     pub shrink: Option<PathBuf>,
 
-    /// Write every event of one seed to this file, as JSON lines; compressed by gzip if its name ends with `.gz`
+    /// Write every event of one seed to this file as JSON lines, compressed by gzip if the name ends with `.gz`
     #[arg(long, value_name = "FILE.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
 
-    /// Which events the log has: `decisions` leaves out how they are carried out, which is most of a log
+    /// The events in the log: `full`, or `decisions` alone without their execution, which is most of a log
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Full, requires = "events")]
     pub events_level: LevelArg,
 
-    /// How many findings are enough
+    /// Stop after N findings
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_failures: u32,
 
-    /// Plant bugs, `all` or some by name, and hunt each in the seeds from 1 to the last
+    /// Plant bugs, `all` or some by name, and search the seeds from 1 to the last of --seeds for each
     #[arg(long, value_name = "all|NAME,...")]
     pub planted: Option<String>,
 }
@@ -517,7 +524,7 @@ pub fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 /// Tell in sentences what happened to an allocation, why, and who benefited
 ///
-/// Reads what `vidmm run --events` wrote, and nothing else. Steps that repeat are told once and counted.
+/// The only input is a log that `vidmm run --events` wrote. Repeated steps are told once and counted.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  vidmm run --events run.jsonl && vidmm explain run.jsonl 7")]
 pub struct ExplainArgs {
@@ -529,15 +536,14 @@ pub struct ExplainArgs {
     #[arg(value_name = "ALLOCATION")]
     pub allocation: String,
 
-    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    /// Accept an incomplete log, such as a crashed run leaves: read up to the first bad line, and name that line
     #[arg(long)]
     pub damaged: bool,
 }
 
 /// Write a page that shows a run: memory, engines, waits, evictions and their cost
 ///
-/// Reads what `vidmm run --events` wrote, and nothing else. The page is one file, which any current browser opens; it loads nothing
-/// from anywhere.
+/// The only input is a log that `vidmm run --events` wrote. The page is one file for any current browser, and loads no other file.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  vidmm run --events run.jsonl && vidmm report run.jsonl -o report.html")]
 pub struct ReportArgs {
@@ -545,11 +551,11 @@ pub struct ReportArgs {
     #[arg(value_name = "EVENTS.jsonl[.gz]", value_hint = ValueHint::FilePath)]
     pub events: PathBuf,
 
-    /// The page
+    /// The file of the page
     #[arg(short, long, value_name = "FILE.html", default_value = "report.html", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 
-    /// Read a log that is not whole, as a run leaves it that crashed: up to the first bad line, which is named
+    /// Accept an incomplete log, such as a crashed run leaves: read up to the first bad line, and name that line
     #[arg(long)]
     pub damaged: bool,
 }

@@ -10,6 +10,7 @@ use vidmm_vulkan::{Change, DeviceReport, Measurements, MemoryType, Mode, QueueFa
 
 use crate::{
     args::DoctorArgs,
+    progress,
     report::unless_closed,
     style::{BAD, BOLD, GOOD, counted, printable},
 };
@@ -19,7 +20,11 @@ pub fn run(args: &DoctorArgs) -> Result<bool, Box<dyn Error>> {
     let found = vidmm_vulkan::probe();
     let verdict = verdict(&found);
     let is_measured = args.measure && verdict.is_ok();
-    let measured = if is_measured { Some(vidmm_vulkan::measure()?) } else { None };
+    let measured = is_measured.then(|| {
+        let _clock = progress::clock("Measuring");
+        vidmm_vulkan::measure()
+    });
+    let measured = measured.transpose()?;
     let mut out = anstream::stdout().lock();
     if args.json {
         let devices = found.as_deref().unwrap_or_default();

@@ -7,14 +7,13 @@ use std::{
     path::Path,
 };
 
-use vidmm_trace::{LogReader, log};
 use vidmm_view::{
     perfetto::PerfettoWriter,
     tables::{Format, TableFolder},
     timeline::{Record, Timeline},
 };
 
-use crate::{args::ExportArgs, output, style::printable};
+use crate::{args::ExportArgs, output, progress::read_log};
 
 /// Reads the log once, and writes all files that were asked for.
 pub fn export(args: &ExportArgs) -> Result<bool, Box<dyn Error>> {
@@ -24,25 +23,19 @@ pub fn export(args: &ExportArgs) -> Result<bool, Box<dyn Error>> {
     }
     let outputs = Vec::from_iter(args.perfetto.as_deref());
     output::check_apart(&outputs, std::slice::from_ref(&args.events))?;
-    let log = log::open(&args.events).map_err(|error| format!("{path}: cannot read: {error}"))?;
-    let mut log = LogReader::new(log).map_err(|error| format!("{path}: {error}"))?;
-    if args.damaged {
-        log = log.damaged();
-    }
-    let mut files = Files::create(args)?;
-    let mut timeline = Timeline::new();
-    for event in &mut log {
-        let event = event.map_err(|error| format!("{path}: {error}"))?;
-        for (folder, tables) in &mut files.tables {
-            tables.event(&event).map_err(|error| cannot_write(folder, &error))?;
+    read_log(&args.events, args.damaged, |log| {
+        let mut files = Files::create(args)?;
+        let mut timeline = Timeline::new();
+        for event in log {
+            let event = event.map_err(|error| format!("{path}: {error}"))?;
+            for (folder, tables) in &mut files.tables {
+                tables.event(&event).map_err(|error| cannot_write(folder, &error))?;
+            }
+            timeline.event(&event).try_for_each(|record| files.record(&record))?;
         }
-        timeline.event(&event).try_for_each(|record| files.record(&record))?;
-    }
-    timeline.finish().try_for_each(|record| files.record(&record))?;
-    files.finish()?;
-    if let Some(damage) = log.damage() {
-        anstream::eprintln!("note: {path} is read up to here: {}", printable(&damage.to_string()));
-    }
+        timeline.finish().try_for_each(|record| files.record(&record))?;
+        files.finish()
+    })?;
     Ok(true)
 }
 

@@ -11,6 +11,7 @@ mod args;
 mod style;
 mod output;
 mod known;
+mod progress;
 mod sarif;
 mod processes;
 mod table;

@@ -10,6 +10,7 @@ use vidmm_sim::{Hunt, MachineFactory, Planted, Quarry};
 
 use crate::{
     args::SimArgs,
+    progress,
     report::unless_closed,
     style::{BAD, BOLD, GOOD, number},
 };
@@ -21,14 +22,17 @@ pub fn run(args: &SimArgs, which: &str, factory: &dyn MachineFactory) -> Result<
     let mut out = anstream::stdout().lock();
     unless_closed(head(&mut out))?;
     let (mut steps, mut num_free) = (Vec::new(), 0);
+    let bar = progress::bar("Hunting", bugs.len() as u64, "bugs");
     for bug in bugs {
         let quarry = hunt.run(bug, factory);
+        bar.inc(1);
         match quarry.seed {
             Some(_) => steps.push(quarry.steps),
             None => num_free += 1,
         }
-        unless_closed(row(&mut out, bug, &quarry))?;
+        bar.suspend(|| unless_closed(row(&mut out, bug, &quarry)))?;
     }
+    bar.finish_and_clear();
     steps.sort_unstable();
     unless_closed(foot(&mut out, &steps, num_free))?;
     Ok(num_free == 0)

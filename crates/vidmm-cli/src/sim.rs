@@ -7,7 +7,6 @@ use std::{
     time::Instant,
 };
 
-use indicatif::ProgressBar;
 use vidmm::NumberedEvent;
 use vidmm_sim::{
     Campaign, Coverage, ExplicitScenario, Failure, Features, MachineFactory, Observer, SimDesc, Tally, Unobserved,
@@ -18,6 +17,7 @@ use vidmm_trace::LogHeader;
 use crate::{
     args::{SimArgs, count_of, jobs, program, quoted, settings},
     output::Files,
+    progress,
     report::{unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, counted, number},
 };
@@ -50,7 +50,7 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
         jobs,
         max_failures: args.max_failures as usize,
     };
-    let bar = ProgressBar::new(count);
+    let bar = progress::bar("Judging", count, "worlds");
     let begun = Instant::now();
     let tally = campaign.run(factory, &|seed, tally| {
         bar.set_position(tally.seeds);
@@ -92,11 +92,14 @@ fn write_events(args: &SimArgs, seed: u64, events: &Path, factory: &dyn MachineF
 
 /// Shrinks the scenario of a failure, and writes it to a file. Returns the number of steps that are left.
 fn write_shrunk(path: &Path, failure: &Failure, factory: &dyn MachineFactory) -> Result<usize, String> {
+    let bar = progress::bar("Shrinking", u64::from(SHRINK_RUNS), "runs at most");
     let rule = |scenario: &ExplicitScenario| {
+        bar.inc(1);
         let outcome = replay(scenario, factory, &mut Unobserved).ok()?;
         Some(outcome.failure?.finding.rule)
     };
     let scenario = shrink(&failure.scenario, SHRINK_RUNS, rule);
+    bar.finish_and_clear();
     std::fs::write(path, scenario.to_toml()).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     Ok(scenario.steps.len())
 }

@@ -13,11 +13,13 @@ use std::{
     time::Instant,
 };
 
+use indicatif::ProgressBar;
 use vidmm_sim::{Features, MachineFactory, Scenario, ScenarioFile, Unobserved, caught, run_explicit};
 use walkdir::WalkDir;
 
 use crate::{
     args::{RunArgs, count_of, jobs, program, quoted},
+    progress,
     report::{problem as problem_of, unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, counted, number, printable},
     workload,
@@ -47,7 +49,9 @@ pub fn run(args: &RunArgs, seeds: &RangeInclusive<u64>, factory: &dyn MachineFac
     let begun = Instant::now();
     let mut out = anstream::stdout().lock();
     for (path, scenario) in files.iter().zip(&scenarios) {
-        let swept = sweep(scenario, path, seeds, jobs, factory);
+        let bar = progress::bar("Running", count, "seeds");
+        let swept = sweep(scenario, path, seeds, jobs, factory, &bar);
+        bar.finish_and_clear();
         match &swept {
             Swept::Held => held += 1,
             Swept::Skipped(_) => skipped += 1,
@@ -108,6 +112,7 @@ fn sweep(
     seeds: &RangeInclusive<u64>,
     jobs: usize,
     factory: &dyn MachineFactory,
+    bar: &ProgressBar,
 ) -> Swept {
     let lacking = scenario.needs() & factory.lacks();
     if !lacking.is_empty() {
@@ -133,6 +138,7 @@ fn sweep(
                     *found = Some((seed, problem));
                 }
             }
+            bar.inc(1);
         }
     };
     std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(work))));

@@ -1,8 +1,8 @@
 //! Running a workload.
 
-use std::{error::Error, path::Path, time::Duration};
+use std::{error::Error, path::Path};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use vidmm::{AdapterOptions, NumberedEvent, TdrOptions};
 use vidmm_sim::{
     CompareSettings, Finding, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
@@ -14,6 +14,7 @@ use crate::{
     args::{RunArgs, replay_command, settings},
     known::Known,
     output::{Files, check_apart},
+    progress,
     report::{self, unless_closed},
     sarif, strict,
 };
@@ -49,7 +50,8 @@ pub fn run(
     header.settings.extend(of_client.map(|(name, value)| (name.to_owned(), value)));
     let files = Files::create(args.events.as_deref(), args.summary.as_deref(), &inputs, header)?
         .with_statistics(args.statistics);
-    let mut watcher = Watcher { files, bar: progress_bar(&prepared.workload) };
+    let bar = progress::bar("Running", prepared.workload.kernels.len() as u64, "kernels");
+    let mut watcher = Watcher { files, bar };
     let outcome = prepared.run(scenario, factory, &mut watcher);
     watcher.bar.finish_and_clear();
     let mut files = watcher.files;
@@ -163,16 +165,6 @@ fn otherwise(
     desc.script.checks.clear();
     (desc.options.events, desc.strict) = (false, false);
     vidmm_sim::run(workload, &desc, factory, &mut Unobserved)
-}
-
-/// A bar that is drawn on a terminal only.
-fn progress_bar(workload: &Workload) -> ProgressBar {
-    let bar = ProgressBar::new(workload.kernels.len() as u64);
-    let style = ProgressStyle::with_template("{msg:>12.cyan.bold} [{bar:27}] {pos}/{len} kernels, {elapsed}");
-    bar.set_style(style.expect("the template is right").progress_chars("=> "));
-    bar.set_message("Running");
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// Writes the event log and moves the progress bar.

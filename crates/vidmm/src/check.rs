@@ -209,10 +209,12 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
             format!("RES-80: allocation {index} has {lock:?}, but is not locked")
         });
         let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
-        let is_counted = place::is_counted(objects, index) && allocation.is_required();
+        // A request waits for the unlock only if it brings the allocation in for the first time since the lock (U-40).
+        let is_granted = allocation.is_pinned() || allocation.is_to_restore();
+        let is_counted = place::is_counted(objects, index) && is_granted;
         let next_home = residency.home_on_list(objects, index);
         let in_sight = allocation.is_seen_at_home() && allocation.is_seen_in(next_home.account());
-        audit.holds(in_sight || !is_counted || !allocation.may_be_seen(), || {
+        audit.holds(in_sight || !is_counted, || {
             format!(
                 "D30: allocation {index} is locked, and a list counts it in {next_home:?}, which the CPU does not see"
             )

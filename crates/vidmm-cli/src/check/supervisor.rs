@@ -19,6 +19,7 @@ use super::args::CheckArgs;
 use super::findings::{Found, Outcome, Ran};
 use super::jobs::Job;
 use super::worker::{MARK, Message};
+use crate::progress::bar;
 
 /// How often a worker is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -41,6 +42,7 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>
     let progress = Progress::shared(file.as_file())?;
     let mut ran = Ran::default();
     let (mut worker, mut deaths) = (None, 0);
+    let bar = bar("Trying", jobs.len() as u64, "checks");
     for (at, &job) in jobs.iter().enumerate().take_while(|_| time.is_none_or(|time| begun.elapsed() < time)) {
         while worker.is_none() && deaths < args.max_deaths {
             worker = match Worker::start(args, driver, file.path(), &progress)? {
@@ -72,7 +74,9 @@ pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>
                 deaths += 1;
             }
         }
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     if let Some(worker) = worker {
         worker.end();
     }

@@ -14,7 +14,6 @@ use std::{
     },
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{PlayOptions, Played, References, Setup, Trace, bounds, play};
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
@@ -23,7 +22,7 @@ use vidmm_trace::{ByteSize, LocalMemory};
 use self::row::{Optimum, Row};
 use crate::{
     args::{ReplayArgs, Shard, jobs, quoted},
-    output,
+    output, progress,
     report::unless_closed,
     run,
     style::counted,
@@ -94,7 +93,9 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
         Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
     output::check_apart(&outputs, &args.inputs)?;
     // A mistake in an input is told before anything runs.
+    let clock = progress::clock("Reading");
     let inputs: Vec<Input<'_>> = args.inputs.iter().map(|path| load(args, path)).collect::<Result<_, _>>()?;
+    clock.finish_and_clear();
     let cells = cells(args, &inputs);
     if args.check {
         inputs
@@ -222,9 +223,7 @@ fn in_parallel(
     factory: &dyn MachineFactory,
     tasks: &[(usize, Task<'_>)],
 ) -> Result<Vec<Outcome>, String> {
-    let bar = ProgressBar::new(tasks.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}").expect("it is a template"));
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let bar = progress::bar("Replaying", tasks.len() as u64, "runs");
     let outcomes = Mutex::new(Vec::from_iter(tasks.iter().map(|_| None)));
     let next = AtomicUsize::new(0);
     let work = || {

@@ -18,6 +18,15 @@ fn the_version_tells_commit_and_features() {
 }
 
 #[test]
+fn without_arguments_the_program_names_a_command_for_each_kind_of_user() {
+    let run = shell("vidmm").expect(2);
+    for command in ["vidmm check ./driver.so", "vidmm run scenarios/cyclic.toml", "vidmm replay scenarios/cyclic.toml"]
+    {
+        assert!(run.stderr.contains(command), "{command}: {run}");
+    }
+}
+
+#[test]
 fn bash_completes_commands_and_options() {
     let complete = |words: &str| {
         // The shell gives the function the command, the word at the cursor and the word before.

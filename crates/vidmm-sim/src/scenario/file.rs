@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::adapter::{AdapterSettings, DEFAULT_APERTURE};
@@ -27,6 +27,7 @@ use super::process::read_processes;
 use super::script::{Change, Check, CompareSettings, Script, TableSettings};
 use super::source::WorkloadSource;
 use super::steps::read_steps;
+use super::value::read;
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
@@ -134,7 +135,7 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
         return Err(Problem::At(fault.span().start, of_steps));
     }
     let Keys { name, seed, strict, adapter, cost, client, faults, shows, change, end, table, check, compare, .. } =
-        Keys::deserialize(toml::Deserializer::from(table))?;
+        read(Spanned::new(table.span(), DeValue::Table(table.into_inner())))?;
     let script = Script { changes: change, end, table, checks: check };
     let name = name.unwrap_or_else(|| stem(path));
     Ok(Scenario { name, seed, strict, adapter, cost, client, source, processes, script, compare, faults, shows })
@@ -159,7 +160,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
             Err(Problem::At(place, format!("`{key}` is {amount} in a scenario of steps; give a size up to {most}")))
         }
     };
-    let keys = Keys::deserialize(toml::Deserializer::from(table))?;
+    let keys: Keys = read(Spanned::new(table.span(), DeValue::Table(table.into_inner())))?;
     let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
     let line = |offset| ends.partition_point(|&end| end < offset) + 1;
     let steps = read_steps(steps, keys.adapter.is_physical(), line)?;

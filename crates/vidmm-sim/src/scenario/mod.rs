@@ -17,6 +17,7 @@ mod memory;
 mod paging_va;
 mod linked;
 mod tdr;
+mod value;
 mod verifier;
 mod adapter;
 mod page_tables;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue};
 use vidmm::{PriorityBand, Visibility};
 
 use super::client::ClientSettings;
@@ -11,6 +11,7 @@ use super::duration::Duration;
 use super::number::within;
 use super::problem::Problem;
 use super::source::WorkloadSource;
+use super::value::read;
 use crate::client::{ClientDesc, ClientKind, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};
 
 /// The number of tables, and of processes of one table, at most.
@@ -164,7 +165,7 @@ fn read_process(mut process: Spanned<DeValue<'_>>) -> Result<ProcessSettings, Pr
         behaviour.insert(key, value);
     }
     let behaviour = Spanned::new(span, DeValue::Table(behaviour));
-    let behaviour = ProcessBehaviour::deserialize(ValueDeserializer::from(behaviour))?;
+    let behaviour = read(behaviour)?;
     Ok(ProcessSettings { source: WorkloadSource::from_toml(process)?, behaviour })
 }
 

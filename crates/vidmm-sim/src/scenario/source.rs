@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::DeValue;
 use vidmm_trace::{ByteSize, Generator, ImportOptions};
 
 use super::problem::Problem;
 use super::submissions::SubmissionsSource;
+use super::value::read;
 
 /// The largest cache block of a serving trace, in bytes: 1 TiB.
 const MAX_BLOCK_BYTES: u64 = 1 << 40;
@@ -85,11 +86,6 @@ impl Kind {
             Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })
     }
-}
-
-/// Reads a value of the file.
-fn read<T: DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
-    T::deserialize(ValueDeserializer::from(value))
 }
 
 /// Reads the size of a cache block.

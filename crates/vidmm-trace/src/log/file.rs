@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     path::Path,
 };
 
@@ -68,8 +68,17 @@ impl Write for LogFile {
 ///
 /// If the file cannot be opened, or its name asks for a form that logs do not have.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    plain(path, File::open(path)?)
+}
+
+/// The log in the bytes of a file: of one whose name ends with `.gz`, what it is when decompressed.
+///
+/// # Errors
+///
+/// If the name asks for a form that logs do not have.
+pub fn plain(path: &Path, file: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     let is_compressed = is_gzip(path)?;
-    let file = BufReader::new(File::open(path)?);
+    let file = BufReader::new(file);
     Ok(match is_compressed {
         true => Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))),
         false => Box::new(file),

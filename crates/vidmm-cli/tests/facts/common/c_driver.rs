@@ -1,8 +1,10 @@
 //! Drivers in C, built and checked.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Run, workspace};
 
@@ -29,6 +31,21 @@ pub fn built_of(driver: &str, planted: &str, variant: &str) -> PathBuf {
     made(driver, &format!("{driver}{variant}-{planted}.so"), &variables)
 }
 
+/// Builds a reference driver with all mistakes of its `bugs.h`, of which `VIDMM_PLANTED` chooses one. Each variant is built once.
+pub fn with_all_bugs(driver: &'static str, variant: &'static str) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<(&str, &str), PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    built.entry((driver, variant)).or_insert_with(|| built_of(driver, "FROM_ENVIRONMENT", variant)).clone()
+}
+
+/// The names of the mistakes of a reference driver, in the order of their numbers. The first is `BUG_NONE`.
+pub fn bugs(driver: &str) -> Vec<String> {
+    let header = workspace().join("crates/vidmm-ddi/examples/drivers").join(driver).join("bugs.h");
+    let header = std::fs::read_to_string(header).expect("the driver has one");
+    let names = header.lines().filter_map(|line| line.strip_prefix("    BUG_")?.split([',', ' ']).next());
+    names.map(|name| format!("BUG_{name}")).collect()
+}
+
 /// Makes a driver in C with these variables of its Makefile. Several tests make the same one, each to the end before it has its name:
 /// none opens what another is still writing.
 pub fn made(driver: &str, name: &str, variables: &[String]) -> PathBuf {
@@ -47,7 +64,12 @@ pub fn made(driver: &str, name: &str, variables: &[String]) -> PathBuf {
 
 /// Runs `vidmm check` on a driver with these arguments.
 pub fn check(driver: &std::path::Path, arguments: &[&str]) -> Run {
+    check_planted(driver, 0, arguments)
+}
+
+/// Runs `vidmm check` on a driver that has all mistakes, with the mistake of this number.
+pub fn check_planted(driver: &std::path::Path, number: usize, arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vidmm"));
-    command.arg("check").arg(driver).args(arguments).current_dir(workspace());
+    command.arg("check").arg(driver).args(arguments).current_dir(workspace()).env("VIDMM_PLANTED", number.to_string());
     Run::new(format!("vidmm check {} {}", driver.display(), arguments.join(" ")), &command.output().expect("it starts"))
 }

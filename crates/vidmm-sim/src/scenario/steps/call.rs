@@ -4,9 +4,8 @@
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::DeValue;
 
 use super::addresses::{FreeVa, Map, ReserveVa};
 use super::answered::{Answered, Undone};
@@ -21,6 +20,7 @@ use super::render::*;
 use super::residency::*;
 use super::uses::*;
 use super::verb::Verb;
+use crate::scenario::value::read;
 
 /// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,10 +54,6 @@ pub(crate) trait See<S> {
 
 /// Reads the action of a step from its table, for one verb.
 pub(crate) type Read = fn(Spanned<DeValue<'_>>) -> Result<Action, toml::de::Error>;
-
-fn read<T: DeserializeOwned>(step: Spanned<DeValue<'_>>) -> Result<T, toml::de::Error> {
-    T::deserialize(ValueDeserializer::from(step))
-}
 
 /// Defines actions, each by its verb, which is a key of the step's table.
 macro_rules! verbs {

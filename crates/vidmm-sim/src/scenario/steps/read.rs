@@ -1,14 +1,14 @@
 //! Reading steps from the text of a scenario.
 
-use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::DeValue;
 
 use super::Step;
 use super::answer::Answer;
 use super::call::{Action, Call, Look, Read};
 use super::known::Known;
 use crate::scenario::problem::Problem;
+use crate::scenario::value::read;
 
 /// Reads the array `[[step]]`, for an adapter with GPU virtual addresses or without. `line` says on which line a byte of the text is.
 pub(in crate::scenario) fn read_steps(
@@ -34,11 +34,10 @@ fn read_step(
     let DeValue::Table(table) = step.get_mut() else {
         return Err(problem("a step is a table; write `[[step]]` before it".to_owned()));
     };
-    let expect =
-        table.remove("expect").map(|expect| Answer::deserialize(ValueDeserializer::from(expect))).transpose()?;
+    let expect = table.remove("expect").map(read::<Answer>).transpose()?;
     let verbs = || Call::VERBS.iter().chain(Look::VERBS);
     let named: Vec<&(&str, Read)> = verbs().filter(|(verb, _)| table.contains_key(*verb)).collect();
-    let &(verb, read) = match named[..] {
+    let &(verb, read_action) = match named[..] {
         [verb] => verb,
         [] => {
             let names: Vec<&str> = verbs().map(|&(verb, _)| verb).collect();
@@ -49,7 +48,7 @@ fn read_step(
             return Err(problem(format!("the step has a `{first}` and a `{second}`; make two steps of it")));
         }
     };
-    let mut action = read(step)?;
+    let mut action = read_action(step)?;
     action.check(known).map_err(problem)?;
     if let (Some(expect), Action::Look(_)) = (expect, &action) {
         return Err(problem(format!("nobody answers `{verb}`; leave `expect = \"{expect}\"` out")));
