@@ -149,13 +149,10 @@ fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: Allocation
         return Ok(false);
     }
     let device = allocation.device;
-    if replacement::homes_in_sight(state, index).next().is_none() {
-        // An allocation that only outstanding work requires leaves once that work has been dispatched. An allocation that is not
-        // resident is lockable (RES-83), but a list waits for it, and the lock may be held for ever.
-        let is_listed = allocation.any_entry(|_, entry| entry.count > 0);
-        let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
-        return Err(if is_listed && is_hidden { LockError::NotLockable } else { LockError::AllocationBusy });
-    }
+    // An allocation that is not resident is lockable (RES-83), but a list waits for it, and the lock may be held for ever.
+    let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
+    replacement::home_in_sight(state, index)
+        .map_err(|error| if is_hidden { error } else { LockError::AllocationBusy })?;
     if !allocation.is_pinned() {
         return Ok(true);
     }

@@ -289,16 +289,6 @@ impl ListBytes {
         self.now = bytes;
     }
 
-    /// An allocation is counted here that was counted elsewhere: every earlier weight may have named it. `is_listed` says
-    /// whether the list names it now.
-    pub fn count_in(&mut self, bytes: u64, is_listed: bool, last_submission: SubmissionNo, last_request: u64) {
-        self.earlier.iter_mut().for_each(|weight| weight.bytes += bytes);
-        self.now += bytes;
-        if !is_listed {
-            self.set(self.now - bytes, last_submission, last_request);
-        }
-    }
-
     /// Its device is asked to trim.
     pub fn expect_to_shrink(&mut self) {
         self.has_shrunk = false;

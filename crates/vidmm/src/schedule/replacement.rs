@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 
 use crate::{
     budget::account::{Home, PerAccount},
-    event::SuspendReason,
+    event::{SuspendReason, error::LockError},
     id::{AllocationIx, DeviceIx},
     objects::{
         allocation::Allocation,
@@ -18,37 +18,53 @@ use crate::{
     state::State,
 };
 
-/// The homes in which the CPU sees an allocation of one device, and in which the device's list would fit alone with the allocation,
-/// whatever was listed for outstanding work and requests. None if another device has opened the allocation.
-pub(crate) fn homes_in_sight(state: &State, index: AllocationIx) -> impl Iterator<Item = Home> {
+/// The home in which the CPU sees an allocation, and in which the list of its device would fit alone with the allocation.
+///
+/// # Errors
+///
+/// If there is none, or another device has opened the allocation. If there may be one later: outstanding work requires what has left
+/// the list, and was to find it beside the allocation where that is counted now.
+pub(crate) fn home_in_sight(state: &State, index: AllocationIx) -> Result<Home, LockError> {
     let allocation = &state.objects[index];
-    let (device, from, size) = (allocation.device, allocation.account(), allocation.size);
-    let is_only_here = allocation.openings().next().is_none();
-    allocation.seen_homes().filter(move |&to| {
-        let account = to.account();
-        let needed = state.objects[device].needed(account).saturating_add(if account == from { 0 } else { size });
-        is_only_here
-            && needed <= state.memory.list_capacity(account)
-            && weight::packs_if_moved(&state.objects, &state.memory, device, &[(index, to)])
-    })
+    let record = &state.objects[allocation.device];
+    let mut answer = Err(LockError::NotLockable);
+    if allocation.openings().next().is_some() {
+        return answer;
+    }
+    for to in allocation.seen_homes() {
+        let (account, packed) = (to.account(), [(index, to)]);
+        let is_new = account != allocation.account();
+        let added = if is_new { allocation.size } else { 0 };
+        let fits = record.list[account].now().saturating_add(added) <= state.memory.list_capacity(account)
+            && weight::packs_if_moved(&state.objects, &state.memory, allocation.device, &packed);
+        let is_settled = allocation.entry(allocation.device).is_some_and(|entry| entry.count > 0)
+            && !(is_new && record.list[account].remembers());
+        match (fits, is_settled) {
+            (true, true) => return Ok(to),
+            (true, false) => answer = Err(LockError::AllocationBusy),
+            (false, _) => {}
+        }
+    }
+    answer
 }
 
 /// A lock moves the home of a listed allocation to where the CPU sees it: a re-homing whose request is the lock (D19). No entry pins
-/// the allocation, so nothing of it is where its list counted it. Outstanding work and requests count it there still. Returns
-/// whether it has such a home.
+/// the allocation, so nothing of it is where its list counted it. Returns whether it has such a home.
 pub(crate) fn move_into_sight(turns: &mut Turns, state: &mut State, index: AllocationIx) -> bool {
-    let Some(to) = homes_in_sight(state, index).next() else { return false };
+    let Ok(to) = home_in_sight(state, index) else { return false };
     let allocation = &state.objects[index];
-    let (device, size, from, to_account) = (allocation.device, allocation.size, allocation.account(), to.account());
-    let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
+    let (device, size, from, account) = (allocation.device, allocation.size, allocation.account(), to.account());
     rehoming::move_home(&mut state.objects, &mut state.shares, device, index, to);
-    if from != to_account {
-        let needed = state.objects[device].needed(to_account).saturating_add(size);
-        let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, to_account);
-        if needed > beside {
+    if from != account {
+        let (left, grown) =
+            (state.objects[device].list[from].now() - size, state.objects[device].list[account].now() + size);
+        let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
+        if state.objects[device].needed(account).max(grown) > beside {
             turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
         }
-        state.shares.move_list_bytes(&mut state.objects, device, (from, to_account), size, is_listed);
+        state.shares.set_list_bytes(&mut state.objects, device, account, grown);
+        // Outstanding work and requests count the allocation where it was, too.
+        state.shares.set_list_bytes(&mut state.objects, device, from, left);
         state.record_counted(index, false);
     }
     turns.demoted.insert(device);

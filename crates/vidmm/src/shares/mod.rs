@@ -198,26 +198,6 @@ impl Shares {
         });
     }
 
-    /// A device's list counts an allocation of `bytes` in `to` in place of `from`. Outstanding work and requests count it in
-    /// both, since each of them may have been admitted with or without the allocation. `is_listed` says whether the list names
-    /// the allocation now.
-    pub(crate) fn move_list_bytes(
-        &mut self,
-        objects: &mut Objects,
-        device: DeviceIx,
-        (from, to): (Account, Account),
-        bytes: u64,
-        is_listed: bool,
-    ) {
-        self.change_list(objects, device, to, |record| {
-            record.list[to].count_in(bytes, is_listed, record.submitted, record.last_request);
-        });
-        if is_listed {
-            let left = objects[device].list[from].now() - bytes;
-            self.set_list_bytes(objects, device, from, left);
-        }
-    }
-
     /// Takes bytes off a device's list that a portion required and that need not be there for the device any more.
     pub(crate) fn lighten_list(&mut self, objects: &mut Objects, device: DeviceIx, account: Account, bytes: u64) {
         self.change_list(objects, device, account, |record| record.list[account].lighten(bytes));
