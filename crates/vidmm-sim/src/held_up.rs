@@ -46,7 +46,13 @@ impl HeldUp {
 impl fmt::Display for HeldUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: Nanoseconds| ns / 1_000_000;
-        write!(f, "{} waits behind {}, which keeps its memory, since {} ms", self.device, self.behind, ms(self.since_ns))?;
+        write!(
+            f,
+            "{} waits behind {}, which keeps its memory, since {} ms",
+            self.device,
+            self.behind,
+            ms(self.since_ns)
+        )?;
         self.until_ns.map_or(Ok(()), |until| write!(f, ", until {} ms", ms(until)))
     }
 }

@@ -38,8 +38,8 @@ pub use client::{BufferDesc, ClientDesc, ClientError, ClientKind, Lifetimes, Mis
 pub use explicit::{ExplicitReport, StepFinding, run_explicit};
 pub use features::Features;
 pub use figures::Figures;
-pub use held_up::HeldUp;
 pub use finding::Finding;
+pub use held_up::HeldUp;
 pub use illegal_uses::UseFinding;
 pub use machine::{ApertureDesc, Bench, Benched, LinkedAdapterDesc, MachineDesc, MachineFactory, MemorySizes};
 pub use oracle::{Oracle, Verdict, WrongPage};

@@ -5,8 +5,8 @@ use serde::Serialize;
 use crate::{
     accounts::ProcessFigures,
     figures::Figures,
-    held_up::HeldUp,
     finding::Finding,
+    held_up::HeldUp,
     illegal_uses::UseFinding,
     play::{CheckReport, Row},
     scenario::{Check, Script},

@@ -72,7 +72,13 @@ pub const fn suspend_reason(reason: SuspendReason) -> &'static str {
         SuspendReason::IdleOverBudget => "its process was above its budget and it had nothing to run",
         SuspendReason::SliceOver => "its process was above its budget and its time slice was over",
         SuspendReason::Idle => "it had nothing to run, and another device had waited for long",
-        SuspendReason::Asleep => "its process was asleep, with nothing in flight for 250 ms and four times its longest gap of late",
+        SuspendReason::Asleep => {
+            "its process was asleep, with nothing in flight for 250 ms and four times its longest gap of late"
+        }
+        SuspendReason::Exchange => {
+            "its process had slept for long, and a device within its budget had allocations away from home"
+        }
+        SuspendReason::ExchangeEnds => "a process had woken that had given it memory",
         SuspendReason::Starvation => "another device had waited for too long",
         SuspendReason::WaitsForRoom => "its own list had grown and had to wait for room",
         SuspendReason::Replace => "what it lists was to be placed elsewhere",

@@ -212,7 +212,7 @@ pub(crate) fn admit(
             admission.not_pinned[home.account()] += size;
         }
         if choices.first() != Some(home) && !state.adapter.is_physical() {
-            schedule.turns.demoted.insert(admission.device);
+            schedule.turns.note_away(admission.device, index, state.moment.now());
         }
         if counted != home {
             state.objects[index].set_home(home);
@@ -259,8 +259,8 @@ pub(crate) fn undo_admission(state: &mut State, admission: &Admission, indices: 
 
 /// Lets the admitted allocations join the list.
 pub(crate) fn accept_admission(state: &mut State, schedule: &mut Schedule, work: &Work, admission: &Admission) {
-    if !admission.rehomed.is_empty() && !state.adapter.is_physical() {
-        schedule.turns.demoted.insert(admission.device);
+    for &index in admission.rehomed.iter().filter(|_| !state.adapter.is_physical()) {
+        schedule.turns.note_away(admission.device, index, state.moment.now());
     }
     turns::change_list(state, work, admission.device, &admission.added, &admission.removed);
     let counted = admission.moved.iter().map(|&(index, _)| index).chain(admission.rehomed.iter().copied());
