@@ -36,6 +36,18 @@ impl State {
         }
     }
 
+    /// The list of its device counts an allocation in its home, and no more in the account of the one that it had before. Work that is
+    /// queued finds it there too, so no earlier weight counts.
+    pub fn recount_home(&mut self, device: DeviceIx, index: AllocationIx, before: Home) {
+        let (from, to, size) = (before.account(), self.objects[index].account(), self.objects[index].size);
+        let now = |account| self.objects[device].list[account].now();
+        for (account, bytes) in [(from, now(from) - size), (to, now(to) + size)] {
+            self.shares.set_list_bytes(&mut self.objects, device, account, bytes);
+            self.shares.recount_list(&mut self.objects, device, account);
+        }
+        self.record_counted(index, true);
+    }
+
     /// Takes an allocation off a device's list, whatever the count; submitted work still has the allocation.
     pub fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
         let Self { moment, objects, memory, shares, residency, .. } = self;

@@ -11,6 +11,7 @@ use vidmm_trace::{ByteSize, LocalMemory};
 
 use super::amount::{self, optional_commit_limit, optional_local_memory};
 use super::contract::{AddressingModelName, NotificationRevisionName, Wddm};
+use super::duration::Duration;
 use super::keys::exactly;
 use super::limits::MAX_LOCAL_MEMORY;
 use super::linked::LinkedAdapter;
@@ -82,6 +83,8 @@ pub struct AdapterSettings {
     /// physically may be there too; 0 lets tables lie anywhere. Adapter start checks it.
     #[serde(serialize_with = "exactly")]
     pub page_table_area: ByteSize,
+    /// The time for which a process sleeps before it gives its memory to others that have allocations away from home (D36).
+    pub exchange_after: Duration,
     /// The order of eviction among allocations of equal priority (D24).
     pub policy: PolicyChoice,
     /// The size of a paging buffer: a multiple of 4 KiB, from 4 KiB to 64 MiB.
@@ -240,6 +243,7 @@ impl Default for AdapterSettings {
             page_tables: None,
             update_mode: UpdateMode::GpuPhysical,
             page_table_area: ByteSize(0),
+            exchange_after: Duration { ns: 10_000_000_000 },
             policy: PolicyChoice::Lru,
             paging_buffer: ByteSize::kib(64),
             max_command: ByteSize::mib(64),
@@ -279,6 +283,7 @@ impl AdapterSettings {
             page_table_area: self.page_table_area.bytes(),
             preparation: self.preparation,
             verifier: self.verifier.into(),
+            exchange_after: Some(self.exchange_after.ns),
             policy: self.policy,
             buggify: self.buggify,
             ..AdapterOptions::default()

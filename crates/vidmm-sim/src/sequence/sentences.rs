@@ -136,6 +136,8 @@ fn why_yielded(reason: SuspendReason) -> &'static str {
         SuspendReason::SliceOver => "its process is above its budget, and its time slice is over",
         SuspendReason::Idle => "it is idle",
         SuspendReason::Asleep => "its process is asleep",
+        SuspendReason::Exchange => "its process has slept for long, and its memory is another's home",
+        SuspendReason::ExchangeEnds => "a process has woken that had given it memory",
         SuspendReason::Starvation => "another has waited too long",
         SuspendReason::WaitsForRoom => "its list has grown, and must wait for room",
         SuspendReason::Replace => "its allocations are to be elsewhere",

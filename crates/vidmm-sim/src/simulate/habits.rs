@@ -90,7 +90,7 @@ impl Habits {
             more_devices: dice.weighted(&[(1, 0), (1, 25), (1, 70)]),
             largest_part: dice.weighted(&[(1, 2), (2, 3), (1, 8)]),
             longest_kernel: dice.weighted(&[(1, 100_000), (2, 1_000_000), (1, 30_000_000)]),
-            longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000)]),
+            longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000), (1, 1_000_000_000)]),
             adjusts: dice.weighted(&[(1, 10), (1, 60)]),
             keeps_locks: dice.chance(50),
         }

@@ -152,6 +152,10 @@ impl World {
         if !is_speed && aside.chance(15) {
             adapter.verifier = verifier(&mut aside);
         }
+        // Processes that sleep give their memory away after moments in most worlds, so that some do.
+        if !is_speed && aside.chance(60) {
+            adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 30) };
+        }
         let is_host_short = aside.chance(18);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);

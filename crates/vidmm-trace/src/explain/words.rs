@@ -75,6 +75,10 @@ pub const fn suspend_reason(reason: SuspendReason) -> &'static str {
         SuspendReason::Asleep => {
             "its process was asleep, with nothing in flight for 250 ms and four times its longest gap of late"
         }
+        SuspendReason::Exchange => {
+            "its process had slept for long, and a device within its budget had allocations away from home"
+        }
+        SuspendReason::ExchangeEnds => "a process had woken that had given it memory",
         SuspendReason::Starvation => "another device had waited for too long",
         SuspendReason::WaitsForRoom => "its own list had grown and had to wait for room",
         SuspendReason::Replace => "what it lists was to be placed elsewhere",

@@ -582,15 +582,20 @@ fn p08_a_process_within_its_budget_yields_only_to_one_that_starves() {
 }
 
 #[test]
-fn p08_a_process_in_focus_never_yields_within_its_budget() {
-    let focused = innocent().is(1, PriorityBand::Focus, Visibility::Visible).later(2000);
-    focused.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+fn p08_a_process_in_focus_yields_within_its_budget_only_while_it_is_asleep() {
+    let focused = || innocent().is(1, PriorityBand::Focus, Visibility::Visible);
+    focused().later(2000).yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+    focused().later(249).yields(1, SuspendReason::Asleep, 0).breaks_only(P08);
+    focused().later(250).yields(1, SuspendReason::Asleep, 0).breaks_nothing();
+    innocent().later(250).yields(1, SuspendReason::Asleep, 0).breaks_only(P08);
 }
 
 #[test]
 fn p08_reserved_memory_is_never_taken() {
     let reserved = run().reserves(1, 45).lists(0, 60).lists(1, 45).later(2000);
     reserved.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
+    let focused = run().reserves(1, 45).lists(0, 60).lists(1, 45).is(1, PriorityBand::Focus, Visibility::Visible);
+    focused.later(2000).yields(1, SuspendReason::Asleep, 0).breaks_only(P08);
 }
 
 #[test]

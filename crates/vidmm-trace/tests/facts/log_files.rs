@@ -402,6 +402,8 @@ fn suspension_events() -> Vec<Event> {
         SuspendReason::SliceOver,
         SuspendReason::Idle,
         SuspendReason::Asleep,
+        SuspendReason::Exchange,
+        SuspendReason::ExchangeEnds,
         SuspendReason::Starvation,
         SuspendReason::WaitsForRoom,
         SuspendReason::Replace,

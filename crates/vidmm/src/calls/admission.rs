@@ -39,8 +39,8 @@ pub(crate) struct Admission {
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
-    /// Whether an allocation is counted elsewhere than in its first choice.
-    is_demoted: bool,
+    /// The allocations that are counted elsewhere than in their first choices.
+    away: Vec<AllocationIx>,
 }
 
 /// The terms on which a list grows.
@@ -159,7 +159,7 @@ impl Admission {
             not_pinned: accounts.none(),
             moved: Vec::new(),
             rehomed: Vec::new(),
-            is_demoted: false,
+            away: Vec::new(),
         }
     }
 
@@ -172,7 +172,9 @@ impl Admission {
         if !allocation.is_pinned_by(self.device) {
             self.not_pinned[home.account()] += allocation.size;
         }
-        self.is_demoted |= choices.first() != Some(home);
+        if choices.first() != Some(home) {
+            self.away.push(index);
+        }
         if counted != home {
             allocation.set_home(home);
             self.moved.push((index, counted));
@@ -190,7 +192,7 @@ impl Admission {
         let (device, request) = (self.device, state.objects[self.device].last_request + 1);
         state.residency.rehomings.insert(index, Rehoming { to, device, request });
         self.rehomed.push(index);
-        self.is_demoted = true;
+        self.away.push(index);
     }
 
     /// Undoes it.
@@ -202,8 +204,8 @@ impl Admission {
 
     /// Lets what is counted join the list.
     pub(crate) fn accept(&self, state: &mut State, schedule: &mut Schedule, work: &Work) {
-        if self.is_demoted && !state.adapter.is_physical() {
-            schedule.turns.demoted.insert(self.device);
+        for &index in self.away.iter().filter(|_| !state.adapter.is_physical()) {
+            schedule.turns.note_away(self.device, index, state.moment.now());
         }
         turns::change_list(state, work, self.device, &self.added, &self.removed);
         let counted = self.moved.iter().map(|&(index, _)| index).chain(self.rehomed.iter().copied());

@@ -101,7 +101,7 @@ impl VidMm {
             self.state.residency.end_locks(&mut self.state.objects, host, index);
             let allocation = &self.state.objects[index];
             if allocation.is_required() && allocation.homes_differ() {
-                self.schedule.turns.demoted.insert(allocation.device);
+                self.schedule.turns.note_away(allocation.device, index, self.state.moment.now());
                 self.state.moment.request_poll();
             }
             self.plans.refresh(&mut self.state.moment, &mut self.state.objects, index);

@@ -188,7 +188,7 @@ fn change_residence(
     }
     let allocation = &state.objects[index];
     if allocation.is_required() && allocation.homes_differ() {
-        schedule.turns.demoted.insert(allocation.device);
+        schedule.turns.note_away(allocation.device, index, state.moment.now());
     }
     let is_outside =
         state.objects[index].place.is_some_and(|place| !choices.contains(place::home(&state.memory, place)));

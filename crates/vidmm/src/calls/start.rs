@@ -32,7 +32,7 @@ use crate::{
         placer::{PagePlacer, Placer},
     },
     moment::Moment,
-    objects::Objects,
+    objects::{Objects, turn::EXCHANGE_AFTER},
     plans::{Plans, Stream, Windows, builder::Builder, table_views},
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
@@ -40,7 +40,7 @@ use crate::{
     schedule::Schedule,
     shares::Shares,
     state::State,
-    units::{Extent, PAGE_SIZE, PhysicalAddress, SegmentId},
+    units::{Extent, Nanoseconds, PAGE_SIZE, PhysicalAddress, SegmentId},
     work::Work,
 };
 
@@ -68,6 +68,9 @@ pub struct AdapterOptions {
     pub verifier: VerifierKnobs,
     /// The order of eviction among allocations of equal priority (D24).
     pub policy: PolicyChoice,
+    /// The time for which a process has nothing in flight before it gives what it holds beyond its reservation to others within their
+    /// budgets that have allocations away from home; none is 10 s (D36).
+    pub exchange_after: Option<Nanoseconds>,
     /// The time limits after which packets count as hung (6.4).
     pub tdr: TdrOptions,
     /// The seed of legal and unlikely choices; none makes none of them.
@@ -182,7 +185,7 @@ impl VidMm {
                 has_priorities: false,
                 patching: Patching { knobs: options.preparation, ..Patching::default() },
             },
-            schedule: Schedule::new(TrimIntervals::default()),
+            schedule: Schedule::new(TrimIntervals::default(), options.exchange_after.unwrap_or(EXCHANGE_AFTER)),
         };
         record_start(&mut manager.state, &manager.plans, process, extents);
         if manager.state.adapter.apertures.is_empty() && manager.state.adapter.version >= WddmVersion::WDDM2_0 {

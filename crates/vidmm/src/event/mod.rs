@@ -1300,6 +1300,11 @@ pub enum SuspendReason {
     Idle,
     /// Its process is asleep: nothing of it has been in flight for the longest of 250 ms and four times its longest gap of the last 2 s.
     Asleep,
+    /// Its process has slept for ten seconds, or the setting of the adapter: it gives its memory to a device within its budget that has
+    /// allocations away from home.
+    Exchange,
+    /// A process has woken that gave its memory to this device: it goes on as soon as the memory is given back.
+    ExchangeEnds,
     /// Another device has waited for memory for too long.
     Starvation,
     /// The device's list has grown, and must wait for room beside active devices.

@@ -1,10 +1,13 @@
 //! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 
 use crate::{
     data::ordered_set::OrderedSet,
-    id::{DeviceIx, PlanNo},
+    id::{AllocationId, AllocationIx, DeviceIx, PlanNo},
     units::Nanoseconds,
 };
 
@@ -31,11 +34,22 @@ const GAP_MEMORY: Nanoseconds = 2000 * MILLISECOND;
 /// The time that a device which is asked to trim has for it before it yields.
 pub(crate) const TRIM_GRACE: Nanoseconds = 10 * MILLISECOND;
 
-/// The time without any yield after which an allocation that was pushed out comes back by itself.
+/// The time without any yield after which an idle device that was pushed out comes back by itself; and the time without work after which
+/// a gap between two packets is a pause.
 pub(crate) const CALM: Nanoseconds = 100 * MILLISECOND;
 
-/// The share of the account that must stay free for that: 1/16.
-pub(crate) const CALM_SHARE: u64 = 16;
+/// An allocation that was demoted stays away for so long. A device that is never still drains as often, to bring one home.
+pub(crate) const RETURN_MIN: Nanoseconds = 1000 * MILLISECOND;
+
+/// A process that has slept for so long gives its memory away, unless the adapter has another setting.
+pub(crate) const EXCHANGE_AFTER: Nanoseconds = 10_000 * MILLISECOND;
+
+/// The longest time between two exchanges of an allocation: an hour.
+pub(crate) const EXCHANGE_MAX: Nanoseconds = 3_600_000 * MILLISECOND;
+
+/// The bytes that come home in a gap between two packets, if one allocation is no more: 8 MiB take less than a millisecond on a bus of
+/// 12 GB/s.
+pub(crate) const HOME_BATCH: u64 = 8 << 20;
 
 /// Whether a device's work runs (RES-71).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +92,16 @@ pub(crate) struct Turn {
     pub slice: Nanoseconds,
     /// The time at which it last submitted or ended work.
     pub last_busy: Nanoseconds,
+    /// Whether it yields only until nothing of it is in flight, so that one allocation can come home.
+    pub drains_for_home: bool,
+    /// The time since which there has been room for one that is away while the device was not still, and the time at which one came.
+    pub owes_since: Option<Nanoseconds>,
+    pub paid_at: Nanoseconds,
+    /// The bytes that came home behind so many dispatches, and the last plan for that.
+    pub paid_in_gap: (u64, u64),
+    pub home_plan: PlanNo,
+    /// The time until which it does not come back by itself, as it gave its memory away.
+    pub out_until: Nanoseconds,
 }
 
 impl Turn {
@@ -138,6 +162,11 @@ impl Stillness {
         self.since = now;
     }
 
+    /// The time at which it is asleep and has been still for so long, if nothing of it is dispatched before.
+    pub fn slept_at(&self, time: Nanoseconds) -> Option<Nanoseconds> {
+        self.asleep_at().map(|at| at.max(self.since.saturating_add(time)))
+    }
+
     /// A request of it is granted: a program that loads is awake.
     pub fn touch(&mut self, now: Nanoseconds) {
         self.begin(now);
@@ -162,6 +191,16 @@ impl Stillness {
     }
 }
 
+/// An allocation that has come home in the room of a process that slept.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// How often, and the last time.
+    pub times: u32,
+    pub at: Nanoseconds,
+    /// The devices that gave the room, and have not woken since.
+    pub givers: Vec<DeviceIx>,
+}
+
 /// The turns of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -169,8 +208,15 @@ pub(crate) struct Turns {
     pub resuming: OrderedSet<DeviceIx>,
     /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
     pub to_replace: OrderedSet<DeviceIx>,
-    /// Active devices that may have allocations in other places than they prefer.
-    pub demoted: OrderedSet<DeviceIx>,
+    /// Allocations of devices that may have another home than they prefer, and since when they do.
+    pub away: BTreeMap<(DeviceIx, AllocationIx), Nanoseconds>,
+    /// No allocation that is away is smaller, in bytes.
+    pub smallest_away: u64,
+    /// Allocations that have come home for a process that slept.
+    pub exchanges: BTreeMap<AllocationId, Exchange>,
+    /// The time for which a process sleeps before it gives its memory away, and the next time to look for those that do.
+    pub exchange_after: Nanoseconds,
+    pub exchange_look: Nanoseconds,
     /// The time at which a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
@@ -182,14 +228,39 @@ impl Turns {
     /// Whether there is power, and the list of every device that has its turn is there, in the places that it prefers.
     pub fn is_calm(&self) -> bool {
         self.power == Power::Up
-            && [&self.resuming, &self.to_replace, &self.demoted].into_iter().all(OrderedSet::is_empty)
+            && self.away.is_empty()
+            && [&self.resuming, &self.to_replace].into_iter().all(OrderedSet::is_empty)
+    }
+
+    /// An allocation of a device may be away from home.
+    pub fn note_away(&mut self, device: DeviceIx, index: AllocationIx, now: Nanoseconds) {
+        self.away.entry((device, index)).or_insert(now);
+        self.smallest_away = 0;
+    }
+
+    /// An allocation of a device leaves its home.
+    pub fn note_demoted(&mut self, device: DeviceIx, index: AllocationIx, now: Nanoseconds) {
+        self.away.insert((device, index), now);
+        self.smallest_away = 0;
+    }
+
+    /// The devices of allocations that may be away.
+    pub fn debtors(&self) -> Vec<DeviceIx> {
+        let first = self.away.keys().next();
+        let next = |&device: &DeviceIx| {
+            let behind = self.away.range((device.next(), AllocationIx::FIRST)..).next();
+            behind.map(|(&(device, _), _)| device)
+        };
+        core::iter::successors(first.map(|&(device, _)| device), next).collect()
     }
 
     /// Forgets a device that is gone.
     pub fn forget(&mut self, device: DeviceIx) {
-        for devices in [&mut self.resuming, &mut self.to_replace, &mut self.demoted] {
+        for devices in [&mut self.resuming, &mut self.to_replace] {
             devices.remove(&device);
         }
+        self.away.retain(|&(of, _), _| of != device);
+        self.exchanges.values_mut().for_each(|exchange| exchange.givers.retain(|&giver| giver != device));
     }
 }
 

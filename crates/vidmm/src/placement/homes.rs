@@ -4,30 +4,28 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::Adapter,
-    budget::account::{Choices, PerAccount},
+    budget::account::{Choices, Home},
     id::{AllocationIx, DeviceIx},
-    objects::{Objects, allocation::AllocationState, list::ListEntry, turn::CALM_SHARE},
+    objects::{Objects, allocation::AllocationState, list::ListEntry},
     residency::weight,
     state::State,
 };
 
-/// Whether all that a device would rather have in another memory segment fits there, with room to spare.
-pub(crate) fn could_come_back(state: &State, device: DeviceIx) -> bool {
-    let record = &state.objects[device];
-    let mut demoted: PerAccount<u64> = state.memory.accounts().none();
-    for (index, choices) in movable(&state.adapter, &state.objects, device) {
-        let (allocation, prefers) = (&state.objects[index], choices.accounts().next());
-        if let Some(prefers) = prefers.filter(|&prefers| prefers.is_memory() && prefers != allocation.account()) {
-            demoted[prefers] += allocation.size;
-        }
-    }
-    let mut wanted = state.memory.accounts().memory().filter(|&account| demoted[account] > 0).peekable();
-    wanted.peek().is_some()
-        && wanted.all(|account| {
-            let spare = state.memory.list_capacity(account) / CALM_SHARE;
-            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
-            record.needed(account).saturating_add(demoted[account]).saturating_add(spare) <= beside
-        })
+/// The memory segment in which an allocation on a device's list would rather be than in its home; none if it is there.
+pub(crate) fn prefers_elsewhere(objects: &Objects, device: DeviceIx, index: AllocationIx) -> Option<Home> {
+    let allocation = objects.allocations.contains(index).then(|| &objects[index])?;
+    let is_listed = allocation.device == device && allocation.entry(device).is_some_and(|entry| entry.count > 0);
+    let home = allocation.choices.first().filter(|home| is_listed && home.account().is_memory())?;
+    (home.account() != allocation.account()).then_some(home)
+}
+
+/// Whether an allocation on a device's list may go to another home now: the CPU does not see it, and no request is to bring it in.
+pub(crate) fn may_come_home(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
+    let allocation = &state.objects[index];
+    let is_seen = allocation.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+    let is_granted = allocation.entry(device).is_some_and(|entry| entry.is_open() && !entry.has_ungranted_span());
+    let is_free = is_granted && !is_seen && !state.residency.rehomings.contains_key(&index);
+    is_free && choices_if_movable(&state.adapter, &state.objects, device, index).is_some()
 }
 
 /// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the homes that they

@@ -130,7 +130,8 @@ impl Plans {
             let is_pinned = allocation.is_pinned();
             pins::note_writes_to(&mut state.objects, index);
             let allocation = &state.objects[index];
-            let is_moved = is_pinned
+            let comes_home = range.is_none() && place.account() == Account::SYSTEM && allocation.account().is_memory();
+            let is_moved = is_pinned && !comes_home
                 || range.is_some()
                     && (place.account() == allocation.account() || !place::is_counted(&state.objects, index));
             let reason = if is_moved { EvictReason::Moved } else { place::reason_to_move(&state.objects, index) };

@@ -1,7 +1,9 @@
 //! The schedule: turns of devices, trims, power, and the order of grants.
 
 pub(crate) mod deferred;
+mod exchange;
 pub(crate) mod grant;
+pub(crate) mod homecoming;
 pub(crate) mod power;
 pub(crate) mod replacement;
 pub(crate) mod suspension;
@@ -33,8 +35,9 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Nothing is scheduled yet.
-    pub(crate) fn new(trim_intervals: TrimIntervals) -> Self {
-        let (turns, trim_notifications) = (Turns::default(), Slots::new());
+    pub(crate) fn new(trim_intervals: TrimIntervals, exchange_after: Nanoseconds) -> Self {
+        let turns = Turns { exchange_after, ..Turns::default() };
+        let trim_notifications = Slots::new();
         Self { turns, trim_notifications, trim_intervals, periods: BTreeSet::new(), asked_to_trim: BTreeMap::new() }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     id::{AllocationIx, DeviceIx},
     objects::{
         allocation::Allocation,
-        turn::{CALM, Turns},
+        turn::{RETURN_MIN, Turns},
     },
     placement::homes,
     residency::{rehoming, weight},
@@ -67,31 +67,25 @@ pub(crate) fn move_into_sight(turns: &mut Turns, state: &mut State, index: Alloc
         state.shares.set_list_bytes(&mut state.objects, device, from, left);
         state.record_counted(index, false);
     }
-    turns.demoted.insert(device);
+    turns.note_away(device, index, state.moment.now());
     state.moment.request_poll();
     true
 }
 
+/// The homes that a device's allocations have next.
+struct Choice {
+    /// Those that change.
+    to_move: Vec<(AllocationIx, Home)>,
+    /// Whether all of the list has room there.
+    has_room: bool,
+}
+
 impl Schedule {
-    /// Lets devices yield whose allocations must or can be placed better.
+    /// Lets devices yield whose allocations must be elsewhere.
     pub(crate) fn replace(&mut self, state: &mut State) {
         while let Some(device) = self.turns.to_replace.pop_first() {
             if state.objects.devices.contains(device) && !state.objects[device].is_suspended() {
                 turns::stop(state, device, SuspendReason::Replace, None, true);
-            }
-        }
-        if self.turns.demoted.is_empty() || !state.shares.stopped.is_empty() {
-            return;
-        }
-        let calm_at = self.turns.last_yield + CALM;
-        if state.moment.now() < calm_at {
-            return state.moment.wake_at(calm_at);
-        }
-        for device in Vec::from_iter(self.turns.demoted.iter().copied()) {
-            if homes::could_come_back(state, device) {
-                self.turns.last_yield = state.moment.now();
-                turns::stop(state, device, SuspendReason::Replace, None, true);
-                return;
             }
         }
     }
@@ -103,89 +97,82 @@ impl Schedule {
             .memory
             .accounts()
             .per(|account| state.shares.not_promised_to_others(&state.objects, &state.memory, device, account));
-        let Some(Choice { to_move, is_demoted, .. }) = choose_homes(state, device, may_be_demoted, &beside) else {
+        let Some(Choice { to_move, .. }) = self.choose_homes(state, device, may_be_demoted, &beside) else {
             return;
         };
         for (index, home) in to_move {
-            let (from, to, size) = (state.objects[index].account(), home.account(), state.objects[index].size);
+            let from = state.objects[index].home();
             rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
-            if from == to {
-                continue;
+            if from.account() != home.account() {
+                state.recount_home(device, index, from);
+                // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
+                state.moment.request_poll();
             }
-            for (account, bytes) in [
-                (from, state.objects[device].list[from].now() - size),
-                (to, state.objects[device].list[to].now() + size),
-            ] {
-                state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
-                // Work that is queued finds it in its new place too, so no earlier weight counts.
-                state.shares.recount_list(&mut state.objects, device, account);
+            if state.objects[index].homes_differ() {
+                self.turns.note_demoted(device, index, state.moment.now());
             }
-            state.record_counted(index, true);
-            // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
-            state.moment.request_poll();
-        }
-        if is_demoted {
-            self.turns.demoted.insert(device);
-        } else {
-            self.turns.demoted.remove(&device);
         }
     }
-}
 
-/// The homes that a device's allocations have next.
-struct Choice {
-    /// Those that change.
-    to_move: Vec<(AllocationIx, Home)>,
-    /// Whether one is not the first choice of its allocation.
-    is_demoted: bool,
-    /// Whether all of the list has room there.
-    has_room: bool,
-}
-
-/// Whether all that a device lists finds a home beside these others, some of it elsewhere than it prefers.
-pub(crate) fn fits_if_demoted(state: &State, device: DeviceIx, others: &[DeviceIx]) -> bool {
-    let beside = state.memory.accounts().per(|account| {
-        let promised: u64 = others.iter().map(|&other| state.objects[other].promised[account]).sum();
-        state.memory.list_capacity(account) - promised
-    });
-    choose_homes(state, device, true, &beside).is_some_and(|choice| choice.has_room && !choice.to_move.is_empty())
-}
-
-/// The homes for a device's list, if there are `beside` bytes for it. None if its allocations may not move now, or one has no home.
-fn choose_homes(state: &State, device: DeviceIx, may_be_demoted: bool, beside: &PerAccount<u64>) -> Option<Choice> {
-    let accounts = state.memory.accounts();
-    let mut movable = homes::movable_with_requests(state, device)?;
-    if movable.is_empty() {
-        return None;
+    /// Whether all that a device lists finds a home beside these others, some of it elsewhere than it prefers.
+    pub(crate) fn fits_if_demoted(&self, state: &State, device: DeviceIx, others: &[DeviceIx]) -> bool {
+        let beside = state.memory.accounts().per(|account| {
+            let promised: u64 = others.iter().map(|&other| state.objects[other].promised[account]).sum();
+            state.memory.list_capacity(account) - promised
+        });
+        self.choose_homes(state, device, true, &beside)
+            .is_some_and(|choice| choice.has_room && !choice.to_move.is_empty())
     }
-    movable.sort_by_key(|&(index, _)| Reverse(state.objects[index].priority));
-    let record = &state.objects[device];
-    // Queued work may still require allocations that have left the list.
-    let fixed = accounts.per(|account| {
-        let in_account =
-            || movable.iter().map(|&(index, _)| &state.objects[index]).filter(|of| of.account() == account);
-        let is_held = |of: &&Allocation| of.entry(device).is_some_and(|entry| !entry.has_ungranted_span());
-        let held = (record.pinned[account] + record.to_restore[account])
-            - in_account().filter(is_held).map(|of| of.size).sum::<u64>();
-        held.max(record.list[account].now() - in_account().map(|of| of.size).sum::<u64>())
-    });
-    let mut left = accounts.per(|account| beside[account].saturating_sub(fixed[account]));
-    let mut choice = Choice {
-        to_move: Vec::new(),
-        is_demoted: false,
-        has_room: accounts.iter().all(|account| fixed[account] <= beside[account]),
-    };
-    for (index, choices) in movable {
-        let allocation = &state.objects[index];
-        let fits = |home: &Home| allocation.size <= left[home.account()];
-        let considered = if may_be_demoted { usize::MAX } else { 1 };
-        let home = choices.into_iter().take(considered).find(fits)?;
-        choice.is_demoted |= Some(home) != choices.first();
-        left[home.account()] -= allocation.size;
-        if home != allocation.home() {
-            choice.to_move.push((index, home));
+
+    /// The homes for a device's list, if there are `beside` bytes for it. None if its allocations may not move now, or one has no home.
+    fn choose_homes(
+        &self,
+        state: &State,
+        device: DeviceIx,
+        may_be_demoted: bool,
+        beside: &PerAccount<u64>,
+    ) -> Option<Choice> {
+        let accounts = state.memory.accounts();
+        let mut movable = homes::movable_with_requests(state, device)?;
+        if movable.is_empty() {
+            return None;
         }
+        // Among equals those that lie at home stay there.
+        movable.sort_by_key(|&(index, choices)| {
+            let allocation = &state.objects[index];
+            let lies_in = allocation.place.map(|place| place.account());
+            (Reverse(allocation.priority), lies_in.is_none() || lies_in != choices.accounts().next())
+        });
+        let returned = state.moment.now().saturating_sub(RETURN_MIN);
+        let stays_away = |index| self.turns.away.get(&(device, index)).is_some_and(|&since| since > returned);
+        let record = &state.objects[device];
+        // Queued work may still require allocations that have left the list.
+        let fixed = accounts.per(|account| {
+            let in_account =
+                || movable.iter().map(|&(index, _)| &state.objects[index]).filter(|of| of.account() == account);
+            let is_held = |of: &&Allocation| of.entry(device).is_some_and(|entry| !entry.has_ungranted_span());
+            let held = (record.pinned[account] + record.to_restore[account])
+                - in_account().filter(is_held).map(|of| of.size).sum::<u64>();
+            held.max(record.list[account].now() - in_account().map(|of| of.size).sum::<u64>())
+        });
+        let mut left = accounts.per(|account| beside[account].saturating_sub(fixed[account]));
+        let mut choice =
+            Choice { to_move: Vec::new(), has_room: accounts.iter().all(|account| fixed[account] <= beside[account]) };
+        for (index, choices) in movable {
+            let allocation = &state.objects[index];
+            let fits = |home: &Home| allocation.size <= left[home.account()];
+            let chosen = choices.into_iter().take(if may_be_demoted { usize::MAX } else { 1 });
+            let present = Some(allocation.home()).filter(|&home| choices.contains(home));
+            let home = match allocation.homes_differ() && stays_away(index) {
+                true => present.into_iter().chain(chosen.skip(1)).find(fits)?,
+                false => chosen.chain(present).find(fits)?,
+            };
+            left[home.account()] -= allocation.size;
+            if home != allocation.home() {
+                choice.to_move.push((index, home));
+            }
+        }
+        // There are bytes for it; there need not be a range.
+        weight::packs_if_moved(&state.objects, &state.memory, device, &choice.to_move).then_some(choice)
     }
-    // There are bytes for it; there need not be a range.
-    weight::packs_if_moved(&state.objects, &state.memory, device, &choice.to_move).then_some(choice)
 }

@@ -24,7 +24,7 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, CALM_SHARE, Power, SLICE_MIN, SLICE_PER_PAGING, Turns},
+        turn::{Activity, CALM, Power, SLICE_MIN, SLICE_PER_PAGING, Turns},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
@@ -135,9 +135,18 @@ impl Schedule {
         self.settle_resumed(&mut state.moment, &mut state.objects, plans);
         settle_takers(state, work);
         self.replace(state);
-        if state.shares.stopped.is_empty() {
-            return;
+        if !state.shares.stopped.is_empty() {
+            self.pay_drained(state, plans, requests, work);
+            self.give_turns(state, plans, requests, work);
+            if self.bring_back(state, plans, requests, work).is_err() {
+                return;
+            }
         }
+        self.pay_debts(state, plans, work);
+    }
+
+    /// Devices that wait have their turns, or others yield to them.
+    fn give_turns(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
         suspend_drained(&mut self.turns, state, work);
         // A device later in the order, also one that is about to yield, leaves the room that is made for those before it.
         let mut spoken_for = state.memory.accounts().none();
@@ -157,16 +166,18 @@ impl Schedule {
             if state.objects[device].is_active() {
                 continue;
             }
+            if !has_room {
+                self.take_back(state, plans, work, device);
+            }
             match if has_room { Ok(()) } else { self.make_way(state, work, device, &needed, &spoken_for) } {
                 Ok(()) => {
                     let accounts = state.memory.accounts();
                     accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
                 }
-                Err(keepers) => hold_up(&mut self.turns, state, work, device, &keepers),
+                Err(keepers) => self.hold_up(state, work, device, &keepers),
             }
         }
         suspend_drained(&mut self.turns, state, work);
-        self.bring_back(state, plans, requests, work);
     }
 
     /// Notes which lists are back: from then on a device's slice runs.
@@ -193,9 +204,18 @@ impl Schedule {
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
         if state.objects[device].is_suspended() {
-            self.place_anew(state, device, may_be_demoted(state, device));
+            self.place_anew(state, device, self.may_be_demoted(state, device));
         }
         room_needed(state, device)
+    }
+
+    /// Whether a waiting device's allocations may have other homes than they prefer: its process is above its budget, it has waited for
+    /// long, or it gives back what it got (RES-55).
+    fn may_be_demoted(&self, state: &State, device: DeviceIx) -> bool {
+        let starves_at = state.objects[device].turn.starves_at(state.moment.now());
+        state.shares.is_over_budget(state.objects[device].process)
+            || starves_at <= state.moment.now()
+            || !self.owed_back(state, device).is_empty()
     }
 
     /// Makes others yield, if those who may would make room for the device beside what is `spoken_for`. Fails with those that keep
@@ -244,6 +264,25 @@ impl Schedule {
             state.moment.wake_at(time);
         }
         Err(keepers)
+    }
+
+    /// A device waits behind others that keep their memory. It is suspended, to be placed anew, if all of its list finds a home beside
+    /// those then (RES-44, RES-55); else its wait is told, once it has lasted for long.
+    fn hold_up(&mut self, state: &mut State, work: &Work, device: DeviceIx, keepers: &[DeviceIx]) {
+        let Some(&behind) = keepers.first() else { return };
+        let has_drained = has_ended(state, work, device) && !state.objects[device].is_suspended();
+        if self.may_be_demoted(state, device) && has_drained && self.fits_if_demoted(state, device, keepers) {
+            state.moment.request_poll();
+            return suspend(&mut self.turns, state, device);
+        }
+        let turn = &state.objects[device].turn;
+        let Some(since) = turn.waits_since.filter(|_| turn.starves_at(state.moment.now()) <= state.moment.now()) else {
+            return;
+        };
+        if state.objects[device].turn.behind.replace(behind) != Some(behind) {
+            let (device, behind) = (state.objects.device_id(device), state.objects.device_id(behind));
+            state.moment.record(|| Event::DeviceHeldUp { device, behind, since });
+        }
     }
 
     /// The devices that yield to another.
@@ -336,7 +375,7 @@ impl Schedule {
     }
 
     /// The device's turn has come: its list is brought back, and then its work runs.
-    fn resume(
+    pub(crate) fn resume(
         &mut self,
         state: &mut State,
         plans: &mut Plans,
@@ -373,25 +412,40 @@ impl Schedule {
         Ok(())
     }
 
-    /// Brings back who has nothing to run, when there is room again: who was pushed out last is the first.
-    fn bring_back(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests, work: &Work) {
+    /// Brings back a device that has nothing to run, when there is room again: the last that was pushed out is the first. Fails with
+    /// the device that comes back when it is calm.
+    fn bring_back(
+        &mut self,
+        state: &mut State,
+        plans: &mut Plans,
+        requests: &mut Requests,
+        work: &Work,
+    ) -> Result<(), DeviceIx> {
         let is_waiting = |device: &DeviceIx| state.objects[*device].turn.waits_since.is_some();
         let stopped = || state.shares.stopped.iter().copied();
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
-            return;
+            return Ok(());
         }
         let idle = stopped().filter(|&device| {
             let record = &state.objects[device];
-            record.is_suspended() && !record.turn.is_halted && !record.is_over() && has_calm_room(state, device)
+            record.is_suspended()
+                && !record.turn.is_halted
+                && record.turn.out_until <= state.moment.now()
+                && !record.is_over()
+                && fits_beside(state, device, &room_needed(state, device), &state.memory.accounts().none())
         });
-        let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else { return };
+        let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else {
+            return Ok(());
+        };
         let calm_at = self.turns.last_yield + CALM;
         if state.moment.now() < calm_at {
-            return state.moment.wake_at(calm_at);
+            state.moment.wake_at(calm_at);
+            return Err(device);
         }
         self.place_anew(state, device, false);
         // A device for which there is no room after all is tried again with the next change.
         let _ = self.resume(state, plans, requests, work, device, ResumeReason::PressureFell);
+        Ok(())
     }
 }
 
@@ -399,7 +453,8 @@ impl Schedule {
 fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
     let mut waiting = Vec::new();
     for device in Vec::from_iter(state.shares.stopped.iter().copied()) {
-        let wants = !state.objects[device].turn.is_halted && wants_turn(&state.adapter, &state.objects, work, device);
+        let is_free = !state.objects[device].turn.is_halted && !state.objects[device].turn.drains_for_home;
+        let wants = is_free && wants_turn(&state.adapter, &state.objects, work, device);
         let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
         turn.waits_since = wants.then(|| turn.waits_since.unwrap_or(now));
@@ -422,7 +477,7 @@ fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
 }
 
 /// Whether a device has something to do that its turn would let it do.
-fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
+pub(crate) fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
     let record = &objects[device];
     !record.is_over() && (record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device))
 }
@@ -555,43 +610,7 @@ fn next_items(objects: &Objects, device: DeviceIx) -> Option<Vec<(AllocationIx, 
     Some(items.clone())
 }
 
-/// Whether a waiting device's allocations may have other homes than they prefer: its process is above its budget, or it has waited
-/// for long (RES-55).
-fn may_be_demoted(state: &State, device: DeviceIx) -> bool {
-    let starves_at = state.objects[device].turn.starves_at(state.moment.now());
-    state.shares.is_over_budget(state.objects[device].process) || starves_at <= state.moment.now()
-}
-
-/// A device waits behind others that keep their memory. It is suspended, to be placed anew, if all of its list finds a home beside
-/// those then (RES-44, RES-55); else its wait is told, once it has lasted for long.
-fn hold_up(turns: &mut Turns, state: &mut State, work: &Work, device: DeviceIx, keepers: &[DeviceIx]) {
-    let Some(&behind) = keepers.first() else { return };
-    let has_drained = has_ended(state, work, device) && !state.objects[device].is_suspended();
-    if may_be_demoted(state, device) && has_drained && replacement::fits_if_demoted(state, device, keepers) {
-        return suspend(turns, state, device);
-    }
-    let turn = &state.objects[device].turn;
-    let Some(since) = turn.waits_since.filter(|_| turn.starves_at(state.moment.now()) <= state.moment.now()) else {
-        return;
-    };
-    if state.objects[device].turn.behind.replace(behind) != Some(behind) {
-        let (device, behind) = (state.objects.device_id(device), state.objects.device_id(behind));
-        state.moment.record(|| Event::DeviceHeldUp { device, behind, since });
-    }
-}
-
 /// Whether nothing of a device is in flight, nor begun.
-fn has_ended(state: &State, work: &Work, device: DeviceIx) -> bool {
+pub(crate) fn has_ended(state: &State, work: &Work, device: DeviceIx) -> bool {
     !state.objects[device].is_in_flight() && !work.is_amid_dma_buffer(&state.adapter, &state.objects, device)
-}
-
-/// Whether the device's list fits with room to spare.
-fn has_calm_room(state: &State, device: DeviceIx) -> bool {
-    state.memory.accounts().iter().all(|account| {
-        let spare = state.memory.list_capacity(account) / CALM_SHARE;
-        let needed = state.objects[device].needed(account);
-        needed == 0
-            || needed.saturating_add(spare)
-                <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
-    })
 }

@@ -23,6 +23,7 @@ impl Audit {
     ) {
         let plan = left.plan;
         self.check_not_required(plan, id, reason);
+        self.check_move(id, left.segment, reason);
         self.check_not_kept(id);
         self.check_discard(id, reason, copied, discarded);
         let wanted = self.is_wanted(id);
@@ -99,7 +100,8 @@ impl Audit {
         for (&device_id, entry) in &mut allocation.lists {
             let Some(device) = self.devices.get_mut(&device_id) else { continue };
             let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.moved_at);
-            let waits_for_move = reason == EvictReason::Moved && device.is_still();
+            let moves = matches!(reason, EvictReason::Moved | EvictReason::Promoted);
+            let waits_for_move = moves && device.is_still();
             for span in entry.spans().filter(|span| span.granted) {
                 let required = span.to.is_none() || device.undispatched_in(span).is_some();
                 self.findings.check(!required || !device.requires_its_list() || waits_for_move, Invariant::I17, || {
@@ -154,7 +156,8 @@ impl Audit {
         allocation.last_copy = if in_place { allocation.last_copy } else { plan };
         allocation.moved_at = self.findings.event;
         allocation.decided = Some(place.clone());
-        allocation.moved_by = self.coming_back.contains(&(id, EvictReason::Moved)).then_some(plan);
+        let is_moved = |reason| self.coming_back.contains(&(id, reason));
+        allocation.moved_by = [EvictReason::Moved, EvictReason::Promoted].into_iter().any(is_moved).then_some(plan);
         let is_back = |reason: EvictReason| reason == EvictReason::Moved || self.places.is_memory(place.segment);
         self.coming_back.retain(|&(coming, reason)| coming != id || !is_back(reason));
         let mappings = allocation.mappings.iter().filter_map(|key| self.mappings.get(key)).copied();

@@ -296,6 +296,15 @@ impl Audit {
         self.demands_are_clear() && self.places.pools().into_iter().all(within)
     }
 
+    /// Whether a process certainly demands more than it may have.
+    pub(super) fn is_above_budget(&self, process: ProcessId) -> bool {
+        let above = |pool| {
+            let standing = self.sharing(pool).standing(process, 0);
+            standing.is_pressed() && standing.demand > *standing.budgets().end()
+        };
+        self.demands_are_clear() && self.places.pools().into_iter().any(above)
+    }
+
     /// Whether a process has reserved all that it demands.
     pub(super) fn is_reserved(&self, process: ProcessId) -> bool {
         let reservations = self.processes.get(&process).map(|process| &process.reservations);

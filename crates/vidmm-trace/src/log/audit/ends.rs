@@ -162,6 +162,7 @@ impl Audit {
     pub(super) fn allocation_reclaimed(&mut self, id: AllocationId) {
         self.gone(id);
         let Some(gone) = self.allocations.remove(&id) else { return };
+        self.forget_home(id);
         self.by_handle.remove(&gone.handle);
         self.findings.check(gone.destroyed, Invariant::I28, || format!("{id} is gone, but was not destroyed"));
         self.findings.check(gone.decided.is_none(), Invariant::I28, || format!("{id} is gone, but has a place"));

@@ -147,6 +147,8 @@ invariants! {
     /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight. While its process
     /// is suspended it is not resumed.
     Res71 = "RES-71",
+    /// What is away from home comes back when there is room, and nothing goes back and forth.
+    Res55 = "RES-55",
     /// Without GPU virtual addresses the driver is told what leaves a memory segment without a copy, unless it is destroyed.
     U13 = "U-13",
     /// An Evict takes an allocation out at once, or leaves it in its place until memory is short, as its flags say.

@@ -27,6 +27,7 @@ mod engines;
 mod errors;
 mod fences;
 mod finding;
+mod homes;
 mod intervals;
 mod io_mmu;
 mod large_pages;
@@ -129,6 +130,7 @@ pub struct Audit {
     taken: Pools,
     /// The allocations that leave their places and come back by the same decision, and have not yet.
     coming_back: Vec<(AllocationId, EvictReason)>,
+    homes: homes::Homes,
     /// The allocation that has just left a segment because it may not be there any more.
     forced_out: Option<(AllocationId, SegmentId)>,
     apertures: Apertures,
@@ -326,6 +328,7 @@ impl Audit {
             self.check_periods_end(event.at);
             self.check_blocked_devices(&event.event);
             self.check_suspended_are_out();
+            self.check_is_home(event.at);
             // The checker tells what work reads while the manager is not called.
             if !matches!(event.event, Event::ContentChecked { .. } | Event::Finding { .. }) {
                 self.check_has_gone();

@@ -33,8 +33,13 @@ impl Audit {
         self.findings.check(may_be, Invariant::I01, || format!("{id} is counted in {pool:?}, where it may not be"));
         let (before, owner) = (allocation.counted_in.replace(pool), allocation.owner);
         self.charge(id);
+        self.note_away(id);
         if anew {
+            self.moved_home(id, before, pool);
             [before, Some(pool)].into_iter().flatten().for_each(|pool| self.recount(pool, owner));
+        } else {
+            // A call of its owner has moved it.
+            self.forget_moves(id);
         }
     }
 
@@ -55,6 +60,7 @@ impl Audit {
             self.may_be_in(set, size);
         }
         self.charge(id);
+        self.note_away(id);
         let device = self.fences.queues.get(&queue).map(|queue| queue.device);
         if let Some(device) = device.filter(|_| paging_fence_value > 0) {
             self.ask(device, queue, paging_fence_value, RequestKind::Move);

@@ -25,10 +25,30 @@ impl Audit {
         self.check_may_be_made_to_yield(id, reason, wanted_by);
         self.check_has_had_its_time(id, reason, wanted_by);
         self.check_is_halted(id, reason);
+        self.check_is_exchange(id, reason, wanted_by);
         let Some(device) = self.devices.get_mut(&id) else { return };
         if device.is_active() {
             device.activity = Activity::Yielded(self.at);
         }
+    }
+
+    /// A device gives its memory away because its process sleeps only if that is so, to another process within its budget; and gives it
+    /// back only to one that gave it (D36).
+    fn check_is_exchange(&mut self, id: DeviceId, reason: SuspendReason, wanted_by: Option<DeviceId>) {
+        let process = self.process_of(id);
+        let other = wanted_by.and_then(|other| self.process_of(other));
+        let is_so = match reason {
+            SuspendReason::Exchange => {
+                self.homes.givers.extend(wanted_by.is_some().then_some(id));
+                let record = process.and_then(|process| self.processes.get(&process));
+                let may_be_above = other.is_none_or(|other| self.is_above_budget(other));
+                record.is_some_and(|of| of.stillness.is_asleep(self.at)) && other != process && !may_be_above
+            }
+            SuspendReason::ExchangeEnds => wanted_by.is_some_and(|other| self.homes.givers.contains(&other)),
+            _ => true,
+        };
+        self.findings
+            .check(is_so, Invariant::Res71, || format!("{id} yields as {reason:?} for {wanted_by:?}, which is not so"));
     }
 
     /// A device yields because its process was suspended only if that is so.
@@ -278,7 +298,9 @@ impl Audit {
             format!("{id} is taken out for {in_place:?}, which has its place")
         });
         let rootless = self.processes.get(&device.process).is_some_and(|process| process.root.is_none());
-        let waits = device.next_request().is_some() || !device.is_active() || rootless;
+        // An allocation that comes home leaves its place first.
+        let comes_home = allocation.is_some_and(|of| self.coming_back.contains(&(of, EvictReason::Promoted)));
+        let waits = device.next_request().is_some() || !device.is_active() || rootless || comes_home;
         self.findings.check(waits, Invariant::Res71, || {
             format!("{id} is taken out as {reason:?} for {wanted_by}, which waits for nothing")
         });

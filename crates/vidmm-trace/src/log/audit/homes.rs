@@ -1,0 +1,141 @@
+//! Homes: what is away from home comes back when there is room, once at a time, and nothing moves without a reason (D36, RES-55).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vidmm::contract::SegmentSet;
+use vidmm::event::EvictReason;
+use vidmm::{AllocationId, DeviceId, SegmentId};
+
+use super::Audit;
+use super::allocation::Allocation;
+use super::aspects::Pool;
+use super::finding::Invariant;
+
+/// An allocation changes its home in one direction no more often than once in so many nanoseconds; and while there is room for it at
+/// home, and nothing runs, it is away no longer.
+const SECOND: u64 = 1_000_000_000;
+
+/// The homes of allocations that may be in several memories.
+#[derive(Debug, Default)]
+pub(super) struct Homes {
+    /// When a decision of the manager last moved each allocation home, and when away.
+    moved: BTreeMap<AllocationId, [Option<u64>; 2]>,
+    /// Those that lists count elsewhere than in the memory that they prefer.
+    away: BTreeSet<AllocationId>,
+    /// Devices that have given their memory away while their processes slept.
+    pub givers: BTreeSet<DeviceId>,
+    /// Allocations that could be home, since when, and how often time has passed since.
+    could_return: BTreeMap<AllocationId, (u64, u32)>,
+}
+
+impl Audit {
+    /// The manager chooses the home of a listed allocation anew.
+    pub(super) fn moved_home(&mut self, id: AllocationId, before: Option<Pool>, pool: Pool) {
+        let preferred = self.allocations.get(&id).and_then(|of| self.preferred_memory(of));
+        let Some(preferred) = preferred.filter(|&preferred| (before == Some(preferred)) != (pool == preferred)) else {
+            return;
+        };
+        let is_home = pool == preferred;
+        let last = self.homes.moved.entry(id).or_default()[usize::from(is_home)].replace(self.at);
+        let apart = last.map_or(u64::MAX, |last| self.at.saturating_sub(last));
+        self.findings.check(apart >= SECOND, Invariant::Res55, || {
+            let to = if is_home { "comes home to" } else { "leaves its home for" };
+            format!("{id} {to} {pool:?}, as it did {apart} ns before")
+        });
+    }
+
+    /// Lists may count an allocation elsewhere than they did.
+    pub(super) fn note_away(&mut self, id: AllocationId) {
+        let of = self.allocations.get(&id);
+        let is_away = of.is_some_and(|of| self.preferred_memory(of).zip(of.counted_in).is_some_and(|(a, b)| a != b));
+        match is_away {
+            true => self.homes.away.insert(id),
+            false => self.homes.away.remove(&id),
+        };
+    }
+
+    /// The next move of an allocation is its first.
+    pub(super) fn forget_moves(&mut self, id: AllocationId) {
+        self.homes.moved.remove(&id);
+    }
+
+    /// An allocation is gone.
+    pub(super) fn forget_home(&mut self, id: AllocationId) {
+        self.forget_moves(id);
+        self.note_away(id);
+    }
+
+    /// The memory segment that an allocation's driver prefers, if it may be there.
+    fn preferred_memory(&self, of: &Allocation) -> Option<Pool> {
+        let preferred =
+            of.preferred_segment.filter(|&segment| SegmentSet(of.supported_segment_set).contains(segment))?;
+        self.places.is_memory(preferred).then(|| self.places.pool(preferred))
+    }
+
+    /// Time passes until `at`: what could have been home for a second, with nothing under way, is home.
+    pub(super) fn check_is_home(&mut self, at: u64) {
+        let mut could = std::mem::take(&mut self.homes.could_return);
+        // A device that is stopped goes before all that is away, and a request of any device before its own moves.
+        let is_quiet = !self.homes.away.is_empty()
+            && self.is_up()
+            && self.plans.are_over()
+            && !self.adapter.is_physical()
+            && !self.adapter.restricts_budgets()
+            && self.devices.values().all(|device| device.is_active() && device.requests.is_empty() || device.is_over())
+            && self.demands_are_clear();
+        let is_one = |id: &&AllocationId| {
+            is_quiet && self.allocations.get(id).is_some_and(|of| self.could_return(**id, of).is_some())
+        };
+        let away: BTreeSet<AllocationId> = self.homes.away.iter().filter(is_one).copied().collect();
+        could.retain(|id, _| away.contains(id));
+        let mut late = None;
+        for &id in &away {
+            let (since, times) = could.entry(id).or_insert((self.at, 0));
+            *times = times.saturating_add(1);
+            if *times > 1 && at.saturating_sub(*since) > SECOND {
+                late = late.or(Some((id, *since)));
+                (*since, *times) = (at, 0);
+            }
+        }
+        self.homes.could_return = could;
+        self.findings.check(late.is_none(), Invariant::Res55, || {
+            format!("{late:?} could have been home for more than a second, with nothing under way, and is not")
+        });
+    }
+
+    /// The memory where a device that is still has room for one of its allocations that is elsewhere, and prefers to be there.
+    fn could_return(&self, id: AllocationId, of: &Allocation) -> Option<Pool> {
+        let counted = of.counted_in?;
+        let preferred = self.preferred_memory(of).filter(|&preferred| preferred != counted)?;
+        let is_free =
+            !of.shared && !of.accessed_physically && of.cpu_view.is_none() && of.offer.is_none() && !of.destroyed;
+        let device = self.devices.get(&of.owner).filter(|device| device.unretired.is_empty() && !device.is_over())?;
+        let is_listed = of.lists.len() == 1 && of.lists.get(&of.owner).is_some_and(|entry| entry.count > 0);
+        let last = self.homes.moved.get(&id).and_then(|[away, _]| *away);
+        let has_stayed = last.is_none_or(|last| self.at.saturating_sub(last) >= SECOND);
+        let is_suspended = self.processes.get(&device.process).is_none_or(|process| process.suspended.is_some());
+        let has_ranges = self.places.memory(preferred.0).is_some_and(|memory| memory.has_ranges);
+        if !is_free || !is_listed || !has_stayed || is_suspended || has_ranges || of.decided.is_none() {
+            return None;
+        }
+        let standing = self.sharing(preferred).standing(device.process, 0);
+        let room = standing.capacity.saturating_sub(standing.total.max(standing.requested_total));
+        (of.size <= room).then_some(preferred)
+    }
+
+    /// An allocation that its own device requires moves only to where its list counts it, or where allocations are one range each.
+    pub(super) fn check_move(&mut self, id: AllocationId, segment: SegmentId, reason: EvictReason) {
+        let Some(of) = self.allocations.get(&id).filter(|_| !self.adapter.is_physical()) else { return };
+        let is_in_pages = self.places.memory(segment).is_some_and(|memory| !memory.has_ranges);
+        let is_counted_here = of.counted_in == Some(self.places.pool(segment));
+        let is_moved = match reason {
+            EvictReason::Moved => is_in_pages && is_counted_here,
+            EvictReason::Promoted => is_counted_here,
+            _ => false,
+        };
+        let is_listed = of.lists.values().any(|entry| entry.count > 0) && of.cpu_view.is_none();
+        self.findings.check(!is_moved || !is_listed, Invariant::Res55, || {
+            format!("{id} leaves segment {} as {reason:?}, where its list counts it", segment.0)
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! Exchange: a process that has slept for long gives what it holds beyond its reservation to processes within their budgets that have
+//! allocations away from home (D36, RES-71). As it wakes it gets the room back; each exchange of an allocation doubles the time before
+//! the next.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use super::homecoming::{Debt, is_still, move_to};
+use crate::{
+    budget::account::PerAccount,
+    event::SuspendReason,
+    id::{AllocationIx, DeviceIx},
+    objects::turn::{EXCHANGE_MAX, Exchange, RETURN_MIN},
+    placement::homes,
+    plans::Plans,
+    schedule::{Schedule, turns},
+    state::State,
+    units::Nanoseconds,
+    work::Work,
+};
+
+impl Schedule {
+    /// Suspends devices of sleepers for allocations that are away and `lack` room at home; there are `free` bytes.
+    pub(super) fn exchange(&mut self, state: &mut State, lacking: &[Debt], mut free: PerAccount<u64>) {
+        let now = state.moment.now();
+        if lacking.is_empty() || now < self.turns.exchange_look {
+            return;
+        }
+        self.turns.exchanges.retain(|&id, _| state.objects.allocations.lookup(id).is_ok());
+        let (mut sleepers, mut next) = self.sleepers(state);
+        let (mut gave, mut coming) = (Vec::new(), BTreeMap::new());
+        for debt in lacking {
+            let id = state.objects.allocation_id(debt.index);
+            let process = state.objects[debt.device].process;
+            let (account, size) = (debt.home.account(), state.objects[debt.index].size);
+            let times = self.turns.exchanges.get(&id).map_or(0, |exchange| exchange.times);
+            let due = self.turns.exchanges.get(&id).map_or(0, |exchange| {
+                exchange
+                    .at
+                    .saturating_add(self.turns.exchange_after.saturating_mul(1 << times.min(16)).min(EXCHANGE_MAX))
+            });
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            // It is within its budget also with what comes home.
+            let share = &state.shares.by_account[account];
+            let (demand, budget) = (share.get(process).demand, share.budget(process));
+            let more = coming.entry((process, account)).or_insert(0);
+            if state.shares.is_over_budget(process) || demand.saturating_add(*more).saturating_add(size) > budget {
+                continue;
+            }
+            let is_asleep =
+                state.objects[process].stillness.slept_at(self.turns.exchange_after).is_some_and(|at| at <= now);
+            let (mut givers, mut room) = (Vec::new(), free[account]);
+            for &(_, giver) in &sleepers {
+                let (record, reserved) =
+                    (&state.objects[giver], state.shares.by_account[account].get(state.objects[giver].process));
+                let gives = record.promised[account].saturating_sub(reserved.reservation);
+                let is_less = !is_asleep || state.objects[record.process].standing.band > debt.band;
+                if room < size && record.process != process && is_less && gives > 0 {
+                    room += gives;
+                    givers.push(giver);
+                }
+            }
+            if room < size {
+                continue;
+            }
+            sleepers.retain(|(_, sleeper)| !givers.contains(sleeper));
+            for &giver in &givers {
+                turns::stop(state, giver, SuspendReason::Exchange, Some(debt.device), true);
+                state.objects[giver].turn.out_until = now.saturating_add(2 * RETURN_MIN);
+                state.moment.wake_at(state.objects[giver].turn.out_until);
+                state.moment.request_poll();
+            }
+            gave.extend(givers);
+            free[account] = room - size;
+            *more += size;
+            self.turns.exchanges.insert(id, Exchange { times: times + 1, at: now, givers: gave.clone() });
+        }
+        self.turns.exchange_look = next.min(now.saturating_add(RETURN_MIN));
+        if next < Nanoseconds::MAX {
+            state.moment.wake_at(next);
+        }
+    }
+
+    /// The active devices of processes that have slept for long, those first that have for longest; and the time at which the next has.
+    fn sleepers(&self, state: &State) -> (Vec<(Nanoseconds, DeviceIx)>, Nanoseconds) {
+        let (mut sleepers, mut next, now) = (Vec::new(), Nanoseconds::MAX, state.moment.now());
+        for (device, record) in state.objects.devices.iter() {
+            let slept_at = state.objects[record.process].stillness.slept_at(self.turns.exchange_after);
+            let Some(at) = slept_at.filter(|_| record.is_active() && record.is_promised_anything()) else { continue };
+            if at > now {
+                next = next.min(at);
+            } else if !record.is_over() && record.granted == record.requests.len() {
+                sleepers.push((at, device));
+            }
+        }
+        sleepers.sort_unstable();
+        (sleepers, next)
+    }
+
+    /// A device has woken that gave its memory away: those that got it go back to where they were, once nothing of their devices is in
+    /// flight.
+    pub(super) fn take_back(&mut self, state: &mut State, plans: &mut Plans, work: &Work, woken: DeviceIx) {
+        let given = self.turns.exchanges.iter().filter(|(_, exchange)| exchange.givers.contains(&woken));
+        let given = given.filter_map(|(&id, _)| Some(state.objects[state.objects.allocations.lookup(id).ok()?].device));
+        for device in BTreeSet::from_iter(given) {
+            if is_still(state, work, device) {
+                self.give_back(state, plans, device);
+                state.moment.request_poll();
+            } else if state.objects[device].is_active() {
+                turns::stop(state, device, SuspendReason::ExchangeEnds, Some(woken), false);
+                state.objects[device].turn.drains_for_home = true;
+            }
+        }
+    }
+
+    /// The allocations of a device that came home in the room of another that has woken and waits.
+    pub(super) fn owed_back(&self, state: &State, device: DeviceIx) -> Vec<AllocationIx> {
+        let has_woken = |giver: &DeviceIx| state.objects[*giver].turn.waits_since.is_some();
+        let owed = self.turns.exchanges.iter().filter(|(_, exchange)| exchange.givers.iter().any(has_woken));
+        let owed = owed.filter_map(|(&id, _)| state.objects.allocations.lookup(id).ok());
+        owed.filter(|&index| state.objects[index].device == device).collect()
+    }
+
+    /// A device of which nothing is in flight gives back what it got from a sleeper.
+    pub(super) fn give_back(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx) {
+        for index in self.owed_back(state, device) {
+            let is_away = homes::prefers_elsewhere(&state.objects, device, index).is_some();
+            if is_away || !state.objects[index].is_required() {
+                self.turns.exchanges.entry(state.objects.allocation_id(index)).and_modify(|of| of.givers.clear());
+            } else if leave_home(state, plans, device, index) {
+                self.turns.note_demoted(device, index, state.moment.now());
+            }
+        }
+    }
+}
+
+/// Moves an allocation to the first of its other homes that has room. Returns whether there is one.
+fn leave_home(state: &mut State, plans: &mut Plans, device: DeviceIx, index: AllocationIx) -> bool {
+    let homes = Vec::from_iter(state.objects[index].allowed_homes().into_iter().skip(1));
+    homes.into_iter().any(|home| {
+        let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, home.account());
+        let needed = state.objects[device].needed(home.account());
+        needed.saturating_add(state.objects[index].size) <= beside && move_to(state, plans, device, index, home)
+    })
+}
