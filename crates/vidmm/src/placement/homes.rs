@@ -28,19 +28,8 @@ pub(crate) fn may_come_home(state: &State, device: DeviceIx, index: AllocationIx
     is_free && choices_if_movable(&state.adapter, &state.objects, device, index).is_some()
 }
 
-/// Allocations of a device that may be elsewhere than they are, and that no other device counts; with the homes that they
-/// may have, first choice first.
-pub(crate) fn movable(
-    adapter: &Adapter,
-    objects: &Objects,
-    device: DeviceIx,
-) -> impl Iterator<Item = (AllocationIx, Choices)> {
-    let record = &objects[device];
-    let pinned = record.pinned_allocations.iter().copied();
-    let to_bring_back = record.to_bring_back.iter().filter_map(|&id| objects.allocations.lookup(id).ok());
-    pinned.chain(to_bring_back).filter_map(move |index| choices_if_movable(adapter, objects, device, index))
-}
-
+/// The homes that an allocation of a device may have, first choice first; none if it may not be elsewhere than it is, or another device
+/// has opened it.
 fn choices_if_movable(
     adapter: &Adapter,
     objects: &Objects,
