@@ -15,7 +15,7 @@ mod writer;
 
 pub use audit::{Audit, AuditFinding, Invariant};
 pub use error::LogError;
-pub use file::{LogFile, open};
+pub use file::{LogFile, open, plain};
 pub use header::{EVENTS_VERSION, EventsLevel, LogHeader};
 pub use reader::LogReader;
 pub use writer::LogWriter;
