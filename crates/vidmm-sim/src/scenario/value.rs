@@ -79,12 +79,16 @@ struct Value<'a>(Spanned<DeValue<'a>>);
 impl Value<'_> {
     /// The refusal of a value that has another type than the expected one.
     fn wrong_type(&self, expected: &dyn Expected) -> Refusal {
+        let other;
         let found = match self.0.get_ref() {
             DeValue::String(text) => Unexpected::Str(text),
             DeValue::Integer(number) => match Number::of(number) {
                 Some(Number::Signed(number)) => Unexpected::Signed(number),
                 Some(Number::Unsigned(number)) => Unexpected::Unsigned(number),
-                _ => Unexpected::Other("large integer"),
+                _ => {
+                    other = format!("integer `{number}` as i128");
+                    Unexpected::Other(&other)
+                }
             },
             DeValue::Float(number) => number_of(number).map_or(Unexpected::Other("large number"), Unexpected::Float),
             DeValue::Boolean(value) => Unexpected::Bool(*value),
@@ -297,7 +301,128 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         self.value("tuple variant")?.deserialize_seq(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Refusal> {
-        self.value("struct variant")?.deserialize_map(visitor)
+    fn struct_variant<V: Visitor<'de>>(self, keys: &'static [&'static str], visitor: V) -> Result<V::Value, Refusal> {
+        let value = self.value("struct variant")?;
+        let table = value.0.get_ref().as_table();
+        if let Some(unknown) = table.and_then(|table| table.keys().find(|key| !keys.contains(&key.get_ref().as_ref())))
+        {
+            let message =
+                format!("unexpected keys in table: {}, available keys: {}", unknown.get_ref(), keys.join(", "));
+            return at(Err(Refusal::custom(message)), unknown.span());
+        }
+        value.deserialize_map(visitor)
+    }
+}
+
+#[cfg(test)]
+#[allow(dead_code, reason = "fields are shown, and read by nobody")]
+mod tests {
+    use serde::Deserialize;
+    use toml::de::DeTable;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+    struct Root {
+        text: Option<String>,
+        small: u8,
+        signed: i64,
+        unsigned: u64,
+        wide: i128,
+        fraction: f64,
+        flag: bool,
+        list: Vec<String>,
+        inner: Inner,
+        inners: Vec<Inner>,
+        name: Option<Name>,
+        variant: Option<Variants>,
+        tagged: Vec<Tagged>,
+        pair: Option<(u32, u32)>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields, expecting = "a table")]
+    struct Inner {
+        must: u8,
+        #[serde(default)]
+        may: Vec<bool>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(try_from = "String")]
+    struct Name(String);
+
+    impl TryFrom<String> for Name {
+        type Error = String;
+
+        fn try_from(text: String) -> Result<Self, String> {
+            if text.len() > 3 { Err(format!("`{text}` is long")) } else { Ok(Self(text)) }
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Variants {
+        Alone,
+        Number(u32),
+        Table { most: u32 },
+        Both(u32, u32),
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(tag = "that", deny_unknown_fields, rename_all = "kebab-case")]
+    enum Tagged {
+        Holds { most: u32 },
+        Ends,
+    }
+
+    const KEYS: [&str; 15] = [
+        "text", "small", "signed", "unsigned", "wide", "fraction", "flag", "list", "inner", "inners", "name",
+        "variant", "tagged", "pair", "unknown",
+    ];
+
+    const VALUES: &str = r#"
+        1 | -1 | 300 | 0x1F | 1_000 | 9223372036854775808 | 18446744073709551616 | 99999999999999999999999 | 1.5 | inf | nan | true
+        "a" | "a long text" | 'alone' | "number" | "both" | [] | [1, 2] | ["a", "b"] | [true, 1] | {} | { must = 1 } | { must = 300 }
+        { must = 1, may = [1] } | { must = 1, x = 2 } | { number = 5 } | { number = "5" } | { number = 5, alone = {} } | { alone = {} }
+        { table = {} } | { table = { most = 3 } } | { table = { most = 3, x = 1 } } | { table = { most = -3 } } | { both = [1, 2] }
+        { none = 1 } | [{ must = 1 }] | [{ must = 1 }, { mus = 1 }] | [{ that = "holds", most = 3 }] | [{ that = "holds", mos = 3 }]
+        [{ that = "ends" }] | [{ that = "none" }] | [{ most = 3 }]"#;
+
+    #[test]
+    fn each_value_is_read_or_refused_as_toml_does() {
+        let (mut read_values, mut refused) = (0, 0);
+        for (key, value) in KEYS.iter().flat_map(|key| VALUES.split(['|', '\n']).map(move |value| (key, value.trim())))
+        {
+            let text = format!("# The second line is read.\n{key} = {value}\n");
+            let Ok(table) = DeTable::parse(&text) else {
+                assert!(value.is_empty(), "{text}");
+                continue;
+            };
+            // `toml` reads a list as a table, by the order of the keys. Nobody writes that on purpose.
+            if *key == "inner" && value.starts_with('[') {
+                continue;
+            }
+            let shown = |read: Result<Root, toml::de::Error>| {
+                read.map(|root| format!("{root:?}")).map_err(|mut error| {
+                    error.set_input(Some(&text));
+                    error.to_string()
+                })
+            };
+            let right = shown(Root::deserialize(toml::Deserializer::from(table.clone())));
+            let got = shown(read(Spanned::new(table.span(), DeValue::Table(table.into_inner()))));
+            assert_eq!(got, right, "{text}");
+            *if got.is_ok() { &mut read_values } else { &mut refused } += 1;
+        }
+        assert!(read_values > 40 && refused > 300, "{read_values} values were read, and {refused} refused");
+    }
+
+    #[test]
+    fn a_list_is_no_table() {
+        let text = "inner = [1]";
+        let table = DeTable::parse(text).expect("it is TOML");
+        let error = read::<Root>(Spanned::new(table.span(), DeValue::Table(table.into_inner()))).expect_err("a list");
+        assert_eq!(error.message(), "invalid type: sequence, expected a table");
     }
 }
