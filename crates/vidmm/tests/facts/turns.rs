@@ -565,7 +565,7 @@ fn shared_allocations_are_not_demoted() {
     let wanted = world.allocate(foreground, 4);
     world.bring_in(foreground, &[wanted]);
     world.submit(client, &[]);
-    world.wait(2000 * MILLISECOND);
+    world.wait(200 * MILLISECOND);
     assert!(!world.can_complete(RENDER), "it waits for room in memory");
     world.evict(foreground, &[wanted], SOON).unwrap();
     world.run_all();
