@@ -85,13 +85,13 @@ impl NullMachine {
 pub struct NullAllocation {
     /// Its size in bytes.
     pub size: u64,
-    /// The memory that it may be in.
+    /// The possible memory.
     pub memory: NullMemory,
     /// Its flags.
     pub flags2: AllocationFlags2,
 }
 
-/// The memory that an allocation may be in.
+/// The possible memory of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NullMemory {
     /// Local memory.

@@ -304,7 +304,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
             let requested = devices().map(|device| device.list[account].now()).sum();
             audit.equal("RES-53: bytes that a process requests", shares.requested(index), requested);
             let demand = devices().map(|device| device.demand(account)).sum();
-            audit.equal("RES-53: demand of a process that can run", shares.asked(index), demand);
+            audit.equal("RES-53: demand of a process without a halt", shares.asked(index), demand);
         }
     }
     for account in state.memory.accounts().iter() {

@@ -93,10 +93,10 @@ pub const fn refusal(reason: NoMemoryReason) -> &'static str {
         NoMemoryReason::OverBudget => "memory was short and the process would have been above its budget",
         NoMemoryReason::OverMaximumBudget => "the process would have taken what others had reserved",
         NoMemoryReason::OverShare => {
-            "memory was short and the process would have had more than its share of a segment without a budget"
+            "memory was short and the process would have exceeded a fair share of a segment without a budget"
         }
         NoMemoryReason::DoesNotFit => "the list would not have fitted even alone",
-        NoMemoryReason::HeldForNow => "the list would have fitted, but some of it was held where it was",
+        NoMemoryReason::HeldForNow => "the list would have fitted, but part of the list was held in place",
         NoMemoryReason::NoAssignment => "no assignment of the list to its segments was found",
         NoMemoryReason::Fragmented => "no hole of the aperture was large enough",
     }

@@ -308,7 +308,7 @@ fn i08_the_maximum_budget_is_the_memory_that_others_have_not_reserved() {
     reserved().refused(1, 50, NoMemoryReason::OverMaximumBudget, 1).breaks_only(I16);
 }
 
-/// RES-13: nobody can trim what is not listed; where all that is listed would not be enough, nothing is asked for.
+/// RES-13: a process cannot trim unlisted bytes; where all listed bytes would not be enough, a refusal asks for nothing.
 #[test]
 fn i08_a_refusal_asks_for_more_than_its_process_lists() {
     let refused = |pages, to_trim| run().lists(0, 60).refused(0, pages, NoMemoryReason::DoesNotFit, to_trim);
@@ -321,7 +321,7 @@ fn i08_a_refusal_asks_for_more_than_its_process_lists() {
     pressed().refused(1, 51, NoMemoryReason::OverBudget, 50).breaks_only(I08);
 }
 
-/// D30: what a suspended process lists imposes no budget on others, but for its reservation.
+/// D30: the lists of a suspended process impose no budget beyond the reservation.
 #[test]
 fn a_suspended_process_demands_its_reservation_only() {
     let suspended = |reserved| {

@@ -1,4 +1,4 @@
-//! A MakeResident that is refused: it costs what it names and what may move for it, not what the list has (R9, D30).
+//! A refused MakeResident: the cost follows from the named and the movable allocations, not from the length of the list (R9, D30).
 
 use vidmm::contract::AddressingModel;
 use vidmm_replay::null::{NullAdapter, NullAllocation, NullMemory};
@@ -12,21 +12,21 @@ use crate::{
     },
 };
 
-/// The allocations on the list, and those that find no room.
+/// The listed allocations, and the allocations without room.
 const LISTED: usize = 100_000;
 const MISSING: usize = 100;
 
 /// Refusals in a round.
 const CALLS: usize = 20;
 
-/// Measures lists of which none may move its home, and all may.
+/// Measures lists without and with movable allocations.
 pub fn run(scale: &Scale, report: &mut Report) {
     for (name, memory, limit) in [("none", NullMemory::Local, 50.0), ("all", NullMemory::Either, 5000.0)] {
         let mut world = World::start_adapter(NullAdapter {
             model: AddressingModel::GpuMmu,
             local_bytes: LISTED as u64 * ALLOCATION_SIZE,
             has_large_pages: true,
-            // Room for half of what is missing.
+            // Room for half of the missing allocations.
             system_bytes: (MISSING / 2) as u64 * ALLOCATION_SIZE,
             paging_va_mib: 64,
         });

@@ -113,7 +113,7 @@ impl World {
             .expect("the list fits")
     }
 
-    /// Whether allocations joined the list; else they were refused.
+    /// Whether allocations joined the list, or were refused.
     pub fn may_be_resident(&mut self, allocations: &[AllocationId]) -> bool {
         self.machine.vidmm.make_resident(self.client.queue, allocations, MakeResidentFlags::empty()).is_ok()
     }

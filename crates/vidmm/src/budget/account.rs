@@ -193,7 +193,7 @@ pub(crate) struct PerHome<T> {
 }
 
 impl<T> PerHome<T> {
-    /// The homes that there are values of.
+    /// The homes with a value.
     pub fn homes(&self) -> Homes {
         Homes { accounts: self.first.accounts(), num_apertures: self.further.len() as u8 + 1 }
     }

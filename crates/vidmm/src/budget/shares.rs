@@ -47,7 +47,7 @@ pub(crate) struct ProcessShare {
     /// The minimum that it cannot go without, in bytes.
     pub reservation: u64,
     /// Bytes that its devices require at most: for each, the largest that its list has been since its oldest outstanding
-    /// submission or request was made. Of a process that cannot run no more than its reservation (D30).
+    /// submission or request was made. Capped by the reservation if the process is halted (D30).
     pub demand: u64,
 }
 
@@ -73,9 +73,9 @@ struct Published {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     share: ProcessShare,
-    /// The demand while it can run.
+    /// The demand without a halt.
     asked: u64,
-    /// Whether it is suspended by a call, or without power.
+    /// Whether the process is suspended by a call, or without power.
     is_halted: bool,
     /// Bytes that the lists of its devices name now: those that it can trim (U-33).
     requested: u64,
@@ -175,17 +175,17 @@ impl AccountShares {
         self.change(process, |member| member.share.reservation = reservation);
     }
 
-    /// Changes what a process demands while it can run, in bytes.
+    /// Changes the demand of a process without a halt, in bytes.
     pub fn set_demand(&mut self, process: ProcessIx, demand: u64) {
         self.change(process, |member| member.asked = demand);
     }
 
-    /// What a process demands while it can run, in bytes.
+    /// The demand of a process without a halt, in bytes.
     pub fn asked(&self, process: ProcessIx) -> u64 {
         self.member(process).asked
     }
 
-    /// A process cannot run from now on, as it is suspended by a call or without power; or it can again. Returns whether that is new.
+    /// Halts a process, suspended by a call or without power; or ends the halt. Returns whether the state is new.
     pub fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
         let is_new = self.member(process).is_halted != is_halted;
         if is_new {

@@ -1,4 +1,4 @@
-//! Admission: whether allocations may join their device's list, and in which account each is counted (RES-11).
+//! Admission: whether allocations may join their device's list, and the account of each (RES-11).
 //!
 //! A list that fits beside those of all others may always be. If it does not, memory is short, and its process may have
 //! its budget; a process with more is then asked to trim, and yields (RES-53, RES-75). With CantTrimFurther it may have
@@ -7,8 +7,8 @@
 //!
 //! An allocation that may have several homes is counted in the first of its choices that has room (SEG-47): the
 //! choice is fixed while anything outstanding requires it, so that each account's promises can be summed
-//! up on their own. When it joins the list again, the choice is made anew: so a demoted allocation comes back. Only where that finds no
-//! room for all, homes are searched for all that join and for those of the list that may move theirs (D30).
+//! up on their own. A later join makes the choice anew: so a demoted allocation comes back. Where first choices find no room
+//! for all, a search looks for homes of all joining allocations, and of the movable allocations of the list (D30).
 
 use alloc::vec::Vec;
 
@@ -30,33 +30,33 @@ use crate::{
 /// The additions of one MakeResident to its device's list.
 pub(crate) struct Admission {
     device: DeviceIx,
-    /// Bytes that join it, and that move their home from an account.
+    /// Bytes of joining and moved allocations, by the new account; and of moved allocations, by the former.
     added: PerAccount<u64>,
     removed: PerAccount<u64>,
-    /// Of those that join, bytes that it does not pin in place.
+    /// The joining bytes without a pin of the device.
     pub not_pinned: PerAccount<u64>,
     /// The allocations that are counted in another home than before, and the former home.
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
-    /// The allocations that are counted elsewhere than in their first choices.
+    /// The allocations with a later choice than the first.
     away: Vec<AllocationIx>,
 }
 
-/// The terms on which a list grows.
+/// The terms for a list to grow.
 #[derive(Clone, Copy)]
 pub(crate) enum Terms {
-    /// The list fits beside those of all others.
+    /// The list fits beside all lists of further devices.
     Beside,
-    /// That, or its process is within what a call with these flags may have.
+    /// As above, or the process stays within the entitlement of a call with these flags.
     Entitled(MakeResidentFlags),
-    /// Nobody else has anything.
+    /// No further device has anything.
     Alone,
 }
 
 impl Terms {
-    /// The bytes that are left for a device's list once its process has trimmed some, of the device's list as far as it has so many; below
-    /// 0 it has more than it may.
+    /// The bytes left for a device's list after a trim of the process, as far as possible from the device's list; below 0 the list has too
+    /// much.
     pub(crate) fn left_after_trimming(self, state: &State, device: DeviceIx, account: Account, trimmed: u64) -> i128 {
         let list = &state.objects[device].list[account];
         let capacity = i128::from(state.memory.list_capacity(account));
@@ -79,15 +79,14 @@ impl Terms {
         self.left_after_trimming(state, device, account, 0)
     }
 
-    /// The room for a device's list as it stands.
+    /// The room beside a device's present list.
     pub(crate) fn room(self, state: &State, joining: &Joining<'_>) -> Room {
         let bytes = state.memory.accounts().per(|account| self.left(state, joining.device, account));
         Room { bytes, ranges: joining.ranges.clone() }
     }
 }
 
-/// The room for candidates on a device's list as it stands without them. An account in which the list has more than it may have room for
-/// what is there.
+/// The room on a device's list without the candidates. In an account beyond the limit, the list keeps the room of the present bytes.
 pub(crate) fn room_without(state: &State, joining: &Joining<'_>, candidates: &[Candidate], terms: Terms) -> Room {
     let mut room = terms.room(state, joining);
     state.memory.accounts().iter().for_each(|account| room.bytes[account] = room.bytes[account].max(0));
@@ -103,7 +102,7 @@ pub(crate) fn room_without(state: &State, joining: &Joining<'_>, candidates: &[C
     room
 }
 
-/// Counts allocations that join a list, if all of them fit on these terms where the list counts all others.
+/// Counts joining allocations, if all fit on these terms without a change of the list.
 pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> Option<Admission> {
     let mut room = terms.room(state, joining);
     let mut admission = Admission::to_list_of(state, joining.device);
@@ -119,8 +118,7 @@ pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> O
     Some(admission)
 }
 
-/// Counts allocations that join a list, if there are homes for them and for those of the list that may move theirs in which all have room.
-/// The candidates are in order.
+/// Counts joining allocations, if a search finds homes with room for all candidates. The candidates are in order.
 pub(crate) fn assign(
     state: &mut State,
     joining: &Joining<'_>,
@@ -163,7 +161,7 @@ impl Admission {
         }
     }
 
-    /// Counts an allocation that joins in one of its homes.
+    /// Counts a joining allocation in a home.
     #[inline(always)]
     fn count_in(&mut self, state: &mut State, index: AllocationIx, home: Home, choices: Choices) {
         let counted = state.residency.home_on_list(&state.objects, index);
@@ -181,7 +179,7 @@ impl Admission {
         }
     }
 
-    /// An allocation of the list moves its home with the request of this call, or stays.
+    /// A listed allocation moves to a home with the request of this call, or stays.
     fn rehome(&mut self, state: &mut State, index: AllocationIx, to: Home) {
         if state.residency.home_on_list(&state.objects, index) == to {
             return;
@@ -195,14 +193,14 @@ impl Admission {
         self.away.push(index);
     }
 
-    /// Undoes it.
+    /// Gives the former homes back.
     fn undo(self, state: &mut State) {
         for (index, counted) in self.moved {
             state.objects[index].set_home(counted);
         }
     }
 
-    /// Lets what is counted join the list.
+    /// Lets the counted allocations join the list.
     pub(crate) fn accept(&self, state: &mut State, schedule: &mut Schedule, work: &Work) {
         for &index in self.away.iter().filter(|_| !state.adapter.is_physical()) {
             schedule.turns.note_away(self.device, index, state.moment.now());

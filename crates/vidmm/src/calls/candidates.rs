@@ -1,5 +1,6 @@
-//! Candidates: the allocations whose homes a MakeResident may choose (D30). Those that join the list are, and those of the list that nothing
-//! holds where they are; everything else counts where it is. A list keeps those that may have several homes, so that it is never walked.
+//! Candidates: the allocations with a choice of homes in a MakeResident (D30). All joining allocations are candidates, and so are movable
+//! allocations of the list; everything else keeps the present home. A device keeps its allocations with several homes in a set, so no call
+//! walks the list.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::cmp::Reverse;
@@ -16,39 +17,39 @@ use crate::{
     state::State,
 };
 
-/// The allocations that join a device's list with a call, those with the fewest choices first: the others take what these leave (D19).
+/// The joining allocations of a call, fewest choices first (D19).
 pub(crate) struct Joining<'c> {
     pub device: DeviceIx,
-    /// All that the call names, also what is on the list already.
+    /// All allocations in the call, also the listed.
     pub named: &'c [AllocationIx],
     pub allocations: Vec<(AllocationIx, Choices)>,
-    /// The room for ranges that the list leaves; none where all that join are pages.
+    /// The room for ranges beside the list; none if all joining allocations are pages.
     pub ranges: Option<PerHome<PackingRoom>>,
 }
 
-/// An allocation of a list, or one that joins it, and its homes (D30).
+/// A listed or joining allocation, and the possible homes (D30).
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub allocation: AllocationIx,
     pub weight: Weight,
     pub joins: bool,
     priority: u32,
-    /// The homes that it may have now: of one that is on the list first the one that it has.
+    /// The possible homes now; for a listed allocation the present home first.
     pub choices: Choices,
-    /// The homes that it may have once nothing holds it where it is.
+    /// The possible homes of an allocation without locks, sharing or requests.
     pub allowed: Choices,
 }
 
 impl Candidate {
-    /// The order in which candidates are placed: the largest first. Of those that weigh the same and have the same homes, those that are on
-    /// the list keep theirs first, then those of the highest priority.
+    /// The order of candidates: largest first. Among candidates with equal weight and homes, listed allocations keep the first home before
+    /// joining ones, and a high priority before a low.
     pub(crate) fn order(&self, homes: Choices) -> impl Ord + use<> {
         let class = (Reverse(self.weight), homes.len(), homes);
         (class, self.joins, Reverse(self.priority), Reverse(self.allocation))
     }
 }
 
-/// All that joins a list.
+/// The joining allocations as candidates.
 pub(crate) fn joining(objects: &Objects, joining: &Joining<'_>) -> Vec<Candidate> {
     let candidate = |&(allocation, choices): &(AllocationIx, Choices)| Candidate {
         allocation,
@@ -61,7 +62,7 @@ pub(crate) fn joining(objects: &Objects, joining: &Joining<'_>) -> Vec<Candidate
     joining.allocations.iter().map(candidate).collect()
 }
 
-/// All that joins a list or may have several homes on it, in order.
+/// The joining allocations, and the listed allocations with several homes, in order.
 pub(crate) fn candidates(state: &mut State, of: &Joining<'_>) -> Vec<Candidate> {
     let mut candidates = joining(&state.objects, of);
     let joins = BTreeSet::from_iter(of.allocations.iter().map(|&(index, _)| index));
@@ -78,8 +79,7 @@ pub(crate) fn candidates(state: &mut State, of: &Joining<'_>) -> Vec<Candidate> 
     candidates
 }
 
-/// Whether an allocation of a device's list may move its home for others that join: nothing that is to be granted names it, no other
-/// device has it or may open it meanwhile, and the CPU does not see it.
+/// Whether a listed allocation may move home for joining allocations: granted, unlocked, of this device alone, and without a pending move.
 fn may_move(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];
     let keeps_home = AllocationState::LOCKED
@@ -94,7 +94,7 @@ fn may_move(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
         && !state.residency.rehomings.contains_key(&index)
 }
 
-/// Candidates in order as classes, by the homes of each.
+/// Ordered candidates as classes, by the homes of each.
 pub(crate) fn classes(candidates: &[Candidate], homes: impl Fn(&Candidate) -> Choices) -> Vec<Class> {
     let is_one = |a: &Candidate, b: &Candidate| (a.weight, homes(a)) == (b.weight, homes(b));
     let class = |of: &[Candidate]| Class { weight: of[0].weight, homes: homes(&of[0]), number: of.len() as u64 };

@@ -16,7 +16,7 @@ use crate::{
     objects::{allocation::AllocationState, device::DeferredAction},
     plans::Plans,
     requests::Requests,
-    residency::weight,
+    residency::{rehoming, weight},
     schedule::turns,
     state::State,
     work::Work,
@@ -172,6 +172,7 @@ impl VidMm {
         });
         for (&index, count) in joining.iter().zip(counts) {
             self.state.objects[index].entry_mut(device).count = count;
+            rehoming::note_choice(&mut self.state.objects, device, index);
         }
         let (at_once, waiting) = if at_once { (joining, Vec::new()) } else { (Vec::new(), joining) };
         resident::join(&mut self.state, &mut self.requests, queue, &at_once, waiting, Vec::new());
@@ -205,7 +206,7 @@ pub(crate) fn offer(
 fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), ReclaimError> {
     let mut shortages = Shortages::default();
     let (mut is_refused, mut is_enough) = (false, true);
-    // Allocations that come back keep their homes.
+    // Reclaimed allocations keep their homes.
     let is_there = |index: &&AllocationIx| state.objects.allocations.contains(**index);
     let has_choice = |&index: &AllocationIx| state.objects[index].allowed_homes().len() > 1;
     let may_be_elsewhere = indices.iter().chain(&state.objects[device].with_choice).filter(is_there).any(has_choice);

@@ -1,8 +1,7 @@
-//! Refusals: why a list may not grow, and what its process is to trim first (RES-13).
+//! Refusals: the reason, and the bytes to trim first (RES-13).
 //!
-//! NumBytesToTrim follows from the budget as it is at the call, not from the one that was published last. It is no more than the process
-//! lists, and it suffices: once so much has left, the same call is admitted (P03). Where nothing that the process lists would be enough,
-//! it is 0.
+//! NumBytesToTrim follows from the budget at the call, not from the published budget. The amount is no more than the lists of the process
+//! name, and suffices: after such a trim the same call is admitted (P03). Where a trim of all lists would not be enough, the amount is 0.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -24,28 +23,28 @@ use crate::{
     state::State,
 };
 
-/// A MakeResident for which there is no memory.
+/// A MakeResident without memory.
 pub(crate) struct Refusal {
     pub shortages: Shortages,
     pub reason: NoMemoryReason,
 }
 
-/// The bytes that accounts miss of what a list was to have, and the reasons. Nothing is missing by default.
+/// The missing bytes by account, and the reasons. Nothing is missing by default.
 #[derive(Default)]
 pub(crate) struct Shortages(Vec<(Account, u64, NoMemoryReason)>);
 
 impl Shortages {
-    /// An account misses so much, for a reason.
+    /// An account misses bytes, for a reason.
     pub(crate) fn add(&mut self, account: Account, bytes: u64, reason: NoMemoryReason) {
         self.0.extend((bytes > 0).then_some((account, bytes, reason)));
     }
 
-    /// The bytes that all accounts miss.
+    /// The missing bytes of all accounts.
     pub(crate) fn num_bytes_to_trim(&self) -> u64 {
         self.0.iter().map(|&(_, bytes, _)| bytes).fold(0, u64::saturating_add)
     }
 
-    /// The shortages, as callers are told of them: those of memory segments first.
+    /// The shortages for callers, memory segments first.
     pub(crate) fn told(&self, adapter: &Adapter) -> Vec<Shortage> {
         let mut shortages = self.0.clone();
         shortages.sort_by_key(|&(account, ..)| (!account.is_memory(), account));
@@ -58,8 +57,8 @@ impl Shortages {
     }
 }
 
-/// Says why allocations may not join a list with these flags. The candidates are in order; `within` is the answer of the search for what the
-/// process may have.
+/// Gives the reason of a refusal with these flags, and the amounts. The candidates are in order; `within` is the answer of the search
+/// within the entitlement.
 pub(crate) fn refuse(
     state: &State,
     joining: &Joining<'_>,
@@ -95,7 +94,7 @@ fn over_share(flags: MakeResidentFlags, has_budget: bool) -> NoMemoryReason {
     }
 }
 
-/// Why a list does not fit with nobody else there; none if it does.
+/// The reason why a list does not fit alone; none if the list fits.
 fn reason_alone(state: &State, joining: &Joining<'_>, mut candidates: Vec<Candidate>) -> Option<NoMemoryReason> {
     let room = admission::room_without(state, joining, &candidates, Terms::Alone);
     let classes = candidates::classes(&candidates, |candidate| candidate.choices);
@@ -107,7 +106,7 @@ fn reason_alone(state: &State, joining: &Joining<'_>, mut candidates: Vec<Candid
     if room.ranges.is_some() && matches!(without_ranges(), Assignment::Found(_)) {
         return Some(NoMemoryReason::Fragmented);
     }
-    // The whole list anew, wherever its allocations may be.
+    // The whole list anew, without locks, sharing or requests.
     candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.allowed));
     let anew = assignment::assign(&candidates::classes(&candidates, |candidate| candidate.allowed), room);
     Some(match (now, anew) {
@@ -117,8 +116,7 @@ fn reason_alone(state: &State, joining: &Joining<'_>, mut candidates: Vec<Candid
     })
 }
 
-/// The bytes that each account misses on these terms, where the list counts what it has: once they have left, each allocation that joins
-/// has room in any of the accounts that it may be counted in.
+/// The bytes missing on these terms beside the present list: after a trim, each joining allocation has room in any possible account.
 fn missing(state: &State, joining: &Joining<'_>, terms: Terms) -> PerAccount<u64> {
     let mut room = terms.room(state, joining);
     let mut missing: PerAccount<u64> = state.memory.accounts().none();
@@ -144,7 +142,8 @@ fn missing(state: &State, joining: &Joining<'_>, terms: Terms) -> PerAccount<u64
     missing
 }
 
-/// Of what accounts miss, the bytes that the process can trim, if they suffice; else all that it lists there or anywhere, if that does.
+/// The missing bytes as far as the process lists so many, if enough; else all listed bytes of the short accounts, or of all accounts, if
+/// enough.
 fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccount<u64>) -> PerAccount<u64> {
     let accounts = state.memory.accounts();
     let device = &state.objects[joining.device];
@@ -157,7 +156,7 @@ fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccoun
     let suffice = |trimmed: &PerAccount<u64>| {
         let mut room = terms.room(state, joining);
         for account in accounts.iter() {
-            // Only ranges of the device's own list make room for its ranges.
+            // Only ranges of the device's list make room for ranges.
             let own = device.list[account].now();
             match trimmed[account] >= own {
                 true => room.empty_ranges(&state.memory, account),
@@ -173,7 +172,7 @@ fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccoun
     [some, all_there, all].into_iter().find(suffice).unwrap_or_else(|| accounts.none())
 }
 
-/// The bytes of what the call names and the list has already: they are not to go.
+/// The bytes of listed allocations in the call: no trim takes these.
 fn named_on_list(state: &State, joining: &Joining<'_>) -> PerAccount<u64> {
     let mut bytes: PerAccount<u64> = state.memory.accounts().none();
     if joining.named.len() > joining.allocations.len() {

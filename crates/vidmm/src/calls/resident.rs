@@ -88,8 +88,8 @@ impl VidMm {
     ///
     /// # Errors
     ///
-    /// [`MakeResidentError::NoMemory`] if that is not enough. Any error leaves the list as it was (RES-11); with MUST_SUCCEED
-    /// NoMemory also puts the device in error.
+    /// [`MakeResidentError::NoMemory`] if that is not enough. The amount to trim follows from the budget at the call, published or not
+    /// (RES-13). Any error leaves the list as it was (RES-11); with MUST_SUCCEED NoMemory also puts the device in error.
     #[doc(alias = "D3DKMTMakeResident")]
     #[doc(alias = "D3DDDI_MAKERESIDENT")]
     pub fn make_resident(
@@ -257,7 +257,7 @@ pub(crate) fn joining(
     Ok(indices)
 }
 
-/// Counts allocations as often as they are named, and adds those to the device's list that are not on it yet, if they fit.
+/// Counts each allocation as often as named, and adds the joining allocations to the device's list, if all fit.
 fn count_in(
     state: &mut State,
     work: &Work,
@@ -272,13 +272,17 @@ fn count_in(
         .find_map(|terms| admission::admit(state, &joining, terms))
         .map_or_else(|| search(state, &joining, flags), Ok);
     match &admission {
-        Ok(admission) => admission.accept(state, schedule, work),
+        Ok(admission) => {
+            admission.accept(state, schedule, work);
+            let joined = joining.allocations.iter();
+            joined.for_each(|&(index, _)| rehoming::note_choice(&mut state.objects, device, index));
+        }
         Err(_) => indices.iter().for_each(|&index| state.objects[index].entry_mut(device).count -= 1),
     }
     admission
 }
 
-/// Searches homes for all that join and for those of the list that may move theirs (D30).
+/// Searches homes for the joining allocations, and for the movable allocations of the list (D30).
 fn search(state: &mut State, joining: &Joining<'_>, flags: MakeResidentFlags) -> Result<Admission, Refusal> {
     let candidates = candidates::candidates(state, joining);
     admission::assign(state, joining, &candidates, Terms::Entitled(flags))
@@ -315,7 +319,6 @@ pub(crate) fn join(
     let State { objects, memory, shares, residency, .. } = state;
     let device = objects[queue].device;
     let from = objects[device].submitted;
-    at_once.iter().chain(&waiting).for_each(|&index| rehoming::note_choice(objects, device, index));
     for &index in at_once {
         place::assign_where_shown(objects, memory, index);
         residency.join_granted(objects, index, device, from);
@@ -330,7 +333,7 @@ pub(crate) fn join(
     }
 }
 
-/// Counts allocations as often as they are named. Returns those that are not on the device's list yet.
+/// Counts each allocation as often as named. Returns the joining allocations.
 fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationIx]) -> Joining<'c> {
     let State { objects, memory, residency, .. } = state;
     let ranges = weight::packing_room_for(objects, memory, residency, device, named.iter().copied());

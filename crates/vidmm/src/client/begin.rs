@@ -175,7 +175,7 @@ impl ResidencyManager {
         else {
             return error;
         };
-        // Nothing that is listed would be enough for the batch.
+        // A trim of the whole list would not be enough for the batch.
         let rest = if shortages.is_empty() { &[] } else { rest };
         for managed in rest {
             let record = self.table.at(managed.index() as u32);

@@ -23,7 +23,7 @@ impl Progress {
         self.up_to + self.beyond.len() as u64
     }
 
-    /// How many have ended of those after `after`, up to `last`.
+    /// The number of ended numbers after `after`, up to `last`.
     pub fn count_between(&self, after: SubmissionNo, last: SubmissionNo) -> u64 {
         let in_order = self.up_to.min(last).saturating_sub(after);
         in_order + self.beyond.iter().filter(|&&number| after < number && number <= last).count() as u64

@@ -722,15 +722,15 @@ pub enum NoMemoryReason {
     /// The process would be above the maximum budget: memory reserved by further processes, or pinned, is not available (U-24).
     #[error("the process would be above its maximum budget")]
     OverMaximumBudget,
-    /// Memory is short in segments without a budget (RES-50), and the process would have more than the process's share there.
-    #[error("memory is short and the process would have more than its share of a segment without a budget")]
+    /// Memory is short in segments without a budget (RES-50), and the process would exceed a fair share.
+    #[error("memory is short and the process would exceed a fair share of a segment without a budget")]
     OverShare,
     /// The device's list would not fit into memory even alone, in any assignment to segments (D30).
     #[error("the device's list would not fit even alone")]
     DoesNotFit,
     /// The device's list would fit alone with other homes of listed allocations, held in place by another device, a lock, or a pending
     /// request (D30).
-    #[error("the device's list would fit, but some of it is held where it is for now")]
+    #[error("the device's list would fit, but part of the list is held where it is for now")]
     HeldForNow,
     /// A bounded search found no assignment of the device's list to segments, and no proof against one (D30).
     #[error("no assignment of the device's list to its segments was found")]

@@ -38,7 +38,7 @@ pub(crate) struct Device {
     pub to_restore: PerAccount<u64>,
     /// The allocations that its entries pin, and some that they have unpinned.
     pub pinned_allocations: Vec<AllocationIx>,
-    /// The allocations of its list that may have several homes, and some that have left it.
+    /// The listed allocations with several homes, and some former ones.
     pub with_choice: Vec<AllocationIx>,
     /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
@@ -183,8 +183,8 @@ impl Device {
         self.turn.activity == Activity::Suspended
     }
 
-    /// The flags of the Evict with which a pin ends, after submission `last`: with NOT_WRITTEN_TO if no write is left to be noted. When a
-    /// device is over, all writes are noted, and what is dropped writes nothing.
+    /// The flags of the Evict at the end of a pin, after submission `last`: with NOT_WRITTEN_TO if no write is without a note. A device at
+    /// its end has all writes noted, and dropped work writes nothing.
     pub fn flags_of(&self, pin: Pin, last: SubmissionNo) -> EvictFlags {
         match self.is_over() {
             true => pin.end(0, &self.dispatches),

@@ -47,7 +47,7 @@ bitflags! {
         const READ = 1 << 4;
         /// The entry pinned the allocation for an earlier span when the open one was granted.
         const PINNED_BEFORE = 1 << 5;
-        /// The device's record of what may have several homes has this entry; it may have left the list since.
+        /// The device's set of allocations with several homes has this entry, perhaps no longer listed.
         const WITH_CHOICE = 1 << 6;
     }
 }
@@ -87,7 +87,7 @@ impl ListEntry {
         self.until = U56::new(self.until().max(last));
     }
 
-    /// Whether the entry, which pins the allocation, does so for spans that have ended.
+    /// Whether the pinning entry pins for ended spans.
     pub fn pins_for_ended_spans(&self) -> bool {
         !self.is_open() || self.is.contains(EntryFlags::PINNED_BEFORE)
     }
@@ -331,7 +331,7 @@ pub(crate) struct Expiries {
     expiries: VecDeque<Expiry>,
     /// The room of an element that is over, for the next.
     spare: VecDeque<Pin>,
-    /// For open spans, the number of submissions whose writes are noted and that were dispatched before an earlier one.
+    /// For open spans, the number of noted submissions dispatched before an earlier submission.
     noted_early: BTreeMap<AllocationIx, u64>,
 }
 
@@ -342,27 +342,26 @@ struct Expiry {
     pins: VecDeque<Pin>,
 }
 
-/// A span that has ended and pins its allocation still.
+/// An ended span with a pin.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pin {
     pub allocation: AllocationIx,
     flags: EvictFlags,
-    /// The submissions up to this one write nothing, or their writes are noted.
+    /// Submissions up to this number write nothing, or are noted.
     unwritten: SubmissionNo,
-    /// The number of later submissions whose writes are noted.
+    /// The number of later, noted submissions.
     noted: u64,
 }
 
 impl Pin {
-    /// Whether dispatched work up to submission `last` may have written to the allocation, beyond what is noted; from now on that is
-    /// noted.
+    /// Whether dispatched work up to submission `last` may have written to the allocation, beyond the notes; notes these writes.
     fn take_writes(&mut self, last: SubmissionNo, dispatches: &Progress) -> bool {
         let dispatched = dispatches.count_between(self.unwritten, last);
         let noted = core::mem::replace(&mut self.noted, dispatched);
         !self.flags.contains(EvictFlags::NOT_WRITTEN_TO) && dispatched > noted
     }
 
-    /// The flags of the Evict that ended its span, with NOT_WRITTEN_TO if no write up to submission `last` is left to be noted.
+    /// The flags of the Evict at the end of the span, with NOT_WRITTEN_TO if no write up to submission `last` is without a note.
     pub fn end(mut self, last: SubmissionNo, dispatches: &Progress) -> EvictFlags {
         let is_written = self.take_writes(last, dispatches);
         self.flags.set(EvictFlags::NOT_WRITTEN_TO, !is_written);
@@ -371,12 +370,12 @@ impl Pin {
 }
 
 impl Expiries {
-    /// The pin of a span on an allocation that has ended now.
+    /// The pin of a span at the end of the span.
     pub fn pin(&mut self, allocation: AllocationIx, unwritten: SubmissionNo, flags: EvictFlags) -> Pin {
         Pin { allocation, flags, unwritten, noted: self.noted_early.remove(&allocation).unwrap_or(0) }
     }
 
-    /// Records that a pin ends with `last`.
+    /// Records the end of a pin with submission `last`.
     pub fn insert(&mut self, last: SubmissionNo, pin: Pin) {
         let at = match self.expiries.back() {
             Some(back) if back.last > last => self.expiries.partition_point(|expiry| expiry.last < last),
@@ -398,12 +397,12 @@ impl Expiries {
         });
     }
 
-    /// All submissions up to now write nothing to an allocation with an open span, or no span of it is open yet.
+    /// Forgets notes of an open span: either submissions up to now write nothing, or no span is open yet.
     pub fn forget_noted(&mut self, allocation: AllocationIx) {
         self.noted_early.remove(&allocation);
     }
 
-    /// Whether dispatched work may have written to an allocation in its open span, beyond what is noted; from now on that is noted.
+    /// Whether dispatched work may have written to an allocation in the open span, beyond the notes; notes these writes.
     pub fn take_writes(&mut self, allocation: AllocationIx, entry: &mut ListEntry, dispatches: &Progress) -> bool {
         if !entry.is_open() {
             return false;
@@ -421,8 +420,7 @@ impl Expiries {
         is_written
     }
 
-    /// The allocations to which dispatched work may have written in spans that have ended, beyond what is noted; from now on that is
-    /// noted. Some are named more than once.
+    /// Allocations perhaps written by dispatched work in ended spans, beyond the notes, some twice; notes these writes.
     pub fn take_ended_writes(&mut self, dispatches: &Progress) -> impl Iterator<Item = AllocationIx> {
         let pins = self.expiries.iter_mut().flat_map(|expiry| expiry.pins.iter_mut().map(|pin| (expiry.last, pin)));
         pins.filter_map(|(last, pin)| pin.take_writes(last, dispatches).then_some(pin.allocation))
@@ -450,7 +448,7 @@ impl Expiries {
         self.expiries.front().is_some_and(|first| first.last <= dispatched)
     }
 
-    /// The next pin that ends with a submission up to `dispatched`: that submission, and the pin.
+    /// The next pin with an end up to submission `dispatched`, and the submission at the end.
     pub fn pop(&mut self, dispatched: SubmissionNo) -> Option<(SubmissionNo, Pin)> {
         let first = self.expiries.front_mut().filter(|first| first.last <= dispatched)?;
         let (last, pin) = (first.last, first.pins.pop_front());

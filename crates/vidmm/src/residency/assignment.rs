@@ -1,8 +1,8 @@
-//! Assignment: which of its homes each allocation is counted in, so that all have room (D30).
+//! Assignment: a home with room for each allocation of a list (D30).
 //!
-//! To assign sizes to accounts is bin packing, for which there is no exact answer for long lists. Allocations that weigh the same and may be
-//! in the same homes are one *class* (ours), and the search places classes: the largest first, as many of one as there is room for in its
-//! first home, then in the next; where something finds no room, one less of what came before. It takes a bounded number of steps.
+//! An assignment of sizes to accounts is bin packing, without an exact answer for long lists. Allocations of equal weight and homes are a
+//! *class* (ours). The search places classes, largest first: as many allocations as possible in the first home, the rest in the next. Where
+//! an allocation finds no room, the search takes back an earlier placement. The number of steps is bounded.
 
 use alloc::vec::Vec;
 
@@ -12,15 +12,15 @@ use crate::{
     residency::weight::{PackingRoom, Weight},
 };
 
-/// The number of steps of a search beyond those that place each class once.
+/// The steps of a search beyond the first placement of each class.
 const STEPS_MAX: usize = 4096;
 
 /// The room for more allocations.
 #[derive(Clone)]
 pub(crate) struct Room {
-    /// Bytes; none where it is below 0.
+    /// In bytes; no room below 0.
     pub bytes: PerAccount<i128>,
-    /// The room for ranges; none where no allocation is one.
+    /// The room for ranges; none for pages alone.
     pub ranges: Option<PerHome<PackingRoom>>,
 }
 
@@ -39,13 +39,13 @@ impl Room {
         i128::from(weight.size) <= self.bytes[home.account()] && self.misplaced(weight, home) <= 0
     }
 
-    /// The bytes that a home misses for the range of an allocation; 0 or less if it fits.
+    /// The missing bytes of a home for the range of an allocation; 0 or less for none.
     #[inline(always)]
     pub fn misplaced(&self, weight: Weight, home: Home) -> i128 {
         self.ranges.as_ref().map_or(0, |ranges| ranges[home].missing_for(weight.footprint(home)))
     }
 
-    /// Takes the room of so many allocations of a weight. Returns the room for ranges before.
+    /// Takes the room of several allocations of a weight. Returns the former room for ranges.
     #[inline(always)]
     pub fn take(&mut self, weight: Weight, home: Home, number: u64) -> Option<PackingRoom> {
         self.bytes[home.account()] -= i128::from(weight.size) * i128::from(number);
@@ -53,7 +53,7 @@ impl Room {
         Some(core::mem::replace(ranges, ranges.with_many(weight.footprint(home), number)))
     }
 
-    /// So many bytes of an account leave, of ranges where there are any.
+    /// Bytes of an account leave, and as many of the ranges.
     pub fn trim(&mut self, account: Account, bytes: u64) {
         self.bytes[account] += i128::from(bytes);
         let Some(ranges) = &mut self.ranges else { return };
@@ -78,11 +78,11 @@ impl Room {
     }
 }
 
-/// Allocations that weigh the same and may be in the same homes.
+/// Allocations of equal weight and homes.
 #[derive(Debug)]
 pub(crate) struct Class {
     pub weight: Weight,
-    /// The homes that they may have, first choice first.
+    /// The possible homes, first choice first.
     pub homes: Choices,
     pub number: u64,
 }
@@ -90,24 +90,24 @@ pub(crate) struct Class {
 /// The answer of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Assignment {
-    /// For each class, how many of it have each of its homes, in their order.
+    /// For each class, the number of allocations in each home, in order.
     Found(Vec<Vec<u64>>),
-    /// There is none.
+    /// No assignment exists.
     Impossible,
     /// The search did not end.
     NotFound,
 }
 
-/// How many of a class have a home.
+/// The allocations of a class in a home.
 #[derive(Clone, Copy)]
 struct Placed {
     number: u64,
-    /// How many of the class had none before.
+    /// The allocations of the class without a home before.
     left: u64,
     ranges_before: Option<PackingRoom>,
 }
 
-/// Assigns each allocation of all classes, which are in the order in which they are placed, to one of its homes.
+/// Assigns each allocation of all classes to a home. The search keeps the order of the classes.
 pub(crate) fn assign(classes: &[Class], mut room: Room) -> Assignment {
     if exceeds(classes, &room) {
         return Assignment::Impossible;
@@ -138,7 +138,8 @@ pub(crate) fn assign(classes: &[Class], mut room: Room) -> Assignment {
     }
 }
 
-/// Places one less of what was placed last and may be elsewhere. Returns how many of its class are left then; none if there is nothing.
+/// Takes one allocation out of the last home with an alternative. Returns the allocations of the class without a home; none without an
+/// alternative.
 fn go_back(classes: &[Class], slots: &[(usize, Home, bool)], placed: &mut Vec<Placed>, room: &mut Room) -> Option<u64> {
     loop {
         let last = placed.pop()?;
@@ -161,7 +162,7 @@ fn found(classes: &[Class], slots: &[(usize, Home, bool)], placed: &[Placed]) ->
     Assignment::Found(numbers)
 }
 
-/// Whether what may only be in some accounts weighs more than there is room in these, for any set of accounts.
+/// Whether the allocations limited to a set of accounts weigh more than the room of the set, for any set.
 fn exceeds(classes: &[Class], room: &Room) -> bool {
     let bit = |account: Account| 1u32 << account.bits();
     let mut of_sets: Vec<(u32, u128)> = Vec::new();

@@ -268,7 +268,7 @@ pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mu
     }
 }
 
-/// Notes what dispatched work of a device may have written to what it pins, beyond what is noted.
+/// Notes writes by dispatched work of a device to pinned allocations, beyond earlier notes.
 pub(crate) fn note_writes(objects: &mut Objects, device: DeviceIx) {
     note_ended_writes(objects, device);
     for at in 0..objects[device].pinned_allocations.len() {
@@ -279,7 +279,7 @@ pub(crate) fn note_writes(objects: &mut Objects, device: DeviceIx) {
     }
 }
 
-/// Notes what dispatched work of the devices that pin the allocation may have written to it, beyond what is noted.
+/// Notes writes to an allocation by dispatched work of all pinning devices, beyond earlier notes.
 pub(crate) fn note_writes_to(objects: &mut Objects, index: AllocationIx) {
     let pinning = objects[index].entries().filter(|(_, entry)| entry.is_pinning());
     for (device, pins_before) in Vec::from_iter(pinning.map(|(device, entry)| (device, entry.pins_for_ended_spans()))) {
@@ -299,14 +299,14 @@ fn note_ended_writes(objects: &mut Objects, device: DeviceIx) {
 fn note_open_writes(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     let Objects { allocations, devices, .. } = objects;
     let Device { expiring, dispatches, .. } = &mut devices[device];
-    // DMA buffers with references say themselves what they write.
+    // DMA buffers with references name written allocations.
     let is_written = expiring.take_writes(index, allocations[index].entry_mut(device), dispatches);
     if is_written && !devices[device].has_reference_lists() {
         note_written(&mut allocations[index]);
     }
 }
 
-/// Work may have written to an allocation. To a device in error nothing is brought in, and its work writes nowhere.
+/// Work may have written to an allocation. A device in error has nothing brought in, and writes nowhere.
 fn note_written(allocation: &mut Allocation) {
     if allocation.place.is_some() {
         allocation.state |= AllocationState::DIRTY;

@@ -103,7 +103,7 @@ pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: Devi
     shares.renew_promise(objects, device);
 }
 
-/// Notes that an allocation is on a device's list, if it may have several homes.
+/// Notes a listed allocation with several homes.
 #[inline]
 pub(crate) fn note_choice(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
     let allocation = &mut objects.allocations[index];
@@ -119,11 +119,11 @@ pub(crate) fn note_choice(objects: &mut Objects, device: DeviceIx, index: Alloca
     objects[device].with_choice.push(index);
 }
 
-/// Strikes out what has left a device's list of the allocations that may have several homes.
+/// Strikes unlisted allocations out of a device's set of allocations with several homes.
 pub(crate) fn strike_out_unlisted(objects: &mut Objects, device: DeviceIx) {
     let Objects { allocations, devices, .. } = objects;
     let with_choice = &mut devices[device].with_choice;
-    // An index that names another allocation by now may be there twice: its entry is found noted once.
+    // A reused index may be in the set twice; only the first finds the note of the entry.
     with_choice.retain(|&index| {
         let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
         is_open && {

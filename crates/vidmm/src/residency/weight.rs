@@ -34,24 +34,24 @@ pub(crate) fn is_one_range(objects: &Objects, index: AllocationIx) -> bool {
     objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY)
 }
 
-/// The bytes of an allocation, and what it weighs where it is one range.
+/// The bytes of an allocation, and the alignment of a range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Weight {
     /// In bytes.
     pub size: u64,
-    /// The alignment of its range in a memory segment; none where it is pages.
+    /// The alignment of a range in a memory segment; none for pages.
     alignment: Option<u64>,
 }
 
 impl Weight {
-    /// That of an allocation.
+    /// The weight of an allocation.
     #[inline(always)]
     pub(crate) fn of(objects: &Objects, index: AllocationIx) -> Self {
         let alignment = is_one_range(objects, index).then(|| alignment_in_memory(objects, index));
         Self { size: objects[index].size, alignment }
     }
 
-    /// The bytes that it takes of a home's ranges: none where it is pages.
+    /// The bytes taken of a home's ranges: none for pages.
     #[inline(always)]
     pub(crate) fn footprint(self, home: Home) -> Footprint {
         let Some(alignment) = self.alignment else { return Footprint { weight: 0, tail: 0 } };
@@ -80,7 +80,7 @@ pub(crate) struct PackingRoom {
 }
 
 impl PackingRoom {
-    /// All that ranges can have of a home.
+    /// The room of an empty home.
     pub(crate) fn empty(memory: &Memory, home: Home) -> Self {
         Self { left: i128::from(range_capacity(memory, home)), tail: 0 }
     }
@@ -96,7 +96,7 @@ impl PackingRoom {
         Self { left: self.left - i128::from(weight), tail: self.tail.max(i128::from(tail)) }
     }
 
-    /// The bytes that so many more ranges leave.
+    /// The room after several more ranges.
     pub(crate) fn with_many(self, Footprint { weight, tail }: Footprint, number: u64) -> Self {
         match number {
             0 => self,
@@ -114,7 +114,7 @@ impl PackingRoom {
         u64::try_from(number).unwrap_or(u64::MAX)
     }
 
-    /// The bytes that are left once so many have left.
+    /// The room after a trim of ranges.
     pub(crate) fn after_trimming(self, bytes: u64) -> Self {
         Self { left: self.left + i128::from(bytes), ..self }
     }
@@ -167,7 +167,7 @@ pub(crate) fn packing_room_for(
     may_be_ranges(objects, joining).then(|| room_on_list(objects, memory, residency, device))
 }
 
-/// The room that a device's list leaves for ranges without some of its allocations.
+/// The room for ranges on a device's list without some allocations.
 pub(crate) fn packing_room_without(
     objects: &Objects,
     memory: &Memory,

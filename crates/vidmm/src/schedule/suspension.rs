@@ -25,11 +25,11 @@ impl Schedule {
         }
     }
 
-    /// A process that is suspended by a call or without power demands its reservation only, another one what its lists name (D30).
+    /// A process suspended by a call or without power demands the reservation only, any other process the lists (D30).
     pub(crate) fn renew_demand(&self, state: &mut State, process: ProcessIx) {
         let is_halted = state.objects[process].standing.halted.is_some() || self.turns.power == Power::Down;
         if state.shares.set_halted(process, is_halted) {
-            // Other processes' budgets follow from it; those that listen are told theirs (RES-53).
+            // Budgets of further processes follow, and listeners are told (RES-53).
             state.moment.request_poll();
         }
     }

@@ -112,7 +112,7 @@ impl Shares {
         self.promised_bytes[account]
     }
 
-    /// A process cannot run from now on, or can again: one that cannot demands its reservation only (D30). Returns whether that is new.
+    /// Halts a process, or ends the halt: a halted process demands the reservation only (D30). Returns whether the state is new.
     pub(crate) fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
         let accounts = self.accounts().iter();
         accounts.fold(false, |is_new, account| self.by_account[account].set_halted(process, is_halted) || is_new)

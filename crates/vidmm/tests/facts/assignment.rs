@@ -1,6 +1,6 @@
-//! Homes by assignment: a list that fits is granted, a refusal says the truth, and what it asks to trim suffices (D30, P03).
+//! Homes by assignment: a fitting list is granted, a refusal tells the truth, and the amount to trim suffices (D30, P03).
 //!
-//! In random worlds of three segments each answer is compared with all ways in which the list could lie.
+//! In random worlds of three segments a test compares each answer with all possible placements of the list.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const APERTURE: SegmentId = SegmentId(2);
 const MORE: SegmentId = SegmentId(3);
 const SEGMENTS: [SegmentId; 3] = [LOCAL, APERTURE, MORE];
 
-/// Three segments of so many pages, and one device.
+/// Three segments of a few pages, and one device.
 struct Few {
     world: World,
     client: Client,
@@ -37,7 +37,7 @@ impl Few {
         Self { world, client, capacities: [local, system, more], known: BTreeMap::new() }
     }
 
-    /// An allocation of so many pages that may be in these segments, in this order of preference.
+    /// An allocation for these segments, in order of preference.
     fn create(&mut self, pages: u64, may_be_in: &[usize], is_shared: bool) -> AllocationId {
         let set = may_be_in.iter().fold(0, |set, &at| set | SegmentSet::of(SEGMENTS[at]).0);
         let mut preferred_segment = SegmentPreference::default();
@@ -57,14 +57,14 @@ impl Few {
         allocation
     }
 
-    /// Where an allocation is counted.
+    /// The segment of the count of an allocation.
     fn counted(&self, allocation: AllocationId) -> usize {
         let account = self.world.vidmm.query_account(allocation).unwrap();
         let segment = if account.segment == SegmentId::SYSTEM { APERTURE } else { account.segment };
         SEGMENTS.iter().position(|&of| of == segment).unwrap()
     }
 
-    /// Whether allocations can lie in the segments beside the bytes of others, tried in every way.
+    /// Whether allocations fit beside the given bytes in any placement, tried in every way.
     fn packs(&self, allocations: &[AllocationId], beside: [u64; 3]) -> bool {
         let Some((first, rest)) = allocations.split_first() else {
             return beside.iter().zip(self.capacities).all(|(&taken, capacity)| taken <= capacity);
@@ -81,7 +81,7 @@ impl Few {
         self.known.iter().filter(|(_, known)| known.is_listed).map(|(&id, _)| id).collect()
     }
 
-    /// Makes allocations resident, and holds the answer to what can be.
+    /// Makes allocations resident, and checks the answer.
     fn make_resident(&mut self, allocations: &[AllocationId]) -> Option<NoMemoryReason> {
         let listed = self.listed();
         let joining: Vec<_> = allocations.iter().copied().filter(|id| !listed.contains(id)).collect();
@@ -101,9 +101,10 @@ impl Few {
         }
     }
 
-    /// Evicts what a refusal asks for, after which the same call is admitted. Where it asks for nothing, all that is listed would not help.
+    /// Evicts the amounts of a refusal; the same call must be admitted. Where a refusal asks for nothing, a trim of the whole list would
+    /// not help.
     fn trim(&mut self, allocations: &[AllocationId], joining: &[AllocationId], to_trim: u64, shortages: &[Shortage]) {
-        // What the call names as well is not to go.
+        // The call keeps its own allocations.
         let listed: Vec<_> = self.listed().into_iter().filter(|id| !allocations.contains(id)).collect();
         let counted = |at: usize| Vec::from_iter(listed.iter().copied().filter(|&id| self.counted(id) == at));
         let bytes = |at: usize| counted(at).iter().map(|id| self.known[id].pages * PAGE_SIZE).sum::<u64>();
@@ -113,16 +114,16 @@ impl Few {
                 taken[self.counted(id)] += self.known[&id].pages;
                 taken
             });
-            assert!(!self.packs(joining, staying), "{joining:?} would fit without the rest of the list");
+            assert!(!self.packs(joining, staying), "{joining:?} would fit after a trim");
             return;
         }
-        assert!(to_trim <= (0..3).map(bytes).sum::<u64>(), "the process does not list {to_trim} bytes");
+        assert!(to_trim <= (0..3).map(bytes).sum::<u64>(), "the process lists less than {to_trim} bytes");
         let mut victims = Vec::new();
         for shortage in shortages {
             let segment = shortage.account.segment;
             let segment = if segment == SegmentId::SYSTEM { APERTURE } else { segment };
             let at = SEGMENTS.iter().position(|&of| of == segment).unwrap();
-            assert!(shortage.num_bytes_to_trim <= bytes(at), "the process does not list so much there: {shortage:?}");
+            assert!(shortage.num_bytes_to_trim <= bytes(at), "the process lists less than {shortage:?}");
             let mut missing = shortage.num_bytes_to_trim;
             for id in counted(at) {
                 if missing > 0 {
@@ -136,7 +137,7 @@ impl Few {
         }
         self.set_listed(&victims, false);
         let answer = self.world.cant_trim(self.client, allocations);
-        assert!(answer.is_ok(), "P03: {victims:?} left for {allocations:?}, which was refused: {answer:?}");
+        assert!(answer.is_ok(), "P03: {victims:?} left for {allocations:?}, refused again: {answer:?}");
         self.set_listed(joining, true);
     }
 
@@ -147,9 +148,9 @@ impl Few {
     }
 }
 
-/// D30: C is counted in local memory when it joins, and moves for D. It was refused though 6.5 of 10 MiB were all that it takes.
+/// D30: C joins in local memory, and moves for D: 6.5 of 10 MiB are in use.
 #[test]
-fn a_list_that_fits_is_granted_whatever_its_first_choices_take() {
+fn a_fitting_list_is_granted_against_first_choices() {
     let mut few = Few::new([4, 3, 3]);
     let joining = [(2, &[0][..]), (1, &[2]), (1, &[0, 1]), (2, &[0, 2])];
     let all = joining.map(|(pages, may_be_in)| few.create(pages, may_be_in, false));
@@ -159,17 +160,17 @@ fn a_list_that_fits_is_granted_whatever_its_first_choices_take() {
     few.world.tear_down();
 }
 
-/// D30: what may only be in one segment weighs more than there is: no allocation of the list has to be looked at.
+/// D30: allocations for one segment alone weigh more than the segment.
 #[test]
-fn a_list_that_fits_nowhere_is_refused_as_such() {
+fn a_list_without_any_placement_is_refused_as_such() {
     let mut few = Few::new([4, 16, 4]);
     let (a, b) = (few.create(3, &[0], false), few.create(2, &[0], false));
     assert_eq!(few.make_resident(&[a, b]), Some(NoMemoryReason::DoesNotFit));
 }
 
-/// D30: an allocation that others may open keeps its home; the list would fit with another one.
+/// D30: a shared allocation keeps the home; with another home the list would fit.
 #[test]
-fn a_list_is_refused_for_what_is_held_where_it_is() {
+fn a_list_is_refused_for_allocations_held_in_place() {
     let mut few = Few::new([4, 16, 4]);
     let shared = few.create(3, &[0, 1], true);
     assert_eq!(few.make_resident(&[shared]), None);
@@ -179,9 +180,9 @@ fn a_list_is_refused_for_what_is_held_where_it_is() {
     assert_eq!(answer, Err(refused_in(LOCAL_MEMORY, 2 * PAGE_SIZE, NoMemoryReason::HeldForNow)));
 }
 
-/// P03: no page more than the process lists is asked for, and nothing where that is not enough.
+/// P03: a refusal asks for no unlisted page, and for nothing where all listed pages would not be enough.
 #[test]
-fn a_refusal_asks_for_no_more_than_there_is() {
+fn a_refusal_asks_for_listed_bytes_alone() {
     let mut few = Few::new([4, 4, 4]);
     let (small, large) = (few.create(2, &[0], false), few.create(5, &[0], false));
     assert_eq!(few.make_resident(&[small]), None);
@@ -192,9 +193,9 @@ fn a_refusal_asks_for_no_more_than_there_is() {
     assert_eq!(answer, Err(nothing));
 }
 
-/// D30: in 1,000 worlds no list is refused that fits, every *would not fit even alone* is true, and trimming suffices.
+/// D30: in 1,000 worlds no fitting list is refused, every *would not fit even alone* is true, and a trim suffices.
 #[test]
-fn no_list_is_refused_that_fits() {
+fn no_fitting_list_is_refused() {
     let mut refusals: BTreeMap<Option<String>, u32> = BTreeMap::new();
     for seed in 0..1000 {
         let mut random = Random(seed);
@@ -217,7 +218,7 @@ fn no_list_is_refused_that_fits() {
                 let reason = few.make_resident(&joining).map(|reason| format!("{reason:?}"));
                 assert!(reason.as_deref().is_none_or(|of| of == "DoesNotFit"), "seed {seed}: {reason:?}");
                 *refusals.entry(reason).or_default() += 1;
-                // The list is as the world has it, and nothing of it is held.
+                // The device comes to rest, and nothing holds the list.
                 few.world.run_all();
             }
             let leaving: Vec<_> = few.listed().into_iter().filter(|_| random.below(3) == 0).collect();

@@ -209,7 +209,7 @@ impl Model {
             members.iter().map(|&(index, _)| index).partition(|&index| self.known[index].is_listed);
         listed.iter().for_each(|&index| self.known[index].last_begun[queue] = self.begun);
         let missing_pages: u64 = missing.iter().map(|&index| self.known[index].pages).sum();
-        // What is not listed cannot be trimmed: then nothing is asked for.
+        // A refusal asks for listed bytes alone.
         let over_and_asked = |model: &Self| {
             let listed = model.listed_pages();
             let over = (listed + missing_pages).saturating_sub(PAGES);

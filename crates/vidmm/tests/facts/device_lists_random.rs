@@ -206,7 +206,7 @@ impl Play {
         }
     }
 
-    /// The bytes that the lists of a client's process name.
+    /// The listed bytes of a client's process.
     fn requested(&self, at: usize) -> u64 {
         let process = self.actors[at].client.process;
         let groups = [MemorySegmentGroup::Local, MemorySegmentGroup::NonLocal];

@@ -186,9 +186,9 @@ fn a_write_before_a_span_without_work_is_copied_out() {
     }
 }
 
-/// RES-22, FLT-04: work that is dropped has written nothing.
+/// RES-22, FLT-04: dropped work has written nothing.
 #[test]
-fn what_only_dropped_work_would_have_written_is_not_copied_out() {
+fn content_of_dropped_work_is_not_copied_out() {
     for leaves in [false, true] {
         let (mut world, client) = World::with_pages(8);
         let (a, at) = world.resident(client, 4);

@@ -275,7 +275,7 @@ fn a_budget_that_changes_without_power_is_told() {
     world.run_all();
     assert_eq!(said_powered_down(&world), 1);
     let since = world.outputs.len();
-    // Without power the other process demands its reservation only (D30).
+    // Without power a process demands the reservation only (D30).
     world.reserve(other, 4 * PAGE_SIZE).unwrap();
     world.poll();
     let told = world.outputs[since..].iter().filter_map(|output| match *output {

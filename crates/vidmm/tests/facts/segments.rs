@@ -128,7 +128,7 @@ fn a_segment_that_is_no_application_target_has_no_budget() {
     let process = vidmm.create_process(&mut driver, &mut Ledger::default()).unwrap();
     let info = vidmm.query_video_memory_info(process, MemorySegmentGroup::Local).unwrap();
     assert_eq!(info.budget, 16 * PAGE_SIZE);
-    // A process that is refused there is not told of a budget.
+    // A refusal in this segment names no budget.
     let mut host = Ledger::default();
     let [first, second] = [(); 2].map(|()| {
         let process = vidmm.create_process(&mut driver, &mut host).unwrap();

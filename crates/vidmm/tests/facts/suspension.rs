@@ -236,9 +236,9 @@ fn held_allocations_are_evicted_and_come_back_after_many_others_came_and_went() 
     world.tear_down();
 }
 
-/// RES-22: work that is queued still has written nothing, whether its allocation has left the list or not.
+/// RES-22: queued work has written nothing, with or without the allocation on the list.
 #[test]
-fn what_only_queued_work_would_write_is_not_copied_out() {
+fn content_of_queued_work_is_not_copied_out() {
     for leaves in [false, true] {
         let (mut world, client) = World::with_pages(8);
         let (a, at) = world.resident(client, 4);
@@ -269,7 +269,7 @@ fn what_only_queued_work_would_write_is_not_copied_out() {
     }
 }
 
-/// RES-22: a write is copied out once, also if earlier work of the device has not been dispatched yet.
+/// RES-22: a write is copied out once, also with earlier work of the device undispatched.
 #[test]
 fn a_write_before_earlier_work_is_copied_out_once() {
     for leaves in [false, true] {

@@ -34,7 +34,7 @@ struct Excess {
     alone: u64,
     /// More than its process may have while not all that is asked for fits.
     entitled: RangeInclusive<u64>,
-    /// The bytes that the device and its process list now.
+    /// The bytes listed now by the device and by the process.
     listed: u64,
     requested: u64,
 }
@@ -46,13 +46,13 @@ impl Default for Excess {
 }
 
 impl Excess {
-    /// So many bytes of what is listed are not to go.
+    /// Listed bytes without some, kept by the call.
     fn without(self, bytes: u64) -> Self {
         let (listed, requested) = (self.listed.saturating_sub(bytes), self.requested.saturating_sub(bytes));
         Self { listed, requested, ..self }
     }
 
-    /// Whether device and process list what is too much, of the bytes that the process may have as `bound` says.
+    /// Whether device and process list the excess, with `bound` for the entitlement.
     fn could_be_given(&self, bound: impl Fn(&RangeInclusive<u64>) -> u64) -> bool {
         self.alone <= self.listed && bound(&self.entitled) <= self.requested
     }
@@ -216,8 +216,8 @@ impl Audit {
         }
     }
 
-    /// A refusal is for the reason that it gives, and asks to trim what is too much: no less, and no more (P03); or nothing, where its
-    /// process does not list so much.
+    /// A refusal has a true reason, and asks to trim the excess, no less and no more (P03); or nothing, where the process lists less than
+    /// the excess.
     pub(super) fn refused(
         &mut self,
         id: DeviceId,
@@ -258,7 +258,7 @@ impl Audit {
         if !is_so {
             return;
         }
-        // Without GPU virtual addresses ranges take more than their bytes: then more must go.
+        // Without GPU virtual addresses ranges take more than their bytes: more must go.
         let takes_more = self.adapter.is_physical();
         let could_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.start()));
         let would_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.end()));
@@ -279,13 +279,13 @@ impl Audit {
         }
     }
 
-    /// The bytes of a pool that a refusal asks to trim.
+    /// The bytes of a pool in the shortages of a refusal.
     fn to_trim(shortages: &[Shortage], pool: Pool) -> u64 {
         let here = shortages.iter().filter(|shortage| Pool(shortage.account.segment) == pool);
         here.map(|shortage| shortage.num_bytes_to_trim).fold(0, u64::saturating_add)
     }
 
-    /// Nobody is told of the budget of a segment that has none (RES-50).
+    /// No shortage names the budget of a segment without a budget (RES-50).
     fn check_words_of_budgets(&mut self, id: DeviceId, shortages: &[Shortage]) {
         for shortage in shortages {
             let has_budget = self.groups.group(shortage.account.segment).is_some();
@@ -301,12 +301,12 @@ impl Audit {
         }
     }
 
-    /// A refusal asks to trim no more than its process lists (RES-13).
+    /// A refusal asks to trim no more than the process lists (RES-13).
     fn check_can_give(&mut self, id: DeviceId, process: ProcessId, shortages: &[Shortage]) {
         for pool in self.places.pools() {
             let (to_trim, listed) = (Self::to_trim(shortages, pool), self.demands.requested(pool, process));
             self.findings.check(to_trim <= listed, Invariant::I08, || {
-                format!("{id} is to trim {to_trim} bytes of {pool:?}, but {process} lists {listed} there")
+                format!("{id} is to trim {to_trim} bytes of {pool:?}, but {process} lists {listed}")
             });
         }
     }
@@ -337,7 +337,7 @@ impl Audit {
         }
     }
 
-    /// The bytes that a device's list names in a pool of what a call names too.
+    /// The listed bytes of a pool among the allocations of a call.
     fn named_on_list(&self, device: DeviceId, named: &[AllocationId], pool: Pool) -> u64 {
         let named: BTreeSet<&AllocationId> = named.iter().collect();
         let listed = named.into_iter().filter_map(|id| self.allocations.get(id)).filter(|allocation| {

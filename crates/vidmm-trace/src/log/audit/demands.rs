@@ -279,7 +279,7 @@ impl Audit {
                 }
             }
             let (weight, reservation) = of.part_of(pool);
-            // A process that is suspended by a call, or without power, demands its reservation only (D30).
+            // A process suspended by a call, or without power, demands the reservation only (D30).
             let limit = if of.suspended.is_some() || self.powered_down { reservation } else { u64::MAX };
             (id, Share { demand: demand_of(id, demand).min(limit), requested, reservation, weight })
         };

@@ -142,7 +142,7 @@ impl Standing {
         self.budget.saturating_sub(slack)..=self.budget.saturating_add(slack)
     }
 
-    /// Its budget now, whatever it was told last: NumBytesToTrim follows from it (RES-13, RES-23).
+    /// The present budget, published or not: the source of NumBytesToTrim (RES-13, RES-23).
     pub fn present_budgets(&self) -> RangeInclusive<u64> {
         self.budget.saturating_sub(ROUNDING)..=self.budget.saturating_add(ROUNDING)
     }

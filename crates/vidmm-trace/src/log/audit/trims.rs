@@ -141,7 +141,7 @@ impl Audit {
             else {
                 continue;
             };
-            // A process that cannot run demands its reservation only, and is not asked (D30).
+            // A halted process demands the reservation only, and is not asked (D30).
             if self.processes.get(&process).is_some_and(|of| of.suspended.is_some()) {
                 continue;
             }
