@@ -15,7 +15,7 @@ pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
     if args.damaged {
         log = log.damaged();
     }
-    let mut explanation = Explanation::new(allocation);
+    let mut explanation = Explanation::new(allocation).under(log.header().settings.get("policy"));
     for event in &mut log {
         explanation.event(&event.map_err(|error| format!("{path}: {error}"))?);
     }
