@@ -418,7 +418,7 @@ Exit status: 0 all that was checked held, 1 something did not, 2 the input or th
 /// every page; at the end everything pending must end, and nothing may be left.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong"
+    after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong, 130 a signal ended the run, and nothing was found until then"
 )]
 pub struct SimArgs {
     /// The seeds, the last included

@@ -10,6 +10,7 @@ use crate::{
     play::{CheckReport, Row},
     scenario::{Check, Script},
     timeline::Shares,
+    turns::TurnWait,
 };
 
 /// The figures of a run.
@@ -57,6 +58,9 @@ pub struct Report {
     pub faults: Vec<String>,
     /// The number of further reports.
     pub more_faults: u64,
+    /// The devices that waited for their turn for longer than a second, by the names of their processes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turn_waits: Vec<TurnWait>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

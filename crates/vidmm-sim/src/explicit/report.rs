@@ -8,6 +8,7 @@ use vidmm::Nanoseconds;
 use crate::figures::Figures;
 use crate::illegal_uses::UseFinding;
 use crate::sequence::Portions;
+use crate::turns::TurnWait;
 
 /// Something that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,6 +65,9 @@ pub struct ExplicitReport {
     /// Whether the run shows what was done on purpose: an error, a reset, a refusal that was expected, or a finding about the driver.
     #[serde(skip)]
     pub shows_faults: bool,
+    /// The devices that waited for their turn for longer than a second before the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turn_waits: Vec<TurnWait>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,
