@@ -426,7 +426,7 @@ Exit status: 0 all checks held, 1 a check did not hold or nothing was judged, 2 
 /// follows every event and every page. At the end all pending work must end, and no memory may be left in use.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong"
+    after_help = "Examples:\n  vidmm sim --seeds 1..1000\n  vidmm sim --seed 17    one world again\n\nExit status: 0 nothing was found, 1 something was, 2 the arguments are wrong, 130 a signal ended the run, and nothing was found until then"
 )]
 pub struct SimArgs {
     /// The seeds from A to B

@@ -10,12 +10,12 @@ use crate::{args::ExplainArgs, progress::read_log, report::unless_closed};
 pub fn explain(args: &ExplainArgs) -> Result<bool, Box<dyn Error>> {
     let allocation = allocation_name(&args.allocation)?;
     let path = args.events.display();
-    let mut explanation = Explanation::new(allocation);
-    read_log(&args.events, args.damaged, |log| {
-        log.try_for_each(|event| {
+    let explanation = read_log(&args.events, args.damaged, |log| {
+        let mut explanation = Explanation::new(allocation).under(log.header().settings.get("policy"));
+        for event in log {
             explanation.event(&event.map_err(|error| format!("{path}: {error}"))?);
-            Ok(())
-        })
+        }
+        Ok(explanation)
     })?;
     let text = explanation.finish().map_err(|error| format!("{path}: {error}"))?;
     unless_closed(anstream::stdout().lock().write_all(text.as_bytes()))?;

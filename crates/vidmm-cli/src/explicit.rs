@@ -15,9 +15,10 @@ use crate::{
     known::Known,
     output::{Files, check_apart},
     portions,
-    report::{unless_closed, write_not_judged},
+    report::{unless_closed, write_not_judged, write_turn_waits},
     sarif, strict,
     style::{BAD, BOLD, GOOD, VERB, counted, number},
+    workload::tell_caps,
 };
 
 /// How wide the column of verbs is.
@@ -26,6 +27,7 @@ const VERB_WIDTH: usize = 12;
 /// Runs a scenario's steps, prints the sequence, and writes what was asked for. Returns whether all that was checked held.
 pub fn run(args: &RunArgs, scenario: &ExplicitScenario, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
     check_apart(&args.outputs(), &Vec::from_iter(args.inputs().into_iter().chain(args.known.clone())))?;
+    tell_caps(&scenario.adapter.caps(scenario.aperture_bytes, scenario.aperture_commit_limit_bytes));
     let known = Known::read(args.known.as_deref())?;
     let mut header = LogHeader::new(&scenario.name, scenario.seed);
     header.level = args.events_level.into();
@@ -129,6 +131,7 @@ fn write(
         writeln!(out, "{BAD}finding{BAD:#}     {finding}")?;
         writeln!(out, "            event {}", finding.event)?;
     }
+    write_turn_waits(out, &run.turn_waits, "")?;
     match replay {
         Some(command) => writeln!(out, "replay      {command}"),
         None => Ok(()),

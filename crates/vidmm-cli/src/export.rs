@@ -2,12 +2,12 @@
 
 use std::{
     error::Error,
-    fs::File,
     io::{self, BufWriter},
     path::Path,
 };
 
 use vidmm_view::{
+    WholeFile,
     perfetto::PerfettoWriter,
     tables::{Format, TableFolder},
     timeline::{Record, Timeline},
@@ -41,14 +41,14 @@ pub fn export(args: &ExportArgs) -> Result<bool, Box<dyn Error>> {
 
 /// The files that the arguments ask for, with their paths.
 struct Files<'a> {
-    perfetto: Option<(&'a Path, PerfettoWriter<BufWriter<File>>)>,
+    perfetto: Option<(&'a Path, PerfettoWriter<BufWriter<WholeFile>>)>,
     tables: Vec<(&'a Path, TableFolder)>,
 }
 
 impl<'a> Files<'a> {
     fn create(args: &'a ExportArgs) -> Result<Self, String> {
         let perfetto = args.perfetto.as_deref().map(|path| {
-            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            let file = WholeFile::create(path).map_err(|error| cannot_write(path, &error))?;
             Ok::<_, String>((path, PerfettoWriter::new(BufWriter::new(file))))
         });
         let folders = [(&args.parquet, Format::Parquet), (&args.csv, Format::Csv)];
@@ -71,7 +71,8 @@ impl<'a> Files<'a> {
 
     fn finish(self) -> Result<(), String> {
         if let Some((path, perfetto)) = self.perfetto {
-            perfetto.finish().map_err(|error| cannot_write(path, &error))?;
+            let whole = perfetto.finish().and_then(|file| file.into_inner()?.finish());
+            whole.map_err(|error| cannot_write(path, &error))?;
         }
         self.tables
             .into_iter()

@@ -58,12 +58,16 @@ const WRONG_INPUT: u8 = 2;
 /// The most characters of a line of an error.
 const LINE_CHARS: usize = 300;
 
-/// The text of an error: what a file said in it fills no screen.
+/// The most characters of a word of a line that is too long, such as a path.
+const WORD_CHARS: usize = 100;
+
+/// The text of an error. A line that would fill the screen is cut in the middle: first its long words, of which the end is kept with
+/// the name of a file, and then the line, of which the end has the remedy.
 fn shown(error: &str) -> String {
     let lines = error.lines().map(|line| {
+        let words = || line.split(' ').map(|word| vidmm_view::cut(word, WORD_CHARS)).collect::<Vec<_>>().join(" ");
         let is_long = line.chars().nth(LINE_CHARS).is_some();
-        let cut: String = line.chars().take(LINE_CHARS).chain(is_long.then_some('…')).collect();
-        style::printable(&cut)
+        style::printable(&if is_long { vidmm_view::cut(&words(), LINE_CHARS) } else { line.to_owned() })
     });
     lines.collect::<Vec<_>>().join("\n")
 }

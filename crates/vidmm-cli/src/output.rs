@@ -10,6 +10,7 @@ use std::{
 use serde::Serialize;
 use vidmm::NumberedEvent;
 use vidmm_trace::{LogFile, LogHeader, LogWriter};
+use vidmm_view::WholeFile;
 
 use crate::statistics::Counted;
 
@@ -18,7 +19,7 @@ use crate::statistics::Counted;
 pub struct Files {
     header: LogHeader,
     log: Option<(PathBuf, LogWriter<LogFile>)>,
-    summary: Option<(PathBuf, File)>,
+    summary: Option<(PathBuf, WholeFile)>,
     counted: Option<Counted>,
 }
 
@@ -85,7 +86,7 @@ impl Files {
         let LogHeader { scenario, seed, settings, .. } = &self.header;
         let summary = Summary { scenario, seed: *seed, settings, report };
         let written = serde_json::to_writer_pretty(&mut file, &summary).map_err(io::Error::from);
-        written.and_then(|()| writeln!(file)).map_err(|error| cannot_write(&path, &error))
+        written.and_then(|()| writeln!(file)).and_then(|()| file.finish()).map_err(|error| cannot_write(&path, &error))
     }
 }
 
@@ -139,13 +140,21 @@ fn are_one_file(one: &Path, other: &Path) -> bool {
     same_file::is_same_file(one, other).unwrap_or_else(|_| are_one_place())
 }
 
-fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| cannot_write(path, &error))
+fn create(path: &Path) -> Result<WholeFile, String> {
+    WholeFile::create(path).map_err(|error| cannot_write(path, &error))
+}
+
+/// Writes a whole file, or none.
+pub fn write_file(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
+    let mut file = create(path)?;
+    file.write_all(text.as_ref()).and_then(|()| file.finish()).map_err(|error| cannot_write(path, &error))
 }
 
 pub fn cannot_write(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::Unsupported => "give another name",
+        io::ErrorKind::WouldBlock => "another run writes this file; give another name",
+        io::ErrorKind::StorageFull => "make room, or give a path elsewhere",
         _ => "check that the folder exists and can be written to",
     };
     format!("cannot write {}: {error}; {remedy}", path.display())

@@ -2,12 +2,11 @@
 
 use std::{
     error::Error,
-    fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter},
     path::Path,
 };
 
-use vidmm_view::report::Report;
+use vidmm_view::{WholeFile, report::Report};
 
 use crate::{args::ReportArgs, progress::read_log};
 
@@ -26,7 +25,7 @@ pub fn write(args: &ReportArgs) -> Result<bool, Box<dyn Error>> {
 }
 
 fn write_to(report: &Report, path: &Path) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(WholeFile::create(path)?);
     report.write(&mut file)?;
-    file.flush()
+    file.into_inner()?.finish()
 }

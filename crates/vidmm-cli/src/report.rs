@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use vidmm_sim::{Fault, Features, Figures, Finding, Report};
+use vidmm_sim::{Fault, Features, Figures, Finding, Report, TurnWait};
 use vidmm_trace::{ByteSize, Workload};
 
 use crate::{
@@ -42,6 +42,11 @@ pub fn print(
 /// Names what was not judged, for what the machine lacks.
 pub fn write_not_judged(out: &mut impl Write, lacks: Features, indent: &str) -> io::Result<()> {
     lacks.not_judged().iter().try_for_each(|subject| writeln!(out, "{indent}{:<12}{subject}", "not judged"))
+}
+
+/// Names the devices that waited long for their turn.
+pub fn write_turn_waits(out: &mut impl Write, waits: &[TurnWait], indent: &str) -> io::Result<()> {
+    waits.iter().try_for_each(|wait| writeln!(out, "{indent}{:<12}{wait}", "waited"))
 }
 
 /// Ignores the error that the reader of the output, such as `head`, has closed it.
@@ -157,6 +162,7 @@ fn write(
     for finding in &r.findings {
         write_finding(out, finding)?;
     }
+    write_turn_waits(out, &r.turn_waits, "  ")?;
     match replay {
         Some(command) => writeln!(out, "  replay      {command}"),
         None => Ok(()),
@@ -239,15 +245,20 @@ fn write_notifications(out: &mut impl Write, figures: &Figures) -> io::Result<()
     shown.try_for_each(|(_, text)| writeln!(out, "              {text}"))
 }
 
-/// The first finding, in a line. A run that shows how a mistake is found must have findings, and all of them must
-/// contain `shows`.
-pub fn problem(report: &Report, shows: Option<&str>) -> Option<String> {
+/// The problems of a run, a text each.
+pub fn problems(report: &Report) -> impl Iterator<Item = String> {
     let uses = report.illegal_uses.iter().map(ToString::to_string);
     let unheld = report.checks.iter().filter(|check| !check.held).map(|check| check.text.clone());
-    let mut problems = uses.chain(report.findings.iter().map(ToString::to_string)).chain(unheld);
+    uses.chain(report.findings.iter().map(ToString::to_string)).chain(unheld)
+}
+
+/// The first problem that fails a run, in a line. A run that shows how a mistake is found must have problems, and all of them
+/// must contain `shows`.
+pub fn first_of(problems: impl Iterator<Item = String>, shows: Option<&str>) -> Option<String> {
+    let mut problems = problems.peekable();
     let problem = match shows {
         None => problems.next(),
-        Some(words) if report.all_held() => Some(format!("nothing was found, but `{words}` must be")),
+        Some(words) if problems.peek().is_none() => Some(format!("nothing was found, but `{words}` must be")),
         Some(words) => problems.find(|problem| !problem.contains(words)),
     };
     problem.map(|problem| problem.lines().next().unwrap_or_default().to_owned())

@@ -1,10 +1,10 @@
 //! Findings in SARIF, the format in which build servers and editors take the findings of any tool.
 
-use std::{error::Error, fs, path::Path};
+use std::{error::Error, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::output::cannot_write;
+use crate::output::write_file;
 
 /// A finding at a line of a scenario.
 pub struct Entry {
@@ -22,7 +22,7 @@ pub struct Entry {
 /// Writes the findings of a run of `scenario` to the file `to`.
 pub fn write(to: &Path, scenario: &Path, entries: &[Entry]) -> Result<(), Box<dyn Error>> {
     let text = serde_json::to_string_pretty(&log(scenario, entries))? + "\n";
-    Ok(fs::write(to, text).map_err(|error| cannot_write(to, &error))?)
+    Ok(write_file(to, text)?)
 }
 
 /// The findings of a run of `scenario`, as one log of SARIF 2.1.0.

@@ -3,7 +3,9 @@
 use std::{
     error::Error,
     io::{self, Write},
+    ops::RangeInclusive,
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 
@@ -16,7 +18,7 @@ use vidmm_trace::LogHeader;
 
 use crate::{
     args::{SimArgs, count_of, jobs, program, quoted, settings},
-    output::Files,
+    output::{Files, write_file},
     progress,
     report::{unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, counted, number},
@@ -24,6 +26,21 @@ use crate::{
 
 /// The number of runs in which a failing scenario is shrunk.
 const SHRINK_RUNS: u32 = 4000;
+
+/// Set by the first signal that asks the program to end.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// The exit status of a campaign that a signal has ended, and that found nothing: as a shell has it.
+const INTERRUPTED: i32 = 130;
+
+/// Ends the program at the second signal. After the first one the results so far are printed.
+fn heed_signals() -> Result<(), ctrlc::Error> {
+    ctrlc::set_handler(|| {
+        if IS_STOPPED.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED);
+        }
+    })
+}
 
 /// Runs seeds, and prints the findings. Returns whether there are none.
 pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
@@ -34,7 +51,8 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     if let Some(which) = &args.planted {
         return crate::planted::run(args, which, factory);
     }
-    let seeds = args.seed.map_or_else(|| args.seeds.clone(), |seed| seed..=seed);
+    heed_signals()?;
+    let seeds = seeds_of(args);
     let jobs = jobs(args.jobs);
     let count = count_of(&seeds);
     if let (Some(seed), Some(events)) = (args.seed, &args.events) {
@@ -52,7 +70,7 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     };
     let bar = progress::bar("Judging", count, "worlds");
     let begun = Instant::now();
-    let tally = campaign.run(factory, &|seed, tally| {
+    let tally = campaign.run(factory, &IS_STOPPED, &|seed, tally| {
         bar.set_position(tally.seeds);
         // A campaign takes a night: its findings are printed at once, and again at the end.
         if let (Some(failure), None) = (tally.failures.get(&seed), args.seed) {
@@ -75,8 +93,16 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
             path.display()
         ))?;
     }
+    let has_found = !tally.failures.is_empty() || !tally.not_started.is_empty();
+    if IS_STOPPED.load(Ordering::Relaxed) && !has_found {
+        std::process::exit(INTERRUPTED);
+    }
     let is_covered = !args.coverage || tally.coverage.unmet().iter().all(|(_, reason)| reason.is_some());
-    Ok(tally.failures.is_empty() && tally.not_started.is_empty() && tally.has_judged() && is_covered)
+    Ok(!has_found && tally.has_judged() && is_covered)
+}
+
+fn seeds_of(args: &SimArgs) -> RangeInclusive<u64> {
+    args.seed.map_or_else(|| args.seeds.clone(), |seed| seed..=seed)
 }
 
 /// Runs a seed once more, and writes its events.
@@ -100,7 +126,7 @@ fn write_shrunk(path: &Path, failure: &Failure, factory: &dyn MachineFactory) ->
     };
     let scenario = shrink(&failure.scenario, SHRINK_RUNS, rule);
     bar.finish_and_clear();
-    std::fs::write(path, scenario.to_toml()).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    write_file(path, scenario.to_toml())?;
     Ok(scenario.steps.len())
 }
 
@@ -109,6 +135,10 @@ struct Log(Files);
 impl Observer for Log {
     fn event(&mut self, event: &NumberedEvent) {
         self.0.event(event);
+    }
+
+    fn goes_on(&self) -> bool {
+        !IS_STOPPED.load(Ordering::Relaxed)
     }
 }
 
@@ -144,6 +174,7 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
         failures,
         not_started,
         not_drawn,
+        over_at_once,
         without_pages,
         coverage,
     } = tally;
@@ -165,6 +196,21 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
     }
     if *not_drawn > 0 {
         writeln!(out, "{BAD}no world{BAD:#}    for {} seeds: the machine lacks too much", number(*not_drawn))?;
+    }
+    if IS_STOPPED.load(Ordering::Relaxed) {
+        writeln!(
+            out,
+            "{BAD}interrupted{BAD:#} after {} of {} seeds",
+            number(*seeds),
+            number(count_of(&seeds_of(args)))
+        )?;
+    }
+    if *over_at_once > 0 {
+        let worlds = counted(*over_at_once, "world", "worlds");
+        writeln!(
+            out,
+            "not judged  {worlds}: a fault that was drawn with it put the adapter in error before the first step"
+        )?;
     }
     if *without_pages > 0 {
         let worlds = counted(*without_pages, "world", "worlds");

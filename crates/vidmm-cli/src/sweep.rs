@@ -20,7 +20,7 @@ use walkdir::WalkDir;
 use crate::{
     args::{RunArgs, count_of, jobs, program, quoted},
     progress,
-    report::{problem as problem_of, unless_closed, write_not_judged},
+    report::{first_of, problems, unless_closed, write_not_judged},
     style::{BAD, BOLD, GOOD, counted, number, printable},
     workload,
 };
@@ -174,13 +174,13 @@ fn judge(
             scenario.set_seed(seed);
             let run = run_explicit(&scenario, factory, &mut Unobserved).map_err(|error| error.to_string())?;
             let uses = run.illegal_uses.iter().map(ToString::to_string);
-            Ok(uses.chain(run.findings.iter().map(ToString::to_string)).next())
+            Ok(first_of(uses.chain(run.findings.iter().map(ToString::to_string)), scenario.shows.as_deref()))
         }
         ScenarioFile::Workload(mut scenario) => {
             scenario.set_seed(seed);
             let prepared = workload::prepare(&scenario, base).map_err(|error| error.to_string())?;
             let run = prepared.run(&scenario, factory, &mut Unobserved).map_err(|error| error.to_string())?.0;
-            Ok(problem_of(&run, scenario.shows.as_deref()))
+            Ok(first_of(problems(&run), scenario.shows.as_deref()))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use vidmm::{PriorityBand, Visibility};
-use vidmm_sim::{Row, Standing};
+use vidmm_sim::{NonLocal, Row, Standing};
 use vidmm_trace::ByteSize;
 
 use crate::style::{BOLD, number};
@@ -31,7 +31,7 @@ fn write_row(out: &mut impl Write, time: &str, row: &Row) -> io::Result<()> {
     let Some(standing) = row.standing else {
         return writeln!(out, "  {time:<7}{:<12}-", row.process);
     };
-    let Standing { band, visibility, is_suspended, budget, current_usage, requested } = standing;
+    let Standing { band, visibility, is_suspended, budget, current_usage, requested, non_local } = standing;
     let size = |bytes: u64| ByteSize(bytes).to_string();
     let ms = |ns: u64| if row.answers == 0 { "-".to_owned() } else { format!("{:.1} ms", ns as f64 / 1e6) };
     let state = if is_suspended { "  suspended" } else { "" };
@@ -48,6 +48,16 @@ fn write_row(out: &mut impl Write, time: &str, row: &Row) -> io::Result<()> {
         number(row.answers),
         ms(row.mean_ns),
         ms(row.worst_ns),
+    )?;
+    let Some(NonLocal { budget, current_usage, requested }) = non_local else { return Ok(()) };
+    writeln!(
+        out,
+        "  {:<26}{:<10}{:>10}{:>10}{:>10}",
+        "",
+        "non-local",
+        size(budget),
+        size(current_usage),
+        size(requested)
     )
 }
 

@@ -29,6 +29,8 @@ pub fn run(
 ) -> Result<bool, Box<dyn Error>> {
     let mut prepared = prepare(scenario, base)?;
     prepared.desc.options.events = args.events.is_some() || args.statistics;
+    let MachineDesc { aperture_bytes, aperture_commit_limit_bytes, .. } = prepared.desc.machine;
+    tell_caps(&scenario.adapter.caps(aperture_bytes, aperture_commit_limit_bytes));
     if let Some((longest, delay)) = prepared.raised_delay {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         let (longest, delay) = (seconds(longest), seconds(delay));
@@ -76,6 +78,11 @@ pub fn run(
     }
     log?;
     Ok(all_held)
+}
+
+/// Tells of the keys that another key caps.
+pub fn tell_caps(caps: &[String]) {
+    caps.iter().for_each(|cap| anstream::eprintln!("note: {cap}"));
 }
 
 /// The findings of a run, for other tools.
@@ -129,6 +136,7 @@ impl Prepared {
         let other = scenario.compare.map(|compare| otherwise(compare, workload, desc.clone(), factory)).transpose()?;
         if let Some(other) = &other {
             run.checks.extend(run.judge_against(other, &scenario.script));
+            run.findings.extend(other.findings.iter().cloned());
         }
         Ok((run, other))
     }

@@ -160,6 +160,11 @@ impl Accounts {
         self.figures[process].pages_wrong += verdict.wrong;
     }
 
+    /// The name of the process of a device.
+    pub fn name_of(&self, device: DeviceId) -> String {
+        self.devices.get(&device).map_or_else(|| device.to_string(), |&process| self.figures[process].name.clone())
+    }
+
     /// The figures of a process.
     pub fn figures(&self, process: usize) -> &ProcessFigures {
         &self.figures[process]

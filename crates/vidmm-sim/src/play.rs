@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use vidmm::{MemorySegmentGroup, Nanoseconds, PriorityBand, VideoMemoryInfo, Visibility};
-use vidmm_runtime::Runtime;
+use vidmm_runtime::{AllocationSegments, Runtime};
 
 use crate::{
     accounts::Accounts,
@@ -47,6 +47,20 @@ pub struct Standing {
     /// Its usage of local memory, in bytes.
     pub current_usage: u64,
     /// The bytes of local memory that its list names.
+    pub requested: u64,
+    /// The same of non-local memory; none if all buffers of the run are in local memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub non_local: Option<NonLocal>,
+}
+
+/// The non-local memory of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NonLocal {
+    /// Its budget, in bytes.
+    pub budget: u64,
+    /// Its usage, in bytes.
+    pub current_usage: u64,
+    /// The bytes that its list names.
     pub requested: u64,
 }
 
@@ -161,7 +175,7 @@ impl<'a> Play<'a> {
     fn look(&mut self, number: usize, which: usize, runtime: &mut Runtime, client: &Client<'_>) {
         let Check::BroughtBack { process, .. } = &self.script.checks[number] else { return };
         let Some(process) = client.process_named(process) else { return };
-        let info = memory_info(process, runtime, client);
+        let info = memory_info(process, MemorySegmentGroup::Local, runtime, client);
         self.missing.entry(number).or_default()[which] = Some(info.requested.saturating_sub(info.current_usage));
     }
 
@@ -210,18 +224,30 @@ fn change(change: &Change, runtime: &mut Runtime, client: &mut Client<'_>) -> Re
     Ok(())
 }
 
-/// The manager's answer about a process's local memory.
-fn memory_info(process: usize, runtime: &mut Runtime, client: &Client<'_>) -> VideoMemoryInfo {
+/// The manager's answer about a process's memory of a group.
+fn memory_info(
+    process: usize,
+    group: MemorySegmentGroup,
+    runtime: &mut Runtime,
+    client: &Client<'_>,
+) -> VideoMemoryInfo {
     let (id, ..) = client.processes().nth(process).expect("it is one of them");
-    let info = runtime.vidmm().query_video_memory_info(id, MemorySegmentGroup::Local);
+    let info = runtime.vidmm().query_video_memory_info(id, group);
     info.expect("processes live as long as the run")
 }
 
 fn standing(process: usize, runtime: &mut Runtime, client: &Client<'_>, accounts: &Accounts) -> Standing {
     let (_, _, desc) = client.processes().nth(process).expect("it is one of them");
     let (band, visibility) = (desc.band, desc.visibility);
-    let VideoMemoryInfo { budget, current_usage, requested, .. } = memory_info(process, runtime, client);
-    Standing { band, visibility, is_suspended: accounts.is_suspended(process), budget, current_usage, requested }
+    let mut info = |group| memory_info(process, group, runtime, client);
+    let VideoMemoryInfo { budget, current_usage, requested, .. } = info(MemorySegmentGroup::Local);
+    let uses_system = client.processes().any(|(.., desc)| desc.segments() != AllocationSegments::Local);
+    let non_local = uses_system.then(|| {
+        let VideoMemoryInfo { budget, current_usage, requested, .. } = info(MemorySegmentGroup::NonLocal);
+        NonLocal { budget, current_usage, requested }
+    });
+    let is_suspended = accounts.is_suspended(process);
+    Standing { band, visibility, is_suspended, budget, current_usage, requested, non_local }
 }
 
 fn foreground_keeps(accounts: &Accounts) -> CheckReport {

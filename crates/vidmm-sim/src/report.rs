@@ -11,6 +11,7 @@ use crate::{
     play::{CheckReport, Row},
     scenario::{Check, Script},
     timeline::Shares,
+    turns::TurnWait,
 };
 
 /// The figures of a run.
@@ -61,6 +62,9 @@ pub struct Report {
     /// Devices that waited for a second behind others that kept their memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_up: Vec<HeldUp>,
+    /// The devices that waited for their turn for longer than a second, by the names of their processes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turn_waits: Vec<TurnWait>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

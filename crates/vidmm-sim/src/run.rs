@@ -29,6 +29,7 @@ use crate::{
     sequence::Line,
     system_copies::{SystemCopies, WrongCopy},
     timeline::Timeline,
+    turns::{TurnWait, Turns},
 };
 
 /// The settings of a run.
@@ -67,6 +68,11 @@ pub trait Observer {
         let _ = (action, answer);
     }
 
+    /// Asked before each move of a random world: whether the world goes on. One that does not is brought to its end, and judged.
+    fn goes_on(&self) -> bool {
+        true
+    }
+
     /// Called with the number of kernels of the workload that have ended.
     fn progress(&mut self, ended: usize, of: usize) {
         let _ = (ended, of);
@@ -99,8 +105,7 @@ pub enum RunError {
     Start(#[from] StartAdapterError),
     /// The largest kernel does not fit.
     #[error(
-        "there are {} for the workload's buffers, but its largest kernel works on {} at once; give them more than that with `--local-memory`, \
-         or with `local-memory` or `aperture-commit-limit` in `[adapter]`",
+        "there are {} for the workload's buffers, but its largest kernel works on {} at once; give them more than that {more}",
         ByteSize(*.memory), ByteSize(*.kernel)
     )]
     KernelDoesNotFit {
@@ -108,6 +113,8 @@ pub enum RunError {
         memory: u64,
         /// Bytes that the kernel works on.
         kernel: u64,
+        /// The keys that give more memory, in words.
+        more: &'static str,
     },
     /// The client cannot go on.
     #[error(transparent)]
@@ -136,7 +143,7 @@ pub fn run(
     let footprint = workload.footprint(desc.machine.page_size.bytes());
     let (memory, kernel) = (memory_for_buffers(desc), footprint.largest_kernel_bytes);
     if kernel > memory {
-        return Err(RunError::KernelDoesNotFit { memory, kernel });
+        return Err(RunError::KernelDoesNotFit { memory, kernel, more: more_keys(desc) });
     }
     let machine = build(factory, &desc.machine).map_err(RunError::Machine)?;
     let is_modelled = desc.clients.iter().any(|client| client.kind().is_some());
@@ -151,6 +158,8 @@ pub fn run(
         is_observed: desc.options.events,
         play: Play::new(&desc.script),
         checks: Vec::new(),
+        turns: Turns::default(),
+        turn_waits: Vec::new(),
         accounts: has_accounts.then(Accounts::default),
         last_sign: 0,
         patience: PATIENCE.saturating_add(workload.longest_kernel()),
@@ -170,15 +179,17 @@ pub fn run(
     let mut outcome = Ok(());
     let panic = caught_of(factory, || {
         outcome = run.run_to_end(desc);
-        run.hand_on_events();
+        run.judge_rest(&mut outcome);
     });
     outcome?;
+    let mut findings = std::mem::take(&mut run.findings);
     if let Some(message) = panic {
         let (running, event) = (run.runtime.running().map(|running| running.to_string()), run.last_event());
-        run.findings.push(Finding::Panic { running, message, event });
+        findings.push(Finding::Panic { running, message, event });
     }
-    let Run { mut runtime, ended, timeline, accounts, play, checks, verdict, copies, faults, strict, findings, .. } =
-        run;
+    let Run {
+        mut runtime, ended, timeline, accounts, play, checks, turn_waits, verdict, copies, faults, strict, ..
+    } = run;
     let (processes, held_up) = accounts.map(Accounts::into_figures).unwrap_or_default();
     Ok(Report {
         footprint_bytes: footprint.peak_bytes,
@@ -203,6 +214,7 @@ pub fn run(
         checks,
         faults: faults.told,
         more_faults: faults.more,
+        turn_waits,
         illegal_uses: strict.map(StrictWorkload::into_findings).unwrap_or_default(),
         findings,
     })
@@ -257,9 +269,27 @@ fn more_memory(desc: &RunDesc, number: u8) -> u64 {
 
 /// The most bytes that may be resident in system memory.
 fn system_memory(desc: &RunDesc) -> u64 {
-    let limit = desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX);
+    desc.machine.aperture_commit_limit_bytes.unwrap_or(u64::MAX).min(apertures(desc))
+}
+
+/// The bytes of all apertures.
+fn apertures(desc: &RunDesc) -> u64 {
     let more: u64 = desc.machine.more_apertures.iter().map(|aperture| aperture.bytes).sum();
-    limit.min(desc.machine.aperture_bytes.saturating_add(more))
+    desc.machine.aperture_bytes.saturating_add(more)
+}
+
+/// The keys of a scenario that give the buffers more memory. A commit limit that the apertures cap is none of them.
+fn more_keys(desc: &RunDesc) -> &'static str {
+    let is_limited = desc.machine.aperture_commit_limit_bytes.is_some_and(|limit| limit < apertures(desc));
+    let uses_system = desc.segments().any(|segments| segments != AllocationSegments::Local);
+    let uses_local = desc.segments().any(|segments| segments != AllocationSegments::System);
+    match (uses_local, uses_system, is_limited) {
+        (_, false, _) => "with `--local-memory`, or with `local-memory` in `[adapter]`",
+        (true, true, true) => "with `--local-memory`, or with `local-memory` or `aperture-commit-limit` in `[adapter]`",
+        (true, true, false) => "with `--local-memory`, or with `local-memory` or `aperture` in `[adapter]`",
+        (false, true, true) => "with `aperture-commit-limit` in `[adapter]`",
+        (false, true, false) => "with `aperture` in `[adapter]`",
+    }
 }
 
 /// The time in which nothing arrives or ends while kernels are left, in nanoseconds, before the run counts as stuck; beside the time
@@ -273,6 +303,8 @@ struct Run<'a> {
     accounts: Option<Accounts>,
     play: Play<'a>,
     checks: Vec<CheckReport>,
+    turns: Turns,
+    turn_waits: Vec<TurnWait>,
     /// The time at which work arrived or a packet ended last.
     last_sign: Nanoseconds,
     /// The time of which a run without a sign is stuck.
@@ -302,6 +334,7 @@ impl Run<'_> {
             content: desc.content.of_kernels(),
             upload_bytes_per_second: desc.machine.bus_bytes_per_second,
             strict: desc.strict,
+            more_memory: more_keys(desc),
         };
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {
@@ -327,6 +360,7 @@ impl Run<'_> {
             }
             if !goes_on || now.saturating_sub(self.last_sign) > self.patience {
                 client.check_memory()?;
+                self.turns.is_stuck = true;
                 let event = self.last_event();
                 self.findings.push(Finding::Stuck { ended: client.ended(), event });
             }
@@ -341,6 +375,7 @@ impl Run<'_> {
         }
         if let Some(accounts) = &mut self.accounts {
             accounts.note_waits(client.waited_ns());
+            self.turn_waits = self.turns.long_waits(self.runtime.now(), |device| accounts.name_of(device));
             self.checks = self.play.judge(&client, accounts, self.timeline.clone().shares(self.runtime.now()));
         }
         self.ended = client.ended();
@@ -349,6 +384,41 @@ impl Run<'_> {
             self.audit();
         }
         Ok(())
+    }
+
+    /// Judges what was told since the last look. An adapter in error refuses every call: the violation is a finding, and the
+    /// refusal no error of the input.
+    fn judge_rest(&mut self, outcome: &mut Result<(), RunError>) {
+        if let Err(RunError::Client(ClientError::Violation(violation))) = outcome {
+            let violation = violation.to_string();
+            self.violated(&violation);
+        }
+        self.runtime.pump();
+        self.hand_on_events();
+        while let Some(happening) = self.runtime.next_happening() {
+            match happening {
+                Happening::Output(Output::DeviceInError(error)) if outcome.is_err() => self.violated(&error),
+                happening => drop(self.judge_effect(&happening)),
+            }
+        }
+        if !self.findings.is_empty() {
+            *outcome = Ok(());
+        }
+    }
+
+    /// Judges the effect of the driver's commands, and whether the adapter is in error. Returns whether `happening` is about that.
+    fn judge_effect(&mut self, happening: &Happening) -> bool {
+        match happening {
+            Happening::LateAccess { kernel, virtual_address, .. } => {
+                self.violated(&format_args!(
+                    "NTF-04: kernel {kernel} accessed {virtual_address} after the host had unmapped it from the IOMMU: the driver did not flush what its device caches when it was notified"
+                ));
+            }
+            Happening::WrongEffect(wrong) => self.violated(&format_args!("{}: {wrong}", wrong.fact())),
+            Happening::Output(Output::AdapterInError(violation)) => self.violated(violation),
+            _ => return false,
+        }
+        true
     }
 
     /// Runs `act`, during which copies in system memory are judged.
@@ -379,15 +449,8 @@ impl Run<'_> {
 
     fn take_note(&mut self, happening: Happening, client: &mut Client<'_>) -> Result<(), RunError> {
         match happening {
+            happening if self.judge_effect(&happening) => {}
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
-            Happening::LateAccess { kernel, virtual_address, .. } => {
-                let rule = format!(
-                    "NTF-04: kernel {kernel} accessed {virtual_address} after the host had unmapped it from the IOMMU: the driver did not flush what its device caches when it was notified"
-                );
-                let event = self.last_event();
-                self.findings.push(Finding::Violation { rule, event });
-            }
-            Happening::WrongEffect(wrong) => self.violated(&format_args!("{}: {wrong}", wrong.fact())),
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_sign = ended_at;
@@ -403,6 +466,7 @@ impl Run<'_> {
                 self.faulted(signal, virtual_address.0, write, client);
             }
             Happening::Output(output) => self.told(output, client)?,
+            Happening::LateAccess { .. } | Happening::WrongEffect(_) => {}
         }
         Ok(())
     }
@@ -418,7 +482,6 @@ impl Run<'_> {
             Output::TrimNotification { device, flags, num_bytes_to_trim, .. } if self.findings.is_empty() => {
                 client.trim(&mut self.runtime, device, flags, num_bytes_to_trim)?;
             }
-            Output::AdapterInError(violation) => self.violated(&violation),
             Output::DeviceInError(error) if self.findings.is_empty() => self.lost_device(&error, client)?,
             _ => {}
         }
@@ -544,6 +607,7 @@ impl Run<'_> {
             if let Some(accounts) = &mut self.accounts {
                 lost.extend(accounts.take_note(&event.event, event.at));
             }
+            self.turns.observe(&event);
             if let Some(strict) = &mut self.strict {
                 strict.observe(&event, &self.names);
             }

@@ -10,3 +10,8 @@ pub mod report;
 pub mod statistics;
 pub mod tables;
 pub mod timeline;
+mod text;
+mod whole_file;
+
+pub use text::cut;
+pub use whole_file::WholeFile;

@@ -1,6 +1,6 @@
 //! The arguments of `vidmm check`.
 
-use std::{ffi::CString, ops::RangeInclusive, path::PathBuf};
+use std::{ffi::CString, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{ValueEnum, ValueHint};
 
@@ -27,9 +27,9 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub steps: u64,
 
-    /// Begin no further check after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub time: Option<u64>,
+    /// Begin no further check after so many seconds, or such a time: `20`, `20s`, `500 ms`
+    #[arg(long, value_name = "SECONDS", value_parser = time)]
+    pub time: Option<Duration>,
 
     /// Print the rules, and what each is about
     #[arg(long)]
@@ -63,9 +63,9 @@ pub struct CheckArgs {
     #[arg(long)]
     pub in_process: bool,
 
-    /// A call of the driver that takes so many seconds is a hang
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    pub hang: u64,
+    /// A call of the driver that takes so many seconds, or such a time, is a hang
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = time)]
+    pub hang: Duration,
 
     /// Stop when the driver has ended its process, or has hung, in so many checks
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,6 +82,15 @@ pub struct CheckArgs {
     /// Be the process that has the driver
     #[arg(long, value_name = "FILE", hide = true)]
     pub worker: Option<PathBuf>,
+}
+
+/// Reads a time: a number of seconds, or a number with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => Duration::from_nanos(text.parse::<vidmm_sim::Duration>()?.ns),
+    };
+    if time.is_zero() { Err("write a time above 0".to_owned()) } else { Ok(time) }
 }
 
 /// Reads a value of the registry.

@@ -10,11 +10,11 @@ mod worker;
 mod supervisor;
 mod output;
 
-use std::{error::Error, fs, io::Write, time::Duration};
+use std::{error::Error, io::Write};
 
 pub use args::CheckArgs;
 
-use crate::{known::Known, report::unless_closed};
+use crate::{known::Known, output::write_file, report::unless_closed};
 use args::FormatArg;
 use findings::{Found, RULES, Report};
 use jobs::Job;
@@ -39,10 +39,9 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         Some(name) => vec![Job::parse(name).ok_or_else(|| format!("`{name}` is no check; as in `world-17`"))?],
         None => Job::all(args)?,
     };
-    let time = args.time.map(Duration::from_secs);
     let outcomes = match args.in_process {
-        true => worker::run_here(args, driver, &jobs, time)?,
-        false => supervisor::run(args, driver, &jobs, time)?,
+        true => worker::run_here(args, driver, &jobs, args.time)?,
+        false => supervisor::run(args, driver, &jobs, args.time)?,
     };
     let is_asked =
         |found: &Found| (args.rule.is_empty() || args.rule.contains(&found.rule)) && !args.skip.contains(&found.rule);
@@ -53,7 +52,7 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         FormatArg::Junit => output::junit(&report, args),
     };
     match &args.out {
-        Some(path) => fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+        Some(path) => write_file(path, text)?,
         None => unless_closed(out.write_all(text.as_bytes()))?,
     }
     Ok(report.groups.iter().all(|group| group.is_known) && report.has_judged())

@@ -145,7 +145,7 @@ impl Worker {
 
     /// Waits for the next message.
     fn wait(&mut self, args: &CheckArgs, progress: &Progress) -> Result<Result<Message, Found>, Box<dyn Error>> {
-        let limit = Duration::from_secs(args.hang);
+        let limit = args.hang;
         let (mut seen, mut since) = (progress.steps(), Instant::now());
         loop {
             match self.messages.recv_timeout(LOOK) {

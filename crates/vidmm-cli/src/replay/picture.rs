@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, error::Error, path::Path};
 use plotters::prelude::*;
 
 use super::row::Row;
+use crate::output::write_file;
 
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 540;
@@ -31,7 +32,8 @@ type Curve = BTreeMap<u64, (f64, u32)>;
 pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let inputs = Vec::from_iter(rows.chunk_by(|one, other| one.input == other.input));
     let count = inputs.len().max(1);
-    let root = SVGBackend::new(path, (WIDTH, HEIGHT * count as u32)).into_drawing_area();
+    let mut picture = String::new();
+    let root = SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT * count as u32)).into_drawing_area();
     root.fill(&WHITE)?;
     for (area, rows) in root.split_evenly((count, 1)).iter().zip(inputs) {
         let curves = curves(rows);
@@ -60,7 +62,9 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
             legend.draw(&Text::new(name.clone(), (32, at - 7), ("sans-serif", 14)))?;
         }
     }
-    root.present().map_err(|error| format!("cannot write {}: {error}; give another path", path.display()).into())
+    root.present()?;
+    drop(root);
+    Ok(write_file(path, picture)?)
 }
 
 /// The colour of a curve, which is number `number` of its picture: a policy with parameters has one that no other has there.

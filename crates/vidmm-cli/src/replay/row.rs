@@ -1,12 +1,12 @@
 //! The figures of a combination, as a row of a CSV or a Parquet file. Rows say what they are of, so that those of many runs are one table.
 
-use std::{error::Error, fs::File, path::Path};
+use std::{error::Error, path::Path};
 
 use vidmm::policy::PolicyChoice;
 use vidmm_view::tables::{Column, CsvWriter, ParquetWriter, Value};
 
 use super::Cell;
-use crate::args::ListsArg;
+use crate::{args::ListsArg, output::write_file};
 
 /// The figures that no policy betters, at one size of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,29 +122,20 @@ impl Row {
     }
 }
 
-fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Box<dyn Error> {
-    format!("cannot write {}: {error}; check that the folder exists and can be written to", path.display()).into()
-}
-
-fn create(path: &Path) -> Result<File, Box<dyn Error>> {
-    File::create(path).map_err(|error| cannot_write(path, error))
-}
-
 fn columns() -> [Column; COLUMNS] {
     Row::default().fields().map(|(column, _)| column)
 }
 
 /// Writes the rows as text.
 pub fn write_csv(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
-    let mut file = CsvWriter::new(create(path)?, &columns())?;
+    let mut file = CsvWriter::new(Vec::new(), &columns())?;
     rows.iter().try_for_each(|row| file.row(row.fields().map(|(_, value)| value)))?;
-    Ok(file.finish()?)
+    Ok(write_file(path, file.finish()?)?)
 }
 
 /// Writes the rows as columns.
 pub fn write_parquet(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
-    let mut file = ParquetWriter::new(create(path)?, "replay", &columns())?;
+    let mut file = ParquetWriter::new(Vec::new(), "replay", &columns())?;
     rows.iter().try_for_each(|row| file.row(row.fields().map(|(_, value)| value)))?;
-    file.finish()?;
-    Ok(())
+    Ok(write_file(path, file.finish()?)?)
 }

@@ -1,5 +1,7 @@
 //! Drivers without a model of their GPU: operations are carried out as documented, and the driver's protocol is judged.
 
+use std::sync::atomic::AtomicBool;
+
 use vidmm::AdapterOptions;
 use vidmm_runtime::Machine;
 use vidmm_sim::{
@@ -42,7 +44,7 @@ fn campaign(factory: &dyn MachineFactory) -> Tally {
         jobs: 2,
         max_failures: 1,
     };
-    campaign.run(factory, &|_, _| {})
+    campaign.run(factory, &AtomicBool::new(false), &|_, _| {})
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A machine that is not ours: worlds are drawn of what it has, and what needs more is skipped by name.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use vidmm_runtime::Machine;
 use vidmm_sim::{
@@ -24,7 +25,7 @@ fn campaign(factory: &dyn MachineFactory, seeds: u64, profile: Profile) -> Tally
         jobs: 2,
         max_failures: 1,
     };
-    campaign.run(factory, &|_, _| {})
+    campaign.run(factory, &AtomicBool::new(false), &|_, _| {})
 }
 
 fn explicit(text: &str) -> Result<Vec<String>, RunError> {

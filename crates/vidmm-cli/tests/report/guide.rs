@@ -66,7 +66,7 @@ fn the_page_says_which_device_pushed_a_texture_out_and_what_that_cost() {
     let has = |text: &str| cells.as_array().is_some_and(|cells| cells.iter().any(|cell| cell == text));
     assert!(has("device 1 of process 1"), "the model is named as the beneficiary: {cells}");
     let story = browser.evaluate(crate::page::STORY);
-    let wanted = "because its room was wanted and it was the next by priority and age, for device 1 of process 1";
+    let wanted = "because its room was wanted and it was the next by priority and age (lru), for device 1 of process 1";
     let words = |text: &Value| text.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&story).contains(wanted), "{story}");
     is_as_documented("report-texture.png", &picture(&mut browser, "#details", "#details", 700.0));

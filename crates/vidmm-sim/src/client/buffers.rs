@@ -1,13 +1,15 @@
 //! The buffers of a workload: created and mapped at their first use, and given up behind their last.
 
-use vidmm::{AllocationId, DestroyFlags, MapError, MapGpuVirtualAddress, OfferFlags, OfferPriority, PAGE_SIZE};
+use vidmm::{
+    AllocationId, DestroyFlags, MapError, MapGpuVirtualAddress, OfferFlags, OfferPriority, PAGE_SIZE, ReclaimError,
+};
 use vidmm_runtime::{PageRange, Runtime};
 use vidmm_trace::Lifetime;
 
 use super::{
     Client,
     desc::Lifetimes,
-    error::{ClientError, refused},
+    error::{ClientError, NEVER_ENDS, not_created, polled, refused},
     process::Spare,
 };
 use crate::system_copies::SystemCopies;
@@ -83,8 +85,14 @@ impl Client<'_> {
             return Ok(None);
         }
         let owner = &self.processes[process];
-        let (vidmm, _, host) = runtime.borrow();
-        match vidmm.map_gpu_virtual_address(host, owner.queue, &MapGpuVirtualAddress::whole(allocation)) {
+        let mapped = polled(runtime, |runtime| {
+            let (vidmm, _, host) = runtime.borrow();
+            match vidmm.map_gpu_virtual_address(host, owner.queue, &MapGpuVirtualAddress::whole(allocation)) {
+                Err(MapError::TooManyPending { .. }) => None,
+                mapped => Some(mapped),
+            }
+        });
+        match mapped.ok_or_else(|| refused(kernel, "MapGpuVirtualAddress", NEVER_ENDS))? {
             Ok(mapped) => {
                 let num_pages = self.workload.buffers[buffer as usize].bytes.div_ceil(PAGE_SIZE);
                 state.mapping = Some(owner.desc.buffers.range(buffer, mapped.virtual_address, num_pages));
@@ -103,7 +111,7 @@ impl Client<'_> {
         let (vidmm, kmd, host) = runtime.borrow();
         let created = vidmm.create_allocation(kmd, host, process.device, &private_data);
         self.buffers[buffer as usize].allocation =
-            Some(created.map_err(|error| refused(kernel, "CreateAllocation2", error))?);
+            Some(created.map_err(|error| not_created(kernel, "CreateAllocation2", error))?);
         Ok(())
     }
 
@@ -119,8 +127,14 @@ impl Client<'_> {
         let process = &mut self.processes[process];
         let spares = process.spares.get_mut(&self.workload.buffers[buffer as usize].bytes);
         let Some(spare) = spares.and_then(Vec::pop) else { return Ok(false) };
-        let (vidmm, _, host) = runtime.borrow();
-        let reclaimed = vidmm.reclaim_allocations(host, process.queue, &[spare.allocation]);
+        let reclaimed = polled(runtime, |runtime| {
+            let (vidmm, _, host) = runtime.borrow();
+            match vidmm.reclaim_allocations(host, process.queue, &[spare.allocation]) {
+                Err(ReclaimError::TooManyPending { .. }) => None,
+                reclaimed => Some(reclaimed),
+            }
+        });
+        let reclaimed = reclaimed.ok_or_else(|| refused(kernel, "ReclaimAllocations2", NEVER_ENDS))?;
         let _ = reclaimed.map_err(|error| refused(kernel, "ReclaimAllocations2", error))?;
         let state = &mut self.buffers[buffer as usize];
         let Spare { allocation, mapping, last_access } = spare;

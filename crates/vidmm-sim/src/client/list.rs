@@ -94,8 +94,7 @@ impl From<Option<u64>> for Listed {
 pub(crate) enum ListError {
     /// MakeResident was refused at the end of a ladder.
     #[error(
-        "{} found no memory, and nothing is left that such a client would do; give the machine more with `--local-memory`, \
-         or with `local-memory` or `aperture-commit-limit` in `[adapter]`", exact(*.bytes)
+        "{} found no memory, and nothing is left that such a client would do", exact(*.bytes)
     )]
     NothingLeft {
         /// The bytes to be made resident, or to be trimmed for that.

@@ -36,6 +36,8 @@ pub(crate) struct ClientOptions {
     pub upload_bytes_per_second: u64,
     /// Whether submissions declare what they use.
     pub strict: bool,
+    /// The keys of a scenario that give the buffers more memory, in words.
+    pub more_memory: &'static str,
 }
 
 /// All processes of a workload.
@@ -174,7 +176,7 @@ impl<'a> Client<'a> {
         let waiting = self.processes.iter().find_map(|process| {
             let kernel = *process.kernels.get(process.submitted)? as usize;
             let (_, num_bytes_to_trim) = process.waits?;
-            Some(ClientError::DoesNotFit { kernel, num_bytes_to_trim })
+            Some(ClientError::DoesNotFit { kernel, num_bytes_to_trim, more: self.options.more_memory })
         });
         waiting.map_or(Ok(()), Err)
     }
@@ -237,7 +239,8 @@ impl<'a> Client<'a> {
                     Attempt::NoMemory { num_bytes_to_trim } => {
                         process.waits(runtime.now(), num_bytes_to_trim);
                         if self.nothing_under_way(runtime) {
-                            return Err(ClientError::DoesNotFit { kernel, num_bytes_to_trim });
+                            let more = self.options.more_memory;
+                            return Err(ClientError::DoesNotFit { kernel, num_bytes_to_trim, more });
                         }
                         break;
                     }

@@ -1,13 +1,13 @@
 //! One kernel of a process: its buffers are provided, put on the list, and used.
 
-use vidmm::{FenceValueDesc, MemorySegmentGroup, SubmitDesc, TrimFlags};
+use vidmm::{FenceValueDesc, MakeResidentError, MemorySegmentGroup, SubmitDesc, TrimFlags};
 use vidmm_runtime::{AllocationSegments, KernelCommand, Runtime};
 use vidmm_trace::{Cost, Lifetime};
 
 use super::{
     Client,
-    error::{ClientError, refused},
-    list::{Listed, Named},
+    error::{ClientError, NEVER_ENDS, polled, refused},
+    list::{DeviceList, ListError, ListKeeper, Listed, Named},
     process::slot,
 };
 use crate::{illegal_uses::Declared, system_copies::SystemCopies};
@@ -45,8 +45,7 @@ impl Client<'_> {
             }
         }
         let named: Vec<Named> = buffers.iter().map(|&buffer| self.named(process, kernel, buffer)).collect();
-        let made = self.processes[process].with_list(runtime, |keeper, list| keeper.make_resident(list, &named));
-        match made.map_err(|error| refused(kernel, "MakeResident", error))? {
+        match self.with_list(runtime, process, kernel, |keeper, list| keeper.make_resident(list, &named))? {
             Listed::All => {}
             Listed::NoMemory { num_bytes_to_trim } => return Ok(Attempt::NoMemory { num_bytes_to_trim }),
             Listed::WaitsFor(kernel) => return Ok(Attempt::WaitsFor(kernel)),
@@ -91,8 +90,30 @@ impl Client<'_> {
         buffer: u32,
     ) -> Result<(), ClientError> {
         let named = self.named(process, kernel, buffer);
-        let heard = self.processes[process].with_list(runtime, |keeper, list| keeper.created(list, &named));
-        heard.map_err(|error| refused(kernel, "MakeResident", error))
+        self.with_list(runtime, process, kernel, |keeper, list| keeper.created(list, &named))
+    }
+
+    /// Lends the list of a process to its keeper, which makes allocations of a kernel resident.
+    fn with_list<T>(
+        &mut self,
+        runtime: &mut Runtime,
+        process: usize,
+        kernel: usize,
+        mut act: impl FnMut(&mut dyn ListKeeper, &mut DeviceList<'_>) -> Result<T, ListError>,
+    ) -> Result<T, ClientError> {
+        let process = &mut self.processes[process];
+        let acted = polled(runtime, |runtime| match process.with_list(runtime, &mut act) {
+            Err(ListError::MakeResident(MakeResidentError::TooManyPending { .. })) => None,
+            acted => Some(acted),
+        });
+        let acted = acted.ok_or_else(|| refused(kernel, "MakeResident", NEVER_ENDS))?;
+        acted.map_err(|error| match error {
+            ListError::NothingLeft { .. } => {
+                let more = self.options.more_memory;
+                refused(kernel, "MakeResident", format_args!("{error}; give the machine more {more}"))
+            }
+            error => refused(kernel, "MakeResident", error),
+        })
     }
 
     fn submit_kernel(

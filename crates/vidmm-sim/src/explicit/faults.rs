@@ -19,20 +19,20 @@ impl Session<'_> {
         }
     }
 
-    /// An object that is in error, and was not expected to be, is a finding. Where the rules judge, the audit of the
-    /// log does (I12).
+    /// An object that is in error, and was not expected to be, is a finding. Where the rules judge, an adapter in error is a
+    /// finding; the audit of the log judges devices (I12).
     pub fn find_unexpected_errors(&mut self) {
-        if self.rules.is_some() {
-            return;
-        }
-        let mut problems = std::mem::take(&mut self.paging_faults);
+        let is_by_rules = self.rules.is_some();
+        // Devices that are being destroyed may be in error for their last work.
+        let judges_devices = !is_by_rules && !self.closing;
+        let mut problems = if is_by_rules { Vec::new() } else { std::mem::take(&mut self.paging_faults) };
         let adapter = self.adapter_error.iter_mut().filter(|error| !error.is_expected);
         problems.extend(adapter.map(|error| {
             error.is_expected = true;
             error.why.clone()
         }));
         let names = &self.narrator.names;
-        let devices = self.errors.iter_mut().filter(|(_, error)| !error.is_expected);
+        let devices = self.errors.iter_mut().filter(|(_, error)| judges_devices && !error.is_expected);
         let devices: Vec<String> = devices
             .map(|(&device, error)| {
                 error.is_expected = true;

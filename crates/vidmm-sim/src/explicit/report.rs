@@ -9,6 +9,7 @@ use crate::figures::Figures;
 use crate::held_up::HeldUp;
 use crate::illegal_uses::UseFinding;
 use crate::sequence::Portions;
+use crate::turns::TurnWait;
 
 /// Something that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,6 +69,9 @@ pub struct ExplicitReport {
     /// Devices that waited for a second behind others that kept their memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_up: Vec<HeldUp>,
+    /// The devices that waited for their turn for longer than a second before the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turn_waits: Vec<TurnWait>,
     /// The findings of strict mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub illegal_uses: Vec<UseFinding>,

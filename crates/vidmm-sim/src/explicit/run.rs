@@ -16,6 +16,10 @@ use crate::run::{Observer, RunError, start_adapter};
 use crate::scenario::steps::{Action, Answer, Answered, Look, See, Step, Undone, Until, Wait};
 use crate::scenario::{ExplicitScenario, JudgedBy};
 
+/// The finding about a call that shows a violation of the driver, which the step does not expect by name.
+pub(super) const UNEXPECTED_VIOLATION: &str =
+    "the driver broke a rule; a step that expects a violation says `expect = \"violation\"`";
+
 /// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
 const QUIET: Nanoseconds = 2_000_000_000;
 
@@ -64,6 +68,7 @@ pub fn run_explicit(
     observer: &mut dyn Observer,
 ) -> Result<ExplicitReport, RunError> {
     let mut session = start(scenario, factory, observer)?;
+    session.rules.iter_mut().for_each(|rules| rules.is_of_steps = true);
     let mut outcome = Ok(());
     let panic = caught_of(factory, || outcome = session.make_all(&scenario.steps));
     outcome?;
@@ -80,14 +85,21 @@ impl Session<'_> {
         self.show_lines();
         if self.rules.is_some() {
             self.play_all(steps);
+            self.note_turns();
+            self.find_unexpected_errors();
             self.end_by_rules();
+            self.find_unexpected_errors();
             return Ok(());
         }
         for step in steps {
             self.step = (step.line, step.action.to_string());
             self.before_step(step);
             if let Err(Undone::Absent(name)) = self.follow(step) {
-                return Err(RunError::Absent { line: step.line, name });
+                // An adapter in error refuses what later steps need.
+                self.find_unexpected_errors();
+                if self.report.findings.is_empty() {
+                    return Err(RunError::Absent { line: step.line, name });
+                }
             }
             self.audit();
             self.show_lines();
@@ -96,8 +108,15 @@ impl Session<'_> {
                 break;
             }
         }
+        self.note_turns();
         self.end();
         Ok(())
+    }
+
+    /// Reports the devices that waited for their turn for long. At the end all of them get it.
+    fn note_turns(&mut self) {
+        let names = &self.narrator.names;
+        self.report.turn_waits = self.turns.long_waits(self.runtime.now(), |device| names.device(device));
     }
 
     /// Makes a step, and judges it by what it expects.
@@ -144,6 +163,7 @@ impl Session<'_> {
         // A fault comes later, when the kernel runs.
         let expected = step.expect.filter(|&expect| expect != Answer::PageFault);
         match expected {
+            Some(Answer::Any) if answer == Answer::Violation => self.found(UNEXPECTED_VIOLATION),
             Some(expected) if expected == Answer::Any || expected == answer => {
                 self.report.shows_faults |= !answer.is_done();
             }
@@ -163,8 +183,10 @@ impl Session<'_> {
         self.step = (0, "the end of the scenario".to_owned());
         let intact = self.is_intact();
         let refused = self.close();
+        self.settle();
+        self.find_unexpected_errors();
         // After a finding nothing can be expected of the rest, and of an adapter in error neither.
-        if intact {
+        if intact && self.is_intact() {
             refused.into_iter().for_each(|refused| self.found(format!("it cannot be destroyed: {refused}")));
             self.audit();
         }
@@ -204,7 +226,9 @@ impl See<Session<'_>> for Wait {
             }
         };
         // By rules alone, some things wait for what a program may never do; what must end is judged at the end.
-        if !ended && session.adapter_error.is_none() && session.rules.is_none() {
+        session.turns.is_stuck = !ended;
+        let must_end = session.rules.as_ref().is_none_or(|rules| rules.is_of_steps && session.turns.has_wait());
+        if !ended && session.adapter_error.is_none() && must_end {
             let held_up = session.report.held_up.iter().rev().find(|wait| wait.until_ns.is_none());
             let why = held_up.map_or_else(String::new, |wait| format!(": {wait}"));
             session.found(format!("nothing more happens, and not everything that was waited for has ended{why}"));

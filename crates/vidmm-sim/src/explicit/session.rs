@@ -28,6 +28,7 @@ use crate::run::Observer;
 use crate::scenario::ExplicitScenario;
 use crate::scenario::steps::{Action, Answer};
 use crate::sequence::Narrator;
+use crate::turns::Turns;
 
 /// How long nothing but the manager's clock may move before a wait gives up, beside the longest kernel's time.
 const PATIENCE: Nanoseconds = 60_000_000_000;
@@ -85,6 +86,8 @@ pub(crate) struct Session<'a> {
     pub paging_faults: Vec<String>,
     /// Faults of which the packet is not known yet.
     pub unnamed_faults: Vec<UnnamedFault>,
+    /// The devices that wait for their turn.
+    pub turns: Turns,
     /// The findings that the driver's author was told.
     pub driver_findings: Vec<String>,
     /// Processes that steps have suspended, those that are killed soon, and those that were and have not ended.
@@ -158,6 +161,7 @@ impl<'a> Session<'a> {
             adapter_error: None,
             paging_faults: Vec::new(),
             unnamed_faults: Vec::new(),
+            turns: Turns::default(),
             driver_findings: Vec::new(),
             suspended: BTreeSet::new(),
             doomed: Vec::new(),
@@ -319,6 +323,11 @@ impl<'a> Session<'a> {
         self.observer.answered(action, answer);
     }
 
+    /// Whether the observer lets a random world go on.
+    pub fn goes_on(&self) -> bool {
+        self.observer.goes_on()
+    }
+
     fn take_note(&mut self) {
         // An output may name objects that only the events before it introduce.
         self.hand_on_events();
@@ -333,6 +342,7 @@ impl<'a> Session<'a> {
             self.num_events += 1;
             self.narrator.event(&event);
             self.truth.observe(&event.event);
+            self.turns.observe(&event);
             self.judge_uses(&event);
             match &mut self.rules {
                 Some(rules) => rules.observe(&event),

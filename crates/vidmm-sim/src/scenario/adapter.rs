@@ -274,6 +274,28 @@ impl Default for AdapterSettings {
 }
 
 impl AdapterSettings {
+    /// The keys that another key caps, a sentence each, on a machine with an aperture of this size and this commit limit.
+    pub fn caps(&self, aperture_bytes: u64, commit_limit_bytes: Option<u64>) -> Vec<String> {
+        let more: u64 = self.more_apertures.iter().map(|aperture| aperture.size.bytes()).sum();
+        let whole = (
+            "`aperture-commit-limit`".to_owned(),
+            commit_limit_bytes,
+            aperture_bytes.saturating_add(more),
+            "`aperture`",
+        );
+        let of_aperture = |(number, aperture): (usize, &MoreAperture)| {
+            let key = format!("`commit-limit` of aperture-{}", number + 2);
+            (key, aperture.commit_limit.map(|limit| limit.bytes()), aperture.size.bytes(), "`size`")
+        };
+        let limits = std::iter::once(whole).chain(self.more_apertures.iter().enumerate().map(of_aperture));
+        let capped = limits.filter_map(|(key, limit, size, by)| {
+            let limit = limit.filter(|&limit| limit > size)?;
+            let (limit, size) = (ByteSize(limit), ByteSize(size));
+            Some(format!("{key} is {limit}, and {by} caps it at {size}: no more can be resident; raise {by}"))
+        });
+        capped.collect()
+    }
+
     /// The options of the manager for the adapter; a caller has its own of events and of time limits.
     pub fn options(&self) -> AdapterOptions {
         AdapterOptions {

@@ -212,7 +212,9 @@ impl Scenario {
         let needed = footprint.largest_kernel_bytes;
         match limit {
             Some(bytes) if needed > bytes && self.segments() == AllocationSegments::System => {
-                Err(ScenarioError::CommitLimitTooSmall { bytes, needed })
+                let is_capped = self.adapter.aperture.is_some_and(|aperture| aperture.bytes() < needed);
+                let keys = if is_capped { "`aperture-commit-limit` and `aperture`" } else { "`aperture-commit-limit`" };
+                Err(ScenarioError::CommitLimitTooSmall { keys, bytes, needed })
             }
             limit => Ok(limit),
         }

@@ -101,12 +101,14 @@ pub enum ScenarioError {
     NoLocalMemory,
     /// A kernel alone uses more than may be resident in system memory.
     #[error(
-        "a commit limit of {} cannot run the workload: one of its kernels uses {} at once; raise `aperture-commit-limit` above \
-         that, or `scale` in `[client]`",
+        "a commit limit of {} cannot run the workload: one of its kernels uses {} at once; raise {keys} above that, or `scale` in \
+         `[client]`",
         ByteSize(*.bytes),
         ByteSize(*.needed)
     )]
     CommitLimitTooSmall {
+        /// The keys to raise: `aperture` too, if it would cap the limit.
+        keys: &'static str,
         /// The limit, in bytes.
         bytes: u64,
         /// The bytes that the largest kernel uses.

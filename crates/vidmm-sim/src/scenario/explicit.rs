@@ -26,6 +26,8 @@ pub struct ExplicitScenario {
     /// Whether work that uses what its device has evicted or offered is a finding, although the content is still there
     /// (RES-20, U-35).
     pub strict: bool,
+    /// The words that its findings must contain, if it is there to show how a mistake is found.
+    pub shows: Option<String>,
     /// The machine.
     pub adapter: AdapterSettings,
     /// How fast the machine is.

@@ -71,7 +71,7 @@ impl ScenarioFile {
     /// [`load`](Scenario::load).
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
         let read = || {
-            let table = DeTable::parse(text)?;
+            let table = parsed(text)?;
             if table.get_ref().is_empty() {
                 let nothing = "the scenario is empty; write a `[workload]`, or steps".to_owned();
                 return Err(Problem::At(0, nothing));
@@ -92,9 +92,56 @@ impl Scenario {
     ///
     /// The errors of [`ScenarioFile::parse`]; steps are an unknown key.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
-        let read = || workload(DeTable::parse(text)?, path);
+        let read = || workload(parsed(text)?, path);
         read().map_err(|problem| located(problem, text, path))
     }
+}
+
+/// The keys of a scenario that are a table each, and those that are lists of tables.
+const TABLES: [&str; 6] = ["adapter", "cost", "client", "workload", "table", "compare"];
+const LISTS: [&str; 2] = ["change", "check"];
+
+/// The keys of `[adapter]` that are a table each.
+const TABLES_OF_ADAPTER: [&str; 3] = ["tdr", "preparation", "verifier"];
+
+/// Parses the text. A key that is there twice, or a list in place of a table, is refused by its name.
+fn parsed(text: &str) -> Result<Spanned<DeTable<'_>>, Problem> {
+    let table =
+        DeTable::parse(text).map_err(|error| match error.span().filter(|_| error.message() == "duplicate key") {
+            Some(span) => {
+                let line = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
+                let problem = match text[line..span.end].trim_start().strip_prefix('[') {
+                    Some(name) => {
+                        let name = name.trim_start_matches('[');
+                        format!("there is another `[{name}]` above; a scenario has one: keep one of them")
+                    }
+                    None => format!("`{}` is given twice; keep one of them", &text[span.clone()]),
+                };
+                Problem::At(span.start, problem)
+            }
+            None => Problem::Toml(error),
+        })?;
+    check_shape(table.get_ref(), "", &TABLES, &LISTS)?;
+    if let Some(adapter) = table.get_ref().get("adapter").and_then(|adapter| adapter.get_ref().as_table()) {
+        check_shape(adapter, "adapter.", &TABLES_OF_ADAPTER, &[])?;
+    }
+    Ok(table)
+}
+
+/// Checks that tables are tables, and lists of tables are lists.
+fn check_shape(table: &DeTable<'_>, prefix: &str, tables: &[&str], lists: &[&str]) -> Result<(), Problem> {
+    for (key, value) in table {
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        if tables.contains(&name) && value.get_ref().is_array() {
+            let problem =
+                format!("`[[{prefix}{name}]]` is a list, and a scenario has one `[{prefix}{name}]`: keep one of them");
+            return Err(Problem::At(at, problem));
+        }
+        if lists.contains(&name) && value.get_ref().is_table() {
+            return Err(Problem::At(at, format!("`[{name}]` is one of a list; write `[[{name}]]` above each")));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the line to a problem.
@@ -143,7 +190,7 @@ fn workload(mut table: Spanned<DeTable<'_>>, path: &Path) -> Result<Scenario, Pr
 
 /// Reads a scenario of steps. No value in it is a share, because there is no workload to take a share of.
 fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<ExplicitScenario, Problem> {
-    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare", "shows"] {
+    for key in ["workload", "process", "client", "change", "end", "table", "check", "compare"] {
         if let Some(other) = table.get_ref().get(key) {
             return Err(Problem::At(
                 other.span().start,
@@ -169,7 +216,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
     let aperture_commit_limit_bytes =
         limit.map(|limit| bytes("aperture-commit-limit", places[1], limit)).transpose()?;
     let aperture_bytes = keys.adapter.aperture.unwrap_or(DEFAULT_APERTURE).bytes();
-    let Keys { name, seed, judge, strict, adapter, cost, faults, fault_at_seed, .. } = keys;
+    let Keys { name, seed, judge, strict, adapter, cost, faults, fault_at_seed, shows, .. } = keys;
     let name = name.unwrap_or_else(|| stem(path));
     Ok(ExplicitScenario {
         name,
@@ -177,6 +224,7 @@ fn explicit(mut table: Spanned<DeTable<'_>>, text: &str, path: &Path) -> Result<
         fault_at_seed,
         judged_by: judge,
         strict,
+        shows,
         adapter,
         cost,
         faults,

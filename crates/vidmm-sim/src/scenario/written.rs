@@ -21,6 +21,8 @@ struct Written<'a> {
     judge: JudgedBy,
     #[serde(skip_serializing_if = "is_default")]
     strict: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shows: Option<&'a str>,
     #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
     faults: &'a [Fault],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +53,7 @@ impl ExplicitScenario {
                 seed: self.seed,
                 judge: self.judged_by,
                 strict: self.strict,
+                shows: self.shows.as_deref(),
                 faults: &self.faults,
                 fault_at_seed: self.fault_at_seed.map(FaultKind::name),
                 adapter: without_defaults(&self.adapter_as_sized())?,

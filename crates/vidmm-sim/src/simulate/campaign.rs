@@ -5,13 +5,15 @@ use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use vidmm::NumberedEvent;
 use vidmm::policy::PolicyChoice;
 
 use super::coverage::Coverage;
 use super::outcome::{Failure, Outcome, SimDesc, simulate};
 use super::profile::Profile;
 use crate::machine::MachineFactory;
-use crate::run::{Observer, RunError, Unobserved};
+use crate::run::{Observer, RunError};
+use crate::scenario::steps::{Action, Answer};
 
 /// Many seeds.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub struct Tally {
     pub not_started: BTreeMap<u64, String>,
     /// Seeds for which no world could be drawn: the machine lacks too much.
     pub not_drawn: u64,
+    /// Worlds that were over before their first step, by a fault that was drawn with them.
+    pub over_at_once: u64,
     /// Worlds in which nobody read a page: the machine refused what their programs asked for, or they had too few steps. Only the
     /// event log was judged.
     pub without_pages: u64,
@@ -63,21 +67,26 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether a step of any seed was judged.
+    /// Whether a step of any seed was judged, or the world of a seed had none.
     pub fn has_judged(&self) -> bool {
-        self.machine_steps > 0
+        self.machine_steps + self.over_at_once > 0
     }
 
     fn add(&mut self, seed: u64, outcome: Result<Outcome, RunError>) {
         self.seeds += 1;
         match outcome {
-            Ok(Outcome { machine_steps, report, digest, failure, .. }) => {
+            Ok(Outcome { machine_steps, report, digest, failure, is_over_at_once, .. }) => {
                 self.digest = self.digest.wrapping_add(digest.unwrap_or(0));
                 self.machine_steps += machine_steps;
                 self.kernels += report.kernels_judged;
                 let pages = report.pages_checked + report.system_pages_checked;
                 self.pages += pages;
-                self.without_pages += u64::from(pages == 0 && failure.is_none());
+                match (is_over_at_once, pages) {
+                    _ if failure.is_some() => {}
+                    (true, _) => self.over_at_once += 1,
+                    (false, 0) => self.without_pages += 1,
+                    (false, _) => {}
+                }
                 self.virtual_ns += u128::from(report.virtual_ns);
                 self.failures.extend(failure.map(|failure| (seed, failure)));
             }
@@ -87,24 +96,49 @@ impl Tally {
     }
 }
 
+/// Counts the points that are met, if they are wanted, and stops the world.
+struct Watcher<'a> {
+    met: Option<Coverage>,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for Watcher<'_> {
+    fn event(&mut self, event: &NumberedEvent) {
+        self.met.iter_mut().for_each(|met| met.event(event));
+    }
+
+    fn answered(&mut self, action: &Action, answer: Option<Answer>) {
+        self.met.iter_mut().for_each(|met| met.answered(action, answer));
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
 impl Campaign {
-    /// Runs the seeds. `progress` is told of the results so far after each seed.
-    pub fn run(&self, factory: &dyn MachineFactory, progress: &(dyn Fn(u64, &Tally) + Sync)) -> Tally {
+    /// Runs the seeds. `progress` is told of the results so far after each seed. When `stop` is set, the worlds under way end, and
+    /// no other begins.
+    pub fn run(
+        &self,
+        factory: &dyn MachineFactory,
+        stop: &AtomicBool,
+        progress: &(dyn Fn(u64, &Tally) + Sync),
+    ) -> Tally {
         let (next, enough) = (AtomicU64::new(*self.seeds.start()), AtomicBool::new(false));
         let tally = Mutex::new(Tally::default());
         let work = || {
-            while !enough.load(Ordering::Relaxed) {
+            while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 if !self.seeds.contains(&seed) {
                     return;
                 }
                 let Self { steps, profile, policy, digest, .. } = *self;
                 let desc = SimDesc { seed, steps, profile, policy, digest };
-                let mut met = Coverage::default();
-                let observer: &mut dyn Observer = if self.coverage { &mut met } else { &mut Unobserved };
-                let outcome = simulate(desc, factory, observer);
+                let mut watcher = Watcher { met: self.coverage.then(Coverage::default), stop };
+                let outcome = simulate(desc, factory, &mut watcher);
                 let mut tally = tally.lock().expect("no thread panics while it adds");
-                tally.coverage.add(&met);
+                watcher.met.iter().for_each(|met| tally.coverage.add(met));
                 tally.add(seed, outcome);
                 progress(seed, &tally);
                 let found = tally.failures.len() + tally.not_started.len();

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// Why the adapter is in error, if it is.
     pub adapter_error: Option<String>,
+    /// Whether a fault that was drawn with the world put the adapter in error before the first step.
+    pub is_over_at_once: bool,
 }
 
 /// A rule that a run breaks.
@@ -103,7 +105,7 @@ pub(crate) fn simulate_in(
     }
     let mut player = Player::new(&mut session, world, desc.seed, dice);
     let panic = caught(|| {
-        while player.session.num_machine_steps < desc.steps && !player.is_over() {
+        while player.session.num_machine_steps < desc.steps && !player.is_over() && player.session.goes_on() {
             player.make_move();
         }
     });
@@ -146,6 +148,7 @@ fn finish(mut session: Session<'_>, scenario: ExplicitScenario, panic: Option<St
     let machine_steps = session.num_machine_steps;
     let adapter_error = session.adapter_error.as_ref().map(|error| error.why.clone());
     let digest = session.rules.as_ref().and_then(|rules| rules.digest).map(|digest| digest.0);
+    let is_over_at_once = adapter_error.is_some() && scenario.steps.is_empty();
     let report = session.into_report();
     let finding = report.findings.first().cloned();
     let failure = finding.map(|mut finding| {
@@ -153,5 +156,5 @@ fn finish(mut session: Session<'_>, scenario: ExplicitScenario, panic: Option<St
         finding.step = step.map_or_else(|| "the end".to_owned(), |step| step.action.to_string());
         Failure { finding, scenario }
     });
-    Outcome { machine_steps, report, digest, failure, adapter_error }
+    Outcome { machine_steps, report, digest, failure, adapter_error, is_over_at_once }
 }

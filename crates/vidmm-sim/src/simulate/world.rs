@@ -235,6 +235,7 @@ impl World {
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
         let reset = dice.log_within(1000, 100_000_000);
         let scenario = ExplicitScenario {
+            shows: None,
             name: format!("seed-{seed}"),
             seed,
             fault_at_seed: None,

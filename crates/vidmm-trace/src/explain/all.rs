@@ -32,6 +32,13 @@ impl Explanations {
         Self { steps_max, ..Self::default() }
     }
 
+    /// Names the policy that chooses among allocations of equal priority, as the header of a log has it.
+    #[must_use]
+    pub fn under(mut self, policy: Option<&String>) -> Self {
+        self.world.policy = policy.cloned();
+        self
+    }
+
     /// Reads the next event.
     pub fn event(&mut self, event: &NumberedEvent) {
         self.world.learn(&event.event);

@@ -75,6 +75,13 @@ impl Explanation {
         Self { id: allocation, world: World::default(), plans: Plans::default(), story: None }
     }
 
+    /// Names the policy that chooses among allocations of equal priority, as the header of a log has it.
+    #[must_use]
+    pub fn under(mut self, policy: Option<&String>) -> Self {
+        self.world.policy = policy.cloned();
+        self
+    }
+
     /// Reads the next event.
     pub fn event(&mut self, event: &NumberedEvent) {
         self.world.learn(&event.event);

@@ -161,8 +161,13 @@ impl Subject {
             .map(|wanted| wanted.device)
             .filter(|&device| device != self.owner || reason != EvictReason::Promoted);
         let for_whom = wanted_by.map_or_else(String::new, |device| format!(", for {}", world.device(device)));
-        let position = tale
-            .tell_for(format!("It left {place} {}{for_whom}{content} (plan {plan}).", evict_reason(reason)), wanted_by);
+        let position = tale.tell_for(
+            format!(
+                "It left {place} {}{for_whom}{content} (plan {plan}).",
+                evict_reason(reason, world.policy.as_deref())
+            ),
+            wanted_by,
+        );
         tale.sums.left += 1;
         tale.sums.discarded += u64::from(discarded);
         tale.sums.bytes_out = tale.sums.bytes_out.saturating_add(if copied { self.size } else { 0 });

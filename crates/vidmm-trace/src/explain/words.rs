@@ -1,5 +1,7 @@
 //! Words for people: times, lists, reasons.
 
+use std::borrow::Cow;
+
 use vidmm::event::{EvictReason, SuspendReason};
 use vidmm::{NoMemoryReason, PriorityBand, Visibility};
 
@@ -48,10 +50,19 @@ pub fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The reason why an allocation leaves its place, as the rest of a sentence.
-pub const fn evict_reason(reason: EvictReason) -> &'static str {
-    match reason {
-        EvictReason::RoomWanted => "because its room was wanted and it was the next by priority and age",
+/// The reason why an allocation leaves its place, as the rest of a sentence. `policy` chose among allocations of equal priority; none
+/// is not known.
+pub fn evict_reason(reason: EvictReason, policy: Option<&str>) -> Cow<'static, str> {
+    let text = match reason {
+        EvictReason::RoomWanted => {
+            return match policy {
+                None => "because its room was wanted and it was the next in the order of eviction".into(),
+                Some("lru") => "because its room was wanted and it was the next by priority and age (lru)".into(),
+                Some(policy) => {
+                    format!("because its room was wanted and {policy} chose it among those of its priority").into()
+                }
+            };
+        }
         EvictReason::EvictRequested => "because its last Evict had asked for that",
         EvictReason::Promoted => "because it was required in local memory",
         EvictReason::RangeWanted => "because its range of the aperture was wanted",
@@ -63,7 +74,8 @@ pub const fn evict_reason(reason: EvictReason) -> &'static str {
         EvictReason::Moved => "to come back at another place, so that what else is wanted fits",
         EvictReason::BudgetRestricted => "because others, of whom the manager knows nothing, want its memory",
         EvictReason::PoweredDown => "because the adapter was about to lose power",
-    }
+    };
+    text.into()
 }
 
 /// The reason why a device yields, as a sentence without its start.

@@ -13,6 +13,8 @@ pub(super) struct World {
     devices: BTreeMap<DeviceId, ProcessId>,
     allocations: BTreeSet<AllocationId>,
     pub segments: Segments,
+    /// The order of eviction, by its name.
+    pub policy: Option<String>,
     /// The number of events so far.
     pub events: u64,
 }

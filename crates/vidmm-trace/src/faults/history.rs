@@ -226,7 +226,9 @@ impl History {
             What::Evicted(device) => format!("{device} evicted it from its list"),
             What::Offered(device) => format!("{device} offered it"),
             What::Reclaimed(device) => format!("{device} reclaimed it"),
-            What::Left(segment, reason) => format!("it left {} {}", self.segments.name(segment), evict_reason(reason)),
+            What::Left(segment, reason) => {
+                format!("it left {} {}", self.segments.name(segment), evict_reason(reason, None))
+            }
             What::Placed(segment, content) => {
                 let how = match content {
                     ContentSource::Fill => ", filled with zeros",

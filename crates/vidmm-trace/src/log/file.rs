@@ -1,12 +1,13 @@
 //! Logs as files: compressed, if their names say so.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Write},
     path::Path,
 };
 
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
+use fs4::{FileExt, TryLockError};
 
 /// A file that a log is written to: compressed by gzip if its name ends with `.gz`.
 #[derive(Debug)]
@@ -19,14 +20,22 @@ enum Form {
 }
 
 impl LogFile {
-    /// Creates the file, or empties it.
+    /// Creates the file, or empties it. The file is locked until this is dropped, or its process ends.
     ///
     /// # Errors
     ///
-    /// If the file cannot be created, or its name asks for a form that logs do not have.
+    /// If the file cannot be created, or its name asks for a form that logs do not have; [`io::ErrorKind::WouldBlock`] if another
+    /// log is written to the file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let is_compressed = is_gzip(path)?;
-        let file = File::create(path)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        // Many may write to a device or a pipe. A file system without locks has files all the same.
+        if file.metadata()?.is_file() {
+            if let Err(TryLockError::WouldBlock) = FileExt::try_lock(&file) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            file.set_len(0)?;
+        }
         Ok(Self(match is_compressed {
             true => Form::Gzip(GzEncoder::new(file, Compression::fast())),
             false => Form::Plain(file),

@@ -43,7 +43,7 @@ fn a_life_is_told_from_its_creation_on() {
             "It got a place in local memory, filled with zeros, since it had no content (plan 2).",
             "It was ready for device 0 of process 0 (",
             "Device 0 of process 0 evicted it from its list (count 0): it is to leave.",
-            "It left local memory because its room was wanted and it was the next by priority and age; its content was copied \
+            "It left local memory because its room was wanted and it was the next in the order of eviction; its content was copied \
              to system memory (plan 3). Into its room came allocation 1.",
             "It got a place in local memory, with its content copied in from system memory (plan 5).",
             "others had to leave (allocation 1)",
@@ -62,7 +62,7 @@ fn an_allocation_that_was_not_written_to_need_not_be_copied() {
         &[
             "work that used the room had to end (submission 1 of device 0); others had to leave (allocation 0)",
             "evicted it from its list (not written to, count 0)",
-            "It left local memory because its room was wanted and it was the next by priority and age; nothing had to be copied \
+            "It left local memory because its room was wanted and it was the next in the order of eviction; nothing had to be copied \
              (plan 5). Into its room came allocation 0.",
             "it was resident nowhere and on no list.",
         ],

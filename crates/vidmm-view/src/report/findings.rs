@@ -41,10 +41,7 @@ impl Findings {
             return;
         }
         let kind = self.kinds.entry(key).or_insert_with(|| {
-            let mut text: String = finding.text.chars().take(CHARS_MAX).collect();
-            if text.len() < finding.text.len() {
-                text.push('…');
-            }
+            let text = crate::cut(&finding.text, CHARS_MAX);
             Kind { at: finding.at, number: finding.number, allocation, text, count: 0, last_at: finding.at }
         });
         kind.count += 1;

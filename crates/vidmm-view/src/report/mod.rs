@@ -44,10 +44,11 @@ impl Report {
     ///
     /// If the log cannot be read.
     pub fn of<R: BufRead>(log: &mut LogReader<R>) -> Result<Self, LogError> {
-        let mut tables = Tables::new();
+        let policy = log.header().settings.get("policy").cloned();
+        let mut explanations = Explanations::new(STEPS_MAX).under(policy.as_ref());
+        let mut tables = Tables::new(policy);
         let mut timeline = Timeline::new();
         let mut statistics = Statistics::default();
-        let mut explanations = Explanations::new(STEPS_MAX);
         let (mut events, mut last_at) = (0u64, 0);
         for event in &mut *log {
             let event = event?;

@@ -39,6 +39,8 @@ pub(super) struct Tables {
     listed: Table<3>,
     rows: BTreeMap<AllocationId, u64>,
     accounts: Accounts,
+    /// The policy that chooses among allocations of equal priority, if the log says so.
+    policy: Option<String>,
     reasons: Names,
     suspend_reasons: Names,
     operation_kinds: Names,
@@ -57,8 +59,9 @@ pub(super) struct Tables {
 type Accounts = BTreeMap<(SegmentId, Option<ProcessId>, Holding), u64>;
 
 impl Tables {
-    pub fn new() -> Self {
+    pub fn new(policy: Option<String>) -> Self {
         Self {
+            policy,
             allocations: Table::new(["index", "generation", "device", "process", "size", "created", "number"]),
             gone: Table::new(["allocation", "at"]),
             occupancy: Table::new(["at", "account", "bytes"]),
@@ -262,7 +265,7 @@ impl Tables {
     fn eviction(&mut self, of: &Eviction) {
         let wanted = of.wanted_by;
         let request = wanted.and_then(|wanted| wanted.request);
-        let reason = self.reasons.number(words::evict_reason(of.reason));
+        let reason = self.reasons.number(words::evict_reason(of.reason, self.policy.as_deref()));
         self.evictions.push([
             of.number,
             of.at,

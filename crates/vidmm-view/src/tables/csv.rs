@@ -37,12 +37,12 @@ impl<W: Write> CsvWriter<W> {
         self.0.write_record(None::<&[u8]>)
     }
 
-    /// Ends the table.
+    /// Ends the table, and returns the writer.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub fn finish(mut self) -> Result<()> {
-        Ok(self.0.flush()?)
+    pub fn finish(self) -> Result<W> {
+        self.0.into_inner().map_err(|error| error.into_error().into())
     }
 }

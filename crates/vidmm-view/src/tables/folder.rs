@@ -1,7 +1,7 @@
 //! The tables of a log as files of a folder.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufWriter},
     path::Path,
 };
@@ -9,7 +9,7 @@ use std::{
 use vidmm::NumberedEvent;
 
 use super::{CsvWriter, ParquetWriter, Rows, Table, Value};
-use crate::timeline::Record;
+use crate::{WholeFile, timeline::Record};
 
 /// A format of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +28,8 @@ pub struct TableFolder {
 }
 
 enum TableFile {
-    Parquet(ParquetWriter<BufWriter<File>>),
-    Csv(CsvWriter<File>),
+    Parquet(ParquetWriter<BufWriter<WholeFile>>),
+    Csv(CsvWriter<WholeFile>),
 }
 
 impl TableFolder {
@@ -45,7 +45,7 @@ impl TableFolder {
                 Format::Parquet => "parquet",
                 Format::Csv => "csv",
             };
-            let file = File::create(folder.join(table.name()).with_extension(extension))?;
+            let file = WholeFile::create(&folder.join(table.name()).with_extension(extension))?;
             Ok(match format {
                 Format::Parquet => {
                     let file = ParquetWriter::new(BufWriter::new(file), table.name(), table.columns());
@@ -78,7 +78,7 @@ impl TableFolder {
         row.map_or(Ok(()), |(table, row)| self.files[table as usize].row(row))
     }
 
-    /// Ends all tables.
+    /// Ends all tables: the files have their names from now on.
     ///
     /// # Errors
     ///
@@ -87,7 +87,8 @@ impl TableFolder {
         for (table, row) in self.rows.finish() {
             self.files[table as usize].row(row)?;
         }
-        self.files.into_iter().try_for_each(TableFile::finish)
+        let whole = self.files.into_iter().map(TableFile::finish).collect::<io::Result<Vec<_>>>()?;
+        whole.into_iter().try_for_each(WholeFile::finish)
     }
 }
 
@@ -99,9 +100,9 @@ impl TableFile {
         }
     }
 
-    fn finish(self) -> io::Result<()> {
+    fn finish(self) -> io::Result<WholeFile> {
         match self {
-            Self::Parquet(file) => file.finish().map_err(io::Error::other).map(drop),
+            Self::Parquet(file) => Ok(file.finish().map_err(io::Error::other)?.into_inner()?),
             Self::Csv(file) => Ok(file.finish()?),
         }
     }

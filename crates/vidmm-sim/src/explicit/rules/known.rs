@@ -38,6 +38,8 @@ pub(crate) struct Rules {
     pub(super) is_misreported: bool,
     /// Page faults are reported wrongly again and again, which the manager says only once of each kind.
     pub(super) misreports_again: bool,
+    /// The steps are a person's. A violation that no step expects is a finding, even if a fault is made on purpose.
+    pub(in crate::explicit) is_of_steps: bool,
     /// Anything is made on purpose that may put the adapter in error.
     pub(in crate::explicit) may_fail: bool,
     /// The driver is made to answer wrongly, and may describe an allocation wrongly.

@@ -18,6 +18,7 @@ use vidmm::{DeviceId, FenceValueDesc};
 
 use crate::explicit::ledger::Part;
 use crate::explicit::objects::Mapping;
+use crate::explicit::run::UNEXPECTED_VIOLATION;
 use crate::explicit::session::Session;
 use crate::scenario::steps::{Action, Answer, Step, Undone};
 
@@ -77,6 +78,11 @@ impl Session<'_> {
             return None;
         }
         self.answered(&step.action, played.as_ref().ok().copied());
+        let is_of_steps = self.rules.as_ref().is_some_and(|rules| rules.is_of_steps);
+        let is_named = is_of_steps && step.expect.is_some() && step.expect == played.as_ref().ok().copied();
+        if is_of_steps && !is_named && matches!(played, Ok(Answer::Violation)) && self.report.findings.is_empty() {
+            self.found(UNEXPECTED_VIOLATION);
+        }
         if matches!(step.action, Action::Call(_)) {
             self.num_machine_steps += 1;
             if let (Ok(answer), Some(digest)) = (&played, self.rules.as_mut().and_then(|rules| rules.digest.as_mut())) {
@@ -85,7 +91,9 @@ impl Session<'_> {
         }
         self.settle();
         if let (Action::Call(call), Ok(answer), true) = (&step.action, &played, self.rules.is_some()) {
-            self.judge_by_answers(call, *answer);
+            if !is_named {
+                self.judge_by_answers(call, *answer);
+            }
             self.judge_refused(call, *answer, events_before);
         }
         self.judge_strangers();
