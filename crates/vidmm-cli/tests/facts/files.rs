@@ -153,6 +153,6 @@ fn a_key_that_another_caps_says_so() {
 
 #[test]
 fn a_table_over_time_shows_both_groups_of_memory() {
-    let run = vidmm_run(&["scenarios/unified-memory.toml"]).expect(0);
+    let run = vidmm_run(&["scenarios/programs/unified-memory.toml"]).expect(0);
     assert_eq!(run.stdout.matches("non-local ").count(), 6, "two times of three processes: {run}");
 }

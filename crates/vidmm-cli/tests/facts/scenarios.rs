@@ -11,8 +11,8 @@
 use std::fs;
 
 use crate::common::{
-    Scratch, expected_status, fault_scenarios, notification_scenarios, residency_scenarios, scenarios,
-    segment_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run, workspace,
+    Scratch, expected_status, fault_scenarios, notification_scenarios, program_scenarios, residency_scenarios,
+    scenarios, segment_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run, workspace,
 };
 
 /// The variable that asks for new texts.
@@ -36,7 +36,7 @@ fn scenarios_print_the_expected_texts() {
 
 fn all_scenarios() -> Vec<String> {
     let folders = [notification_scenarios(), residency_scenarios(), fault_scenarios(), splitting_scenarios()];
-    [scenarios(), folders.concat(), segment_scenarios()].concat()
+    [scenarios(), folders.concat(), segment_scenarios(), program_scenarios()].concat()
 }
 
 #[test]
@@ -95,6 +95,7 @@ fn every_expected_text_has_a_scenario() {
         ("scenarios/faults", fault_scenarios()),
         ("scenarios/splitting", splitting_scenarios()),
         ("scenarios/segments", segment_scenarios()),
+        ("scenarios/programs", program_scenarios()),
     ];
     for (folder, scenarios) in folders {
         for file in fs::read_dir(workspace().join(folder)).expect("there are scenarios") {

@@ -144,6 +144,11 @@ pub fn segment_scenarios() -> Vec<String> {
     scenarios_in("scenarios/segments")
 }
 
+/// The scenarios about programs as people have them, beside one another.
+pub fn program_scenarios() -> Vec<String> {
+    scenarios_in("scenarios/programs")
+}
+
 /// The scenarios of a folder, by their paths.
 fn scenarios_in(folder: &str) -> Vec<String> {
     let files = fs::read_dir(workspace().join(folder)).expect("there are scenarios");
