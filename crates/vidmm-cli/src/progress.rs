@@ -1,4 +1,4 @@
-//! What takes longer shows how far it is, on standard error, if that is a terminal.
+//! The progress of long commands, on standard error, if standard error is a terminal.
 
 use std::{fs::File, io::BufRead, path::Path, time::Duration};
 

@@ -71,7 +71,7 @@ impl Schedule {
                 lacking.push(debt);
                 continue;
             }
-            // What cannot come home yet leaves no room to those behind it.
+            // An allocation that cannot come home yet leaves no room to later allocations.
             free[home.account()] -= size;
             let due = since.saturating_add(RETURN_MIN);
             if due > now {

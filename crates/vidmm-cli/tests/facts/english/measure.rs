@@ -126,7 +126,7 @@ fn without(text: &str, open: &str, close: &str) -> String {
 /// Comments from `#` to the end of the line; comments of adjacent lines are read together.
 fn of_hash_comments(text: &str) -> Vec<String> {
     let of_line = |line: &str| {
-        let found = line.match_indices('#').find(|&(at, _)| line[..at].matches(['"', '\'']).count() % 2 == 0);
+        let found = line.match_indices('#').find(|&(at, _)| line[..at].matches(['"', '\'']).count().is_multiple_of(2));
         let comment = found.map_or("", |(at, _)| line[at + 1..].trim_start());
         let is_own_line = line.trim_start().starts_with('#');
         if is_own_line { format!("{comment}\n") } else { format!("\n{comment}\n") }

@@ -147,7 +147,7 @@ invariants! {
     /// A device that yields runs nothing until it is resumed; it is suspended when nothing of it is in flight. While its process
     /// is suspended it is not resumed.
     Res71 = "RES-71",
-    /// What is away from home comes back when there is room, and nothing goes back and forth.
+    /// A demoted allocation comes home when memory has room, and no allocation goes back and forth.
     Res55 = "RES-55",
     /// Without GPU virtual addresses the driver is told what leaves a memory segment without a copy, unless it is destroyed.
     U13 = "U-13",
