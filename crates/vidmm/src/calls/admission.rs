@@ -125,7 +125,16 @@ pub(crate) fn assign(
     candidates: &[Candidate],
     terms: Terms,
 ) -> Result<Admission, Assignment> {
-    let classes = candidates::classes(candidates, |candidate| candidate.choices);
+    // Nothing joins in an account beyond the limit, though others leave it with the call.
+    let is_within = state.memory.accounts().per(|account| terms.left(state, joining.device, account) >= 0);
+    let choices = |candidate: &Candidate| {
+        let homes = candidate.choices.into_iter().filter(|home| !candidate.joins || is_within[home.account()]);
+        homes.collect::<Choices>()
+    };
+    if candidates.iter().any(|candidate| choices(candidate).first().is_none()) {
+        return Err(Assignment::Impossible);
+    }
+    let classes = candidates::classes(candidates, choices);
     let room = room_without(state, joining, candidates, terms);
     let numbers = match assignment::assign(&classes, room) {
         Assignment::Found(numbers) => numbers,

@@ -131,7 +131,9 @@ impl Schedule {
         let has_drained =
             |&device: &DeviceIx| state.objects[device].turn.drains_for_home && turns::has_ended(state, work, device);
         for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(has_drained)) {
-            state.objects[device].turn.drains_for_home = false;
+            let turn = &mut state.objects[device].turn;
+            // A device that finds no place after all drains for the next debt in a second, not at once.
+            (turn.drains_for_home, turn.owes_since) = (false, None);
             if state.objects[device].is_suspended() || state.objects[device].turn.gives_way {
                 continue;
             }
