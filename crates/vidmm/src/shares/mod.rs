@@ -115,7 +115,7 @@ impl Shares {
     /// Halts a process, or ends the halt: a halted process demands the reservation only (D30). Returns whether the state is new.
     pub(crate) fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
         let accounts = self.accounts().iter();
-        accounts.fold(false, |is_new, account| self.by_account[account].set_halted(process, is_halted) || is_new)
+        accounts.filter(|&account| self.by_account[account].set_halted(process, is_halted)).count() > 0
     }
 
     /// A process is gone.

@@ -258,8 +258,9 @@ impl Audit {
         if !is_so {
             return;
         }
-        // Without GPU virtual addresses ranges take more than their bytes: more must go.
-        let takes_more = self.adapter.is_physical();
+        // Ranges take more than their bytes, and a range that is aligned to more than its segment has no place at all.
+        let is_range = |id: &AllocationId| self.allocations.get(id).is_some_and(|of| of.accessed_physically);
+        let takes_more = self.adapter.is_physical() || named.iter().any(is_range);
         let could_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.start()));
         let would_help = excess.iter().all(|(_, excess)| excess.could_be_given(|most| *most.end()));
         let asks = shortages.iter().any(|shortage| shortage.num_bytes_to_trim > 0);
