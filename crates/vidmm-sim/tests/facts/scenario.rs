@@ -378,7 +378,7 @@ fn wrong_processes_and_scripts_show_the_line() {
 #[test]
 fn toml_errors_show_the_line() {
     refused("seed = 1\nahead =", &["line 2", "ahead ="]);
-    refused("seed = 1\nseed = 2", &["line 2", "duplicate key"]);
+    refused("seed = 1\nseed = 2", &["line 2", "`seed` is given twice"]);
     refused("[client]\nahed = 3", &["line 2", "unknown field `ahed`", "`ahead`"]);
     refused("[clients]\n", &["line 1", "unknown field `clients`", "`client`"]);
     refused("\n\n[adapter]\ndual-pte = \"yes\"", &["line 4", "dual-pte", "boolean"]);
@@ -409,7 +409,7 @@ fn workload_errors_show_the_line() {
     refused(&format!("{table}trace = \"x\"\nkind = \"llm-serving\""), &["line 2", "keep one of them"]);
     refused(table, &["line 2", "no `kind`, no `trace` and no `submissions`"]);
     refused("\nworkload = 3", &["line 2", "no `kind`, no `trace` and no `submissions`"]);
-    refused("\n[[workload]]\nkind = \"llm-serving\"", &["line 2", "no `kind`, no `trace` and no `submissions`"]);
+    refused("\n[[workload]]\nkind = \"llm-serving\"", &["line 2", "`[[workload]]` is a list", "keep one of them"]);
 }
 
 #[test]

@@ -77,6 +77,8 @@ impl Write for LogFile {
 ///
 /// If the file cannot be opened, or its name asks for a form that logs do not have.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    // A name that asks for another form is refused whether there is such a file or not.
+    is_gzip(path)?;
     plain(path, File::open(path)?)
 }
 
