@@ -63,6 +63,10 @@ pub(super) struct Habits {
     pub adjusts: u64,
     /// Whether programs ask for a lock until they have it, and keep it.
     pub keeps_locks: bool,
+    /// In percent, the evictions that wait until memory is wanted.
+    pub lazy_evictions: u64,
+    /// Whether a few allocations fill the memory.
+    pub fills_memory: bool,
 }
 
 impl Habits {
@@ -79,6 +83,8 @@ impl Habits {
             longest_wait: 3_000_000,
             adjusts: 10,
             keeps_locks: false,
+            lazy_evictions: 10,
+            fills_memory: false,
         };
         if profile == Profile::Speed || dice.chance(50) {
             return usual;
@@ -93,6 +99,8 @@ impl Habits {
             longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000), (1, 1_000_000_000)]),
             adjusts: dice.weighted(&[(1, 10), (1, 60)]),
             keeps_locks: dice.chance(50),
+            lazy_evictions: dice.weighted(&[(2, 10), (1, 60), (1, 100)]),
+            fills_memory: dice.chance(40),
         }
     }
 }

@@ -64,7 +64,10 @@ impl Player<'_, '_> {
             _ => scenario.local_memory_bytes,
         };
         let largest = if self.dice.chance(5) { room * 5 / 4 } else { room / self.world.habits.largest_part };
-        let mut size = self.dice.log_within(1, largest.max(2));
+        let mut size = match self.world.habits.fills_memory {
+            true => self.dice.within(largest.max(2) / 2, largest.max(2)),
+            false => self.dice.log_within(1, largest.max(2)),
+        };
         if self.dice.chance(70) {
             size = size.next_multiple_of(1 << 12);
         }
@@ -331,7 +334,8 @@ impl Player<'_, '_> {
         if leaving.is_empty() {
             return;
         }
-        let flags = if self.dice.chance(10) { vec![EvictFlag::OnlyIfNecessary] } else { Vec::new() };
+        let is_lazy = self.dice.chance(self.world.habits.lazy_evictions);
+        let flags = if is_lazy { vec![EvictFlag::OnlyIfNecessary] } else { Vec::new() };
         self.evict(device, &leaving, most, flags);
     }
 

@@ -223,6 +223,23 @@ impl World {
         if !is_speed && may_have_shapes && aside.chance(15) {
             draw_two_levels(&mut adapter, &mut aside);
         }
+        // A small segment in the CPU's sight comes before a larger segment.
+        if !adapter.more_memory.is_empty() && aside.chance(75) {
+            adapter.local_memory_cpu_visible = true;
+            adapter.more_memory[0] = larger_memory(local_memory, &mut aside);
+        }
+        // Engines ignore requests to yield, and end their packets shortly before or after the delay.
+        if !is_speed && !is_calm && has(Features::PREEMPTION) && aside.chance(15) {
+            adapter.tdr.quantum = Duration { ns: aside.log_within(10_000, 1_000_000) };
+            adapter.tdr.delay = Duration { ns: aside.log_within(100_000, 10_000_000) };
+            if adapter.engines > 1 && has(Features::DEPENDENT_ENGINES) {
+                adapter.dependent_engines = vec![vec![EngineName::Render, EngineName::Copy]];
+            }
+            let ignores = FaultKind::Gpu(GpuFault::IgnorePreempt);
+            if !ignores.needs().intersects(lacks) && !faults.iter().any(|fault| fault.kind == ignores) {
+                faults.push(Fault { kind: ignores, when: When::OneIn(aside.log_within(1, 8)) });
+            }
+        }
         let (max_processes, max_allocations) = match profile {
             Profile::Speed => (4, 64),
             // Page tables stay as long as their process, and take up to half a MiB of pages of 64 KiB. So a list that
@@ -446,6 +463,11 @@ fn more_memory(local_memory: u64, dice: &mut Dice) -> Vec<MoreMemory> {
     };
     let count = 1 + dice.below(2);
     (0..count).map(|_| one(dice)).collect()
+}
+
+/// A memory segment that is larger than local memory, hidden from the CPU.
+fn larger_memory(local_memory: u64, dice: &mut Dice) -> MoreMemory {
+    MoreMemory { size: ByteSize(local_memory * dice.within(2, 16)), cpu_visible: false }
 }
 
 /// One or two further apertures, each of about the size of the first one.

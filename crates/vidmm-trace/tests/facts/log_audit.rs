@@ -284,6 +284,14 @@ fn i10_a_chunk_comes_twice() {
     story.insert_before(transfer(3, 0), chunk).breaks_only(I10);
 }
 
+/// RES-22: A is copied out, though its Evict says NOT_WRITTEN_TO.
+#[test]
+fn res22_an_allocation_that_was_not_written_is_copied_out() {
+    let evicted = |flags| broken().replace(is(evict(A, EvictFlags::empty(), 1)), evict(A, flags, 1));
+    evicted(EvictFlags::EVICT_ONLY_IF_NECESSARY).breaks_nothing();
+    evicted(EvictFlags::NOT_WRITTEN_TO).breaks_only(Res22);
+}
+
 #[test]
 fn i10_content_is_moved_that_was_not_to_be_copied() {
     let clean = |event: &mut Event| {

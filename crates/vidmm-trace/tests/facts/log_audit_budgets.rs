@@ -2,7 +2,7 @@
 
 use crate::log_support::*;
 use vidmm::contract::*;
-use vidmm::event::{Event, SuspendReason};
+use vidmm::event::{ContentSource, Event, EvictReason, SuspendReason};
 use vidmm::*;
 use vidmm_trace::Invariant::{self, *};
 
@@ -14,7 +14,7 @@ const PAGES: u64 = 100;
 struct Run {
     events: Vec<NumberedEvent>,
     allocations: u64,
-    values: [u64; 2],
+    values: [u64; 3],
     at: u64,
 }
 
@@ -27,7 +27,7 @@ fn id(process: u64) -> ProcessId {
 }
 
 fn run() -> Run {
-    let mut run = Run { events: Vec::new(), allocations: 0, values: [0; 2], at: 0 };
+    let mut run = Run { events: Vec::new(), allocations: 0, values: [0; 3], at: 0 };
     let mut started = story().swap_remove(0);
     let Event::AdapterStarted {
         addressing_model,
@@ -48,13 +48,7 @@ fn run() -> Run {
     *system_group = MemorySegmentGroup::Local;
     (*system_commit_limit, *paging_va_size) = (PAGES * PAGE_SIZE, 0);
     run.push(started);
-    for process in 0..2 {
-        let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
-        run.push(Event::ProcessCreated { process: id(process), handle: KmdProcessHandle(200 + process) });
-        run.push(Event::DeviceCreated { device, process: id(process), residency: vidmm::DeviceResidency::DeviceList });
-        run.push(Event::PagingQueueCreated { queue, device, priority: 0 });
-    }
-    run
+    run.with_process(0).with_process(1)
 }
 
 impl Run {
@@ -66,6 +60,13 @@ impl Run {
     fn and(mut self, event: Event) -> Self {
         self.push(event);
         self
+    }
+
+    fn with_process(self, process: u64) -> Self {
+        let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
+        self.and(Event::ProcessCreated { process: id(process), handle: KmdProcessHandle(200 + process) })
+            .and(Event::DeviceCreated { device, process: id(process), residency: vidmm::DeviceResidency::DeviceList })
+            .and(Event::PagingQueueCreated { queue, device, priority: 0 })
     }
 
     /// Lets so many milliseconds pass.
@@ -111,6 +112,44 @@ impl Run {
 
     fn lists(self, process: u64, pages: u64) -> Self {
         self.lists_with(process, pages, MakeResidentFlags::empty())
+    }
+
+    /// An allocation of a process is brought in by the plan of its number, and leaves the list. The room is not wanted yet.
+    fn has_spare(self, process: u64, pages: u64) -> Self {
+        let (allocation, plan) = (AllocationId::from_bits(self.allocations), self.allocations + 1);
+        let extents = vec![extent(self.allocations << 32, pages * PAGE_SIZE)];
+        let (device, queue) = (device_of(process), PagingQueueId::from_bits(process));
+        let value = self.values[process as usize] + 1;
+        let (allocations, flags) = (vec![allocation], EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        self.lists(process, pages)
+            .and(Event::Placed {
+                plan,
+                allocation,
+                segment: SegmentId::SYSTEM,
+                extents,
+                content: ContentSource::InPlace,
+            })
+            .and(Event::PlanDecided { plan, waits: vec![], after: vec![] })
+            .and(Event::Granted { device, queue, paging_fence_value: value, plans: vec![plan] })
+            .and(Event::PlanEntered { plan })
+            .and(Event::PlanBuilt { plan, signal: fence(PAGING, 0) })
+            .and(Event::PlanRetired { plan })
+            .and(Event::PagingFenceSignaled { queue, value })
+            .and(Event::Evict { device, allocations, flags, after_submission: 0, num_bytes_to_trim: 0 })
+    }
+
+    /// An allocation of so many pages makes room for a waiting process.
+    fn takes(self, process: u64, number: u64, pages: u64) -> Self {
+        self.and(Event::Evicted {
+            plan: 3,
+            allocation: AllocationId::from_bits(number),
+            segment: SegmentId::SYSTEM,
+            extents: vec![extent(number << 32, pages * PAGE_SIZE)],
+            copied: false,
+            reason: EvictReason::RoomWanted,
+            discarded: false,
+            wanted_by: Some(for_device(device_of(process))),
+        })
     }
 
     /// A list is refused to grow by so many pages.
@@ -596,6 +635,20 @@ fn p08_reserved_memory_is_never_taken() {
     reserved.yields(1, SuspendReason::Starvation, 0).breaks_only(P08);
     let focused = run().reserves(1, 45).lists(0, 60).lists(1, 45).is(1, PriorityBand::Focus, Visibility::Visible);
     focused.later(2000).yields(1, SuspendReason::Asleep, 0).breaks_only(P08);
+}
+
+/// U-31, RES-53: two processes have an allocation to spare, and no budget is imposed. The process with a reservation, or in focus, keeps
+/// its allocation, even if the second process has no memory afterwards.
+#[test]
+fn p08_memory_of_a_reservation_or_of_the_focus_makes_room() {
+    let spare = |prepare: fn(Run) -> Run| prepare(run().with_process(2)).has_spare(0, 30).has_spare(2, 30).lists(1, 60);
+    let reserved = || spare(|run| run.reserves(0, 30));
+    reserved().takes(1, 0, 30).breaks_only(P08);
+    reserved().takes(1, 1, 30).breaks_nothing();
+    let focused = || spare(|run| run.is(0, PriorityBand::Focus, Visibility::Visible));
+    focused().takes(1, 0, 30).breaks_only(P08);
+    focused().takes(1, 1, 30).breaks_nothing();
+    spare(|run| run).takes(1, 0, 30).breaks_nothing();
 }
 
 #[test]

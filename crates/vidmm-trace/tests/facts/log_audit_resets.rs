@@ -134,7 +134,7 @@ fn i30_a_reset_that_failed_is_followed_by_that_of_the_adapter() {
 #[test]
 fn i12_an_engine_is_reset_without_cause() {
     let story = engine_reset();
-    let reason = DeviceErrorReason::EngineTimeout;
+    let reason = DeviceErrorReason::IllegalCommand;
     story.append(Event::EngineResetBegun { engine: RENDER, reason, dependent_engines: vec![] }).breaks_only(I12);
 }
 
@@ -559,6 +559,17 @@ fn hung_once_too_often() -> Broken {
         let Event::AdapterStarted { tdr_limit_count, .. } = event else { unreachable!() };
         *tdr_limit_count = 1;
     })
+}
+
+/// FLT-22: an engine is not reset for a packet that did not yield in time and has ended since.
+#[test]
+fn flt22_an_engine_is_reset_for_what_has_ended() {
+    let begun = |event: &Event| matches!(event, Event::EngineResetBegun { .. });
+    let story = hung_once_too_often();
+    let until = story.position(begun) + 1;
+    let begins = || Broken(hung_once_too_often().0[..until].to_vec());
+    begins().breaks_nothing();
+    begins().insert_before(begun, completed(1)).insert_before(begun, monitored_reaches(1)).breaks_only(Flt22);
 }
 
 #[test]

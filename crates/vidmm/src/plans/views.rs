@@ -17,7 +17,7 @@ use crate::{
         InMemory, PageIn, Plans, Rotation,
         draft::{self, Draft},
     },
-    residency::views,
+    residency::{pins, views},
     state::State,
     units::{Extent, SegmentId},
 };
@@ -116,6 +116,8 @@ impl Plans {
             draft.plan.idle.push(device);
             self.await_plan(objects, device, number);
         }
+        // Earlier writes are overwritten.
+        pins::note_writes_to(objects, index);
         let allocation = &mut objects[index];
         allocation.last_plan = number;
         allocation.state -= AllocationState::DIRTY;

@@ -71,12 +71,23 @@ pub(crate) fn condemn(
     engine: u32,
     reason: DeviceErrorReason,
 ) {
-    if runs_paging(state, engine) {
-        return adapter_reset::begin_adapter_reset(state, requests, work, DeviceErrorReason::PagingEngineTimeout, None);
-    }
     let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
-    state.engines.recovery.engines.insert(engine, Phase::Condemned { reason, first, dependents: None });
+    let phase = match is_timeout(reason) && first == 0 {
+        // All its packets have ended, though the engine has not answered (FLT-22).
+        true => Phase::Answered,
+        false if runs_paging(state, engine) => {
+            let cause = DeviceErrorReason::PagingEngineTimeout;
+            return adapter_reset::begin_adapter_reset(state, requests, work, cause, None);
+        }
+        false => Phase::Condemned { reason, first, dependents: None },
+    };
+    state.engines.recovery.engines.insert(engine, phase);
     state.moment.request_poll();
+}
+
+/// Whether a reset is due to a packet that ran for too long. The packet may have ended since (FLT-22).
+fn is_timeout(reason: DeviceErrorReason) -> bool {
+    matches!(reason, DeviceErrorReason::EngineTimeout | DeviceErrorReason::DependentEngineReset)
 }
 
 /// One step of the recovery of engines: some must yield too, some are reset, and when all have answered, their packets
@@ -145,8 +156,7 @@ fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
         let Some(&Phase::Condemned { reason, first, dependents }) = engines.recovery.engines.get(&engine) else {
             continue;
         };
-        let is_timeout = matches!(reason, DeviceErrorReason::EngineTimeout | DeviceErrorReason::DependentEngineReset);
-        if is_timeout && !engines.engines[engine as usize].has(first) {
+        if is_timeout(reason) && !engines.engines[engine as usize].has(first) {
             // The engine has gone on after all (FLT-22).
             engines.recovery.engines.insert(engine, Phase::Answered);
             continue;

@@ -118,6 +118,26 @@ fn work_that_yields_lets_paging_pass() {
     world.tear_down();
 }
 
+/// FLT-22: the only engine has ended all its packets, and has not answered a request to yield in time. Nothing is reset.
+#[test]
+fn an_only_engine_with_nothing_left_is_not_reset() {
+    let mut world = World::new(Config { one_engine: true, tdr: TdrOptions::default(), ..Config::pages(16) });
+    let client = world.client();
+    world.submit(client, &[Access::Tag(1)]);
+    world.poll();
+    assert!(world.pass_time());
+    assert_eq!(world.preempting, [(PAGING, 1)]);
+    world.complete(PAGING);
+    world.wait(10_000_000_000);
+    let over = Event::PreemptTimedOut { engine: PAGING, preemption_fence_id: 1 };
+    assert!(world.events.contains(&over), "the time to answer is over");
+    assert_eq!((world.engine_resets().len(), world.trouble.adapter_resets.len()), (0, 0));
+    world.submit(client, &[Access::Tag(2)]);
+    world.run_all();
+    assert_eq!((world.read.as_slice(), world.devices_in_error()), (&[1, 2][..], vec![]));
+    world.tear_down();
+}
+
 /// Paging buffers keep their fences, so nothing new can go before them: the engine is not asked to yield for work that is
 /// ready or urgent.
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, PlanNo, Violation};
 
 use super::Audit;
+use super::fences::Engine;
 use super::finding::Invariant;
 use super::residency_notices::Residency;
 
@@ -70,7 +71,11 @@ impl Audit {
     /// The adapter is reset for what the log has.
     fn check_cause(&mut self, cause: DeviceErrorReason) {
         let paging = self.fences.paging_engine;
-        let of_paging = self.fences.engine_mut(paging).map(|engine| (engine.stopped, engine.asked));
+        let of_paging = self.fences.engine(paging).map(|engine| (engine.stopped, engine.asked));
+        let hangs = self.fences.engine(paging).is_none_or(Engine::hangs);
+        self.findings.check(cause != DeviceErrorReason::PagingEngineTimeout || hangs, Invariant::Flt22, || {
+            format!("the adapter is reset as {cause:?}, but the paging buffer that was too slow has ended")
+        });
         let is_right = match cause {
             DeviceErrorReason::PagingBufferFault => of_paging.is_none_or(|(stopped, _)| stopped),
             DeviceErrorReason::PagingEngineTimeout => of_paging.is_none_or(|(_, asked)| asked),

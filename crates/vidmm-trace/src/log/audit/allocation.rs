@@ -6,7 +6,7 @@ use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
 use super::aspects::{Charge, CpuView, Offer, Pool};
-use super::list_entry::ListEntry;
+use super::list_entry::{ListEntry, Writes};
 use super::residency_notices::Residency;
 use super::segment::{Run, runs_of};
 
@@ -64,8 +64,8 @@ pub(super) struct Allocation {
     /// The event of the last submission that used it, of those that were the last of their device when its list let it go; none if
     /// there was none.
     pub last_use: Option<u64>,
-    /// Something was written that its backing store does not have.
-    pub written: bool,
+    /// Writes that the backing store lacks.
+    pub writes: Writes,
     /// The caller destroyed it: its content is nothing to anybody.
     pub destroyed: bool,
     /// Devices that can name it: its owner, and those that opened it, in the order in which they did.

@@ -8,7 +8,7 @@ use vidmm::{ContextId, DeviceId, DeviceResidency, Event, Extent, ProcessId};
 use super::allocation::Allocation;
 use super::device::{Context, Device};
 use super::finding::Invariant;
-use super::list_entry::ListEntry;
+use super::list_entry::{ListEntry, Writes};
 use super::names::Name;
 use super::residency_notices::Residency;
 use super::{Audit, Process};
@@ -101,7 +101,7 @@ impl Audit {
             backed: existing_sys_mem,
             was_in_place: false,
             last_use: None,
-            written: false,
+            writes: Writes::NONE,
             destroyed: false,
             open: vec![device],
             closed_by: Vec::new(),

@@ -31,6 +31,7 @@ impl Audit {
         self.places.check_seen(id, shown.0, &mut self.findings);
         // The CPU may have written there from now on.
         allocation.backed |= shown.0.is_system();
+        allocation.writes.possible |= !shown.0.is_system();
         // It may be kept where the CPU sees it.
         allocation.preferred_segment = None;
         let new = || CpuView { address, shown: shown.clone(), hidden_by: None, locks: 0 };

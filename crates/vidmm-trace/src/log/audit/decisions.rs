@@ -1,12 +1,13 @@
 //! Decisions: who goes where, and when plans enter and retire (I01, I02, I03, I17, D5, SEG-50).
 
+use vidmm::contract::AllocationFlags2;
 use vidmm::event::{ContentSource, EvictReason};
 use vidmm::{AllocationId, DeviceId, Extent, PAGE_SIZE, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
 use super::Audit;
 use super::allocation::{Mapping, Place};
 use super::finding::Invariant;
-use super::list_entry::{ListEntry, Span};
+use super::list_entry::{ListEntry, Span, Writes};
 use super::plans::{Arrival, Stage, Victim};
 use super::roots::Root;
 use super::tables::Table;
@@ -35,17 +36,28 @@ impl Audit {
         });
         let in_place = self.places.in_system_memory(left.segment);
         // Places where the CPU may write.
-        allocation.written |= allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
-        let lost = allocation.written && !copied && wanted && !in_place;
+        if allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system()) {
+            allocation.writes.add(Writes::BY_CPU);
+        }
+        let Writes { certain, possible } = allocation.writes;
+        let lost = certain && !copied && wanted && !in_place;
         self.findings.check(!lost, Invariant::I02, || format!("{id} was written, but is not copied out"));
+        self.findings.check(possible || !copied, Invariant::Res22, || {
+            format!("{id} is copied out, but has no write that the backing store lacks")
+        });
         self.findings.check(!(copied && in_place), Invariant::I24, || {
             format!("{id} is copied out of segment {}, where it is in its backing store", left.segment.0)
         });
         // Content that is written to the backing store itself need not be copied there.
-        allocation.backed |= copied || allocation.written && in_place;
+        allocation.backed |= copied || certain && in_place;
         allocation.was_in_place |= in_place;
-        allocation.written = false;
+        // A driver is not notified of a promotion. Content that a notified driver would put right is copied out again later.
+        let is_as_left =
+            reason == EvictReason::Promoted && allocation.notify.contains(AllocationFlags2::NOTIFY_EVICTION);
+        allocation.writes = Writes { certain: false, possible: possible && is_as_left };
         allocation.moved_at = self.findings.event;
+        // A pending lock may keep it where the CPU sees it.
+        allocation.preferred_segment = allocation.preferred_segment.filter(|_| reason != EvictReason::Locked);
         let is_unclear = allocation.destroyed
             && (!allocation.lists.is_empty() || self.portions.references().any(|(_, named, _)| named == id));
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
@@ -99,7 +111,6 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         for (&device_id, entry) in &mut allocation.lists {
             let Some(device) = self.devices.get_mut(&device_id) else { continue };
-            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.moved_at);
             let moves = matches!(reason, EvictReason::Moved | EvictReason::Promoted);
             let waits_for_move = moves && device.is_still();
             for span in entry.spans().filter(|span| span.granted) {
@@ -110,9 +121,9 @@ impl Audit {
                 if device.unretired_in(span).is_some_and(|_| device.requires_its_list() && !waits_for_move) {
                     self.plans.draft(plan).users.push((device_id, id, *span));
                 }
-                allocation.written |= wrote(span);
+                allocation.writes.add(device.writes_in(span, allocation.moved_at));
             }
-            entry.forget(|span| device.undispatched_in(span).is_none() && !device.still_holds(span), |_| false);
+            entry.forget(|span| device.undispatched_in(span).is_none() && !device.still_holds(span), |_| Writes::NONE);
             // Later submissions of spans that are left must find it in place again.
             device.spans.extend(entry.spans().map(|span| (id, span.number)));
         }
@@ -134,6 +145,8 @@ impl Audit {
         self.places.check_place(allocation, place.segment, &place.extents, &mut self.findings);
         if allocation.cpu_view.is_some() && !allocation.seen_in_backing_store && !allocation.destroyed {
             self.places.check_seen(id, place.segment, &mut self.findings);
+            // From the arrival to the unlock the CPU may write there.
+            allocation.writes.possible |= self.places.is_memory(place.segment);
         }
         self.findings.check(allocation.decided.is_none(), Invariant::I03, || format!("{id} is placed twice"));
         let bytes = place.extents.iter().fold(0u64, |bytes, extent| bytes.saturating_add(extent.size));
@@ -180,7 +193,7 @@ impl Audit {
         self.plans.must_follow(plan, allocation.last_plan, Invariant::D5);
         (allocation.last_plan, allocation.last_copy) = (plan, plan);
         // Earlier writes are overwritten: the copy is its content.
-        (allocation.backed, allocation.written) = (true, false);
+        (allocation.backed, allocation.writes) = (true, Writes::NONE);
         allocation.moved_at = self.findings.event;
         allocation.refreshed_by = plan;
         let draft = self.plans.draft(plan);

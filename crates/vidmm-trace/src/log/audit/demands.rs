@@ -118,6 +118,11 @@ impl Demands {
         self.lists.range((pool, process, first)..=(pool, process, last)).map(|(_, list)| list)
     }
 
+    /// Bytes of all lists.
+    pub fn requested_by_all(&self, pool: Pool) -> u64 {
+        self.of_pool(pool).fold(0, |sum, (_, list)| sum.saturating_add(list.now))
+    }
+
     /// Bytes that the lists of a process name.
     pub(super) fn requested(&self, pool: Pool, process: ProcessId) -> u64 {
         self.of(pool, process).fold(0, |sum, list| sum.saturating_add(list.now))

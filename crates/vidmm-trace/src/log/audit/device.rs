@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::contract::RootPageTable;
 use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, MonitoredFenceId, PagingQueueId, PlanNo, ProcessId};
 
-use super::list_entry::Span;
+use super::list_entry::{Span, Writes};
 use super::monitored::FenceValue;
 
 /// The record of a device.
@@ -168,12 +168,14 @@ impl Device {
         self.next_request().map(|request| request.at).into_iter().chain(turn).min()
     }
 
-    /// Whether work that was made in the span was dispatched after an event.
-    pub fn dispatched_in(&self, span: &Span, since: u64) -> bool {
-        self.dispatched
-            .range(span.submissions())
-            .rev()
-            .any(|(&submission, &at)| at > since && span.requires(submission))
+    /// Writes of the span's work that was dispatched after an event.
+    pub fn writes_in(&self, span: &Span, since: u64) -> Writes {
+        let dispatched = |span: &Span| {
+            let mut made = self.dispatched.range(span.submissions()).rev();
+            made.any(|(&submission, &at)| at > since && span.requires(submission))
+        };
+        let unsaid = Span { from: span.from.max(span.unwritten_to), ..*span };
+        Writes { certain: !span.not_written_to && dispatched(span), possible: dispatched(&unsaid) }
     }
 
     /// Whether all submissions up to this one have retired.

@@ -8,6 +8,7 @@ use vidmm::{
 
 use super::device::Device;
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 use super::names::Name;
 use super::{Audit, Process};
 
@@ -124,12 +125,24 @@ impl Audit {
         self.check_waiters_released(id);
         self.gone(id);
         self.check_nothing_open(id);
+        self.keep_writes_of(id);
         self.devices.remove(&id);
         self.forget_list(id);
         let of_device = self.listeners.iter().filter(|&(_, &device)| device == id);
         for notification in Vec::from_iter(of_device.map(|(&notification, _)| notification)) {
             self.listeners.remove(&notification);
             self.names.remove(notification.into(), &mut self.findings);
+        }
+    }
+
+    /// Writes of a device's work outlive the device.
+    fn keep_writes_of(&mut self, id: DeviceId) {
+        let Some(device) = self.devices.get(&id) else { return };
+        for allocation in self.allocations.values_mut() {
+            let spans = allocation.lists.get(&id).into_iter().flat_map(ListEntry::spans);
+            let is_written =
+                spans.map(|span| device.writes_in(span, allocation.moved_at)).any(|writes| writes.possible);
+            allocation.writes.possible |= is_written;
         }
     }
 

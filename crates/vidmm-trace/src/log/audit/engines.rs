@@ -150,6 +150,7 @@ impl Audit {
                 format!("engine {id}, which a reset harms, had {waited} ns to yield, but {delay} ns are for it")
             });
         }
+        engine.hung = engine.in_flight.front().copied();
         let has_ended = !std::mem::take(&mut engine.is_to_yield);
         let last = engine.preemptions;
         self.findings.check(!has_ended && number == last, Invariant::I30, || {
@@ -204,6 +205,10 @@ impl Audit {
         let is_harmed = engine.dependent_since.is_some();
         self.findings.check(!is_harmed || reason != DeviceErrorReason::EngineTimeout, Invariant::Flt26, || {
             format!("engine {id}, which the reset of another harms, is reset for a timeout of its own")
+        });
+        let is_late = matches!(reason, DeviceErrorReason::EngineTimeout | DeviceErrorReason::DependentEngineReset);
+        self.findings.check(!is_late || engine.hangs(), Invariant::Flt22, || {
+            format!("engine {id} is reset as {reason:?}, but the packet {:?} that was too slow has ended", engine.hung)
         });
         let has_cause = engine.stopped || engine.asked;
         self.findings.check(has_cause, Invariant::I12, || {

@@ -56,6 +56,8 @@ pub(super) struct Engine {
     pub asked: bool,
     /// The last of them has not ended: by an answer, by the end of its time, or by a reset.
     pub is_to_yield: bool,
+    /// The packet under way at the end of the time to yield.
+    pub hung: Option<u64>,
     /// Since when it is to yield because another's reset would harm it (FLT-26).
     pub dependent_since: Option<u64>,
     /// Its first packet, and since when that has had nothing to wait for but the engine.
@@ -73,6 +75,11 @@ impl Engine {
     pub fn restart(&mut self) {
         let (submitted, preemptions) = (self.submitted, self.preemptions);
         *self = Self { submitted, preemptions, answered: preemptions, completed: submitted, ..Self::default() };
+    }
+
+    /// Whether the packet that did not yield in time is still under way.
+    pub fn hangs(&self) -> bool {
+        self.hung.is_some_and(|hung| self.in_flight.contains(&hung))
     }
 
     /// Whether nothing may be handed to it: what it has must end, or come back, first.

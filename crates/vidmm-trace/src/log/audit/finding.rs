@@ -155,6 +155,8 @@ invariants! {
     Res21 = "RES-21",
     /// The CPU sees a locked allocation wherever that is.
     Res84 = "RES-84",
+    /// Content is copied out only if work or the CPU may have written since the last copy.
+    Res22 = "RES-22",
     /// Addresses are mapped by pages of 64 KiB where all that they may show has such pages.
     Gva41 = "GVA-41",
     /// The first leaf table's addresses are never used, nor those beyond the last that there is.

@@ -66,7 +66,7 @@ impl Audit {
     }
 
     /// The memory segment that an allocation's driver prefers, if it may be there.
-    fn preferred_memory(&self, of: &Allocation) -> Option<Pool> {
+    pub(super) fn preferred_memory(&self, of: &Allocation) -> Option<Pool> {
         let preferred =
             of.preferred_segment.filter(|&segment| SegmentSet(of.supported_segment_set).contains(segment))?;
         self.places.is_memory(preferred).then(|| self.places.pool(preferred))

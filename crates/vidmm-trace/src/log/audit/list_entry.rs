@@ -26,8 +26,32 @@ pub(super) struct Span {
     pub to: Option<u64>,
     pub granted: bool,
     pub not_written_to: bool,
+    /// No submission of the span up to this number writes, as an Evict said (RES-22).
+    pub unwritten_to: u64,
     /// Its Evict asks that the allocation goes, whether its room is wanted or not (RES-21).
     pub is_to_go: bool,
+}
+
+/// Writes to an allocation that its backing store lacks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writes {
+    /// Some are certain.
+    pub certain: bool,
+    /// Some are possible.
+    pub possible: bool,
+}
+
+impl Writes {
+    /// No writes, as after a copy.
+    pub const NONE: Self = Self { certain: false, possible: false };
+    /// Writes of the CPU to memory in its sight.
+    pub const BY_CPU: Self = Self { certain: true, possible: true };
+
+    /// Adds further writes.
+    pub fn add(&mut self, other: Self) {
+        self.certain |= other.certain;
+        self.possible |= other.possible;
+    }
 }
 
 impl Span {
@@ -58,7 +82,9 @@ impl ListEntry {
         let Some(count) = self.count.checked_sub(1) else { return false };
         self.count = count;
         if let Some(span) = self.spans.back_mut() {
-            span.not_written_to |= flags.contains(EvictFlags::NOT_WRITTEN_TO);
+            let is_unwritten = flags.contains(EvictFlags::NOT_WRITTEN_TO);
+            span.not_written_to |= is_unwritten;
+            span.unwritten_to = if is_unwritten && span.to.is_none() { to } else { span.unwritten_to };
             span.is_to_go |= !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
         }
         if count == 0 {
@@ -70,7 +96,13 @@ impl ListEntry {
     /// The allocation leaves the list, however often it is on it.
     pub fn leave_for_good(&mut self, to: u64) {
         self.count = self.count.min(1);
-        self.leave(to, EvictFlags::all());
+        self.leave_unsaid(to);
+    }
+
+    /// The allocation leaves the list after submission `to`. The log does not say whether the work wrote.
+    pub fn leave_unsaid(&mut self, to: u64) {
+        self.leave(to, EvictFlags::EVICT_ONLY_IF_NECESSARY);
+        self.spans.back_mut().into_iter().for_each(|span| span.not_written_to = true);
     }
 
     /// An Offer after submission `to`: the list requires it no longer.
@@ -105,9 +137,15 @@ impl ListEntry {
 
     fn begin(&mut self, from: u64) {
         self.last_number += 1;
-        let span =
-            Span { number: self.last_number, from, to: None, granted: false, not_written_to: false, is_to_go: false };
-        self.spans.push_back(span);
+        self.spans.push_back(Span {
+            number: self.last_number,
+            from,
+            to: None,
+            granted: false,
+            not_written_to: false,
+            unwritten_to: from,
+            is_to_go: false,
+        });
     }
 
     fn end(&mut self, to: u64) {
@@ -137,15 +175,17 @@ impl ListEntry {
         self.spans.iter()
     }
 
-    /// Forgets granted spans that have ended and of which `is_over` says that nothing is left to do in them. Returns whether
-    /// `wrote` says of any of them that its work wrote.
-    pub fn forget(&mut self, is_over: impl Fn(&Span) -> bool, wrote: impl Fn(&Span) -> bool) -> bool {
-        let mut written = false;
+    /// Forgets granted spans that have ended and of which `is_over` says that nothing is left to do in them. Returns the sum of
+    /// their `writes`.
+    pub fn forget(&mut self, is_over: impl Fn(&Span) -> bool, writes: impl Fn(&Span) -> Writes) -> Writes {
+        let mut all = Writes::NONE;
         self.spans.retain(|span| {
             let over = span.granted && span.to.is_some() && is_over(span);
-            written |= over && wrote(span);
+            if over {
+                all.add(writes(span));
+            }
             !over
         });
-        written
+        all
     }
 }

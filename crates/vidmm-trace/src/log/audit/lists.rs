@@ -99,9 +99,10 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return };
         for (device, entry) in &mut allocation.lists {
             let Some(device) = self.devices.get(device) else { continue };
-            let wrote = |span: &Span| !span.not_written_to && device.dispatched_in(span, allocation.moved_at);
-            allocation.written |=
-                entry.forget(|span| device.unretired_in(span).is_none() && !device.still_holds(span), wrote);
+            let writes = |span: &Span| device.writes_in(span, allocation.moved_at);
+            allocation
+                .writes
+                .add(entry.forget(|span| device.unretired_in(span).is_none() && !device.still_holds(span), writes));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use vidmm::contract::PatchLocation;
 use vidmm::event::{PortionBinding, PortionEnd};
-use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, Event, EvictFlags, MonitoredFenceId, PhysicalAddress};
+use vidmm::{AllocationId, ContextId, DeviceId, DeviceResidency, Event, MonitoredFenceId, PhysicalAddress};
 
 use super::Audit;
 use super::device::Submission;
@@ -345,10 +345,7 @@ impl Audit {
         self.submitted(device, submission, work);
         for id in allocations {
             // The log does not say which elements of an allocation list are written to.
-            let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
-            if let Some(entry) = self.list_entry(device, id) {
-                entry.leave(submission, flags);
-            }
+            self.list_entry(device, id).into_iter().for_each(|entry| entry.leave_unsaid(submission));
             self.charge(id);
         }
     }

@@ -1,14 +1,17 @@
 //! Properties of an allocation that change later: its priority, and where it may be (CRE-31, CRE-50).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use vidmm::contract::SegmentSet;
-use vidmm::{AllocationId, ContextId, PagingQueueId, SegmentId};
+use vidmm::{AllocationId, ContextId, DeviceId, PagingQueueId, SegmentId};
 
 use super::Audit;
+use super::allocation::Allocation;
 use super::aspects::Pool;
 use super::device::RequestKind;
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 
 /// The priorities of contexts.
 const PRIORITIES: RangeInclusive<i32> = -7..=7;
@@ -86,6 +89,43 @@ impl Audit {
         let left = self.forced_out.take();
         self.findings.check(left.is_none(), Invariant::Cre51, || {
             format!("{left:?} was left for another set of segments, but no call has changed that")
+        });
+    }
+
+    /// Allocations without any tie that join a device's list away from home: no list names them, no work and no request uses them, and
+    /// their content is in no memory segment.
+    pub(super) fn demoted_by_choice(&self, device: DeviceId, named: &[AllocationId]) -> BTreeSet<AllocationId> {
+        let is_settled = self.devices.get(&device).is_some_and(|device| device.next_request().is_none());
+        let is_free = |id: AllocationId, of: &Allocation| {
+            let is_elsewhere = of.decided.as_ref().is_none_or(|place| self.places.in_system_memory(place.segment));
+            let has_tie = of.accessed_physically || of.shared || of.cpu_view.is_some();
+            let mut spans = of.lists.values().flat_map(ListEntry::spans);
+            is_elsewhere && !has_tie && spans.all(|span| span.to.is_some()) && self.is_not_awaited(id, of)
+        };
+        let is_demoted = |id: &AllocationId| {
+            let of = self.allocations.get(id)?;
+            let home = self.preferred_memory(of).filter(|&home| of.counted_in != Some(home))?;
+            (is_free(*id, of) && self.places.memory(home.0).is_some_and(|memory| !memory.has_ranges)).then_some(*id)
+        };
+        named.iter().filter(|_| is_settled && !self.adapter.is_physical()).filter_map(is_demoted).collect()
+    }
+
+    /// Allocations have joined a list away from home, and would not have fitted there together, beside all lists (SEG-42, SEG-47).
+    pub(super) fn check_first_choice(&mut self, demoted: &BTreeSet<AllocationId>) {
+        if demoted.is_empty() || !self.demands_are_clear() {
+            return;
+        }
+        let mut wanted: BTreeMap<Pool, u64> = BTreeMap::new();
+        for of in demoted.iter().filter_map(|id| self.allocations.get(id)) {
+            let bytes = self.preferred_memory(of).map(|home| wanted.entry(home).or_default());
+            bytes.into_iter().for_each(|bytes| *bytes = bytes.saturating_add(of.size));
+        }
+        let has_room = |&(&home, &bytes): &(&Pool, &u64)| {
+            self.demands.requested_by_all(home).saturating_add(bytes) <= self.places.capacity(home)
+        };
+        let roomy = wanted.iter().find(has_room).map(|(&home, _)| home);
+        self.findings.check(roomy.is_none(), Invariant::Seg42, || {
+            format!("{demoted:?} join a list away from home, though {roomy:?} has room for all")
         });
     }
 

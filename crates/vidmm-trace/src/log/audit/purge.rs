@@ -8,7 +8,7 @@ use super::Audit;
 use super::allocation::{Allocation, Place};
 use super::engines::Next;
 use super::finding::Invariant;
-use super::list_entry::Span;
+use super::list_entry::{Span, Writes};
 
 /// The state of an allocation's content, by the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,9 +138,9 @@ impl Audit {
                 format!("after the reset the content of {id} is {right:?}, but said to be lost: {is_lost}, and kept: {is_kept}")
             });
             let is_zero = is_lost && !is_kept;
-            allocation.backed = !is_zero && (allocation.backed || in_place && allocation.written);
+            allocation.backed = !is_zero && (allocation.backed || in_place && allocation.writes.certain);
             allocation.was_in_place = !is_zero && (allocation.was_in_place || in_place);
-            allocation.written = false;
+            allocation.writes = Writes::NONE;
         }
     }
 
@@ -149,13 +149,13 @@ impl Audit {
         let Some(allocation) = self.allocations.get_mut(&id) else { return Content::Kept };
         let wrote = |device, span: &Span| {
             let device: Option<&super::device::Device> = self.devices.get(device);
-            !span.not_written_to && device.is_some_and(|device| device.dispatched_in(span, allocation.moved_at))
+            device.is_some_and(|device| device.writes_in(span, allocation.moved_at).certain)
         };
         let mut spans =
             allocation.lists.iter().flat_map(|(device, entry)| entry.spans().map(move |span| (device, span)));
         let by_work = spans.any(|(device, span)| wrote(device, span));
         let by_cpu = allocation.cpu_view.as_ref().is_some_and(|view| !view.shown.0.is_system());
-        allocation.written |= by_work || by_cpu;
+        allocation.writes.certain |= by_work || by_cpu;
         let lost = if allocation.seen_in_backing_store { Content::AsLeft } else { Content::Lost };
         if halfway.is_copied {
             return if allocation.destroyed { Content::Halfway } else { lost };
@@ -168,7 +168,7 @@ impl Audit {
         let arrives_with = place.plan.max(allocation.refreshed_by);
         let has_arrived = self.plans.is_retired(arrives_with);
         let in_place = self.places.in_system_memory(place.segment);
-        match (in_place, allocation.written) {
+        match (in_place, allocation.writes.certain) {
             (true, _) if !is_put_right => Content::Kept,
             // Content that has not arrived cannot have been written: the copy that it comes from is right.
             (false, _) if !has_arrived => {

@@ -36,8 +36,10 @@ impl Audit {
         });
         let process = self.process_of(device);
         let requested = process.map(|process| self.requested_by(process)).unwrap_or_default();
+        let demoted = self.demoted_by_choice(device, allocations);
         let spans = self.make_resident(device, allocations, after_submission, waiting);
         self.check_admitted(device, flags, &requested);
+        self.check_first_choice(&demoted);
         self.findings.check((paging_fence_value > 0) != waiting.is_empty(), Invariant::I13, || {
             format!("a MakeResident of which {} wait is answered with {paging_fence_value}", waiting.len())
         });

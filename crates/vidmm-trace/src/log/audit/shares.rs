@@ -77,15 +77,16 @@ impl Sharing {
         }
     }
 
-    /// The bytes that a process is entitled to against another: its budget, while budgets are imposed, or where it means more to the user;
-    /// else what it has reserved (U-31, RES-53, RES-70).
-    pub fn entitled(&self, process: ProcessId, against: ProcessId) -> u64 {
+    /// The least and the most bytes that a process is entitled to against another process: the budget, while budgets are imposed, or where
+    /// the process means more to the user; otherwise the reservation, to the byte (U-31, RES-53, RES-70).
+    pub fn entitled(&self, process: ProcessId, against: ProcessId) -> RangeInclusive<u64> {
         let share = |id: ProcessId| self.shares.get(&id).copied().unwrap_or_default();
         let standing = self.standing(process, 0);
-        match share(process).weight > share(against).weight || standing.is_pressed() {
-            true => standing.budget,
-            false => share(process).reservation,
-        }
+        let (bytes, rounding) = match share(process).weight > share(against).weight || standing.is_pressed() {
+            true => (standing.budget, ROUNDING),
+            false => (share(process).reservation, 0),
+        };
+        bytes.saturating_sub(rounding)..=bytes.saturating_add(rounding)
     }
 
     /// The budget of a process beside all others.

@@ -54,6 +54,11 @@ impl Audit {
         if let Some(entry) = allocation.lists.get_mut(&owner) {
             entry.leave_for_good(submitted);
             if is_over {
+                let owner = self.devices.get(&owner);
+                let made = owner
+                    .into_iter()
+                    .flat_map(|owner| entry.spans().map(|span| owner.writes_in(span, allocation.moved_at)));
+                made.for_each(|writes| allocation.writes.possible |= writes.possible);
                 entry.forget_all();
             }
         }

@@ -11,7 +11,6 @@ use super::aspects::{Offer, Pool};
 use super::device::RequestKind;
 use super::finding::Invariant;
 use super::list_entry::{ListEntry, Span};
-use super::shares::ROUNDING;
 
 impl Audit {
     /// Room is made by offered allocations before all others, and among them by those of lower priority (U-37). What a suspended
@@ -80,7 +79,7 @@ impl Audit {
         let rights = |process| (bytes.get(&process).copied().unwrap_or(0), sharing.entitled(process, other));
         let (has, entitled) = rights(own);
         let left = has.saturating_sub(victim.size);
-        if left >= entitled.saturating_sub(ROUNDING) {
+        if left >= *entitled.start() {
             return;
         }
         // Another process can do, whatever else it has, without an allocation that leaves it what it is entitled to.
@@ -91,12 +90,12 @@ impl Audit {
             let is_to_go = of.lists.values().flat_map(ListEntry::spans).any(|span| span.is_to_go);
             let can_go = is_pages(of) && !is_to_go && self.is_missed_by_nobody(other_id, of, place.segment);
             let (has, entitled) = can_go.then(|| rights(process))?;
-            let is_enough = has.saturating_sub(of.size) >= entitled.saturating_add(ROUNDING);
+            let is_enough = has.saturating_sub(of.size) >= *entitled.end();
             (process == other || is_enough).then_some(process)
         });
         self.findings.check(instead.is_none(), Invariant::P08, || {
             format!(
-                "{id} makes room for {other}, which leaves {own} {left} bytes of {pool:?} of the {entitled} that it is entitled to, \
+                "{id} makes room for {other}, which leaves {own} {left} bytes of {pool:?} of the {entitled:?} that it is entitled to, \
                  but {instead:?} has more than that"
             )
         });
