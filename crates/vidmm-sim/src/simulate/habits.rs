@@ -67,6 +67,8 @@ pub(super) struct Habits {
     pub lazy_evictions: u64,
     /// Whether a few allocations fill the memory.
     pub fills_memory: bool,
+    /// The steps for which one process after the other sleeps; 0 if no process sleeps.
+    pub nap: usize,
 }
 
 impl Habits {
@@ -85,6 +87,7 @@ impl Habits {
             keeps_locks: false,
             lazy_evictions: 10,
             fills_memory: false,
+            nap: 0,
         };
         if profile == Profile::Speed || dice.chance(50) {
             return usual;
@@ -101,6 +104,7 @@ impl Habits {
             keeps_locks: dice.chance(50),
             lazy_evictions: dice.weighted(&[(2, 10), (1, 60), (1, 100)]),
             fills_memory: dice.chance(40),
+            nap: dice.weighted(&[(2, 0), (1, 150), (1, 500)]),
         }
     }
 }

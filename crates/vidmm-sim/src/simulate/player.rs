@@ -107,12 +107,16 @@ impl<'s, 'a> Player<'s, 'a> {
         }
     }
 
-    /// A living device; one is made if there is none, and now and then if there is room.
+    /// A living device of a process that is awake; one is made if there is none, and now and then if there is room.
     fn any_device(&mut self) -> Option<usize> {
-        let living = self.cast.living_devices();
-        let num_processes = self.cast.living_processes().len();
-        if living.is_empty() || (num_processes < self.world.max_processes && self.dice.chance(4)) {
+        let mut living = self.cast.living_devices();
+        let processes = self.cast.living_processes();
+        if living.is_empty() || (processes.len() < self.world.max_processes && self.dice.chance(4)) {
             return self.create_device();
+        }
+        let nap = self.steps.len().checked_div(self.world.habits.nap);
+        if let Some(nap) = nap.filter(|_| processes.len() > 1) {
+            living.retain(|&device| self.cast.devices[device].process != processes[nap % processes.len()]);
         }
         self.dice.pick(&living)
     }

@@ -104,7 +104,8 @@ impl Audit {
         };
         let is_demoted = |id: &AllocationId| {
             let of = self.allocations.get(id)?;
-            let home = self.preferred_memory(of).filter(|&home| of.counted_in != Some(home))?;
+            let home =
+                self.preferred_memory(of).filter(|&home| of.counted_in.is_some_and(|counted| counted != home))?;
             (is_free(*id, of) && self.places.memory(home.0).is_some_and(|memory| !memory.has_ranges)).then_some(*id)
         };
         named.iter().filter(|_| is_settled && !self.adapter.is_physical()).filter_map(is_demoted).collect()
