@@ -67,7 +67,7 @@ pub(super) struct Habits {
     pub lazy_evictions: u64,
     /// Whether a few allocations fill the memory.
     pub fills_memory: bool,
-    /// The steps for which one process after the other sleeps; 0 if no process sleeps.
+    /// The steps for which one process after the other sleeps, while allocations fill the memory; 0 if no process sleeps.
     pub nap: usize,
 }
 
@@ -92,6 +92,9 @@ impl Habits {
         if profile == Profile::Speed || dice.chance(50) {
             return usual;
         }
+        if dice.chance(30) {
+            return Self::of_sleepers(&mut dice, usual);
+        }
         Self {
             moves: usual.moves.map(|(weight, what)| (weight * dice.weighted(&factors(what)), what)),
             shares: dice.weighted(&[(1, 0), (1, 15), (1, 70)]),
@@ -104,7 +107,24 @@ impl Habits {
             keeps_locks: dice.chance(50),
             lazy_evictions: dice.weighted(&[(2, 10), (1, 60), (1, 100)]),
             fills_memory: dice.chance(40),
-            nap: dice.weighted(&[(2, 0), (1, 150), (1, 500)]),
+            nap: 0,
+        }
+    }
+
+    /// Processes sleep in turns for long, and leave little memory to the processes that are awake.
+    fn of_sleepers(dice: &mut Dice, usual: Self) -> Self {
+        let moves = usual.moves.map(|(_, what)| match what {
+            Move::Time => (30, what),
+            Move::Work | Move::List => (20, what),
+            Move::Create => (8, what),
+            _ => (dice.chance(25).into(), what),
+        });
+        Self {
+            moves,
+            longest_wait: 1_000_000_000,
+            fills_memory: true,
+            nap: dice.weighted(&[(1, 200), (1, 500)]),
+            ..usual
         }
     }
 }

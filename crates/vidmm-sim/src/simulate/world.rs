@@ -249,6 +249,15 @@ impl World {
                 (dice.log_within(1, most) as usize, dice.log_within(2, 64) as usize)
             }
         };
+        let habits = Habits::draw(seed, profile);
+        let max_processes = match habits.nap {
+            // Two processes, of which the first sleeps, leave little room to the tables of further processes.
+            1.. if !has_tables || local_memory >= 4 << 20 => {
+                adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
+                max_processes.max(2)
+            }
+            _ => max_processes,
+        };
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
         let reset = dice.log_within(1000, 100_000_000);
         let scenario = ExplicitScenario {
@@ -282,7 +291,7 @@ impl World {
             has_upheavals,
             tells_residency,
             has_ranges,
-            habits: Habits::draw(seed, profile),
+            habits,
             lacks,
             largest_allocation: None,
         })
