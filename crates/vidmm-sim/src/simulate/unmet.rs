@@ -38,6 +38,10 @@ pub const UNMET: &[(&str, &str)] = &[
     ),
     ("device_in_error reason out_of_memory", "seldom: MustSucceed must be refused"),
     ("device_in_error reason paging_engine_timeout", "a device is in error for what its own work did"),
+    (
+        "device_yielded reason exchange_ends",
+        "seldom: a process that slept must wake while its memory is the home of another; scenarios/residency/exchange has it",
+    ),
     ("driver_finding finding adapter_reset_unasked", NO_SUCH_MACHINE),
     ("driver_finding finding no_aperture_segment", "worlds without an aperture are of WDDM 1.3, which allows it"),
     (
@@ -49,4 +53,6 @@ pub const UNMET: &[(&str, &str)] = &[
         "programs ask for that notification only behind an IOMMU",
     ),
     ("event finding", "runs of workloads write it, for a wrong page"),
+    ("make_resident_refused reason no_assignment", "seldom: the search must end before it has tried all assignments"),
+    ("make_resident_refused reason over_share", "each segment of a world has a budget; tests of the core have others"),
 ];

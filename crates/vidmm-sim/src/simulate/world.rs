@@ -250,14 +250,15 @@ impl World {
             }
         };
         let habits = Habits::draw(seed, profile);
-        let max_processes = match habits.nap {
-            // Two processes, of which the first sleeps, leave little room to the tables of further processes.
-            1.. if !has_tables || local_memory >= 4 << 20 => {
-                adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
-                max_processes.max(2)
-            }
-            _ => max_processes,
-        };
+        let sleeps = habits.nap > 0;
+        // Two processes, of which the first sleeps, leave little room to the tables of further processes.
+        let max_processes =
+            if sleeps && (!has_tables || local_memory >= 4 << 20) { max_processes.max(2) } else { max_processes };
+        // Beside full local memory there is room in system memory.
+        let aperture = if sleeps && aperture > 0 { aperture.max(local_memory) } else { aperture };
+        if sleeps {
+            adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
+        }
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
         let reset = dice.log_within(1000, 100_000_000);
         let scenario = ExplicitScenario {

@@ -135,8 +135,8 @@ impl Audit {
         }
     }
 
-    /// Writes of a device's work outlive the device.
-    fn keep_writes_of(&mut self, id: DeviceId) {
+    /// Writes of a device's work outlive the device, and stay possible after a suspension, whatever a later Evict says.
+    pub(super) fn keep_writes_of(&mut self, id: DeviceId) {
         let Some(device) = self.devices.get(&id) else { return };
         for allocation in self.allocations.values_mut() {
             let spans = allocation.lists.get(&id).into_iter().flat_map(ListEntry::spans);

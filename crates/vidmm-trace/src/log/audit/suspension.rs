@@ -138,6 +138,7 @@ impl Audit {
         if let Period::Runs { was_suspended, .. } = &mut device.period {
             *was_suspended = true;
         }
+        self.keep_writes_of(id);
     }
 
     pub(super) fn resumed(&mut self, id: DeviceId, plans: &[PlanNo]) {
