@@ -69,7 +69,7 @@ fn right_offers_have_no_findings() {
 #[test]
 fn u41_an_allocation_is_brought_in_that_was_evicted_before_its_grant() {
     let came = || {
-        let a_leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+        let a_leaves = leaves(6, A, &A_AT, false, EvictReason::RoomWanted);
         story_and([vec![evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 2)], b_comes_for(6, 5, a_leaves)].concat())
     };
     came().breaks_nothing();
@@ -235,10 +235,10 @@ fn i25_a_backing_store_is_decommitted_with_its_content() {
 
 /// `A` has left for `B` with its content and is offered then; `more` follows.
 fn offered_in_its_backing_store(more: &[Event]) -> Broken {
-    let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+    let leaves = leaves(6, A, &A_AT, false, EvictReason::RoomWanted);
     let offered = vec![offered_after(2, OfferFlags::ALLOW_DECOMMIT)];
     let before = vec![evict(A, EvictFlags::empty(), 2)];
-    story_and([before, b_comes_for(6, 5, leaves), b_is_in(6, 5, true), offered, more.to_vec()].concat())
+    story_and([before, b_comes_for(6, 5, leaves), b_is_in(6, 5, false), offered, more.to_vec()].concat())
 }
 
 /// RES-66: a backing store with content is decommitted only after the host has just refused another one.
@@ -490,10 +490,10 @@ fn i07_counts_are_each_devices_own() {
 
 #[test]
 fn i17_an_allocation_that_another_device_requires_leaves() {
-    let leaves = leaves(6, A, &A_AT, true, EvictReason::RoomWanted);
+    let leaves = leaves(6, A, &A_AT, false, EvictReason::RoomWanted);
     let mut events = vec![evict(A, EvictFlags::empty(), 2)];
     events.extend(b_comes_for(6, 5, leaves));
-    events.extend(b_is_in(6, 5, true));
+    events.extend(b_is_in(6, 5, false));
     // With what the other device lists, too, the process has more than there is.
     shared(events.clone()).breaks(I17);
     events.insert(0, evicted_by_other());
@@ -594,7 +594,7 @@ fn cre51_a_change_of_the_set_takes_an_allocation_out_or_leaves_it_for_no_reason(
         Event::AllocationPropertyUpdated { allocation, supported_segment_set, queue, paging_fence_value }
     };
     let off_list = || evict(A, EvictFlags::EVICT_ONLY_IF_NECESSARY, 2);
-    let out = || vec![off_list(), leaves(6, A, &A_AT, true, EvictReason::PropertyUpdated), decided(6, &[], &[])];
+    let out = || vec![off_list(), leaves(6, A, &A_AT, false, EvictReason::PropertyUpdated), decided(6, &[], &[])];
     let and = |event: Event| story_and([out(), vec![event]].concat());
     and(updated(0b10, 5)).breaks_nothing();
     and(updated(0b11, 5)).breaks_only(Cre51);
