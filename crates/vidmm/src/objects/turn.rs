@@ -214,9 +214,10 @@ pub(crate) struct Turns {
     pub smallest_away: u64,
     /// Allocations that have come home for a process that slept.
     pub exchanges: BTreeMap<AllocationId, Exchange>,
-    /// The time for which a process sleeps before it gives its memory away, and the next time to look for those that do.
+    /// The time for which a process sleeps before it gives its memory away.
     pub exchange_after: Nanoseconds,
-    pub exchange_look: Nanoseconds,
+    /// The times of the last and of the next look for such processes.
+    pub exchange_look: (Nanoseconds, Nanoseconds),
     /// The time at which a device last yielded for another.
     pub last_yield: Nanoseconds,
     /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.

@@ -25,7 +25,7 @@ impl Schedule {
     /// Suspends devices of sleepers for allocations that are away and `lack` room at home; there are `free` bytes.
     pub(super) fn exchange(&mut self, state: &mut State, lacking: &[Debt], mut free: PerAccount<u64>) {
         let now = state.moment.now();
-        if lacking.is_empty() || now < self.turns.exchange_look {
+        if lacking.is_empty() || self.looks_later(state) {
             return;
         }
         self.turns.exchanges.retain(|&id, _| state.objects.allocations.lookup(id).is_ok());
@@ -80,10 +80,20 @@ impl Schedule {
             *more += size;
             self.turns.exchanges.insert(id, Exchange { times: times + 1, at: now, givers: gave.clone() });
         }
-        self.turns.exchange_look = next.min(now.saturating_add(RETURN_MIN));
+        self.turns.exchange_look = (now, next.min(now.saturating_add(RETURN_MIN)));
         if next < Nanoseconds::MAX {
             state.moment.wake_at(next);
         }
+    }
+
+    /// Whether the next look for sleepers is later; the manager wakes for that look, as anything may have changed since the last.
+    pub(super) fn looks_later(&self, state: &mut State) -> bool {
+        let ((last, next), now) = (self.turns.exchange_look, state.moment.now());
+        let is_later = last < now && now < next;
+        if is_later {
+            state.moment.wake_at(next);
+        }
+        is_later
     }
 
     /// The active devices of processes that have slept for long, those first that have for longest; and the time at which the next has.
@@ -108,6 +118,11 @@ impl Schedule {
         let given = self.turns.exchanges.iter().filter(|(_, exchange)| exchange.givers.contains(&woken));
         let given = given.filter_map(|(&id, _)| Some(state.objects[state.objects.allocations.lookup(id).ok()?].device));
         for device in BTreeSet::from_iter(given) {
+            let owed = self.owed_back(state, device);
+            if !owed.iter().all(|&index| plans.stream.is_retired(state.objects[index].last_plan)) {
+                // The next look is as the plan retires.
+                continue;
+            }
             if is_still(state, work, device) {
                 self.give_back(state, plans, device);
                 state.moment.request_poll();
@@ -126,15 +141,15 @@ impl Schedule {
         owed.filter(|&index| state.objects[index].device == device).collect()
     }
 
-    /// A device of which nothing is in flight gives back what it got from a sleeper.
+    /// A device of which nothing is in flight gives back what it got from a sleeper. Where no other home has room, the woken waits for
+    /// its turn as any device does.
     pub(super) fn give_back(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx) {
         for index in self.owed_back(state, device) {
             let is_away = homes::prefers_elsewhere(&state.objects, device, index).is_some();
-            if is_away || !state.objects[index].is_required() {
-                self.turns.exchanges.entry(state.objects.allocation_id(index)).and_modify(|of| of.givers.clear());
-            } else if leave_home(state, plans, device, index) {
+            if !is_away && state.objects[index].is_required() && leave_home(state, plans, device, index) {
                 self.turns.note_demoted(device, index, state.moment.now());
             }
+            self.turns.exchanges.entry(state.objects.allocation_id(index)).and_modify(|of| of.givers.clear());
         }
     }
 }

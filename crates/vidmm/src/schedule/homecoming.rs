@@ -60,7 +60,7 @@ impl Schedule {
             account => state.memory.list_capacity(account) - state.shares.promised_bytes(account),
         });
         let most = state.memory.accounts().memory().map(|account| free[account]).max().unwrap_or(0);
-        if most < self.turns.smallest_away.max(1) && now < self.turns.exchange_look {
+        if most < self.turns.smallest_away.max(1) && self.looks_later(state) {
             return;
         }
         let mut lacking = Vec::new();

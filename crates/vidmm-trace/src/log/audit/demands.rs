@@ -40,19 +40,32 @@ struct ListBytes {
     now: u64,
     /// Earlier bytes that are more than all later ones, and the event that ended each.
     earlier: VecDeque<(u64, u64)>,
+    /// The first event of the last call that counted allocations in other pools, and the bytes before that call.
+    before_call: (u64, u64),
 }
 
 impl ListBytes {
-    fn grow(&mut self, bytes: u64) {
+    fn grow(&mut self, bytes: u64, call: Option<u64>) {
+        self.before(call);
         self.now = self.now.saturating_add(bytes);
     }
 
-    fn shrink(&mut self, bytes: u64, event: u64) {
-        while self.earlier.back().is_some_and(|&(earlier, _)| earlier <= self.now) {
+    fn shrink(&mut self, bytes: u64, event: u64, call: Option<u64>) {
+        let before = self.before(call);
+        while self.earlier.back().is_some_and(|&(earlier, _)| earlier <= before) {
             self.earlier.pop_back();
         }
-        self.earlier.push_back((self.now, event));
+        self.earlier.push_back((before, event));
         self.now = self.now.saturating_sub(bytes);
+    }
+
+    /// The bytes before a change. All changes of a call are one change.
+    fn before(&mut self, call: Option<u64>) -> u64 {
+        let Some(call) = call else { return self.now };
+        if self.before_call.0 != call {
+            self.before_call = (call, self.now);
+        }
+        self.before_call.1
     }
 
     /// The oldest of what is outstanding was made by this event; none if nothing is. Returns whether that changes the demand.
@@ -79,6 +92,8 @@ pub(super) struct Demands {
     unclear_until: u64,
     /// How often something happened after which a process may have come within its budget, or has trimmed.
     pub relieved: u64,
+    /// The first and the last event of a call that counts allocations in other pools.
+    recounts: (u64, u64),
 }
 
 impl Demands {
@@ -87,19 +102,35 @@ impl Demands {
         self.unclear == 0 && self.unclear_until < event
     }
 
-    fn add(&mut self, charge: Charge) {
+    /// A call counts an allocation in another pool with an event. The events of a call follow each other.
+    pub fn note_recount(&mut self, event: u64) {
+        let (first, last) = self.recounts;
+        self.recounts = (if last + 1 == event { first } else { event }, event);
+    }
+
+    /// The first event of the call that counts allocations in other pools; none if the event is of another kind.
+    fn call_of(&self, event: u64) -> Option<u64> {
+        let (first, last) = self.recounts;
+        (last == event).then_some(first)
+    }
+
+    fn add(&mut self, charge: Charge, event: u64) {
+        let call = self.call_of(event);
         match charge.pool {
-            Some(pool) => self.lists.entry((pool, charge.process, charge.device)).or_default().grow(charge.size),
+            Some(pool) => {
+                self.lists.entry((pool, charge.process, charge.device)).or_default().grow(charge.size, call);
+            }
             None => self.unclear += 1,
         }
     }
 
     fn remove(&mut self, charge: Charge, event: u64) {
+        let call = self.call_of(event);
         self.relieved += 1;
         match charge.pool {
             Some(pool) => {
                 if let Some(list) = self.lists.get_mut(&(pool, charge.process, charge.device)) {
-                    list.shrink(charge.size, event);
+                    list.shrink(charge.size, event, call);
                 }
             }
             None => (self.unclear, self.unclear_until) = (self.unclear.saturating_sub(1), event),
@@ -146,7 +177,8 @@ impl Audit {
             self.demands.remove(gone, self.findings.event);
             self.settle(gone.device);
         }
-        now.into_iter().filter(|charge| !before.contains(charge)).for_each(|charge| self.demands.add(charge));
+        let event = self.findings.event;
+        now.into_iter().filter(|charge| !before.contains(charge)).for_each(|charge| self.demands.add(charge, event));
     }
 
     /// Forgets what the list of a device named for work and requests that are no longer outstanding.

@@ -123,14 +123,16 @@ impl Audit {
         (of.size <= room).then_some(preferred)
     }
 
-    /// An allocation that its own device requires moves only to where its list counts it, or where allocations are one range each.
+    /// An allocation that its own device requires moves only to where its list counts it, or where allocations are one range each. With a
+    /// request that counts the allocation in another memory, the list comes back as it was, and the allocation moves at the grant (D19).
     pub(super) fn check_move(&mut self, id: AllocationId, segment: SegmentId, reason: EvictReason) {
         let Some(of) = self.allocations.get(&id).filter(|_| !self.adapter.is_physical()) else { return };
         let is_in_pages = self.places.memory(segment).is_some_and(|memory| !memory.has_ranges);
         let is_counted_here = of.counted_in == Some(self.places.pool(segment));
+        let has_request = self.devices.get(&of.owner).is_some_and(|owner| owner.next_request().is_some());
         let is_moved = match reason {
             EvictReason::Moved => is_in_pages && is_counted_here,
-            EvictReason::Promoted => is_counted_here,
+            EvictReason::Promoted => is_counted_here && !has_request,
             _ => false,
         };
         let is_listed = of.lists.values().any(|entry| entry.count > 0) && of.cpu_view.is_none();

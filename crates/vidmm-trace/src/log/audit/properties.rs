@@ -35,6 +35,9 @@ impl Audit {
         let may_be = self.places.pools_of(SegmentSet(allocation.supported_segment_set)).contains(&pool);
         self.findings.check(may_be, Invariant::I01, || format!("{id} is counted in {pool:?}, where it may not be"));
         let (before, owner) = (allocation.counted_in.replace(pool), allocation.owner);
+        if !anew {
+            self.demands.note_recount(self.findings.event);
+        }
         self.charge(id);
         self.note_away(id);
         if anew {
