@@ -60,6 +60,10 @@ pub enum World {
     SmallWindows,
     /// In which the host often has no memory for backing store.
     FailedCommits,
+    /// In which processes sleep in turns for long, while allocations fill the memory.
+    Sleepers,
+    /// In which processes reserve memory, come to the foreground and go, and leave in memory what they evict.
+    Rivals,
 }
 
 impl fmt::Display for World {
@@ -76,6 +80,8 @@ impl fmt::Display for World {
             Self::LittleMemory => "little memory",
             Self::SmallWindows => "small windows",
             Self::FailedCommits => "failed commits",
+            Self::Sleepers => "sleepers",
+            Self::Rivals => "rivals",
         })
     }
 }

@@ -38,6 +38,7 @@ fn is_of(world: World, machine: &ExplicitScenario) -> bool {
         World::Patching => model == AddressingModel::Physical,
         World::SmallWindows => model != AddressingModel::Physical,
         World::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
+        World::Sleepers | World::Rivals => model != AddressingModel::Physical && machine.local_memory_bytes > 0,
         World::Any | World::PageFault | World::Hang | World::PagingFaults | World::FailedCommits => true,
     }
 }
@@ -65,7 +66,16 @@ fn make(world: World, machine: &mut ExplicitScenario) {
             machine.adapter.paging_va_mib = PagingVa::Mib(1);
             machine.adapter.paging_va_without_local_memory = true;
         }
-        World::Any | World::PageTables | World::IoMmu | World::Patching => {}
+        World::Any | World::PageTables | World::IoMmu | World::Patching | World::Sleepers | World::Rivals => {}
+    }
+}
+
+/// The worlds that a seed draws from.
+fn profile_of(world: World) -> Profile {
+    match world {
+        World::Sleepers => Profile::Sleepers,
+        World::Rivals => Profile::Rivals,
+        _ => Profile::Any,
     }
 }
 
@@ -302,11 +312,12 @@ impl Hunt {
         // Other judges are to find a bug from what becomes of it.
         let bench = Bench { verify: matches!(planted, Planted::Effect(_)), ..factory.bench() };
         let factory: &dyn MachineFactory = &Benched { factory, bench };
-        let machine = |seed| machine_of(seed, Profile::Any, factory.lacks());
+        let profile = profile_of(planted.world());
+        let machine = |seed| machine_of(seed, profile, factory.lacks());
         let fits = |seed: &u64| machine(*seed).is_some_and(|scenario| is_of(planted.world(), &scenario));
         for seed in (1..=self.seeds).filter(fits) {
             let play = |change: &dyn Fn(&mut ExplicitScenario)| {
-                let (profile, policy, digest) = (Profile::Any, None, planted.rule() == "I33");
+                let (policy, digest) = (None, planted.rule() == "I33");
                 let desc = SimDesc { seed, steps: self.steps, profile, policy, digest };
                 simulate_in(desc, factory, &mut Unobserved, |scenario| change(scenario))
             };

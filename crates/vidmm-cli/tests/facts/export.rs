@@ -28,8 +28,13 @@ pub fn python(script: &str, arguments: &[String]) -> Option<Run> {
     Some(Run::new(script.to_owned(), &output.expect("it starts")).expect(0))
 }
 
-/// A scenario whose log is 1.3 GB.
-const LONG: &str = "scenarios/residency/p14-verify-random.toml";
+/// Scenarios whose logs are long, the first of 1.3 GB; shorter scenarios are of the same kinds.
+const LONG: [&str; 4] = [
+    "scenarios/residency/p14-verify-random.toml",
+    "scenarios/residency/home.toml",
+    "scenarios/residency/ready-work-behind-a-page-in.toml",
+    "scenarios/residency/wake-in-turn.toml",
+];
 
 /// Logs of runs of all kinds, below a folder: workloads, clients beside one another, faults, resets, cuts, every shape
 /// of adapter.
@@ -42,7 +47,7 @@ fn logs(scratch: &Scratch) -> Vec<String> {
         notification_scenarios(),
     ];
     let workloads = ["scenarios/training.toml --scale 16", "scenarios/two-devices.toml --scale 16"];
-    let is_short = |scenario: &String| scenario != LONG;
+    let is_short = |scenario: &String| !LONG.contains(&&**scenario);
     let of_steps = of_steps.concat().into_iter().filter(is_short);
     let commands = workloads.map(str::to_owned).into_iter().chain(of_steps);
     let logs = commands.enumerate().map(|(number, command)| {

@@ -89,8 +89,13 @@ impl Habits {
             fills_memory: false,
             nap: 0,
         };
-        if profile == Profile::Speed || dice.chance(50) {
-            return usual;
+        let is_usual = dice.chance(50);
+        match profile {
+            Profile::Speed => return usual,
+            Profile::Sleepers => return Self::of_sleepers(&mut dice, usual),
+            Profile::Rivals => return Self::of_rivals(&mut dice, usual),
+            Profile::Any | Profile::Calm if is_usual => return usual,
+            Profile::Any | Profile::Calm => {}
         }
         if dice.chance(30) {
             return Self::of_sleepers(&mut dice, usual);
@@ -121,11 +126,22 @@ impl Habits {
         });
         Self {
             moves,
-            longest_wait: 1_000_000_000,
-            fills_memory: true,
+            longest_wait: dice.weighted(&[(1, 1_000_000_000), (1, 4_000_000_000)]),
+            fills_memory: dice.chance(50),
             nap: dice.weighted(&[(1, 200), (1, 500)]),
             ..usual
         }
+    }
+
+    /// Processes reserve memory, come to the foreground and go; what they evict stays in memory until others want the room.
+    fn of_rivals(dice: &mut Dice, usual: Self) -> Self {
+        let moves = usual.moves.map(|(_, what)| match what {
+            Move::List => (40, what),
+            Move::Budget | Move::Work => (20, what),
+            Move::Create | Move::Time => (10, what),
+            _ => (dice.chance(25).into(), what),
+        });
+        Self { moves, shares: 0, blocks: 0, more_devices: 0, largest_part: 8, lazy_evictions: 100, ..usual }
     }
 }
 

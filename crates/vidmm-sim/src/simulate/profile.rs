@@ -11,12 +11,22 @@ pub enum Profile {
     Any,
     /// No program, driver or engine makes a mistake.
     Calm,
+    /// Processes sleep in turns for long, while allocations fill the memory; mistakes as in [`Any`](Self::Any).
+    Sleepers,
+    /// Processes reserve memory, come to the foreground and go, and leave in memory what they evict; mistakes as in [`Any`](Self::Any).
+    Rivals,
     /// 64 allocations on a discrete GPU: the world for measurements of speed.
     Speed,
 }
 
 impl Profile {
-    const ALL: [(&'static str, Self); 3] = [("any", Self::Any), ("calm", Self::Calm), ("speed", Self::Speed)];
+    const ALL: [(&'static str, Self); 5] = [
+        ("any", Self::Any),
+        ("calm", Self::Calm),
+        ("sleepers", Self::Sleepers),
+        ("rivals", Self::Rivals),
+        ("speed", Self::Speed),
+    ];
 }
 
 impl FromStr for Profile {

@@ -159,7 +159,7 @@ impl World {
         let is_host_short = aside.chance(18);
         let aperture = if has_no_aperture { 0 } else { aperture };
         let aperture_commit_limit_bytes = aperture_commit_limit_bytes.filter(|_| !has_no_aperture);
-        let is_calm = profile != Profile::Any || dice.chance(50);
+        let is_calm = matches!(profile, Profile::Calm | Profile::Speed) || dice.chance(50);
         let mut faults = if is_calm { Vec::new() } else { faults(lacks, dice) };
         // A host with little memory refuses again and again: once is seldom enough to find something offered that can go for it.
         let may_refuse = !is_calm && !FaultKind::FailCommit.needs().intersects(lacks);

@@ -492,7 +492,7 @@ fn a_list_gets_its_turn_against_a_device_that_always_renders() {
     let flags = MakeResidentFlags::CANT_TRIM_FURTHER;
     let mut asked = false;
     let mut there_at = None;
-    for step in 0..3_000u64 {
+    for step in 0..1_500u64 {
         for (context, allocation) in [(first.context, b), (copy, c)] {
             world.render(context, Writer::new().split().write(0, allocation, 3, step).read(0, allocation, 3).finish());
         }
@@ -509,10 +509,10 @@ fn a_list_gets_its_turn_against_a_device_that_always_renders() {
             there_at = Some(step);
         }
     }
-    assert!(there_at.is_some_and(|step| step < 1_500), "it was there after {there_at:?} ms");
+    assert!(there_at.is_some(), "it was there after {there_at:?} ms");
     world.run_in_time();
-    assert_eq!(world.read_in(first.context), Vec::from_iter(0..3_000));
-    assert_eq!(world.read_in(copy), Vec::from_iter(0..3_000));
+    assert_eq!(world.read_in(first.context), Vec::from_iter(0..1_500));
+    assert_eq!(world.read_in(copy), Vec::from_iter(0..1_500));
 }
 
 /// RES-61 to RES-66: what is offered makes room without being copied, and comes back as nothing.

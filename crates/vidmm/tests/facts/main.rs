@@ -27,6 +27,7 @@ mod engine_reset;
 mod errors;
 mod every_step;
 mod evict;
+mod exchange;
 mod golden;
 mod gpu_va;
 mod homes;
