@@ -52,6 +52,8 @@ pub enum World {
     Hang,
     /// In which every paging buffer faults.
     PagingFaults,
+    /// Without GPU virtual addresses, in which some paging buffers fault.
+    PatchingFaults,
     /// In which lists have little room.
     Pressure,
     /// In which there is little local memory.
@@ -76,6 +78,7 @@ impl fmt::Display for World {
             Self::PageFault => "a page fault",
             Self::Hang => "a hang",
             Self::PagingFaults => "paging faults",
+            Self::PatchingFaults => "patching faults",
             Self::Pressure => "pressure",
             Self::LittleMemory => "little memory",
             Self::SmallWindows => "small windows",

@@ -35,7 +35,7 @@ fn is_of(world: World, machine: &ExplicitScenario) -> bool {
         World::IoMmu | World::Pressure => {
             matches!(model, AddressingModel::GpuVaIoMmu | AddressingModel::GpuVaIoMmuGlobal)
         }
-        World::Patching => model == AddressingModel::Physical,
+        World::Patching | World::PatchingFaults => model == AddressingModel::Physical,
         World::SmallWindows => model != AddressingModel::Physical,
         World::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
         World::Sleepers | World::Rivals => model != AddressingModel::Physical && machine.local_memory_bytes > 0,
@@ -50,6 +50,7 @@ fn make(world: World, machine: &mut ExplicitScenario) {
         World::PageFault => machine.faults = fault(FaultKind::ForgePageFault, When::Nth(5)),
         World::Hang => machine.faults = fault(FaultKind::HangPacket, When::Nth(5)),
         World::PagingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::Always),
+        World::PatchingFaults => machine.faults = fault(FaultKind::ForgePagingFault, When::OneIn(20)),
         World::FailedCommits => machine.faults = fault(FaultKind::FailCommit, When::OneIn(3)),
         World::Pressure => machine.aperture_commit_limit_bytes = Some(128 << 10),
         World::LittleMemory => {

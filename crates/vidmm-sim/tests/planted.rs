@@ -9,7 +9,7 @@ use vidmm_saboteur::{BUGS, IS_AT_WORK};
 use vidmm_sim::{Hunt, MachineDesc, Planted};
 
 /// The number of seeds that suffices for the bug which is hardest to find.
-const HUNT: Hunt = Hunt { seeds: 4000, steps: 1000 };
+const HUNT: Hunt = Hunt { seeds: 4000, steps: 2000 };
 
 /// The number of steps that half of the bugs take at most.
 const MEDIAN_STEPS: u64 = 10_000;

@@ -300,7 +300,11 @@ impl Audit {
         });
         let rootless = self.processes.get(&device.process).is_some_and(|process| process.root.is_none());
         // An allocation that comes home leaves its place first.
-        let comes_home = allocation.is_some_and(|of| self.coming_back.contains(&(of, EvictReason::Promoted)));
+        let comes_home = allocation.is_some_and(|of| {
+            [EvictReason::Promoted, EvictReason::Moved]
+                .into_iter()
+                .any(|reason| self.coming_back.contains(&(of, reason)))
+        });
         let waits = device.next_request().is_some() || !device.is_active() || rootless || comes_home;
         self.findings.check(waits, Invariant::Res71, || {
             format!("{id} is taken out as {reason:?} for {wanted_by}, which waits for nothing")
