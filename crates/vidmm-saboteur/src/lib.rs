@@ -52,7 +52,7 @@ pub enum World {
     Hang,
     /// In which every paging buffer faults.
     PagingFaults,
-    /// Without GPU virtual addresses, in which some paging buffers fault.
+    /// Without GPU virtual addresses; some paging buffers fault.
     PatchingFaults,
     /// In which lists have little room.
     Pressure,
@@ -62,9 +62,9 @@ pub enum World {
     SmallWindows,
     /// In which the host often has no memory for backing store.
     FailedCommits,
-    /// In which processes sleep in turns for long, while allocations fill the memory.
+    /// Processes sleep in turns for long, while allocations fill the memory.
     Sleepers,
-    /// In which processes reserve memory, come to the foreground and go, and leave in memory what they evict.
+    /// Processes reserve memory, change their bands, and evict allocations only if necessary.
     Rivals,
 }
 

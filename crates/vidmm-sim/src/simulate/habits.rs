@@ -133,7 +133,7 @@ impl Habits {
         }
     }
 
-    /// Processes reserve memory, come to the foreground and go; what they evict stays in memory until others want the room.
+    /// Processes reserve memory, change their bands, and evict allocations only if necessary.
     fn of_rivals(dice: &mut Dice, usual: Self) -> Self {
         let moves = usual.moves.map(|(_, what)| match what {
             Move::List => (40, what),

@@ -13,7 +13,7 @@ pub enum Profile {
     Calm,
     /// Processes sleep in turns for long, while allocations fill the memory; mistakes as in [`Any`](Self::Any).
     Sleepers,
-    /// Processes reserve memory, come to the foreground and go, and leave in memory what they evict; mistakes as in [`Any`](Self::Any).
+    /// Processes reserve memory, change their bands, and evict allocations only if necessary; mistakes as in [`Any`](Self::Any).
     Rivals,
     /// 64 allocations on a discrete GPU: the world for measurements of speed.
     Speed,
