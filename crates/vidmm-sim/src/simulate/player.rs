@@ -116,7 +116,11 @@ impl<'s, 'a> Player<'s, 'a> {
         }
         let nap = self.steps.len().checked_div(self.world.habits.nap);
         if let Some(nap) = nap.filter(|_| processes.len() > 1) {
-            living.retain(|&device| self.cast.devices[device].process != processes[nap % processes.len()]);
+            let is_awake = |device: &usize| self.cast.devices[*device].process != processes[nap % processes.len()];
+            // A process that alone has devices does not sleep: no step would follow.
+            if living.iter().any(is_awake) {
+                living.retain(is_awake);
+            }
         }
         self.dice.pick(&living)
     }

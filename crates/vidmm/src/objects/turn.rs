@@ -44,8 +44,11 @@ pub(crate) const RETURN_MIN: Nanoseconds = 1000 * MILLISECOND;
 /// A process that has slept for so long gives its memory away, unless the adapter has another setting.
 pub(crate) const EXCHANGE_AFTER: Nanoseconds = 10_000 * MILLISECOND;
 
-/// The longest time between two exchanges of an allocation: an hour.
+/// The longest time after which a device may give its memory away again: an hour.
 pub(crate) const EXCHANGE_MAX: Nanoseconds = 3_600_000 * MILLISECOND;
+
+/// The time before the next exchange doubles so often at most.
+pub(crate) const EXCHANGES_MAX: u32 = 16;
 
 /// The bytes that come home in a gap between two packets, if one allocation is no more: 8 MiB take less than a millisecond on a bus of
 /// 12 GB/s.
@@ -102,6 +105,9 @@ pub(crate) struct Turn {
     pub home_plan: PlanNo,
     /// The time until which it does not come back by itself, as it gave its memory away.
     pub out_until: Nanoseconds,
+    /// How often it gave its memory away, up to [`EXCHANGES_MAX`], and the time from which on it may do so again.
+    pub given: u32,
+    pub gives_at: Nanoseconds,
 }
 
 impl Turn {
@@ -191,16 +197,6 @@ impl Stillness {
     }
 }
 
-/// An allocation that has come home in the room of a process that slept.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    /// How often, and the last time.
-    pub times: u32,
-    pub at: Nanoseconds,
-    /// The devices that gave the room, and have not woken since.
-    pub givers: Vec<DeviceIx>,
-}
-
 /// The turns of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -212,8 +208,8 @@ pub(crate) struct Turns {
     pub away: BTreeMap<(DeviceIx, AllocationIx), Nanoseconds>,
     /// No allocation that is away is smaller, in bytes.
     pub smallest_away: u64,
-    /// Allocations that have come home for a process that slept.
-    pub exchanges: BTreeMap<AllocationId, Exchange>,
+    /// Allocations that have come home, and the devices that gave the room, whose processes slept and have not woken since.
+    pub exchanges: BTreeMap<AllocationId, Vec<DeviceIx>>,
     /// The time for which a process sleeps before it gives its memory away.
     pub exchange_after: Nanoseconds,
     /// The times of the last and of the next look for such processes.
@@ -261,7 +257,7 @@ impl Turns {
             devices.remove(&device);
         }
         self.away.retain(|&(of, _), _| of != device);
-        self.exchanges.values_mut().for_each(|exchange| exchange.givers.retain(|&giver| giver != device));
+        self.exchanges.values_mut().for_each(|givers| givers.retain(|&giver| giver != device));
     }
 }
 

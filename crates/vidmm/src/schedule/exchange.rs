@@ -1,6 +1,6 @@
 //! Exchange: a process that has slept for long gives what it holds beyond its reservation to processes within their budgets that have
-//! allocations away from home (D36, RES-71). As it wakes it gets the room back; each exchange of an allocation doubles the time before
-//! the next.
+//! allocations away from home (D36, RES-71). As it wakes it gets the room back; each time that a device gives its memory away doubles the
+//! time before the next.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::{
     budget::account::PerAccount,
     event::SuspendReason,
     id::{AllocationIx, DeviceIx},
-    objects::turn::{EXCHANGE_MAX, Exchange, RETURN_MIN},
+    objects::turn::{EXCHANGE_MAX, EXCHANGES_MAX, RETURN_MIN},
     placement::homes,
     plans::Plans,
     schedule::{Schedule, turns},
@@ -29,22 +29,12 @@ impl Schedule {
             return;
         }
         self.turns.exchanges.retain(|&id, _| state.objects.allocations.lookup(id).is_ok());
-        let (mut sleepers, mut next) = self.sleepers(state);
+        let (mut sleepers, next) = self.sleepers(state);
         let (mut gave, mut coming) = (Vec::new(), BTreeMap::new());
         for debt in lacking {
             let id = state.objects.allocation_id(debt.index);
             let process = state.objects[debt.device].process;
             let (account, size) = (debt.home.account(), state.objects[debt.index].size);
-            let times = self.turns.exchanges.get(&id).map_or(0, |exchange| exchange.times);
-            let due = self.turns.exchanges.get(&id).map_or(0, |exchange| {
-                exchange
-                    .at
-                    .saturating_add(self.turns.exchange_after.saturating_mul(1 << times.min(16)).min(EXCHANGE_MAX))
-            });
-            if due > now {
-                next = next.min(due);
-                continue;
-            }
             // It is within its budget also with what comes home.
             let share = &state.shares.by_account[account];
             let (demand, budget) = (share.get(process).demand, share.budget(process));
@@ -71,14 +61,18 @@ impl Schedule {
             sleepers.retain(|(_, sleeper)| !givers.contains(sleeper));
             for &giver in &givers {
                 turns::stop(state, giver, SuspendReason::Exchange, Some(debt.device), true);
-                state.objects[giver].turn.out_until = now.saturating_add(2 * RETURN_MIN);
-                state.moment.wake_at(state.objects[giver].turn.out_until);
+                let turn = &mut state.objects[giver].turn;
+                turn.given = (turn.given + 1).min(EXCHANGES_MAX);
+                let pause = self.turns.exchange_after.saturating_mul(1 << turn.given).min(EXCHANGE_MAX);
+                turn.gives_at = now.saturating_add(pause);
+                turn.out_until = now.saturating_add(2 * RETURN_MIN);
+                state.moment.wake_at(turn.out_until);
                 state.moment.request_poll();
             }
             gave.extend(givers);
             free[account] = room - size;
             *more += size;
-            self.turns.exchanges.insert(id, Exchange { times: times + 1, at: now, givers: gave.clone() });
+            self.turns.exchanges.insert(id, gave.clone());
         }
         self.turns.exchange_look = (now, next.min(now.saturating_add(RETURN_MIN)));
         if next < Nanoseconds::MAX {
@@ -96,12 +90,16 @@ impl Schedule {
         is_later
     }
 
-    /// The active devices of processes that have slept for long, those first that have for longest; and the time at which the next has.
+    /// The active devices that may give: of processes that have slept for long, those first that have for longest; and the time from which on
+    /// the next device may.
     fn sleepers(&self, state: &State) -> (Vec<(Nanoseconds, DeviceIx)>, Nanoseconds) {
         let (mut sleepers, mut next, now) = (Vec::new(), Nanoseconds::MAX, state.moment.now());
         for (device, record) in state.objects.devices.iter() {
             let slept_at = state.objects[record.process].stillness.slept_at(self.turns.exchange_after);
-            let Some(at) = slept_at.filter(|_| record.is_active() && record.is_promised_anything()) else { continue };
+            let Some(slept_at) = slept_at.filter(|_| record.is_active() && record.is_promised_anything()) else {
+                continue;
+            };
+            let at = slept_at.max(record.turn.gives_at);
             if at > now {
                 next = next.min(at);
             } else if !record.is_over() && record.granted == record.requests.len() {
@@ -115,7 +113,7 @@ impl Schedule {
     /// A device has woken that gave its memory away: those that got it go back to where they were, once nothing of their devices is in
     /// flight.
     pub(super) fn take_back(&mut self, state: &mut State, plans: &mut Plans, work: &Work, woken: DeviceIx) {
-        let given = self.turns.exchanges.iter().filter(|(_, exchange)| exchange.givers.contains(&woken));
+        let given = self.turns.exchanges.iter().filter(|(_, givers)| givers.contains(&woken));
         let given = given.filter_map(|(&id, _)| Some(state.objects[state.objects.allocations.lookup(id).ok()?].device));
         for device in BTreeSet::from_iter(given) {
             let owed = self.owed_back(state, device);
@@ -136,7 +134,7 @@ impl Schedule {
     /// The allocations of a device that came home in the room of another that has woken and waits.
     pub(super) fn owed_back(&self, state: &State, device: DeviceIx) -> Vec<AllocationIx> {
         let has_woken = |giver: &DeviceIx| state.objects[*giver].turn.waits_since.is_some();
-        let owed = self.turns.exchanges.iter().filter(|(_, exchange)| exchange.givers.iter().any(has_woken));
+        let owed = self.turns.exchanges.iter().filter(|(_, givers)| givers.iter().any(has_woken));
         let owed = owed.filter_map(|(&id, _)| state.objects.allocations.lookup(id).ok());
         owed.filter(|&index| state.objects[index].device == device).collect()
     }
@@ -149,7 +147,7 @@ impl Schedule {
             if !is_away && state.objects[index].is_required() && leave_home(state, plans, device, index) {
                 self.turns.note_demoted(device, index, state.moment.now());
             }
-            self.turns.exchanges.entry(state.objects.allocation_id(index)).and_modify(|of| of.givers.clear());
+            self.turns.exchanges.remove(&state.objects.allocation_id(index));
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_guest_has_the_memory_of_a_sleeper_until_the_sleeper_wakes() {
     rivals.world.tear_down();
 }
 
-/// The second exchange of an allocation waits for twice as long as the first.
+/// A device that has given its memory away once gives it away again no sooner than twenty seconds later.
 #[test]
 fn each_exchange_doubles_the_wait_for_the_next() {
     let mut rivals = Rivals::new();
