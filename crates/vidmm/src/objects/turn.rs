@@ -44,10 +44,10 @@ pub(crate) const RETURN_MIN: Nanoseconds = 1000 * MILLISECOND;
 /// A process that has slept for so long gives its memory away, unless the adapter has another setting.
 pub(crate) const EXCHANGE_AFTER: Nanoseconds = 10_000 * MILLISECOND;
 
-/// The longest time after which a device may give its memory away again: an hour.
+/// The longest pause between two exchanges of a device: an hour.
 pub(crate) const EXCHANGE_MAX: Nanoseconds = 3_600_000 * MILLISECOND;
 
-/// The time before the next exchange doubles so often at most.
+/// The doublings of the pause between two exchanges, at the most.
 pub(crate) const EXCHANGES_MAX: u32 = 16;
 
 /// The bytes that come home in a gap between two packets, if one allocation is no more: 8 MiB take less than a millisecond on a bus of
@@ -103,9 +103,9 @@ pub(crate) struct Turn {
     /// The bytes that came home behind so many dispatches, and the last plan for that.
     pub paid_in_gap: (u64, u64),
     pub home_plan: PlanNo,
-    /// The time until which it does not come back by itself, as it gave its memory away.
+    /// The time until which an exchange keeps the device from coming back by itself.
     pub out_until: Nanoseconds,
-    /// How often it gave its memory away, up to [`EXCHANGES_MAX`], and the time from which on it may do so again.
+    /// The number of its exchanges, up to [`EXCHANGES_MAX`], and the earliest time of the next.
     pub given: u32,
     pub gives_at: Nanoseconds,
 }
@@ -208,7 +208,7 @@ pub(crate) struct Turns {
     pub away: BTreeMap<(DeviceIx, AllocationIx), Nanoseconds>,
     /// No allocation that is away is smaller, in bytes.
     pub smallest_away: u64,
-    /// Allocations that have come home, and the devices that gave the room, whose processes slept and have not woken since.
+    /// Allocations that have come home by an exchange, and the sleeping devices that gave the room.
     pub exchanges: BTreeMap<AllocationId, Vec<DeviceIx>>,
     /// The time for which a process sleeps before it gives its memory away.
     pub exchange_after: Nanoseconds,

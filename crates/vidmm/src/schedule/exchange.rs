@@ -1,6 +1,6 @@
-//! Exchange: a process that has slept for long gives what it holds beyond its reservation to processes within their budgets that have
-//! allocations away from home (D36, RES-71). As it wakes it gets the room back; each time that a device gives its memory away doubles the
-//! time before the next.
+//! Exchange: a process that has slept for long gives its memory beyond its reservation to processes within their budgets with
+//! allocations away from home (D36, RES-71). As the process wakes, it gets the room back. Each exchange of a device doubles the pause before
+//! the next exchange of that device.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -90,8 +90,8 @@ impl Schedule {
         is_later
     }
 
-    /// The active devices that may give: of processes that have slept for long, those first that have for longest; and the time from which on
-    /// the next device may.
+    /// The active devices of processes that have slept for long, with the longest sleep first; and the time at which another device may
+    /// give.
     fn sleepers(&self, state: &State) -> (Vec<(Nanoseconds, DeviceIx)>, Nanoseconds) {
         let (mut sleepers, mut next, now) = (Vec::new(), Nanoseconds::MAX, state.moment.now());
         for (device, record) in state.objects.devices.iter() {

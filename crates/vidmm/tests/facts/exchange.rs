@@ -76,7 +76,7 @@ fn a_guest_has_the_memory_of_a_sleeper_until_the_sleeper_wakes() {
     rivals.world.tear_down();
 }
 
-/// A device that has given its memory away once gives it away again no sooner than twenty seconds later.
+/// The second exchange of a device is no sooner than twenty seconds after the first.
 #[test]
 fn each_exchange_doubles_the_wait_for_the_next() {
     let mut rivals = Rivals::new();
@@ -104,7 +104,7 @@ fn a_guest_that_has_left_home_gives_nothing_back() {
     rivals.world.tear_down();
 }
 
-/// A sleeper that wakes while the guest's copy is on its way waits for that copy to end, and does not poll for the end.
+/// A sleeper that wakes while the guest's copy is on its way waits for the end of the copy without polling.
 #[test]
 fn a_sleeper_that_wakes_within_the_exchange_waits_for_its_copies() {
     let mut rivals = Rivals::new();
