@@ -15,7 +15,7 @@ fn the_right_drivers_have_no_findings() {
     let gpummu = ["", "WITH_COPY_ENGINE", "WITH_DEFERRED", "WITH_MORE_MEMORY"].map(|variant| ("gpummu", variant));
     for (driver, variant) in gpummu.into_iter().chain(patching) {
         let driver = built_of(driver, "BUG_NONE", variant);
-        let run = check(&driver, &["--seeds", "1..8"]).expect(0);
+        let run = check(&driver, &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");
         assert!(run.stdout.contains("a model of its GPU"), "{run}");
         let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
