@@ -107,6 +107,7 @@ impl VidMm {
             // Reports of budgets do not depend on running work.
             return trims::tell_all_budgets(&mut self.state);
         }
+        let held_work = dispatch::waits_for_decisions(&self.state);
         self.schedule.ask_to_trim(&mut self.state);
         self.schedule.take_turns(&mut self.state, &mut self.plans, &mut self.requests, &self.work);
         self.plans.plan_roots(&mut self.state);
@@ -116,6 +117,9 @@ impl VidMm {
         self.schedule.evict_soon(&mut self.state, &mut self.plans);
         self.plans.keep_to_limits(&mut self.state);
         self.schedule.save_all(&mut self.state, &mut self.plans);
+        // A discard of content that was reclaimed in time is decided without a plan, so no plan's end asks for the step that hands
+        // the held work out.
+        self.state.moment.request_poll_if(held_work && !dispatch::waits_for_decisions(&self.state));
     }
 
     fn has_paging(&self) -> bool {

@@ -195,8 +195,13 @@ fn awaited(state: &State, plans: &Plans, work: &Work, index: ContextIx) -> Optio
 /// The fence of the paging engine with which all is gone that is on its way out, and all else is done that was decided; none while
 /// something waits to be decided, or for work that runs.
 fn all_gone(state: &State, plans: &Plans) -> Option<u64> {
+    if waits_for_decisions(state) { None } else { plans.stream.fence_of_all(&plans.stream.numbers()) }
+}
+
+/// Whether all work is held until evictions and discards have been decided, as the verifier's options ask.
+pub(crate) fn waits_for_decisions(state: &State) -> bool {
     let is_decided = state.residency.evict_soon.is_empty() && !state.objects.discards_are_due();
-    if is_decided { plans.stream.fence_of_all(&plans.stream.numbers()) } else { None }
+    state.adapter.verifier.holds_work() && !is_decided
 }
 
 /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.

@@ -80,6 +80,9 @@ pub(super) struct Allocation {
     pub discarded_by: PlanNo,
     /// The CPU's view of it while it is locked.
     pub cpu_view: Option<CpuView>,
+    /// Lists count it in another memory since a call that may have been a lock: the log says nothing of a lock before the allocation is
+    /// where the CPU sees it.
+    pub may_wait_for_lock: bool,
     /// Where lists count it, if it may be in several memories.
     pub counted_in: Option<Pool>,
     /// The bytes that lists demand for it.

@@ -110,6 +110,7 @@ impl Audit {
             offer: None,
             discarded_by: 0,
             cpu_view: None,
+            may_wait_for_lock: false,
             charges: Vec::new(),
             counted_in: None,
             mappings: Default::default(),

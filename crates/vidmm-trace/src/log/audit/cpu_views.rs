@@ -34,6 +34,7 @@ impl Audit {
         allocation.writes.possible |= !shown.0.is_system();
         // It may be kept where the CPU sees it.
         allocation.preferred_segment = None;
+        allocation.may_wait_for_lock = false;
         let new = || CpuView { address, shown: shown.clone(), hidden_by: None, locks: 0 };
         let view = allocation.cpu_view.get_or_insert_with(new);
         view.locks = view.locks.saturating_add(1);

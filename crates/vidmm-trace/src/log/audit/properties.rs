@@ -35,6 +35,7 @@ impl Audit {
         let may_be = self.places.pools_of(SegmentSet(allocation.supported_segment_set)).contains(&pool);
         self.findings.check(may_be, Invariant::I01, || format!("{id} is counted in {pool:?}, where it may not be"));
         let (before, owner) = (allocation.counted_in.replace(pool), allocation.owner);
+        allocation.may_wait_for_lock = !anew && allocation.lists.values().any(|entry| entry.count > 0);
         if !anew {
             self.demands.note_recount(self.findings.event);
         }
@@ -95,13 +96,13 @@ impl Audit {
         });
     }
 
-    /// Allocations without any tie that join a device's list away from home: no list names them, no work and no request uses them, and
-    /// their content is in no memory segment.
+    /// Allocations without any tie that join a device's list away from home: no list names them, no work, no request and no lock uses
+    /// them, and their content is in no memory segment.
     pub(super) fn demoted_by_choice(&self, device: DeviceId, named: &[AllocationId]) -> BTreeSet<AllocationId> {
         let is_settled = self.devices.get(&device).is_some_and(|device| device.next_request().is_none());
         let is_free = |id: AllocationId, of: &Allocation| {
             let is_elsewhere = of.decided.as_ref().is_none_or(|place| self.places.in_system_memory(place.segment));
-            let has_tie = of.accessed_physically || of.shared || of.cpu_view.is_some();
+            let has_tie = of.accessed_physically || of.shared || of.cpu_view.is_some() || of.may_wait_for_lock;
             let mut spans = of.lists.values().flat_map(ListEntry::spans);
             is_elsewhere && !has_tie && spans.all(|span| span.to.is_some()) && self.is_not_awaited(id, of)
         };
