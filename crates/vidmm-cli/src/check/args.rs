@@ -71,6 +71,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_deaths: u32,
 
+    /// Stop when N mistakes were found that are shown and not known; findings of one rule about one operation are one mistake
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_failures: Option<u64>,
+
     /// The form of the report
     #[arg(long, value_enum, value_name = "FORM", default_value_t = FormatArg::Text)]
     pub format: FormatArg,
@@ -82,6 +86,13 @@ pub struct CheckArgs {
     /// Be the process that has the driver
     #[arg(long, value_name = "FILE", hide = true)]
     pub worker: Option<PathBuf>,
+}
+
+impl CheckArgs {
+    /// Whether the report shows findings of this rule.
+    pub fn shows(&self, rule: &String) -> bool {
+        (self.rule.is_empty() || self.rule.contains(rule)) && !self.skip.contains(rule)
+    }
 }
 
 /// Reads a time: a number of seconds, or a number with its unit.

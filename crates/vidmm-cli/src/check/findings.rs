@@ -1,11 +1,13 @@
 //! Findings: by rule, by operation, and whether they are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use vidmm_ddi::OPERATIONS;
 use vidmm_sim::StepFinding;
 
+use super::args::CheckArgs;
 use super::jobs::Job;
 use crate::known::Known;
 
@@ -193,6 +195,33 @@ pub struct Report {
     pub not_run: u64,
 }
 
+/// Decides when enough was found to end a run.
+pub struct Limit<'a> {
+    args: &'a CheckArgs,
+    known: &'a Known,
+    begun: Instant,
+    /// The checks that are counted.
+    num_checks: usize,
+    /// The keys of new findings.
+    new: BTreeSet<String>,
+}
+
+impl<'a> Limit<'a> {
+    /// Nothing was found yet.
+    pub fn new(args: &'a CheckArgs, known: &'a Known) -> Self {
+        Self { args, known, begun: Instant::now(), num_checks: 0, new: BTreeSet::new() }
+    }
+
+    /// Counts what the checks up to now have found. Returns whether another check is to be run.
+    pub fn goes_on(&mut self, ran: &[Outcome]) -> bool {
+        let last = &ran[std::mem::replace(&mut self.num_checks, ran.len())..];
+        let shown = last.iter().flat_map(|outcome| &outcome.found).filter(|found| self.args.shows(&found.rule));
+        self.new.extend(shown.map(Found::key).filter(|key| !self.known.has(key)));
+        self.args.max_failures.is_none_or(|most| (self.new.len() as u64) < most)
+            && self.args.time.is_none_or(|time| self.begun.elapsed() < time)
+    }
+}
+
 /// The outcomes of a run, and the description of the machine.
 #[derive(Default)]
 pub struct Ran {
@@ -204,10 +233,10 @@ pub struct Ran {
 
 impl Report {
     /// Groups what the checks found.
-    pub fn new(ran: Ran, is_asked: impl Fn(&Found) -> bool, known: &Known) -> Self {
+    pub fn new(ran: Ran, args: &CheckArgs, known: &Known) -> Self {
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         for outcome in &ran.outcomes {
-            for found in outcome.found.iter().filter(|found| is_asked(found)) {
+            for found in outcome.found.iter().filter(|found| args.shows(&found.rule)) {
                 let key = found.key();
                 let is_known = known.has(&key);
                 let new = || Group { key: key.clone(), is_known, checks: Vec::new(), first: found.clone() };

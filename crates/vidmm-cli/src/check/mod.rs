@@ -16,7 +16,7 @@ pub use args::CheckArgs;
 
 use crate::{known::Known, output::write_file, report::unless_closed};
 use args::FormatArg;
-use findings::{Found, RULES, Report};
+use findings::{Limit, RULES, Report};
 use jobs::Job;
 
 /// Tries the driver, and prints what was found. Returns whether there is nothing new.
@@ -39,13 +39,12 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         Some(name) => vec![Job::parse(name).ok_or_else(|| format!("`{name}` is no check; as in `world-17`"))?],
         None => Job::all(args)?,
     };
+    let limit = Limit::new(args, &known);
     let outcomes = match args.in_process {
-        true => worker::run_here(args, driver, &jobs, args.time)?,
-        false => supervisor::run(args, driver, &jobs, args.time)?,
+        true => worker::run_here(args, driver, &jobs, limit)?,
+        false => supervisor::run(args, driver, &jobs, limit)?,
     };
-    let is_asked =
-        |found: &Found| (args.rule.is_empty() || args.rule.contains(&found.rule)) && !args.skip.contains(&found.rule);
-    let report = Report::new(outcomes, is_asked, &known);
+    let report = Report::new(outcomes, args, &known);
     let text = match args.format {
         FormatArg::Text => output::text(&report, args)?,
         FormatArg::Json => output::json(&report, args)?,

@@ -16,7 +16,7 @@ use std::{
 use vidmm_ddi::Progress;
 
 use super::args::CheckArgs;
-use super::findings::{Found, Outcome, Ran};
+use super::findings::{Found, Limit, Outcome, Ran};
 use super::jobs::Job;
 use super::worker::{MARK, Message};
 use crate::progress::bar;
@@ -36,14 +36,16 @@ struct Worker {
 }
 
 /// Runs the checks, each in a worker that lives as long as the driver lets it.
-pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>) -> Result<Ran, Box<dyn Error>> {
-    let begun = Instant::now();
+pub fn run(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> Result<Ran, Box<dyn Error>> {
     let file = tempfile::NamedTempFile::new()?;
     let progress = Progress::shared(file.as_file())?;
     let mut ran = Ran::default();
     let (mut worker, mut deaths) = (None, 0);
     let bar = bar("Trying", jobs.len() as u64, "checks");
-    for (at, &job) in jobs.iter().enumerate().take_while(|_| time.is_none_or(|time| begun.elapsed() < time)) {
+    for (at, &job) in jobs.iter().enumerate() {
+        if !limit.goes_on(&ran.outcomes) {
+            break;
+        }
         while worker.is_none() && deaths < args.max_deaths {
             worker = match Worker::start(args, driver, file.path(), &progress)? {
                 Ok((started, machine, not_judged)) => {

@@ -5,7 +5,6 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, Write},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +12,7 @@ use vidmm_ddi::{Driver, DriverMachines, Progress};
 use vidmm_sim::MachineFactory;
 
 use super::args::CheckArgs;
-use super::findings::{Found, Outcome, Ran};
+use super::findings::{Found, Limit, Outcome, Ran};
 use super::jobs::Job;
 
 /// A line for the supervisor begins so: a driver may print what it likes.
@@ -88,8 +87,8 @@ fn send(message: &Message) -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the checks in this process, where a debugger sees the driver.
-pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Duration>) -> Result<Ran, Box<dyn Error>> {
-    let (progress, begun) = (Progress::anonymous()?, Instant::now());
+pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], mut limit: Limit) -> Result<Ran, Box<dyn Error>> {
+    let progress = Progress::anonymous()?;
     let machines = match load(args, driver, &progress) {
         Ok(machines) => machines,
         Err(error) => {
@@ -98,7 +97,12 @@ pub fn run_here(args: &CheckArgs, driver: &Path, jobs: &[Job], time: Option<Dura
         }
     };
     let (machine, not_judged) = described(&machines);
-    let in_time = jobs.iter().take_while(|_| time.is_none_or(|time| begun.elapsed() < time));
-    let outcomes = in_time.map(|&job| run(job, &machines, args.steps, &progress)).collect();
+    let mut outcomes = Vec::new();
+    for &job in jobs {
+        if !limit.goes_on(&outcomes) {
+            break;
+        }
+        outcomes.push(run(job, &machines, args.steps, &progress));
+    }
     Ok(Ran { outcomes, machine, not_judged, not_run: 0 })
 }

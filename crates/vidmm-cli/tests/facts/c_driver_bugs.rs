@@ -2,8 +2,8 @@
 
 use crate::common::c_driver::{bugs, can_build, check_planted, with_all_bugs};
 
-/// Checks the driver with a mistake, in the first world and then in the worlds of these seeds, until a finding begins with `key`: the
-/// rule, and the operation if the rule is about an operation. Without seeds there are as many worlds as most mistakes need.
+/// Checks the driver with a mistake in the scenarios and in the worlds of these seeds, until a finding begins with `key`: the rule, and
+/// the operation if the rule is about an operation. Without seeds there are as many worlds as most mistakes need.
 fn finds(driver: &'static str, planted: &str, variant: &'static str, key: &str, seeds: &str) {
     if !can_build() {
         return;
@@ -11,11 +11,14 @@ fn finds(driver: &'static str, planted: &str, variant: &'static str, key: &str, 
     let number = bugs(driver).iter().position(|bug| bug == planted).expect("the driver has the mistake");
     let driver = with_all_bugs(driver, variant);
     let seeds = if seeds.is_empty() { "1..6" } else { seeds };
-    let check = |seeds| check_planted(&driver, number, &["--seeds", seeds, "--hang", "1", "--max-deaths", "2"]);
+    let rule = key.split(' ').next().expect("a key begins with a rule");
+    let options = ["--seeds", seeds, "--hang", "1", "--max-deaths", "2", "--rule", rule];
     let is_finding =
         |line: &str| line.strip_prefix("finding     ").is_some_and(|found| found.split(", in ").next() == Some(key));
-    let first = check("1..1");
-    let run = if first.stdout.lines().any(is_finding) { first } else { check(seeds) }.expect(1);
+    // The first finding may be about another operation.
+    let first = check_planted(&driver, number, &[&options[..], &["--max-failures", "1"]].concat());
+    let is_found = first.stdout.lines().any(is_finding);
+    let run = if is_found { first } else { check_planted(&driver, number, &options) }.expect(1);
     assert!(run.stdout.lines().any(is_finding), "{planted} is not found by {key}: {run}");
 }
 

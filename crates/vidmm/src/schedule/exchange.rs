@@ -66,7 +66,6 @@ impl Schedule {
                 let pause = self.turns.exchange_after.saturating_mul(1 << turn.given).min(EXCHANGE_MAX);
                 turn.gives_at = now.saturating_add(pause);
                 turn.out_until = now.saturating_add(2 * RETURN_MIN);
-                state.moment.wake_at(turn.out_until);
                 state.moment.request_poll();
             }
             gave.extend(givers);

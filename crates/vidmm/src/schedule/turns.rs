@@ -426,15 +426,18 @@ impl Schedule {
         if stopped().any(|device| is_waiting(&device)) || self.turns.power != Power::Up {
             return Ok(());
         }
-        let idle = stopped().filter(|&device| {
+        let fitting = stopped().filter(|&device| {
             let record = &state.objects[device];
             record.is_suspended()
                 && !record.turn.is_halted
-                && record.turn.out_until <= state.moment.now()
                 && !record.is_over()
                 && fits_beside(state, device, &room_needed(state, device), &state.memory.accounts().none())
         });
-        let Some(device) = idle.max_by_key(|&device| state.objects[device].turn.last_busy) else {
+        let out_until = |&device: &DeviceIx| state.objects[device].turn.out_until;
+        let (idle, out): (Vec<_>, Vec<_>) = fitting.partition(|device| out_until(device) <= state.moment.now());
+        // A device that gave its memory away a moment ago comes back later, though nothing else happens until then.
+        out.iter().map(out_until).for_each(|time| state.moment.wake_at(time));
+        let Some(device) = idle.into_iter().max_by_key(|&device| state.objects[device].turn.last_busy) else {
             return Ok(());
         };
         let calm_at = self.turns.last_yield + CALM;

@@ -191,7 +191,7 @@ impl Audit {
             let Some(ledger) = self.places.ranges(paging_tables_segment) else { continue };
             ledger.take(extent, &mut self.findings);
             ledger.check_side(extent, true, &mut self.findings);
-            ledger.tables = ledger.tables.saturating_add(extent.size);
+            ledger.add_tables(extent.size);
         }
     }
 

@@ -217,7 +217,7 @@ impl Audit {
             self.taken.0.insert(self.places.pool(address.segment));
             if let Some(ledger) = self.places.ranges(address.segment) {
                 ledger.check_side(extent, true, &mut self.findings);
-                ledger.tables = ledger.tables.saturating_add(size);
+                ledger.add_tables(size);
             }
         } else {
             self.places.system.commit(extent, &mut self.findings);

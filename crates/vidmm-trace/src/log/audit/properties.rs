@@ -12,6 +12,7 @@ use super::aspects::Pool;
 use super::device::RequestKind;
 use super::finding::Invariant;
 use super::list_entry::ListEntry;
+use super::segment::Segment;
 
 /// The priorities of contexts.
 const PRIORITIES: RangeInclusive<i32> = -7..=7;
@@ -149,7 +150,8 @@ impl Audit {
         let set = SegmentSet(allocation.supported_segment_set);
         let Some(preferred) = allocation.preferred_segment.filter(|&preferred| set.contains(preferred)) else { return };
         let pool = self.places.pool(preferred);
-        let always_fits = self.possible_bytes.get(&pool).is_some_and(|&bytes| bytes <= self.places.capacity(pool) / 2);
+        let half = self.places.memory(pool.0).map_or_else(|| self.places.capacity(pool), Segment::least_capacity) / 2;
+        let always_fits = self.possible_bytes.get(&pool).is_some_and(|&bytes| bytes <= half);
         let was_placed = allocation.last_plan > 0;
         let is_free = !was_placed && !allocation.accessed_physically;
         let holds = !is_free || !always_fits || self.adapter.restricts_budgets() || self.places.pool(segment) == pool;

@@ -16,6 +16,8 @@ pub(super) struct Segment {
     pub page_bytes: u64,
     /// Bytes that page tables have.
     pub tables: u64,
+    /// The most bytes that page tables ever had.
+    most_tables: u64,
     /// Bytes at the end that hold nothing but page tables; 0 where these lie anywhere (D19).
     table_area: u64,
     /// The CPU sees all of it.
@@ -45,6 +47,17 @@ impl Segment {
     /// Bytes that allocations can have.
     pub fn capacity(&self) -> u64 {
         self.size.saturating_sub(if self.table_area > 0 { self.table_area } else { self.tables })
+    }
+
+    /// Page tables get more bytes.
+    pub fn add_tables(&mut self, bytes: u64) {
+        self.tables = self.tables.saturating_add(bytes);
+        self.most_tables = self.most_tables.max(self.tables);
+    }
+
+    /// The fewest bytes that allocations could ever have.
+    pub fn least_capacity(&self) -> u64 {
+        self.size.saturating_sub(self.table_area.max(self.most_tables))
     }
 
     /// Bytes that allocations have, and page tables beside them.

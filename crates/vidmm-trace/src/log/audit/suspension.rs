@@ -237,8 +237,9 @@ impl Audit {
             format!("{id} is said to have waited for {told} ns behind {behind}, but has for {waited} ns")
         });
         let process = self.process_of(behind).and_then(|process| self.processes.get(&process));
-        let is_normal = process.is_some_and(|of| of.weight.band == PriorityBand::Normal && of.reservations.is_empty());
-        let is_asleep = process.is_some_and(|of| of.reservations.is_empty() && of.stillness.is_asleep(self.at));
+        let process = process.filter(|of| of.reservations.is_empty() && of.group_reservations.is_empty());
+        let is_normal = process.is_some_and(|of| of.weight.band == PriorityBand::Normal);
+        let is_asleep = process.is_some_and(|of| of.stillness.is_asleep(self.at));
         self.findings.check(!is_normal && !is_asleep, Invariant::P08, || {
             format!("{id} waits behind {behind}, which is not in the foreground, or asleep, and has reserved nothing")
         });
