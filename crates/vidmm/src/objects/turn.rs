@@ -7,7 +7,7 @@ use alloc::{
 
 use crate::{
     data::ordered_set::OrderedSet,
-    id::{AllocationId, AllocationIx, DeviceIx, PlanNo},
+    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, SubmissionNo},
     units::Nanoseconds,
 };
 
@@ -86,6 +86,8 @@ pub(crate) struct Turn {
     pub behind: Option<DeviceIx>,
     /// The time at which its list was brought back, and the plans for that which have not retired.
     pub resumed_at: Nanoseconds,
+    /// The last submission that was dispatched before that.
+    pub resumed_after: SubmissionNo,
     pub plans: Vec<PlanNo>,
     /// The paging engine's fence that completes these plans; none until they are built.
     pub unbuilt: bool,

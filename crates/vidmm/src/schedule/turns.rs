@@ -169,7 +169,7 @@ impl Schedule {
             if !has_room {
                 self.take_back(state, plans, work, device);
             }
-            match if has_room { Ok(()) } else { self.make_way(state, work, device, &needed, &spoken_for) } {
+            match if has_room { Ok(()) } else { self.make_way(state, plans, work, device, &needed, &spoken_for) } {
                 Ok(()) => {
                     let accounts = state.memory.accounts();
                     accounts.iter().for_each(|account| spoken_for[account] += needed[account]);
@@ -223,6 +223,7 @@ impl Schedule {
     fn make_way(
         &mut self,
         state: &mut State,
+        plans: &Plans,
         work: &Work,
         device: DeviceIx,
         needed: &PerAccount<u64>,
@@ -239,7 +240,7 @@ impl Schedule {
         let promised = |other: DeviceIx, account| state.objects[other].promised[account];
         let has_some =
             |missing: &PerAccount<u64>, other| accounts.iter().any(|of| missing[of] > 0 && promised(other, of) > 0);
-        let yielders = self.devices_that_may_yield(state, work, device);
+        let yielders = self.devices_that_may_yield(state, plans, work, device);
         for (other, reason) in yielders.now {
             if is_made(&missing) {
                 break;
@@ -286,7 +287,7 @@ impl Schedule {
     }
 
     /// The devices that yield to another.
-    fn devices_that_may_yield(&self, state: &State, work: &Work, wanting: DeviceIx) -> Yielders {
+    fn devices_that_may_yield(&self, state: &State, plans: &Plans, work: &Work, wanting: DeviceIx) -> Yielders {
         let mut candidates = Vec::new();
         let (mut later, mut never) = (Vec::new(), Vec::new());
         for (index, record) in state.objects.devices.iter() {
@@ -295,7 +296,7 @@ impl Schedule {
             if other == wanting || holds_nothing || record.is_suspended() {
                 continue;
             }
-            match self.may_yield(state, work, other, wanting) {
+            match self.may_yield(state, plans, work, other, wanting) {
                 Yield::Now(reason) => {
                     let over = state.shares.is_over_budget(record.process);
                     let ran_since = if work.has_nothing_to_run(&state.adapter, &state.objects, other) {
@@ -326,15 +327,17 @@ impl Schedule {
         Yielders { now: candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect(), later, never }
     }
 
-    /// Whether a device yields to another that waits (U-30, U-38).
-    fn may_yield(&self, state: &State, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
+    /// Whether a device yields to another that waits (U-30, U-38). A device whose memory is on its way does not yield before that is
+    /// there: else slices shorter than the paging for them end one after another, and nothing runs.
+    fn may_yield(&self, state: &State, plans: &Plans, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
         let record = &state.objects[other];
         if record.turn.activity == Activity::Yielding {
             return Yield::Now(SuspendReason::WaitsForRoom);
         }
         let process = &state.objects[record.process];
-        let slice_over =
-            record.turn.began_at.saturating_add(record.turn.slice).max(self.resuming_until(&state.moment, other));
+        let is_coming = self.turns.resuming.contains(&other) || has_portion_on_its_way(state, plans, work, other);
+        let not_before = if is_coming { state.moment.now().saturating_add(SLICE_MIN) } else { 0 };
+        let slice_over = record.turn.began_at.saturating_add(record.turn.slice).max(not_before);
         let starved_at = state.objects[wanting].turn.starves_at(state.moment.now());
         let is_idle = work.has_nothing_to_run(&state.adapter, &state.objects, other);
         if record.is_over() {
@@ -369,11 +372,6 @@ impl Schedule {
         }
     }
 
-    /// A device whose list is on its way back does not yield before it has run.
-    fn resuming_until(&self, moment: &Moment, device: DeviceIx) -> Nanoseconds {
-        if self.turns.resuming.contains(&device) { moment.now().saturating_add(SLICE_MIN) } else { 0 }
-    }
-
     /// The device's turn has come: its list is brought back, and then its work runs.
     pub(crate) fn resume(
         &mut self,
@@ -390,8 +388,10 @@ impl Schedule {
             return Ok(());
         }
         let (numbers, grants) = bring_back_list(state, plans, device)?;
+        let dispatched = state.objects[device].dispatched();
         let turn = &mut state.objects[device].turn;
         (turn.gives_way, turn.waits_since, turn.behind) = (false, None, None);
+        turn.resumed_after = dispatched;
         turn.resumed_at = state.moment.now();
         (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);
         turn.takes_all &= !has_list;
@@ -450,6 +450,16 @@ impl Schedule {
         let _ = self.resume(state, plans, requests, work, device, ResumeReason::PressureFell);
         Ok(())
     }
+}
+
+/// Whether a device has run nothing in its turn, and what the first portion of its DMA buffers requires is on its way.
+fn has_portion_on_its_way(state: &State, plans: &Plans, work: &Work, device: DeviceIx) -> bool {
+    let of_device = work.queued.iter().map(|queued| &state.objects[queued.context]).filter(|of| of.device == device);
+    let mut portions = of_device.filter_map(|context| context.portion.as_ref());
+    let has_run = state.objects[device].dispatched() > state.objects[device].turn.resumed_after;
+    state.adapter.is_physical()
+        && !has_run
+        && portions.any(|of| of.plans.iter().any(|&plan| !plans.stream.is_retired(plan)))
 }
 
 /// Devices that have work and no turn: who has starved first, then who is within its budget, then by band and time.

@@ -11,6 +11,7 @@ use super::allocation::Allocation;
 use super::aspects::Pool;
 use super::device::{Device, RequestKind};
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 
 /// The first address of a mapping of a process.
 type At = (ProcessId, u64);
@@ -145,7 +146,7 @@ impl Audit {
         if !self.is_up() || self.adapter.is_physical() || !self.plans.are_over() || !self.all_lists_fit() {
             return;
         }
-        let waiting = self.devices.iter().filter_map(|(&id, device)| Some((id, self.waits_in_vain(device)?)));
+        let waiting = self.devices.iter().filter_map(|(&id, device)| Some((id, self.waits_in_vain(id, device)?)));
         for (id, what) in Vec::from_iter(waiting) {
             let message =
                 format!("{what} of {id} waits for ever, though nothing is under way and all that lists name fits");
@@ -174,7 +175,7 @@ impl Audit {
     }
 
     /// The request or the work of a device that waits for nothing that the log shows.
-    fn waits_in_vain(&self, device: &Device) -> Option<String> {
+    fn waits_in_vain(&self, id: DeviceId, device: &Device) -> Option<String> {
         let process = self.processes.get(&device.process);
         let is_stopped = device.is_over() || process.is_none_or(|process| process.suspended.is_some());
         if is_stopped || !device.is_still() {
@@ -183,13 +184,14 @@ impl Audit {
         if let Some(request) = device.next_request() {
             let RequestKind::MakeResident(spans) = &request.kind else { return None };
             let named = spans.iter().filter_map(|(id, _)| self.allocations.get(id));
+            let mut of_device = self.allocations.values().filter_map(|of| of.lists.get(&id)).flat_map(ListEntry::spans);
+            let has_left = of_device.any(|span| device.still_holds(span));
             // A locked allocation that may only be in hidden memory comes in after the unlock (U-40). The log does not say whether the CPU
-            // sees the allocation in a memory segment. A set of segments that is given once the list has let the allocation go comes too
-            // late: outstanding work is to find the allocation where lists counted it.
+            // sees the allocation in a memory segment. While outstanding work requires what has left the list, a new set of segments does
+            // not help: the list does not say what must fit together then.
             let has_no_sight = |of: &Allocation| {
                 let pools = self.places.pools_of(SegmentSet(of.supported_segment_set));
-                let is_listed = of.lists.values().any(|entry| entry.count > 0);
-                let may_be_seen = is_listed && pools.contains(&Pool::SYSTEM);
+                let may_be_seen = pools.contains(&Pool::SYSTEM) && !has_left;
                 of.cpu_view.is_some() && !of.seen_in_backing_store && !may_be_seen
             };
             let waits_for_unlock = named.into_iter().any(has_no_sight);
