@@ -71,7 +71,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_deaths: u32,
 
-    /// Stop when N mistakes were found that are shown and not known; findings of one rule about one operation are one mistake
+    /// Stop after N mistakes that are new and shown; findings of a rule about an operation count as a single mistake
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_failures: Option<u64>,
 

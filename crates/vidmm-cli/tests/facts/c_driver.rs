@@ -6,6 +6,7 @@ use crate::common::c_driver::{built, built_of, can_build, check};
 use crate::common::workspace;
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_right_drivers_have_no_findings() {
     if !can_build() {
         return;
@@ -18,7 +19,7 @@ fn the_right_drivers_have_no_findings() {
         let run = check(&driver, &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");
         assert!(run.stdout.contains("a model of its GPU"), "{run}");
-        let here = check(&driver, &["--seeds", "1..2", "--in-process"]).expect(0);
+        let here = check(&driver, &["--replay", "world-2", "--in-process"]).expect(0);
         assert!(here.stdout.contains("found       0"), "{here}");
     }
 }
@@ -100,7 +101,8 @@ fn a_driver_reads_the_registry() {
     }
     // The driver flushes the whole TLB then. With the mistake it flushes that of another process, which shows either way.
     let driver = built("BUG_FLUSH_WRONG_PROCESS");
-    let run = check(&driver, &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(1);
+    let first = ["--max-failures", "1"];
+    let run = check(&driver, &[&["--seeds", "1..12", "--registry", "FlushesAll=1"], &first[..]].concat()).expect(1);
     assert!(run.stdout.contains("--registry=FlushesAll=1 --replay"), "{run}");
     check(&built("BUG_NONE"), &["--seeds", "1..12", "--registry", "FlushesAll=1"]).expect(0);
     let wrong = check(&driver, &["--registry", "FlushesAll"]).expect(2);
@@ -129,11 +131,27 @@ fn known_findings_do_not_fail() {
     let file = tempfile::NamedTempFile::new().expect("there is a folder for files");
     std::fs::write(file.path(), "DDI-UNKNOWN-OPERATION  # to be mended\n").expect("the file is written");
     let known = file.path().to_str().expect("the path is text");
-    check(&driver, &["--seeds", "1..1"]).expect(1);
-    let run = check(&driver, &["--seeds", "1..1", "--known", known]).expect(0);
+    check(&driver, &["--replay", "unknown"]).expect(1);
+    let run = check(&driver, &["--replay", "unknown", "--known", known]).expect(0);
     assert!(run.stdout.contains("found       0; 1 known"), "{run}");
     check(&driver, &["--seeds", "1..1", "--skip", "DDI-UNKNOWN-OPERATION"]).expect(0);
-    check(&driver, &["--seeds", "1..1", "--rule", "BPB-40"]).expect(0);
+}
+
+#[test]
+fn a_run_ends_when_so_many_mistakes_were_found() {
+    if !can_build() {
+        return;
+    }
+    let driver = built("BUG_SHORT_TRANSFER");
+    let run = check(&driver, &["--seeds", "1..100", "--max-failures", "1"]).expect(1);
+    assert_eq!(run.stdout.lines().filter(|line| line.starts_with("finding ")).count(), 1, "{run}");
+    assert!(!run.stdout.contains("replay world-"), "the scenarios show the mistake before any world: {run}");
+    // Findings that are not shown do not end a run.
+    let other = ["--seeds", "1..1", "--rule", "BPB-40", "--max-failures", "1"];
+    let run = check(&built("BUG_UNKNOWN_IS_SUCCESS"), &other).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    let none = check(&driver, &["--max-failures", "0"]).expect(2);
+    assert!(none.stderr.contains("--max-failures"), "{none}");
 }
 
 #[test]

@@ -111,13 +111,15 @@ fn decisions_hold(what: &str, log: &[u8]) {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn logs_of_the_scenarios_hold() {
     for scenario in short_scenarios() {
-        log_holds(&scenario, &[&scenario]);
+        log_holds(&scenario, &[&scenario, "--scale", "4"]);
     }
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn logs_of_steps_hold() {
     let mut scenarios = [notification_scenarios(), fault_scenarios(), splitting_scenarios()].concat();
     scenarios.retain(|scenario| scenario != OVERRUN && expected_status(scenario) == 0);
@@ -158,6 +160,7 @@ fn the_log_has_the_overrun() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn logs_of_buffers_in_system_memory_hold() {
     let scratch = Scratch::new();
     for (what, adapter, client) in IN_SYSTEM_MEMORY {
@@ -172,6 +175,7 @@ fn logs_of_buffers_in_system_memory_hold() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn logs_of_other_machines_hold() {
     let scratch = Scratch::new();
     for (what, adapter) in MACHINES {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use vidmm_view::tables::Table;
 
 use crate::common::{
-    Run, Scratch, fault_scenarios, notification_scenarios, residency_scenarios, segment_scenarios, shell,
+    Run, Scratch, fault_scenarios, is_long, notification_scenarios, residency_scenarios, segment_scenarios, shell,
     splitting_scenarios, vidmm_run, workspace,
 };
 
@@ -28,14 +28,6 @@ pub fn python(script: &str, arguments: &[String]) -> Option<Run> {
     Some(Run::new(script.to_owned(), &output.expect("it starts")).expect(0))
 }
 
-/// Scenarios whose logs are long, the first of 1.3 GB; shorter scenarios are of the same kinds.
-const LONG: [&str; 4] = [
-    "scenarios/residency/p14-verify-random.toml",
-    "scenarios/residency/home.toml",
-    "scenarios/residency/ready-work-behind-a-page-in.toml",
-    "scenarios/residency/wake-in-turn.toml",
-];
-
 /// Logs of runs of all kinds, below a folder: workloads, clients beside one another, faults, resets, cuts, every shape
 /// of adapter.
 fn logs(scratch: &Scratch) -> Vec<String> {
@@ -47,8 +39,7 @@ fn logs(scratch: &Scratch) -> Vec<String> {
         notification_scenarios(),
     ];
     let workloads = ["scenarios/training.toml --scale 16", "scenarios/two-devices.toml --scale 16"];
-    let is_short = |scenario: &String| !LONG.contains(&&**scenario);
-    let of_steps = of_steps.concat().into_iter().filter(is_short);
+    let of_steps = of_steps.concat().into_iter().filter(|scenario| !is_long(scenario));
     let commands = workloads.map(str::to_owned).into_iter().chain(of_steps);
     let logs = commands.enumerate().map(|(number, command)| {
         let log = scratch.path(&format!("{number}.jsonl"));
@@ -65,6 +56,7 @@ fn counts(run: &Run) -> Value {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn perfetto_and_duckdb_read_the_exports_of_every_kind_of_run() {
     let scratch = Scratch::new();
     let (mut traces, mut tables) = (Vec::new(), Vec::new());

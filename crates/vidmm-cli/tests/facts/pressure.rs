@@ -129,41 +129,49 @@ fn runs_in_system_memory(workload: usize) {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn training_runs_everywhere() {
     runs_everywhere(0);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn training_runs_in_system_memory() {
     runs_in_system_memory(0);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn cyclic_layers_run_in_system_memory() {
     runs_in_system_memory(1);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn textures_run_in_system_memory() {
     runs_in_system_memory(2);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn serving_runs_in_system_memory() {
     runs_in_system_memory(3);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn cyclic_layers_run_everywhere() {
     runs_everywhere(1);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn textures_run_everywhere() {
     runs_everywhere(2);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn serving_runs_everywhere() {
     runs_everywhere(3);
 }

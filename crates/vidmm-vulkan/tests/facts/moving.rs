@@ -10,11 +10,13 @@ use vidmm_vulkan::{Buffer, Error, LocalMemory, Validation};
 use crate::{MIB, World, words};
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn buffers_of_four_times_local_memory_keep_every_word() {
     keep_every_word(World::new(8 * MIB), 2 * MIB);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn stale_bindings_change_no_word() {
     keep_every_word(World::with_lazy_unbinding(8 * MIB), 2 * MIB);
 }
@@ -84,6 +86,7 @@ fn a_full_memory_says_how_much_to_evict_and_that_is_enough() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn bytes_of_the_host_come_and_go() {
     let Some(world) = World::new(4 * MIB) else { return };
     let (one, other) = (world.buffer(2 * MIB), world.buffer(2 * MIB));

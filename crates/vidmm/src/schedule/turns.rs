@@ -102,8 +102,7 @@ fn settle_takers(state: &mut State, work: &Work) {
     }
 }
 
-/// The bytes that must be there for a device that waits for its turn: those that it is promised then; or all, for DMA
-/// buffers that find no room beside lists.
+/// The bytes that must be free for a device's turn: the device's promise, or all bytes for DMA buffers without room beside lists.
 fn room_needed(state: &State, device: DeviceIx) -> PerAccount<u64> {
     let record = &state.objects[device];
     match record.has_reference_lists() && record.turn.takes_all {
@@ -327,8 +326,8 @@ impl Schedule {
         Yielders { now: candidates.into_iter().map(|(.., other, reason)| (other, reason)).collect(), later, never }
     }
 
-    /// Whether a device yields to another that waits (U-30, U-38). A device whose memory is on its way does not yield before that is
-    /// there: else slices shorter than the paging for them end one after another, and nothing runs.
+    /// Whether a device yields to another that waits (U-30, U-38). A device keeps its turn while its memory is on the way: slices may be
+    /// shorter than their paging, and then nothing would run.
     fn may_yield(&self, state: &State, plans: &Plans, work: &Work, other: DeviceIx, wanting: DeviceIx) -> Yield {
         let record = &state.objects[other];
         if record.turn.activity == Activity::Yielding {
@@ -435,7 +434,7 @@ impl Schedule {
         });
         let out_until = |&device: &DeviceIx| state.objects[device].turn.out_until;
         let (idle, out): (Vec<_>, Vec<_>) = fitting.partition(|device| out_until(device) <= state.moment.now());
-        // A device that gave its memory away a moment ago comes back later, though nothing else happens until then.
+        // Devices that gave their memory away a moment ago come back later, also if nothing else happens.
         out.iter().map(out_until).for_each(|time| state.moment.wake_at(time));
         let Some(device) = idle.into_iter().max_by_key(|&device| state.objects[device].turn.last_busy) else {
             return Ok(());
@@ -452,7 +451,7 @@ impl Schedule {
     }
 }
 
-/// Whether a device has run nothing in its turn, and what the first portion of its DMA buffers requires is on its way.
+/// Whether a device has run nothing in its turn, and the allocations of a portion of its DMA buffers are on the way.
 fn has_portion_on_its_way(state: &State, plans: &Plans, work: &Work, device: DeviceIx) -> bool {
     let of_device = work.queued.iter().map(|queued| &state.objects[queued.context]).filter(|of| of.device == device);
     let mut portions = of_device.filter_map(|context| context.portion.as_ref());

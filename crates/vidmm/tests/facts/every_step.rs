@@ -126,18 +126,21 @@ fn paging_that_hangs_is_a_reset_of_the_adapter() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn an_interrupt_that_is_lost_harms_nobody() {
     no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Lost });
     no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Lost });
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn an_interrupt_that_comes_late_harms_nobody() {
     no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Late });
     no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Late });
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn an_interrupt_that_comes_twice_harms_nobody() {
     no_device_is_told(&Trouble::Interrupt { engine: RENDER, ending: Ending::Twice });
     no_device_is_told(&Trouble::Interrupt { engine: PAGING, ending: Ending::Twice });

@@ -68,7 +68,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// A folder for the files of one test, which removes it at its end.
+/// A folder for the files of a test. The end of the test removes the folder.
 pub struct Scratch(TempDir);
 
 impl Scratch {
@@ -100,8 +100,21 @@ pub fn scenarios() -> Vec<String> {
     scenarios_in("scenarios")
 }
 
-/// The scenarios that run for several seconds.
-const LONG: [&str; 1] = ["scenarios/clients.toml"];
+/// Scenarios that run for several seconds, or write logs of a gigabyte. A single test compares their texts; shorter scenarios of the same
+/// kinds go through all tests.
+const LONG: [&str; 6] = [
+    "scenarios/clients.toml",
+    "scenarios/residency/comehome.toml",
+    "scenarios/residency/home.toml",
+    "scenarios/residency/p14-verify-random.toml",
+    "scenarios/residency/ready-work-behind-a-page-in.toml",
+    "scenarios/residency/wake-in-turn.toml",
+];
+
+/// Whether a scenario runs for several seconds.
+pub fn is_long(scenario: &str) -> bool {
+    LONG.contains(&scenario)
+}
 
 /// The exit status of a scenario of the repository: one that shows how a mistake is found must find it.
 pub fn expected_status(scenario: &str) -> i32 {
@@ -115,7 +128,7 @@ pub fn expected_status(scenario: &str) -> i32 {
 /// The scenarios that run a workload, hold, and may be run again in other ways.
 pub fn short_scenarios() -> Vec<String> {
     let mut scenarios = scenarios();
-    scenarios.retain(|scenario| expected_status(scenario) == 0 && !LONG.contains(&&**scenario));
+    scenarios.retain(|scenario| expected_status(scenario) == 0 && !is_long(scenario));
     scenarios
 }
 
