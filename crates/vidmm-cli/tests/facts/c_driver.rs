@@ -95,6 +95,7 @@ fn reports_from_threads_of_the_driver_are_waited_for_and_counted() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_driver_reads_the_registry() {
     if !can_build() {
         return;

@@ -26,6 +26,7 @@ macro_rules! bugs {
     ($driver:literal; $($name:ident: $planted:ident $(with $variant:ident)? by $key:literal $(in $seeds:literal)?;)*) => {
         $(
             #[test]
+            #[ignore = "takes long, runs in .ci/run"]
             fn $name() {
                 super::finds($driver, stringify!($planted), stringify!($($variant)?), $key, concat!($($seeds)?));
             }

@@ -20,6 +20,7 @@ fn changed(name: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_process_may_be_killed_at_any_of_fifty_moments_of_paging() {
     let mut in_the_middle = 0;
     // From the first command of the page-in to the end of the kernel that waits for it the GPU makes 74 steps.

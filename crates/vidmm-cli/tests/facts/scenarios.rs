@@ -3,7 +3,7 @@
 //! The texts follow from the scenarios alone: times in them are virtual. After a change that is meant to change them,
 //!
 //! ```text
-//! UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts scenarios
+//! UPDATE_EXPECTED=1 cargo test -p vidmm-cli --test facts scenarios -- --include-ignored
 //! ```
 //!
 //! makes them again; look at the difference before you keep it.
@@ -11,7 +11,7 @@
 use std::fs;
 
 use crate::common::{
-    Scratch, expected_status, fault_scenarios, notification_scenarios, program_scenarios, residency_scenarios,
+    Scratch, expected_status, fault_scenarios, is_long, notification_scenarios, program_scenarios, residency_scenarios,
     scenarios, segment_scenarios, short_scenarios, splitting_scenarios, summary, vidmm_run, workspace,
 };
 
@@ -20,18 +20,26 @@ const UPDATE: &str = "UPDATE_EXPECTED";
 
 #[test]
 fn scenarios_print_the_expected_texts() {
-    for scenario in all_scenarios() {
-        let printed = vidmm_run(&[&scenario]).expect(expected_status(&scenario)).stdout;
-        let path = workspace().join(scenario.replace(".toml", ".expected.txt"));
-        if std::env::var_os(UPDATE).is_some() {
-            fs::write(&path, &printed).expect("the text can be written");
-        }
-        let expected = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(
-            printed, expected,
-            "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again"
-        );
+    all_scenarios()
+        .iter()
+        .filter(|scenario| !is_long(scenario))
+        .for_each(|scenario| prints_the_expected_text(scenario));
+}
+
+#[test]
+#[ignore = "takes long, runs in .ci/run"]
+fn long_scenarios_print_the_expected_texts() {
+    all_scenarios().iter().filter(|scenario| is_long(scenario)).for_each(|scenario| prints_the_expected_text(scenario));
+}
+
+fn prints_the_expected_text(scenario: &str) {
+    let printed = vidmm_run(&[scenario]).expect(expected_status(scenario)).stdout;
+    let path = workspace().join(scenario.replace(".toml", ".expected.txt"));
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, &printed).expect("the text can be written");
     }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(printed, expected, "{scenario} prints something else; if that is meant, set {UPDATE}=1 and run again");
 }
 
 fn all_scenarios() -> Vec<String> {

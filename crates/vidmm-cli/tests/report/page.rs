@@ -71,6 +71,7 @@ fn has_no_complaints(browser: &mut Browser) {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn pages_of_many_kinds_of_runs_open_without_errors() {
     for scenario in [
         "scenarios/cyclic.toml",

@@ -96,31 +96,37 @@ fn the_script_pages() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_page_fault_costs_its_device_alone() {
     at_most_one_is_told(&mishap(RENDER, 2, Mishap::Fault));
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_hang_costs_its_device_alone() {
     at_most_one_is_told(&mishap(RENDER, 6, Mishap::Hang));
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_reset_that_fails_is_one_of_the_adapter() {
     all_are_told(&mishap(RENDER, 4, Mishap::ResetFails));
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_reset_that_lies_is_one_of_the_adapter() {
     all_are_told(&mishap(RENDER, 0, Mishap::ResetLies));
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_fault_of_paging_is_a_reset_of_the_adapter() {
     all_are_told(&mishap(PAGING, 1, Mishap::Fault));
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn paging_that_hangs_is_a_reset_of_the_adapter() {
     all_are_told(&mishap(PAGING, 2, Mishap::Hang));
 }

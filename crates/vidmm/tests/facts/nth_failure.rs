@@ -47,6 +47,7 @@ fn each_call_fails_once(config: &Config, build_failure: BuildStatus) -> Vec<Fall
 
 /// Without a failure: the script makes every call with success, and memory is scarce.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_script_makes_every_call() {
     let mut caller = Caller::new(with_page_tables(true));
     caller.run(&script(1, STEPS));
@@ -58,6 +59,7 @@ fn the_script_makes_every_call() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_failure_with_page_tables_in_system_memory_is_survived() {
     let calls = each_call_fails_once(&with_page_tables(true), BuildStatus::InsufficientDmaBuffer);
     for kind in [
@@ -75,11 +77,13 @@ fn each_failure_with_page_tables_in_system_memory_is_survived() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_failure_with_page_tables_in_the_segment_is_survived() {
     each_call_fails_once(&with_page_tables(false), BuildStatus::InsufficientDmaBuffer);
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_failure_behind_an_io_mmu_is_survived() {
     let config = Config { scheduling_log: None, ..Config::integrated(AddressingModel::GpuVaIoMmu, 32) };
     each_call_fails_once(&config, BuildStatus::InsufficientDmaBuffer);
@@ -87,12 +91,14 @@ fn each_failure_behind_an_io_mmu_is_survived() {
 
 /// BPB-06: the driver is asked again when the allocation is idle.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_busy_answer_is_survived() {
     each_call_fails_once(&with_page_tables(true), BuildStatus::AllocationBusy);
 }
 
 /// P53: so does whatever a caller names that is not, or not any more, or not its own.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_wrong_handle_changes_nothing() {
     let mut caller = Caller::new(Config::discrete(40, 48));
     caller.run(&script(2, STEPS));

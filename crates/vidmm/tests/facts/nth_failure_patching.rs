@@ -208,6 +208,7 @@ fn each_call_fails_once(build_failure: BuildStatus, render_failure: RenderStatus
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_failure_of_creation_is_survived() {
     use Fallible::*;
     let kinds = [CreateProcess, CreateContext, CreateAllocation, CommitBackingStore];
@@ -215,6 +216,7 @@ fn each_failure_of_creation_is_survived() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_full_or_busy_paging_buffer_is_survived() {
     for status in [BuildStatus::InsufficientDmaBuffer, BuildStatus::AllocationBusy] {
         each_call_fails_once(status, RenderStatus::NoMemory, &[Fallible::BuildPagingBuffer]);
@@ -223,6 +225,7 @@ fn each_full_or_busy_paging_buffer_is_survived() {
 
 /// PAT-12: nothing is queued; a full DMA buffer alone is followed by a call with more room.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn each_command_buffer_that_is_refused_harms_nobody() {
     for status in [
         RenderStatus::InsufficientDmaBuffer,
@@ -238,6 +241,7 @@ fn each_command_buffer_that_is_refused_harms_nobody() {
 
 /// Without a failure memory is scarce, and most calls succeed.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_script_pages() {
     let mut caller = Caller::new();
     caller.run();
