@@ -200,8 +200,7 @@ fn all_gone(state: &State, plans: &Plans) -> Option<u64> {
 
 /// Whether all work is held until evictions and discards have been decided, as the verifier's options ask.
 pub(crate) fn waits_for_decisions(state: &State) -> bool {
-    let is_decided = state.residency.evict_soon.is_empty() && !state.objects.discards_are_due();
-    state.adapter.verifier.holds_work() && !is_decided
+    state.adapter.verifier.holds_work() && (!state.residency.evict_soon.is_empty() || state.objects.discards_are_due())
 }
 
 /// The fence of the paging engine that completes the root table of a process: 0 if it has, none until it is built.
