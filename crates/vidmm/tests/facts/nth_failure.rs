@@ -47,7 +47,6 @@ fn each_call_fails_once(config: &Config, build_failure: BuildStatus) -> Vec<Fall
 
 /// Without a failure: the script makes every call with success, and memory is scarce.
 #[test]
-#[ignore = "takes long, runs in .ci/run"]
 fn the_script_makes_every_call() {
     let mut caller = Caller::new(with_page_tables(true));
     caller.run(&script(1, STEPS));

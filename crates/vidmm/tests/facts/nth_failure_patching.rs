@@ -241,7 +241,6 @@ fn each_command_buffer_that_is_refused_harms_nobody() {
 
 /// Without a failure memory is scarce, and most calls succeed.
 #[test]
-#[ignore = "takes long, runs in .ci/run"]
 fn the_script_pages() {
     let mut caller = Caller::new();
     caller.run();
