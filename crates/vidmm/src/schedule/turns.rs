@@ -548,15 +548,16 @@ fn suspend(turns: &mut Turns, state: &mut State, device: DeviceIx) {
 fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
     pins::note_writes(&mut state.objects, device);
-    for index in core::mem::take(&mut state.objects[device].pinned_allocations) {
+    let mut released = core::mem::take(&mut state.objects[device].pinned_allocations);
+    released.retain(|&index| {
         let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
         if !is_open {
-            continue;
+            return false;
         }
         let entry = state.objects.allocations[index].entry_mut(device);
         entry.is -= EntryFlags::IN_PINNED;
         if !entry.is_pinning() {
-            continue;
+            return false;
         }
         let is_used = entry.is_used(state.objects.devices[device].submitted, &state.residency.spans);
         if is_used {
@@ -570,7 +571,11 @@ fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
         let (account, size) = (allocation.account(), allocation.size);
         record.to_restore[account] += size;
         allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
+        true
+    });
+    for index in released {
         // From now on the allocation counts where the lock wants it. If the list has grown too large for that, the lock is not granted.
+        // All of the list is noted as to be brought back before, so that it is seen beside the allocation.
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING)
             && !state.objects[index].is_seen_at_home();
         let goes_into_sight = is_to_be_seen && replacement::move_into_sight(turns, state, index);
