@@ -25,6 +25,7 @@ fn the_right_drivers_have_no_findings() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
     if !can_build() {
         return;
@@ -39,6 +40,7 @@ fn a_driver_without_a_model_of_its_gpu_is_judged_without_its_effects() {
 /// With one memory segment a list fits beside the page tables; with two the list is refused, and rightly: an allocation lies in the
 /// second segment, so the page tables of its fill take more of the first. The step had expected a grant.
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn scenarios_on_more_segments_are_judged_by_rules() {
     if !can_build() {
         return;
@@ -62,6 +64,7 @@ fn private_data(size: u64, segments: u32) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn a_driver_is_tried_with_private_data_that_was_recorded() {
     if !can_build() {
         return;

@@ -33,6 +33,7 @@ fn picture(browser: &mut Browser, first: &str, last: &str, height_max: f64) -> V
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_page_says_why_a_frame_took_long() {
     let Some((_page, mut browser)) = opened("scenarios/frames.toml") else { return };
     find(&mut browser, "submission 812");
@@ -56,6 +57,7 @@ fn the_page_says_why_a_frame_took_long() {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_page_says_which_device_pushed_a_texture_out_and_what_that_cost() {
     let Some((_page, mut browser)) = opened("scenarios/frames.toml") else { return };
     browser.evaluate(
@@ -95,6 +97,7 @@ fn needs_about_what_the_page_says(scenario: &str) -> Option<(Page, Browser)> {
 }
 
 #[test]
+#[ignore = "takes long, runs in .ci/run"]
 fn the_page_says_how_much_memory_a_workload_would_need() {
     needs_about_what_the_page_says("scenarios/textures.toml");
     if let Some((_page, mut browser)) = needs_about_what_the_page_says("scenarios/training.toml") {

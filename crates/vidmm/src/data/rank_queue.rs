@@ -1,21 +1,29 @@
 //! A queue in ascending order of rank, whose members leave from anywhere.
 //!
-//! Members mostly come in the order of their ranks: those are appended to an array, and one that leaves is a bit cleared, which
-//! touches no other. A member that comes *late*, with a lower rank than the last of the array, stands in a tree beside it. When
-//! the room is used up, the queue is made anew, in order and without gaps, with room for as many members again. So a member costs
-//! a constant time, however many there are, and one that comes late a logarithmic one until the queue is next made anew.
+//! Members mostly come in the order of their ranks: those are appended to the last of a row of blocks. A member that leaves is a bit
+//! cleared in its block, which touches no other member. Where a quarter of a block is left, and no more of a block beside it, the members
+//! of both move into one block. A member that comes *late*, with a lower rank than the last of the row, stands in a tree beside the
+//! blocks. So a member costs a constant time, however many there are, and a late member a logarithmic time; a step moves half a block at
+//! most.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use core::mem;
 
-use crate::data::{number_set::NumberSet, packed::U56};
+use crate::data::packed::U56;
 
-/// The members that a queue has room for at least.
-const LEAST_ROOM: usize = 64;
+/// The members that a block has room for.
+const BLOCK: usize = 256;
+
+/// The members of a block that is joined with a block beside it which has no more either.
+const SPARSE: u32 = BLOCK as u32 / 4;
 
 /// The place of a member in its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// In the array, at this index.
+    /// In a block: the index of the block times [`BLOCK`], and the index in the block.
     InOrder(u32),
     /// In the tree, with this number among those that came late.
     Late(U56),
@@ -31,33 +39,95 @@ struct Entry<T: Copy> {
     member: T,
 }
 
-const _: () = assert!(size_of::<Entry<u32>>() == 12, "each evictable allocation has one, and as many have left");
+const _: () = assert!(size_of::<Entry<u32>>() == 12, "each evictable allocation has one");
+
+/// Members that came in the order of their ranks.
+#[derive(Debug)]
+struct Block<T: Copy> {
+    /// Ascends in the row of blocks.
+    number: u64,
+    /// Members, and those that have left; the last of them has not.
+    entries: Vec<Entry<T>>,
+    /// A bit for each of the entries that has not left.
+    present: [u64; BLOCK / 64],
+    /// The number of those.
+    count: u32,
+}
+
+impl<T: Copy> Block<T> {
+    const EMPTY: Self = Self { number: 0, entries: Vec::new(), present: [0; BLOCK / 64], count: 0 };
+
+    /// The index of the first member from an index on.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.present.get(word)? & (!0 << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.present.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// Appends a member, and returns its index.
+    fn push(&mut self, entry: Entry<T>) -> usize {
+        let at = self.entries.len();
+        self.entries.push(entry);
+        self.present[at / 64] |= 1 << (at % 64);
+        self.count += 1;
+        at
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.present[at / 64] &= !(1 << (at % 64));
+        self.count -= 1;
+        // The last entry is a member, so that ranks above all members' make nobody late.
+        while let Some(last) = self.entries.len().checked_sub(1)
+            && self.present[last / 64] & (1 << (last % 64)) == 0
+        {
+            self.entries.pop();
+        }
+    }
+
+    /// Takes out all members.
+    fn take(&mut self) -> Vec<Entry<T>> {
+        let mut at = 0..;
+        self.entries.retain(|_| at.next().is_some_and(|at: usize| self.present[at / 64] & (1 << (at % 64)) != 0));
+        (self.present, self.count) = ([0; BLOCK / 64], 0);
+        mem::take(&mut self.entries)
+    }
+
+    fn last_rank(&self) -> Option<u64> {
+        self.entries.last().map(|last| last.rank)
+    }
+}
 
 /// The queue. Each member knows its [`Standing`], which the queue tells it.
 #[derive(Debug)]
 pub(crate) struct RankQueue<T: Copy> {
     first: Option<(u64, T)>,
-    /// Members that came in order, and those of them that have left.
-    in_order: Vec<Entry<T>>,
-    /// The indices of `in_order` that have not left.
-    present: NumberSet,
+    blocks: Vec<Block<T>>,
+    /// The blocks that have members, by index, in the order of their ranks.
+    row: VecDeque<u32>,
+    /// The other blocks. The last of them keeps its memory for the next block.
+    unused: Vec<u32>,
+    /// The number of the last block of the row.
+    last_block: u64,
     /// Members by rank and number.
     late: BTreeMap<(u64, u64), T>,
     /// The number of the last member that came late.
     last_late: u64,
-    /// The most members in array and tree.
-    room: usize,
 }
 
 impl<T: Copy> Default for RankQueue<T> {
     fn default() -> Self {
         Self {
             first: None,
-            in_order: Vec::new(),
-            present: NumberSet::new(LEAST_ROOM),
+            blocks: Vec::new(),
+            row: VecDeque::new(),
+            unused: Vec::new(),
+            last_block: 0,
             late: BTreeMap::new(),
             last_late: 0,
-            room: LEAST_ROOM,
         }
     }
 }
@@ -74,46 +144,64 @@ impl<T: Copy + PartialEq> RankQueue<T> {
 
     /// The first member of `rank` or above.
     pub fn first_from(&self, rank: u64) -> Option<(u64, T)> {
-        self.first_of(self.in_order.partition_point(|entry| entry.rank < rank), (rank, 0))
+        self.first_of(self.first_in_row(|other| other < rank), (rank, 0))
     }
 
-    /// The member behind another one.
+    /// The member behind another member.
     pub fn after(&self, rank: u64, standing: Standing) -> Option<(u64, T)> {
         match standing {
-            Standing::InOrder(at) => self.first_of(at as usize + 1, (rank, 0)),
-            Standing::Late(number) => {
-                let above = self.in_order.partition_point(|entry| entry.rank <= rank);
-                self.first_of(above, (rank, number.get() + 1))
+            Standing::InOrder(at) => {
+                let (block, at) = (&self.blocks[at as usize / BLOCK], at as usize % BLOCK);
+                let next = block.next(at + 1).map(|next| block.entries[next]);
+                self.first_of(next.or_else(|| self.first_of_block(self.place_in_row(block) + 1)), (rank, 0))
             }
+            Standing::Late(number) => self.first_of(self.first_in_row(|other| other <= rank), (rank, number.get() + 1)),
         }
     }
 
-    /// The first member of the array from an index on, and of the tree from a key on. Of equal rank, those of the array came first:
-    /// a member is late only where the array goes on with a higher rank.
-    fn first_of(&self, at: usize, key: (u64, u64)) -> Option<(u64, T)> {
-        let in_order = self.present.next(at).map(|at| (self.in_order[at].rank, self.in_order[at].member));
+    /// The first member in the row behind those whose ranks are `below`.
+    fn first_in_row(&self, below: impl Fn(u64) -> bool) -> Option<Entry<T>> {
+        let place = self.row.partition_point(|&index| self.blocks[index as usize].last_rank().is_some_and(&below));
+        let block = &self.blocks[*self.row.get(place)? as usize];
+        let at = block.next(block.entries.partition_point(|entry| below(entry.rank)));
+        Some(block.entries[at.expect("the last entry of a block is a member")])
+    }
+
+    /// The first member of the block at a place in the row.
+    fn first_of_block(&self, place: usize) -> Option<Entry<T>> {
+        let block = &self.blocks[*self.row.get(place)? as usize];
+        Some(block.entries[block.next(0).expect("a block in the row has members")])
+    }
+
+    fn place_in_row(&self, block: &Block<T>) -> usize {
+        self.row.partition_point(|&index| self.blocks[index as usize].number < block.number)
+    }
+
+    /// The first of a member in the row, and of those in the tree from a key on. Of equal rank, those in the row came first.
+    fn first_of(&self, in_row: Option<Entry<T>>, key: (u64, u64)) -> Option<(u64, T)> {
+        let in_row = in_row.map(|entry| (entry.rank, entry.member));
         let late = self.late.range(key..).next().map(|(&(rank, _), &member)| (rank, member));
-        match (in_order, late) {
-            (Some(in_order), Some(late)) if late.0 < in_order.0 => Some(late),
-            _ => in_order.or(late),
+        match (in_row, late) {
+            (Some(in_row), Some(late)) if late.0 < in_row.0 => Some(late),
+            _ => in_row.or(late),
         }
     }
 
     /// Adds a member behind those of its rank or lower ones. `tell` hears the standing of each member that has got another.
     pub fn push(&mut self, rank: u64, member: T, mut tell: impl FnMut(T, Standing)) {
-        if self.in_order.len() + self.late.len() >= self.room {
-            self.make_anew(&mut tell);
-        }
-        let is_late = self.in_order.last().is_some_and(|last| rank < last.rank);
+        let last = self.row.back().map(|&index| index as usize);
+        let is_late = last.and_then(|last| self.blocks[last].last_rank()).is_some_and(|last| rank < last)
+            // One of its rank that was late may have outlived those that were before it.
+            || self.late.range((rank, 0)..).next().is_some_and(|(&(late, _), _)| late == rank);
         let standing = if is_late {
             self.last_late += 1;
             self.late.insert((rank, self.last_late), member);
             Standing::Late(U56::new(self.last_late))
         } else {
-            let at = self.in_order.len();
-            self.in_order.push(Entry { rank, member });
-            self.present.insert(at);
-            Standing::in_order(at)
+            let is_full = |last: &usize| self.blocks[*last].entries.len() == BLOCK;
+            let last = last.filter(|last| !is_full(last)).unwrap_or_else(|| self.make_room(last, &mut tell));
+            let at = self.blocks[last].push(Entry { rank, member });
+            Standing::in_order(last, at)
         };
         tell(member, standing);
         if self.first.is_none_or(|(first, _)| rank < first) {
@@ -121,51 +209,93 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         }
     }
 
-    /// Takes out a member of this rank.
+    /// The block that a member is appended to where the last block, if there is one, is full.
+    #[inline(never)]
+    fn make_room(&mut self, last: Option<usize>, tell: &mut impl FnMut(T, Standing)) -> usize {
+        if let Some(last) = last.filter(|&last| self.blocks[last].count <= 2 * SPARSE) {
+            let entries = self.blocks[last].take();
+            self.fill(last, entries, tell);
+            return last;
+        }
+        let index = self.unused.pop().unwrap_or_else(|| {
+            self.blocks.push(Block::EMPTY);
+            u32::try_from(self.blocks.len() - 1).expect("there are fewer blocks than indices")
+        });
+        self.last_block += 1;
+        self.blocks[index as usize].number = self.last_block;
+        self.row.push_back(index);
+        index as usize
+    }
+
+    /// Gives an empty block its members.
+    fn fill(&mut self, index: usize, entries: Vec<Entry<T>>, tell: &mut impl FnMut(T, Standing)) {
+        let block = &mut self.blocks[index];
+        (block.entries, block.count) = (entries, 0);
+        for (at, entry) in block.entries.iter().enumerate() {
+            block.present[at / 64] |= 1 << (at % 64);
+            block.count += 1;
+            tell(entry.member, Standing::in_order(index, at));
+        }
+    }
+
+    /// Takes out a member of this rank. `tell` hears the standing of each other member that has got another.
     #[inline(always)]
-    pub fn remove(&mut self, member: T, rank: u64, standing: Standing) {
+    pub fn remove(&mut self, member: T, rank: u64, standing: Standing, mut tell: impl FnMut(T, Standing)) {
         match standing {
-            Standing::InOrder(at) => self.present.remove(at as usize),
+            Standing::InOrder(at) => {
+                let index = at as usize / BLOCK;
+                let block = &mut self.blocks[index];
+                block.remove(at as usize % BLOCK);
+                if block.count == 0 || block.count == SPARSE {
+                    self.tidy(index, &mut tell);
+                }
+            }
             Standing::Late(number) => {
                 let late = self.late.remove(&(rank, number.get()));
                 debug_assert!(late == Some(member), "only a member is taken out");
             }
         }
         if self.first == Some((rank, member)) {
-            self.first = self.first_of(0, (0, 0));
-        }
-        if self.is_empty() {
-            self.in_order.clear();
+            self.first = self.first_of(self.first_of_block(0), (0, 0));
         }
     }
 
-    /// Puts all members into the array, in order and without gaps.
+    /// Takes a block without members out of the row; joins a sparse one with one beside it that is sparse too. Not the last, which members
+    /// enter and leave in turn.
     #[inline(never)]
-    fn make_anew(&mut self, tell: &mut impl FnMut(T, Standing)) {
-        let mut count = 0;
-        self.present.iter().for_each(|at| {
-            self.in_order[count] = self.in_order[at];
-            count += 1;
-        });
-        self.in_order.truncate(count);
-        if !self.late.is_empty() {
-            let late = core::mem::take(&mut self.late).into_iter();
-            self.in_order.extend(late.map(|((rank, _), member)| Entry { rank, member }));
-            // The sort is stable, and merges the two runs in one pass.
-            self.in_order.sort_by_key(|entry| entry.rank);
+    fn tidy(&mut self, index: usize, tell: &mut impl FnMut(T, Standing)) {
+        let place = self.place_in_row(&self.blocks[index]);
+        if self.blocks[index].count == 0 {
+            return self.leave_row(place);
         }
-        self.room = (2 * self.in_order.len()).max(LEAST_ROOM);
-        self.in_order.reserve_exact(self.room - self.in_order.len());
-        self.present = NumberSet::below(self.in_order.len(), self.room);
-        for (at, entry) in self.in_order.iter().enumerate() {
-            tell(entry.member, Standing::in_order(at));
+        let is_sparse =
+            |place: usize| self.row.get(place).is_some_and(|&index| self.blocks[index as usize].count <= SPARSE);
+        let front = match place.checked_sub(1).filter(|&before| is_sparse(before)) {
+            _ if place + 1 == self.row.len() => return,
+            Some(before) => before,
+            None if is_sparse(place + 1) => place,
+            None => return,
+        };
+        let (into, from) = (self.row[front] as usize, self.row[front + 1] as usize);
+        let (mut entries, mut behind) = (self.blocks[into].take(), self.blocks[from].take());
+        entries.append(&mut behind);
+        self.blocks[from].entries = behind;
+        self.fill(into, entries, tell);
+        self.leave_row(front + 1);
+    }
+
+    fn leave_row(&mut self, place: usize) {
+        let index = self.row.remove(place).expect("the block is in the row");
+        if let Some(&other) = self.unused.last() {
+            self.blocks[other as usize].entries = Vec::new();
         }
+        self.unused.push(index);
     }
 }
 
 impl Standing {
-    fn in_order(at: usize) -> Self {
-        Self::InOrder(u32::try_from(at).expect("there are fewer members than indices"))
+    fn in_order(block: usize, at: usize) -> Self {
+        Self::InOrder(u32::try_from(block * BLOCK + at).expect("there are fewer members than indices"))
     }
 }
 
@@ -182,7 +312,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{RankQueue, Standing};
+    use super::{BLOCK, RankQueue, SPARSE, Standing};
 
     /// Members are numbered in the order in which they came, so that a sorted list of rank and member is the order of the queue.
     #[derive(Default)]
@@ -205,7 +335,14 @@ mod tests {
 
         fn remove(&mut self, at: usize) {
             let (rank, member) = self.sorted.remove(at);
-            self.queue.remove(member, rank, self.known[member as usize].1);
+            let known = &mut self.known;
+            let standing = known[member as usize].1;
+            self.queue.remove(member, rank, standing, |member, standing| known[member as usize].1 = standing);
+        }
+
+        /// The members that the queue's memory has room for.
+        fn room(&self) -> usize {
+            self.queue.blocks.iter().map(|block| block.entries.capacity()).sum::<usize>() + self.queue.late.len()
         }
 
         fn walked(&self) -> Vec<(u64, u32)> {
@@ -258,7 +395,7 @@ mod tests {
                 }
                 prop_assert_eq!(model.queue.first(), model.sorted.first().copied());
                 prop_assert_eq!(model.queue.is_empty(), model.sorted.is_empty());
-                prop_assert!(model.queue.room <= 2 * 1200);
+                prop_assert!(model.room() <= 8 * model.sorted.len() + 4 * BLOCK);
             }
             prop_assert_eq!(&model.walked(), &model.sorted);
             for rank in ranks {
@@ -272,15 +409,47 @@ mod tests {
     fn the_room_follows_the_number_of_members() {
         let mut model = Model::default();
         (0..10_000).for_each(|rank| model.push(rank));
+        assert!(model.room() < 10_000 + 2 * BLOCK);
         (0..9_990).for_each(|_| model.remove(1));
         assert_eq!(model.walked(), model.sorted);
-        assert!(model.queue.room >= 10_000);
+        assert!(model.room() <= 4 * BLOCK);
         (0..20_000).for_each(|rank| {
             model.push(10_000 + rank);
             model.remove(1);
         });
         assert_eq!(model.walked(), model.sorted);
-        assert_eq!(model.queue.room, super::LEAST_ROOM);
+        assert!(model.room() <= 4 * BLOCK);
+    }
+
+    /// Each comes last, and has left before the next.
+    #[test]
+    fn members_that_enter_and_leave_in_turn_move_no_other() {
+        let mut model = Model::default();
+        (0..SPARSE.into()).for_each(|rank| model.push(rank));
+        for _ in 0..1000 {
+            let standings = model.known.clone();
+            model.push(1000);
+            let (others, _) = model.known.split_at(standings.len());
+            assert_eq!(others, standings);
+            model.remove(model.sorted.len() - 1);
+            assert!(model.known.starts_with(&standings));
+        }
+    }
+
+    #[test]
+    fn no_step_moves_more_than_half_a_block() {
+        let mut model = Model::default();
+        (0..3000).for_each(|rank| model.push(rank));
+        // Every second goes, then every second of the rest, until a few are left.
+        while model.sorted.len() > 100 {
+            for at in 0..model.sorted.len() / 2 {
+                let before = model.known.clone();
+                model.remove(at);
+                let moved = before.iter().zip(&model.known).filter(|(before, after)| before != after).count();
+                assert!(moved <= BLOCK / 2, "{moved} have moved");
+            }
+        }
+        assert_eq!(model.walked(), model.sorted);
     }
 
     #[test]

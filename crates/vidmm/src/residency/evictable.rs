@@ -134,17 +134,20 @@ impl Evictable {
         allocation.state -= AllocationState::EVICTABLE;
         self.bytes[allocation.queued_class() as usize] -= allocation.size;
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
-        self.change(process, key, |queue| queue.remove(index, rank, allocation.standing));
+        let standing = allocation.standing;
+        self.change(process, key, |queue| {
+            queue.remove(index, rank, standing, |index, standing| allocations[index].standing = standing);
+        });
     }
 
     /// Gives one of them another rank.
     pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
         let (process, (key, from)) = (allocations[index].process, allocations[index].queue_key());
         self.change(process, key, |queue| {
-            let allocation = &mut allocations[index];
-            queue.remove(index, from, allocation.standing);
-            allocation.set_rank(rank);
-            let (_, to) = allocation.queue_key();
+            let standing = allocations[index].standing;
+            queue.remove(index, from, standing, |index, standing| allocations[index].standing = standing);
+            allocations[index].set_rank(rank);
+            let (_, to) = allocations[index].queue_key();
             queue.push(to, index, |index, standing| allocations[index].standing = standing);
         });
     }
