@@ -12,6 +12,9 @@ use crate::{
     units::Nanoseconds,
 };
 
+/// More steps than anything needs that happens at a time.
+const STEPS_MAX: u32 = 1 << 20;
+
 /// # The loop: what is to be done next
 impl VidMm {
     /// The time of the next [`poll`](Self::poll) without an event before: a time slice ends, a trim request is due, or a time
@@ -30,8 +33,11 @@ impl VidMm {
     pub fn poll(&mut self, now: Nanoseconds, kmd: &mut dyn Kmd, host: &mut dyn Host) -> Option<Output> {
         self.state.moment.advance(now);
         self.state.moment.request_poll_if(self.state.engines.recovery.due.is_some_and(|due| due <= now));
+        let mut steps: u32 = 0;
         while self.state.moment.begin_step() {
             self.step(kmd, host);
+            steps += 1;
+            assert!(steps < STEPS_MAX, "a loop whose steps undo one another never ends");
         }
         self.state.moment.next_output()
     }

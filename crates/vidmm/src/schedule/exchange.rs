@@ -15,7 +15,7 @@ use crate::{
     objects::turn::{EXCHANGE_MAX, EXCHANGES_MAX, RETURN_MIN},
     placement::homes,
     plans::Plans,
-    schedule::{Schedule, turns},
+    schedule::{Schedule, replacement, turns},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -157,6 +157,11 @@ fn leave_home(state: &mut State, plans: &mut Plans, device: DeviceIx, index: All
     homes.into_iter().any(|home| {
         let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, home.account());
         let needed = state.objects[device].needed(home.account());
-        needed.saturating_add(state.objects[index].size) <= beside && move_to(state, plans, device, index, home)
+        let has_room = needed.saturating_add(state.objects[index].size) <= beside;
+        has_room
+            && match state.objects[device].is_suspended() {
+                true => replacement::place_elsewhere(state, device, index, home),
+                false => move_to(state, plans, device, index, home),
+            }
     })
 }

@@ -134,12 +134,16 @@ impl Schedule {
             let turn = &mut state.objects[device].turn;
             // A device that finds no place after all drains for the next debt in a second, not at once.
             (turn.drains_for_home, turn.owes_since) = (false, None);
+            let is_owing = !self.owed_back(state, device).is_empty();
+            if is_owing {
+                self.give_back(state, plans, device);
+            }
+            // It was pushed out meanwhile, and waits for its turn.
             if state.objects[device].is_suspended() || state.objects[device].turn.gives_way {
                 continue;
             }
-            match self.owed_back(state, device).is_empty() {
-                true => self.pay_one(state, plans, device),
-                false => self.give_back(state, plans, device),
+            if !is_owing {
+                self.pay_one(state, plans, device);
             }
             let wants = turns::wants_turn(&state.adapter, &state.objects, work, device);
             let reason = if wants { ResumeReason::HasWork } else { ResumeReason::PressureFell };

@@ -72,6 +72,28 @@ pub(crate) fn move_into_sight(turns: &mut Turns, state: &mut State, index: Alloc
     true
 }
 
+/// An allocation of a suspended device has another home from now on.
+fn count_anew(state: &mut State, device: DeviceIx, index: AllocationIx, home: Home) {
+    let from = state.objects[index].home();
+    rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
+    if from.account() != home.account() {
+        state.recount_home(device, index, from);
+        // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
+        state.moment.request_poll();
+    }
+}
+
+/// An allocation of a suspended device is to be brought back to another home, if all of the list has a place then. Returns whether it is.
+pub(super) fn place_elsewhere(state: &mut State, device: DeviceIx, index: AllocationIx, home: Home) -> bool {
+    let movable = homes::movable_with_requests(state, device).unwrap_or_default();
+    let may_move = movable.iter().any(|&(other, _)| other == index)
+        && weight::packs_if_moved(&state.objects, &state.memory, device, &[(index, home)]);
+    if may_move {
+        count_anew(state, device, index, home);
+    }
+    may_move
+}
+
 /// The homes that a device's allocations have next.
 struct Choice {
     /// Those that change.
@@ -101,13 +123,7 @@ impl Schedule {
             return;
         };
         for (index, home) in to_move {
-            let from = state.objects[index].home();
-            rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
-            if from.account() != home.account() {
-                state.recount_home(device, index, from);
-                // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
-                state.moment.request_poll();
-            }
+            count_anew(state, device, index, home);
             if state.objects[index].homes_differ() {
                 self.turns.note_demoted(device, index, state.moment.now());
             }
