@@ -29,7 +29,7 @@ pub struct Bug {
     pub shown_in: World,
     /// The mistake, in a sentence.
     pub what: &'static str,
-    /// The file of the core where it is made, below its `src`.
+    /// The file where it is made, below the folder `crates`.
     pub file: &'static str,
     /// The change of that file.
     pub edit: Edit,

@@ -9,7 +9,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use vidmm_saboteur::sabotage;
+use vidmm_saboteur::{BUGS, sabotage};
 
 /// The files and folders that cargo needs to build the workspace.
 const COPIED: [&str; 5] = ["Cargo.toml", "Cargo.lock", "README.md", "crates", "scenarios"];
@@ -77,14 +77,11 @@ fn write_copy(
 
 /// The content of the copy of a file.
 fn edited(path: &Path, content: Vec<u8>) -> Result<Vec<u8>, Box<dyn Error>> {
-    if let Ok(file) = path.strip_prefix("crates/vidmm/src") {
-        return match String::from_utf8(content) {
-            Ok(source) => Ok(sabotage(&file.to_string_lossy(), &source)?.into_bytes()),
-            Err(error) => Ok(error.into_bytes()),
-        };
+    if let Some(bug) = BUGS.iter().find(|bug| path == Path::new("crates").join(bug.file)) {
+        return Ok(sabotage(bug.file, &String::from_utf8(content)?)?.into_bytes());
     }
     let (after, added) = match path.to_str() {
-        Some("crates/vidmm/Cargo.toml") => {
+        Some("crates/vidmm/Cargo.toml" | "crates/vidmm-linear/Cargo.toml") => {
             ("[dependencies]\n", "vidmm-saboteur = { path = \"../vidmm-saboteur\", features = [\"at-work\"] }\n")
         }
         Some("Cargo.toml") => ("[workspace.lints.rust]\n", "unused_parens = \"allow\"\n"),

@@ -1,22 +1,15 @@
 //! The edits fit the core as it is: where a change of the core moves what a bug changes, this says which edit must follow.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use vidmm_saboteur::{BUGS, Edit, is_planted, plant, sabotage};
-
-fn core() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../vidmm/src")
-}
 
 #[test]
 fn each_edit_fits_its_file() {
     let files: BTreeSet<&str> = BUGS.iter().map(|bug| bug.file).collect();
     for file in files {
-        let source = fs::read_to_string(core().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file))
+            .unwrap_or_else(|error| panic!("{file}: {error}"));
         let edited = sabotage(file, &source).unwrap_or_else(|misfit| panic!("{misfit}"));
         for (bug, number) in BUGS.iter().zip(1..).filter(|(bug, _)| bug.file == file) {
             let condition = format!("is_planted({number})");

@@ -12,7 +12,6 @@ extern crate alloc;
 mod units;
 mod id;
 mod data;
-pub mod linear;
 pub mod contract;
 mod buggify;
 mod budget;
@@ -39,7 +38,6 @@ mod manager;
 mod calls;
 mod poll;
 mod check;
-pub mod client;
 
 pub use adapter::patching::{PatchListRule, PreparationKnobs};
 pub use adapter::verifier::VerifierKnobs;

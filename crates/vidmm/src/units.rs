@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-/// Bytes in a page of the contract: MDL offsets, `OffsetInPages` and page-table entries count in these (0.3).
-pub const PAGE_SIZE: u64 = 4 << 10;
+pub use vidmm_linear::{Extent, PAGE_SIZE};
 
 /// Bytes in a page of a 64 KiB pool (GVA-40).
 pub const PAGE_SIZE_64K: u64 = 64 << 10;
@@ -120,38 +119,5 @@ impl PhysicalAddress {
     /// The address `bytes` further on in the same segment.
     pub const fn offset_by(self, bytes: u64) -> Self {
         Self { segment: self.segment, offset: self.offset + bytes }
-    }
-}
-
-/// A run of physical memory in one segment. Ours: WDDM has page lists.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Extent {
-    /// Bytes from the start of the segment.
-    pub offset: u64,
-    /// Length in bytes, never 0.
-    pub size: u64,
-}
-
-impl Extent {
-    /// The first byte after the extent.
-    pub const fn end(self) -> u64 {
-        self.offset + self.size
-    }
-
-    /// The same for an extent that a file tells of, which need not be one: the largest number if there is none after it.
-    pub const fn saturating_end(self) -> u64 {
-        self.offset.saturating_add(self.size)
-    }
-
-    /// Whether all of `other` is in it.
-    pub(crate) const fn contains(self, other: Extent) -> bool {
-        self.offset <= other.offset && other.end() <= self.end()
-    }
-
-    /// The rests of it on either side of a part that it has in common with `other`.
-    pub(crate) fn without(self, other: Self) -> impl Iterator<Item = Self> {
-        let sides = [(self.offset, other.offset), (other.end(), self.end())];
-        sides.into_iter().filter(|(start, end)| start < end).map(|(offset, end)| Self { offset, size: end - offset })
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 use vidmm::{
     AllocationId, CreateMonitoredFenceDesc, DeviceId, EvictError, InvalidHandle, MemorySegmentGroup, MonitoredFenceId,
     PagingQueueId, Shortage, TrimFlags, VidMm,
 };
+use vidmm_client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 
 use super::error::Error;
 

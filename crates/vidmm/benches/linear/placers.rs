@@ -5,8 +5,8 @@ use std::{
     num::NonZeroU32,
 };
 
-use vidmm::linear::{Direction, LinearSegment};
 use vidmm::{Extent, PAGE_SIZE};
+use vidmm_linear::{Direction, LinearSegment};
 
 /// Places ranges in a segment.
 pub trait Placer {

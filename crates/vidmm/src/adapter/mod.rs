@@ -5,6 +5,8 @@ pub(crate) mod verifier;
 
 use alloc::vec::Vec;
 
+use vidmm_linear::MAX_SEGMENT_SIZE;
+
 use crate::{
     budget::{
         MemoryAccount, MemorySegmentGroup,
@@ -14,7 +16,6 @@ use crate::{
         AddressingModel, EngineKind, IoMmuDomain, KmdProcessHandle, PageTableUpdateMode, PteFlags, SegmentPreference,
         SegmentSet, WddmVersion,
     },
-    linear::MAX_SEGMENT_SIZE,
     units::{Extent, PageSize, PhysicalAddress, SegmentId},
 };
 use verifier::VerifierKnobs;

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
+use vidmm_linear::{Direction, HintedBank};
+
 use crate::{
     budget::account::{Account, Choices},
     id::ContextIx,
-    linear::{Direction, HintedBank},
     units::{Extent, PAGE_SIZE},
 };
 

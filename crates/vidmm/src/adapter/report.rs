@@ -5,6 +5,8 @@ use super::{
 };
 use alloc::vec::Vec;
 
+use vidmm_linear::{MAX_BANKS, MAX_SEGMENT_SIZE};
+
 use crate::{
     budget::{
         MemorySegmentGroup,
@@ -14,7 +16,6 @@ use crate::{
         AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, LegacyBehaviors, PageTableUpdateMode, PagingBufferDesc,
         PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
     },
-    linear::{MAX_BANKS, MAX_SEGMENT_SIZE},
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
 

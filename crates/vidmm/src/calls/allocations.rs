@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use bitflags::bitflags;
 
+use vidmm_linear::HintedBank;
+
 use crate::{
     adapter::{Adapter, NotificationRevision, patching::Hint},
     budget::account::{Account, Choices, Home},
@@ -18,7 +20,6 @@ use crate::{
         list_flags::EvictFlags,
     },
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle},
-    linear::HintedBank,
     manager::VidMm,
     moment::Moment,
     objects::{

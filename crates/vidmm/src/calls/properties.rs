@@ -196,5 +196,5 @@ fn change_residence(
     if is_outside {
         plans.plan_out(state, &mut draft, index, EvictReason::PropertyUpdated);
     }
-    plans.finish(&mut state.moment, &state.objects, draft)
+    plans.decide(&mut state.moment, &state.objects, draft)
 }

@@ -3,8 +3,8 @@
 use bitflags::bitflags;
 
 use super::KmdAllocationHandle;
-pub use crate::linear::Direction;
 use crate::units::SegmentId;
+pub use vidmm_linear::Direction;
 
 /// The driver's decisions about an allocation, from its user-mode part's private data (CRE-03).
 #[doc(alias = "DXGK_ALLOCATIONINFO")]

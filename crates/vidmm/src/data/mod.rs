@@ -2,7 +2,6 @@
 
 pub(crate) mod extents;
 pub(crate) mod free_ranges;
-pub(crate) mod number_set;
 pub(crate) mod ordered_set;
 pub(crate) mod packed;
 pub(crate) mod progress;

@@ -8,11 +8,12 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
+use vidmm_linear::{Compaction, LinearSegment, MAX_SEGMENT_SIZE, Movable};
+
 use crate::{
     budget::account::Home,
     data::free_ranges::FreeRanges,
     id::{AllocationIx, PlanNo},
-    linear::{Compaction, LinearSegment, MAX_SEGMENT_SIZE, Movable},
     units::{Extent, PAGE_SIZE_64K},
 };
 

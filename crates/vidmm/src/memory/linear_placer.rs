@@ -5,12 +5,9 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use crate::{
-    adapter::patching::Hint,
-    id::PlanNo,
-    linear::{Compaction, LinearSegment, Movable},
-    units::Extent,
-};
+use vidmm_linear::{Compaction, LinearSegment, Movable};
+
+use crate::{adapter::patching::Hint, id::PlanNo, units::Extent};
 
 /// The free ranges of the memory segment.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use alloc::{
     vec::Vec,
 };
 
+use vidmm_linear::Movable;
+
 use crate::{
     budget::account::{Account, Home},
     id::{AllocationIx, DeviceIx},
-    linear::Movable,
     memory::Memory,
     objects::{Objects, place::Place},
     placement::{self, Done, Target, Transaction},

@@ -52,7 +52,7 @@ impl Plans {
         let reads_zero = state.objects[index].place.is_none().then_some(false);
         self.plan_zero_of(&state.adapter, &mut state.objects, &mut draft, &mapping, reads_zero);
         self.plan_entries(&state.adapter, &mut state.objects, &mut draft, index, mapping, true);
-        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
+        numbers.extend(self.decide(&mut state.moment, &state.objects, draft));
         numbers
     }
 
@@ -118,7 +118,7 @@ impl Plans {
                 }
             }
         }
-        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
+        numbers.extend(self.decide(&mut state.moment, &state.objects, draft));
         coming.iter().for_each(|&index| self.await_move(&mut state.objects, index));
         self.stream.unretired(numbers)
     }

@@ -68,7 +68,7 @@ impl Plans {
     }
 
     /// Parks what is left in `draft`. Returns the numbers of all its plans.
-    pub(crate) fn finish(&mut self, moment: &mut Moment, objects: &Objects, mut draft: Draft) -> Vec<PlanNo> {
+    pub(crate) fn decide(&mut self, moment: &mut Moment, objects: &Objects, mut draft: Draft) -> Vec<PlanNo> {
         if draft.decided {
             self.park_draft(moment, objects, &mut draft);
         }

@@ -43,7 +43,7 @@ impl Plans {
             at = mapped.end();
         }
         self.plan_zero(&mut state.objects, &mut draft, process, at..range.end(), true);
-        numbers.extend(self.finish(&mut state.moment, &state.objects, draft));
+        numbers.extend(self.decide(&mut state.moment, &state.objects, draft));
         numbers
     }
 
@@ -67,7 +67,7 @@ impl Plans {
             }
             self.plan_zero(&mut state.objects, &mut draft, process, part.offset..part.end(), false);
             draft::plan_retire(&mut draft, Retire::Reservation(unreserved));
-            self.finish(&mut state.moment, &state.objects, draft);
+            self.decide(&mut state.moment, &state.objects, draft);
         }
     }
 

@@ -32,7 +32,7 @@ impl Plans {
             state.addresses.rootless.remove(&process);
             let mut draft = Draft::default();
             self.plan_table(state, &mut draft, process, root);
-            self.finish(&mut state.moment, &state.objects, draft);
+            self.decide(&mut state.moment, &state.objects, draft);
         }
     }
 }
@@ -145,7 +145,7 @@ impl Plans {
         for key in freed {
             self.plan_unlink(&state.adapter, &mut state.objects, &mut draft, process, key);
         }
-        self.finish(&mut state.moment, &state.objects, draft);
+        self.decide(&mut state.moment, &state.objects, draft);
     }
 
     /// Whether a plan under way writes to a table, or to its parent's entry: for the pages of another size, too.

@@ -68,7 +68,7 @@ impl Plans {
                 self.plan_out(state, &mut draft, victim, reason);
                 self.park_if_full(&mut state.moment, &state.objects, &mut draft);
             }
-            self.finish(&mut state.moment, &state.objects, draft);
+            self.decide(&mut state.moment, &state.objects, draft);
         }
     }
 

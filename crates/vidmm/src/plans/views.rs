@@ -126,6 +126,6 @@ impl Plans {
         draft.decided = true;
         let allocation = objects.allocation_id(index);
         moment.record(|| Event::Refreshed { plan: number, allocation });
-        self.finish(moment, objects, draft);
+        self.decide(moment, objects, draft);
     }
 }

@@ -81,5 +81,5 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
         }
     }
     draft::plan_wait(&state.objects, &mut draft, device, deferred.submission);
-    plans.finish(&mut state.moment, &state.objects, draft);
+    plans.decide(&mut state.moment, &state.objects, draft);
 }

@@ -33,7 +33,7 @@ impl Schedule {
             }
             let owner = state.objects[index].device;
             if device.replace(owner) != Some(owner) {
-                plans.finish(&mut state.moment, &state.objects, core::mem::take(&mut draft));
+                plans.decide(&mut state.moment, &state.objects, core::mem::take(&mut draft));
             }
             let suspended = state.objects[index].is_to_restore();
             let locked = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
@@ -45,7 +45,7 @@ impl Schedule {
             };
             plans.plan_out(state, &mut draft, index, state.residency.reason(&state.objects, index, reason));
         }
-        plans.finish(&mut state.moment, &state.objects, draft);
+        plans.decide(&mut state.moment, &state.objects, draft);
     }
 }
 

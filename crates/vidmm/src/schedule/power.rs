@@ -36,7 +36,7 @@ impl Schedule {
             );
             plans.park_if_full(&mut state.moment, &state.objects, &mut draft);
         }
-        plans.finish(&mut state.moment, &state.objects, draft);
+        plans.decide(&mut state.moment, &state.objects, draft);
     }
 
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
@@ -104,5 +104,5 @@ fn write_tables_again(moment: &mut Moment, objects: &mut Objects, plans: &mut Pl
         plans.plan_table_content(objects, &mut draft, process, key);
     }
     plans.plan_zero_again(objects, &mut draft, process);
-    plans.finish(moment, objects, draft);
+    plans.decide(moment, objects, draft);
 }

@@ -277,7 +277,9 @@ fn levels_without_gpu_virtual_addresses_are_refused() {
 /// SEG-05: where allocations are one range each, a segment is no larger than ranges reach.
 #[test]
 fn a_segment_of_ranges_is_bounded() {
-    for (size, is_refused) in [(linear::MAX_SEGMENT_SIZE, false), (linear::MAX_SEGMENT_SIZE + PAGE_SIZE, true)] {
+    for (size, is_refused) in
+        [(vidmm_linear::MAX_SEGMENT_SIZE, false), (vidmm_linear::MAX_SEGMENT_SIZE + PAGE_SIZE, true)]
+    {
         let broken = broken_without_addresses(|info| {
             info.segments[0] = SegmentDescriptor { size, commit_limit: size, ..info.segments[0] };
             info.segments[1].base_address = 1 << 50;

@@ -1,11 +1,11 @@
-//! `vidmm::client`: sets, the manager of a residency list with its two ladders, trimming, renaming (RES-05, RES-14, RES-42).
+//! `vidmm-client`: sets, the manager of a residency list with its two ladders, trimming, renaming (RES-05, RES-14, RES-42).
 
 use crate::world::*;
-use vidmm::client::{
+use vidmm::*;
+use vidmm_client::{
     BeginSubmissionError, Forgotten, Ladder, ManageFlags, Managed, Ready, RenameError, Renamer, ResidencyManager,
     ResidencySet,
 };
-use vidmm::*;
 
 const LOCAL: Option<MemorySegmentGroup> = Some(MemorySegmentGroup::Local);
 

@@ -1,8 +1,8 @@
-//! Bytes that `vidmm::client` has copied out, beside a list that was written by hand for the workload (RES-22).
+//! Bytes that `vidmm-client` has copied out, beside a list that was written by hand for the workload (RES-22).
 
 use crate::world::*;
-use vidmm::client::{Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 use vidmm::*;
+use vidmm_client::{Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 
 const PAGES: u64 = 64;
 const ALLOCATIONS: usize = 64;
@@ -31,7 +31,7 @@ trait Keeper {
     fn submitted(&mut self, fence_value: u64);
 }
 
-/// `vidmm::client`.
+/// `vidmm-client`.
 struct ByManager {
     manager: ResidencyManager,
     managed: Vec<Managed>,

@@ -3,8 +3,8 @@
 
 use crate::world::*;
 use proptest::prelude::*;
-use vidmm::client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 use vidmm::*;
+use vidmm_client::{BeginSubmissionError, Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
 
 const PAGES: u64 = 24;
 const ALLOCATIONS: usize = 12;

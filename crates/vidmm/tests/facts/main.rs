@@ -34,8 +34,6 @@ mod homes;
 mod io_mmu;
 mod kept_memory;
 mod large_pages;
-mod linear;
-mod linear_properties;
 mod lock;
 mod make_resident;
 mod map_aperture2;

@@ -1,6 +1,6 @@
 //! Models of real clients: the treatment of residency in open projects, written from descriptions of them.
 //!
-//! Each keeps the list of one process over the public calls alone, and without `vidmm::client`, so that the manager is
+//! Each keeps the list of one process over the public calls alone, and without `vidmm-client`, so that the manager is
 //! tried with habits that are not ours.
 
 // A file imports only from those above it.

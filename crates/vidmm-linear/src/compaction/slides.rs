@@ -8,7 +8,7 @@ use super::{
     Compaction, TRIES,
     layout::Layout,
 };
-use crate::linear::moves::Move;
+use crate::moves::Move;
 
 /// The cheapest of some slides that promise to be cheap.
 pub fn plan(layout: &Layout, want: Want) -> Option<Compaction> {

@@ -3,7 +3,7 @@
 //! Small holes are kept in two lists for each size, one for each half of the segment, so that one of the wanted half is found
 //! without a search. Large holes, of which a segment has few, are kept in order.
 
-use crate::{data::number_set::NumberSet, linear::Direction};
+use crate::{Direction, number_set::NumberSet};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::{iter, mem};
 

@@ -6,7 +6,7 @@
 
 mod check;
 
-use crate::{data::number_set::NumberSet, linear::Direction};
+use crate::{Direction, number_set::NumberSet};
 use alloc::{vec, vec::Vec};
 use core::iter;
 

@@ -1,6 +1,6 @@
 //! Windows: what is in the way of the hole goes to holes elsewhere.
 
-use crate::linear::Direction;
+use crate::Direction;
 use alloc::vec::Vec;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     Compaction, TRIES,
     layout::{Layout, Piece},
 };
-use crate::linear::moves::Move;
+use crate::moves::Move;
 
 /// The first of the cheapest windows that can be emptied.
 pub fn plan(layout: &Layout, want: Want, scratch: &mut LinearSegment) -> Option<Compaction> {

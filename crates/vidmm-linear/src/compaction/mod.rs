@@ -5,7 +5,7 @@ mod search;
 mod slides;
 mod windows;
 
-use crate::linear::Direction;
+use crate::Direction;
 use alloc::vec::Vec;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     run::Want,
     segment::LinearSegment,
 };
-use crate::units::Extent;
+use crate::Extent;
 use layout::Layout;
 
 /// How many of the cheapest places are tried, for windows and for slides.

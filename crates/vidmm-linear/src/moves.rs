@@ -1,6 +1,6 @@
 //! The ranges that may be moved, and where they go.
 
-use crate::units::Extent;
+use crate::Extent;
 
 /// A range that is placed and may be moved. All else that is placed is fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

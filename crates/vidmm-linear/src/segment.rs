@@ -7,8 +7,8 @@ use super::{
     holes::Holes,
     run::{Run, Want},
 };
-use crate::linear::Direction;
-use crate::units::{Extent, PAGE_SIZE};
+use crate::Direction;
+use crate::{Extent, PAGE_SIZE};
 
 /// The free ranges of a linear segment (SEG-13). It keeps nothing about what is placed: the caller does.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use crate::MonitoredFenceId;
+use vidmm::MonitoredFenceId;
 
 /// The number of a use; all queues draw from the same numbers. Consecutive submissions of an unchanged set to a queue are a
 /// single use, and touch no member.
@@ -164,7 +164,7 @@ pub(super) fn renumbered(number: UseNo, by: UseNo) -> UseNo {
 #[cfg(test)]
 mod tests {
     use super::{TOLD_APART, UNUSED, Uses};
-    use crate::MonitoredFenceId;
+    use vidmm::MonitoredFenceId;
 
     #[test]
     fn numbers_that_run_out_keep_the_order_of_all_but_the_oldest() {

@@ -8,7 +8,7 @@ use super::{
     set::Begun,
     uses::{UseNo, Uses},
 };
-use crate::{
+use vidmm::{
     AllocationId, DeviceId, EvictError, EvictFlags, MemoryAccount, MonitoredFenceId, PagingQueueId, Shortage, VidMm,
 };
 

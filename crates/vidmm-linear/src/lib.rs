@@ -1,8 +1,8 @@
 //! Contiguous placement in a linear segment.
 //!
 //! Without GPU virtual addresses an allocation lies inside one segment, in one contiguous range (SEG-13, SEG-16), and
-//! fragmentation can refuse an allocation. [`LinearSegment`] keeps the free ranges of one segment. The module is pure, without
-//! allocations and time.
+//! fragmentation can refuse an allocation. [`LinearSegment`] keeps the free ranges of one segment. The crate is pure: it knows neither
+//! allocations nor time, and needs no operating system.
 //!
 //! # Where a request is placed
 //!
@@ -27,7 +27,7 @@
 //! [`LinearSegment::plan_compaction`] says which ranges to move to make a hole, or that no moves can make the hole.
 //!
 //! ```
-//! use vidmm::linear::{Direction, LinearSegment};
+//! use vidmm_linear::{Direction, LinearSegment};
 //!
 //! const MIB: u64 = 1 << 20;
 //! let mut segment = LinearSegment::new(256 * MIB);
@@ -41,12 +41,18 @@
 //! assert_eq!(segment.free_bytes(), 236 * MIB);
 //! ```
 
+#![no_std]
+
+extern crate alloc;
+
 mod banks;
 mod by_size;
 mod compaction;
 mod direction;
+mod extent;
 mod holes;
 mod moves;
+mod number_set;
 mod run;
 mod segment;
 mod transaction;
@@ -54,6 +60,7 @@ mod transaction;
 pub use banks::{BankRangeTableError, HintedBank, MAX_BANKS};
 pub use compaction::{Compaction, CompactionError};
 pub use direction::Direction;
+pub use extent::{Extent, PAGE_SIZE};
 pub use moves::{Movable, Move};
 pub use segment::LinearSegment;
 pub use transaction::Transaction;
@@ -61,4 +68,4 @@ pub use transaction::Transaction;
 /// The size of the largest segment, in bytes: 1 TiB.
 pub const MAX_SEGMENT_SIZE: u64 = 1 << 40;
 
-const MAX_PAGES: u32 = (MAX_SEGMENT_SIZE / crate::units::PAGE_SIZE) as u32;
+const MAX_PAGES: u32 = (MAX_SEGMENT_SIZE / PAGE_SIZE) as u32;

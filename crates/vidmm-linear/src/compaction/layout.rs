@@ -1,6 +1,6 @@
 //! The gaps and ranges between the fixed ranges of a segment.
 
-use crate::linear::Direction;
+use crate::Direction;
 use alloc::vec::Vec;
 use core::{iter, ops::Range};
 

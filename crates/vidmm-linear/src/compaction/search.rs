@@ -11,7 +11,7 @@ use super::{
     Compaction, CompactionError,
     layout::Layout,
 };
-use crate::linear::moves::Move;
+use crate::moves::Move;
 
 /// More movable ranges are not packed: no search would end.
 const MAX_MOVERS: usize = 256;

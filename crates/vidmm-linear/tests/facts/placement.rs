@@ -1,7 +1,6 @@
 //! Contiguous placement in a linear segment: what each request says about its place, transactions, and what a plan of moves is.
 
-use vidmm::linear::*;
-use vidmm::{Extent, PAGE_SIZE};
+use vidmm_linear::*;
 
 use Direction::{FromEnd, FromStart};
 

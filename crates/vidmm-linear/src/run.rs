@@ -1,7 +1,7 @@
 //! Runs of pages, and where in one a request fits.
 
 use super::Direction;
-use crate::units::{Extent, PAGE_SIZE};
+use crate::{Extent, PAGE_SIZE};
 
 /// How many holes that may miss an alignment are looked at before one that cannot is taken.
 const LOOKED_AT: usize = 32;

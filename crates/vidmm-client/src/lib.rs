@@ -1,7 +1,7 @@
 //! A residency manager for callers: an engine or a user-mode driver need not write a manager of its own.
 //!
-//! [`VidMm`](crate::VidMm) obeys MakeResident and Evict. The caller chooses the allocations to evict, and every engine and
-//! every user-mode driver writes the choice again (RES-05, RES-57). This module has the choice once, over the public calls
+//! [`VidMm`](vidmm::VidMm) obeys MakeResident and Evict. The caller chooses the allocations to evict, and every engine and
+//! every user-mode driver writes the choice again (RES-05, RES-57). This crate has the choice once, over the public calls
 //! alone:
 //!
 //! - A [`ResidencySet`] collects the allocations of a submission, with a mark for writes. A second insert costs a look at a
@@ -14,7 +14,7 @@
 //! # Reads and writes
 //!
 //! An allocation without a write by any set since MakeResident is evicted with
-//! [`NOT_WRITTEN_TO`](crate::EvictFlags::NOT_WRITTEN_TO): the content is not copied out, since system memory has a copy
+//! [`NOT_WRITTEN_TO`](vidmm::EvictFlags::NOT_WRITTEN_TO): the content is not copied out, since system memory has a copy
 //! (RES-22). Call [`insert_read`](ResidencySet::insert_read) wherever a submission only reads. A plain
 //! [`insert`](ResidencySet::insert) is a write, which is always safe. Manage an allocation with writes outside of all sets with
 //! [`ManageFlags::WRITTEN_BY_OTHERS`]. CPU writes under a lock are kept in any case.
@@ -44,7 +44,7 @@
 //! # How it is used
 //!
 //! ```
-//! use vidmm::client::{BeginSubmissionError, ManageFlags, Managed, Ready, ResidencyManager, ResidencySet};
+//! use vidmm_client::{BeginSubmissionError, ManageFlags, Managed, Ready, ResidencyManager, ResidencySet};
 //! use vidmm::{ContextId, FenceValueDesc, MonitoredFenceId, Output, SubmitDesc, SubmitError, VidMm};
 //!
 //! struct Engine {
@@ -96,6 +96,10 @@
 //!     fn from(error: SubmitError) -> Self { Self::Submit(error) }
 //! }
 //! ```
+
+#![no_std]
+
+extern crate alloc;
 
 mod managed;
 mod set;

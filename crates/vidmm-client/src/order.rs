@@ -7,7 +7,7 @@ use alloc::{
 use core::cmp::Reverse;
 
 use super::uses::UseNo;
-use crate::MemoryAccount;
+use vidmm::MemoryAccount;
 
 /// A use and an allocation last used in the use, as far as the order knows; the oldest on top. A later use only makes the entry
 /// out of date.
@@ -149,7 +149,7 @@ mod tests {
     use alloc::{vec, vec::Vec};
 
     use super::{EvictionOrder, UseNo};
-    use crate::{MemoryAccount, SegmentId};
+    use vidmm::{MemoryAccount, SegmentId};
 
     const LOCAL: MemoryAccount = MemoryAccount { segment: SegmentId(1), group: None };
     const SYSTEM: MemoryAccount = MemoryAccount { segment: SegmentId::SYSTEM, group: None };

@@ -2,8 +2,7 @@
 //! each time; and plans of moves, against all layouts that there are.
 
 use proptest::prelude::*;
-use vidmm::linear::*;
-use vidmm::{Extent, PAGE_SIZE};
+use vidmm_linear::*;
 
 /// From 64 MiB up, holes are kept in another way.
 const LARGE: u64 = 16 << 10;

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use bitflags::bitflags;
 
-use crate::AllocationId;
+use vidmm::AllocationId;
 
 /// A manager's name for an allocation. Ours: a dense number, so that a set finds the allocation without hashing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -8,7 +8,7 @@ use super::{
     set::ResidencySet,
     uses::{QueueNo, UseNo, renumbered},
 };
-use crate::{
+use vidmm::{
     EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, MonitoredFenceId, Residency, Shortage, VidMm,
 };
 

@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::{managed::Managed, manager::ResidencyManager};
-use crate::{
+use vidmm::{
     DestroyFlags, EvictError, EvictFlags, MemoryAccount, MemorySegmentGroup, Shortage, TrimFlags, VidMm, contract::Host,
 };
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{banks::HintedBank, direction::Direction, moves::Move, segment::LinearSegment};
-use crate::units::Extent;
+use crate::Extent;
 
 /// Changes of a segment that are undone when it is dropped, unless it is [committed](Self::commit). Both cost time in
 /// proportion to the changes.

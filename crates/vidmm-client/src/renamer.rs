@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 /// The allocations of one dynamic buffer, used in turn. Ours.
 ///
-/// `T` names an allocation: an [`AllocationId`](crate::AllocationId), or a [`Managed`](super::Managed) with the address.
+/// `T` names an allocation: an [`AllocationId`](vidmm::AllocationId), or a [`Managed`](super::Managed) with the address.
 #[derive(Clone, Debug)]
 pub struct Renamer<T> {
     /// In the order of last use; the present allocation is last.

@@ -1,13 +1,13 @@
 //! The banks of a segment, and what is free in each (SEG-31).
 
-use crate::linear::Direction;
+use crate::Direction;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use super::{
     MAX_SEGMENT_SIZE,
     run::{Run, Want},
 };
-use crate::units::PAGE_SIZE;
+use crate::PAGE_SIZE;
 
 /// Banks have numbers from 1 to this (SEG-43).
 pub const MAX_BANKS: usize = 127;

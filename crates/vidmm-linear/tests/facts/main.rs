@@ -1,0 +1,4 @@
+//! Placement in a linear segment against what its documentation says.
+
+mod placement;
+mod properties;
