@@ -24,7 +24,7 @@ use crate::{
         list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, Power, SLICE_MIN, SLICE_PER_PAGING, Turns},
+        turn::{Activity, CALM, Power, RETURN_MIN, SLICE_MIN, SLICE_PER_PAGING, Turns},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
@@ -202,6 +202,10 @@ impl Schedule {
 
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
+        // Its list may have room at home once those that were demoted may return.
+        let away = self.turns.away.range((device, AllocationIx::FIRST)..(device.next(), AllocationIx::FIRST));
+        let returns = away.map(|(_, since)| since.saturating_add(RETURN_MIN)).filter(|&at| at > state.moment.now());
+        returns.min().into_iter().for_each(|at| state.moment.wake_at(at));
         if state.objects[device].is_suspended() {
             self.place_anew(state, device, self.may_be_demoted(state, device));
         }
