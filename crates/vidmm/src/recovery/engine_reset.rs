@@ -98,6 +98,7 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
         return;
     }
     ask_dependent_engines(&mut state.moment, &mut state.engines, kmd);
+    pardon(&mut state.engines);
     ask_waiting_engines(state);
     if state.engines.recovery.engines.values().any(|phase| matches!(phase, Phase::Preempting { .. })) {
         return;
@@ -129,6 +130,20 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
     }
 }
 
+/// An engine that has gone on after all is not reset (FLT-22). It may run a later packet, which waits for an engine that is being recovered.
+fn pardon(engines: &mut Engines) {
+    let Engines { engines, recovery, .. } = engines;
+    recovery.engines.retain(|&engine, phase| {
+        let record = &engines[engine as usize];
+        let has_gone_on =
+            matches!(*phase, Phase::Condemned { reason, first, .. } if is_timeout(reason) && !record.has(first));
+        if has_gone_on {
+            *phase = Phase::Answered;
+        }
+        !has_gone_on || record.in_flight.is_empty()
+    });
+}
+
 /// Asks engines with packets that wait for one which gives its own back to yield too: those packets will have other
 /// fences.
 fn ask_waiting_engines(state: &mut State) {
@@ -153,14 +168,9 @@ fn ask_waiting_engines(state: &mut State) {
 fn reset_condemned(moment: &mut Moment, engines: &mut Engines) {
     let until = moment.now().saturating_add(engines.tdr().ddi_delay);
     for engine in engines.scheduled() {
-        let Some(&Phase::Condemned { reason, first, dependents }) = engines.recovery.engines.get(&engine) else {
+        let Some(&Phase::Condemned { reason, dependents, .. }) = engines.recovery.engines.get(&engine) else {
             continue;
         };
-        if is_timeout(reason) && !engines.engines[engine as usize].has(first) {
-            // The engine has gone on after all (FLT-22).
-            engines.recovery.engines.insert(engine, Phase::Answered);
-            continue;
-        }
         engines.recovery.engines.insert(engine, Phase::Resetting { reason, until });
         engines.recovery.due_at(until);
         let is_dependent = |&other: &u32| other != engine && dependents.unwrap_or(0) >> other & 1 == 1;

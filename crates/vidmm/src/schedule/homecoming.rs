@@ -145,7 +145,9 @@ impl Schedule {
             if !is_owing {
                 self.pay_one(state, plans, device);
             }
-            let wants = turns::wants_turn(&state.adapter, &state.objects, work, device);
+            // A device in error still has its requests granted.
+            let wants = state.objects[device].granted < state.objects[device].requests.len()
+                || work.has_runnable_work(&state.adapter, &state.objects, device);
             let reason = if wants { ResumeReason::HasWork } else { ResumeReason::PressureFell };
             // A device that finds no room waits for its turn.
             let _ = self.resume(state, plans, requests, work, device, reason);
