@@ -89,6 +89,8 @@ pub struct NullAllocation {
     pub memory: NullMemory,
     /// Its flags.
     pub flags2: AllocationFlags2,
+    /// Whether engines address it physically, so that it is one range.
+    pub is_range: bool,
 }
 
 /// The possible memory of an allocation.
@@ -105,7 +107,8 @@ pub enum NullMemory {
 impl NullAllocation {
     /// The private data.
     pub fn to_bytes(self) -> [u8; 16] {
-        let words = [self.size, u64::from(self.flags2.bits()) << 2 | self.memory as u64];
+        let rest = u64::from(self.flags2.bits()) << 3 | u64::from(self.is_range) << 2 | self.memory as u64;
+        let words = [self.size, rest];
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&words[0].to_le_bytes());
         bytes[8..].copy_from_slice(&words[1].to_le_bytes());
@@ -114,14 +117,14 @@ impl NullAllocation {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let flags2 = AllocationFlags2::from_bits_truncate((word(8)? >> 2) as u32);
+        let flags2 = AllocationFlags2::from_bits_truncate((word(8)? >> 3) as u32);
         let memory = match word(8)? & 3 {
             0 => NullMemory::Local,
             1 => NullMemory::System,
             2 => NullMemory::Either,
             _ => return None,
         };
-        Some(Self { size: word(0)?, memory, flags2 })
+        Some(Self { size: word(0)?, memory, flags2, is_range: word(8)? & 4 != 0 })
     }
 }
 
@@ -199,7 +202,8 @@ impl Kmd for NullDriver {
     fn destroy_context(&mut self, _context: KmdContextHandle) {}
 
     fn create_allocation(&mut self, private_driver_data: &[u8]) -> Result<AllocationInfo, CreateAllocationError> {
-        let Some(NullAllocation { size, memory, flags2 }) = NullAllocation::from_bytes(private_driver_data) else {
+        let Some(NullAllocation { size, memory, flags2, is_range }) = NullAllocation::from_bytes(private_driver_data)
+        else {
             return Err(CreateAllocationError::InvalidParameter);
         };
         let aperture = if self.adapter.local_bytes > 0 { SegmentId(2) } else { SegmentId(1) };
@@ -216,7 +220,7 @@ impl Kmd for NullDriver {
             hinted_bank: SegmentBankPreference::default(),
             eviction_segment_set: SegmentSet::default(),
             allocation_priority: 0x7800_0000,
-            flags: AllocationFlags::empty(),
+            flags: if is_range { AllocationFlags::ACCESSED_PHYSICALLY } else { AllocationFlags::empty() },
             flags2,
         })
     }

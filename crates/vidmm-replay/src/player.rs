@@ -280,7 +280,8 @@ impl Player {
             return Ok(allocation);
         }
         let Object { size, lifetime } = self.instances[at].object;
-        let desc = NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty() };
+        let desc =
+            NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty(), is_range: false };
         let data = desc.to_bytes();
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
         let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;

@@ -44,7 +44,11 @@ fn chunks(scale: &Scale, name: &str, model: AddressingModel, report: &mut Report
         .map(|&chunks| {
             let size = (chunks * u64::from(WINDOW_MIB)) << 20;
             let flags2 = AllocationFlags2::NOTIFY_EVICTION;
-            (chunks, world.create_as(NullAllocation { size, memory: NullMemory::System, flags2 }), Vec::new())
+            (
+                chunks,
+                world.create_as(NullAllocation { size, memory: NullMemory::System, flags2, is_range: false }),
+                Vec::new(),
+            )
         })
         .collect();
     // Each is measured in each round: the machine's speed drifts.
@@ -84,7 +88,7 @@ fn quiet(scale: &Scale, name: &str, desc: NullAllocation, report: &mut Report) {
         let model = AddressingModel::GpuMmu;
         let mut world = World::start_adapter(adapter(model, 2 * QUIET as u64 * ALLOCATION_SIZE, 64));
         let flags2 = AllocationFlags2::all();
-        let asking = NullAllocation { size: ALLOCATION_SIZE, memory: NullMemory::System, flags2 };
+        let asking = NullAllocation { memory: NullMemory::System, flags2, ..USUAL };
         let others: Vec<AllocationId> = (0..notifying).map(|_| world.create_as(asking)).collect();
         // They are resident, and nobody requires them.
         world.visit_all(&others, EvictFlags::EVICT_ONLY_IF_NECESSARY);

@@ -14,8 +14,12 @@ pub const ALLOCATION_SIZE: u64 = 64 << 10;
 pub const READ_ONLY: EvictFlags = EvictFlags::all();
 
 /// One page of local memory, without notifications.
-pub const USUAL: NullAllocation =
-    NullAllocation { size: ALLOCATION_SIZE, memory: NullMemory::Local, flags2: AllocationFlags2::empty() };
+pub const USUAL: NullAllocation = NullAllocation {
+    size: ALLOCATION_SIZE,
+    memory: NullMemory::Local,
+    flags2: AllocationFlags2::empty(),
+    is_range: false,
+};
 
 /// A process with one device and one paging queue.
 #[derive(Clone, Copy)]
