@@ -85,10 +85,11 @@ fn main() -> ExitCode {
 
 /// The instructions of a unit of a cell at a size: of all counted operations, or of the longest alone.
 fn instructions(cell: &Cell, size: usize) -> f64 {
+    // Of two options with the same pattern, callgrind takes one.
     let folder = tempfile::tempdir().expect("there is a folder for what callgrind writes");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*counted_by_callgrind*"])
-        .args(cell.longest.then_some("--dump-after=*counted_by_callgrind*"))
+        .args(cell.longest.then_some("--dump-before=growth::counted_by_callgrind"))
         .arg(format!("--callgrind-out-file={}", folder.path().join("out").display()))
         .arg(env::current_exe().expect("the program has a path"))
         .args([CHILD, cell.name, &size.to_string()])

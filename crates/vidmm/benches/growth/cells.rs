@@ -6,7 +6,7 @@ use vidmm_replay::null::{NullAllocation, NullMachine, RENDER};
 
 use crate::{
     draws::SplitMix64,
-    world::{ALLOCATION_SIZE, READ_ONLY, USUAL, World},
+    world::{ALLOCATION_SIZE, Client, READ_ONLY, USUAL, World},
 };
 
 /// An operation.
@@ -137,9 +137,17 @@ fn refusals(size: usize) -> Op {
     Box::new(move || assert!(!world.may_be_resident(&[missing]), "there is no room"))
 }
 
-/// Processes that hold what they have reserved, beside one that pages in its own rest.
+/// Processes that hold what they have reserved, beside one that pages in its own rest. Allocations that no work has used go in the order of
+/// their processes: the process that pages is the last.
 fn protected(size: usize) -> Op {
     let mut world = World::start(2 * size + 2 * LIST);
+    let visit = |world: &mut World, client: Client, allocation| {
+        let vidmm = &mut world.machine.vidmm;
+        let _ = vidmm.make_resident(client.queue, &[allocation], MakeResidentFlags::empty()).expect("it fits");
+        world.settle();
+        world.machine.vidmm.evict(client.device, &[allocation], READ_ONLY).expect("it is listed");
+        world.settle();
+    };
     for _ in 0..size {
         let client = world.client();
         let vidmm = &mut world.machine.vidmm;
@@ -147,21 +155,15 @@ fn protected(size: usize) -> Op {
             vidmm.change_video_memory_reservation(client.process, MemorySegmentGroup::Local, ALLOCATION_SIZE);
         reserved.expect("half of the memory may be reserved");
         let allocation = world.create_for(client.device);
-        let vidmm = &mut world.machine.vidmm;
-        let _ = vidmm.make_resident(client.queue, &[allocation], MakeResidentFlags::empty()).expect("it fits");
-        world.settle();
-        world.machine.vidmm.evict(client.device, &[allocation], READ_ONLY).expect("it is listed");
-        world.settle();
+        visit(&mut world, client, allocation);
     }
-    let allocations = world.create_all(4 * (size + 2 * LIST));
-    world.visit_all(&allocations, READ_ONLY);
+    let client = world.client();
+    let allocations = Vec::from_iter((0..2 * size + 4 * LIST).map(|_| world.create_for(client.device)));
+    allocations.iter().for_each(|&allocation| visit(&mut world, client, allocation));
     let mut next = 0;
     Box::new(move || {
         next = (next + 1) % allocations.len();
-        let _ = world.make_resident(&allocations[next..=next]);
-        world.settle();
-        world.evict(&allocations[next..=next], READ_ONLY);
-        world.settle();
+        visit(&mut world, client, allocations[next]);
     })
 }
 
@@ -239,7 +241,8 @@ fn client_of(size: usize, count: usize) -> Op {
         world.settle();
         manager.fence_reached(fence, submitted);
     };
-    (0..4 * count / LIST).for_each(|_| op());
+    // All that has room is listed before.
+    (0..16 * count / LIST).for_each(|_| op());
     Box::new(op)
 }
 
@@ -259,7 +262,7 @@ fn budgets(size: usize) -> Op {
     Box::new(move || {
         next += 1;
         let process = processes[next % processes.len()];
-        let band = [PriorityBand::Normal, PriorityBand::Focus][next / processes.len() % 2];
+        let band = [PriorityBand::Focus, PriorityBand::Normal][next / processes.len() % 2];
         let vidmm = &mut world.machine.vidmm;
         vidmm.set_process_priority(process, band, Visibility::Visible).expect("it exists");
         let info = vidmm.query_video_memory_info(process, MemorySegmentGroup::Local).expect("it exists");
