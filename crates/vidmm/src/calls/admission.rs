@@ -39,7 +39,7 @@ pub(crate) struct Admission {
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
-    /// The allocations with a later choice than the first.
+    /// The allocations that are counted elsewhere than they prefer.
     away: Vec<AllocationIx>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> O
             return None;
         };
         room.take(weight, home, 1);
-        admission.count_in(state, index, home, choices);
+        admission.count_in(state, index, home);
     }
     Some(admission)
 }
@@ -147,7 +147,7 @@ pub(crate) fn assign(
         let homes = homes.flat_map(|(home, number)| core::iter::repeat_n(home, number as usize));
         for (home, candidate) in homes.zip(members.by_ref()) {
             match candidate.joins {
-                true => admission.count_in(state, candidate.allocation, home, candidate.choices),
+                true => admission.count_in(state, candidate.allocation, home),
                 false => admission.rehome(state, candidate.allocation, home),
             }
         }
@@ -172,14 +172,15 @@ impl Admission {
 
     /// Counts a joining allocation in a home.
     #[inline(always)]
-    fn count_in(&mut self, state: &mut State, index: AllocationIx, home: Home, choices: Choices) {
+    fn count_in(&mut self, state: &mut State, index: AllocationIx, home: Home) {
         let counted = state.residency.home_on_list(&state.objects, index);
         let allocation = &mut state.objects[index];
         self.added[home.account()] += allocation.size;
         if !allocation.is_pinned_by(self.device) {
             self.not_pinned[home.account()] += allocation.size;
         }
-        if choices.first() != Some(home) {
+        // Also where something outstanding leaves no other choice now: it comes home later.
+        if allocation.allowed_homes().first() != Some(home) {
             self.away.push(index);
         }
         if counted != home {

@@ -173,6 +173,10 @@ impl VidMm {
         for (&index, count) in joining.iter().zip(counts) {
             self.state.objects[index].entry_mut(device).count = count;
             rehoming::note_choice(&mut self.state.objects, device, index);
+            // Off the list, an allocation is away from nothing.
+            if self.state.objects[index].homes_differ() && !self.state.adapter.is_physical() {
+                self.schedule.turns.note_away(device, index, self.state.moment.now());
+            }
         }
         let (at_once, waiting) = if at_once { (joining, Vec::new()) } else { (Vec::new(), joining) };
         resident::join(&mut self.state, &mut self.requests, queue, &at_once, waiting, Vec::new());
@@ -274,15 +278,6 @@ pub(crate) fn reclaim(
             }
             (ReclaimResult::NotCommitted, 0)
         }
-    }
-}
-
-/// Lowers the count that an offered allocation will have when it is reclaimed. The count must be above 0.
-pub(crate) fn leave_offered(state: &mut State, index: AllocationIx) {
-    let offer = state.residency.offers.get_mut(&index).expect("an offered allocation has an offer");
-    offer.count -= 1;
-    if offer.count == 0 {
-        state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }
 }
 

@@ -91,7 +91,10 @@ impl Schedule {
     fn debts(&mut self, state: &State) -> Vec<Debt> {
         let (mut debts, mut smallest) = (Vec::new(), u64::MAX);
         self.turns.away.retain(|&(device, index), &mut since| {
-            let Some(home) = homes::prefers_elsewhere(&state.objects, device, index) else { return false };
+            let Some(home) = homes::prefers_elsewhere(&state.objects, device, index) else {
+                // It may be away from home once the request is granted that moves it.
+                return state.residency.rehomings.contains_key(&index);
+            };
             smallest = smallest.min(state.objects[index].size);
             let record = &state.objects[device];
             let is_here = record.is_active() || record.turn.drains_for_home;
