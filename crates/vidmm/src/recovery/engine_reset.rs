@@ -31,7 +31,7 @@ type Again = (EngineFence, InFlight, DmaBuffer);
 
 /// Ends packets up to `fence_id`; those that were not reported have lost their interrupts.
 pub(crate) fn complete_lost(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {
-    let first = state.engines.engines[engine as usize].in_flight.front().map(|packet| packet.fence_id);
+    let first = state.engines.engines[engine as usize].in_flight().front().map(|packet| packet.fence_id);
     if let Some(expected) = first.filter(|&first| first <= fence_id) {
         state.moment.report(DriverFinding::InterruptLost { found: EngineFence { engine, fence_id }, expected });
         retire::complete_up_to(state, plans, engine, fence_id);
@@ -41,10 +41,7 @@ pub(crate) fn complete_lost(state: &mut State, plans: &mut Plans, engine: u32, f
 /// Takes in packets that an engine has not run.
 pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuffers) {
     for (fence_id, buffer) in returned {
-        let record = &mut engines.engines[engine as usize];
-        if let Some(at) = record.in_flight.iter().position(|packet| packet.fence_id == fence_id) {
-            let packet = record.in_flight.remove(at).expect("it is there");
-            record.running_since = None;
+        if let Some(packet) = engines.engines[engine as usize].take(fence_id) {
             engines.recovery.returned.push(Returned { engine, packet, buffer });
         }
     }
@@ -52,7 +49,7 @@ pub(crate) fn take_in(engines: &mut Engines, engine: u32, returned: ReturnedBuff
 
 /// An engine that has answered has nothing left.
 pub(crate) fn expect_nothing_more(moment: &mut Moment, engines: &Engines, engine: u32) {
-    if let Some(missing) = engines.engines[engine as usize].in_flight.front() {
+    if let Some(missing) = engines.engines[engine as usize].in_flight().front() {
         let missing = EngineFence { engine, fence_id: missing.fence_id };
         moment.fail(Violation::PacketNotReturned { missing });
     }
@@ -71,7 +68,7 @@ pub(crate) fn condemn(
     engine: u32,
     reason: DeviceErrorReason,
 ) {
-    let first = state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
+    let first = state.engines.engines[engine as usize].in_flight().front().map_or(0, |packet| packet.fence_id);
     let phase = match is_timeout(reason) && first == 0 {
         // All its packets have ended, though the engine has not answered (FLT-22).
         true => Phase::Answered,
@@ -97,8 +94,8 @@ pub(crate) fn recover(state: &mut State, plans: &Plans, requests: &mut Requests,
     if state.engines.recovery.engines.is_empty() || !state.engines.recovery.is_working() {
         return;
     }
+    pardon(&mut state.moment, &mut state.engines);
     ask_dependent_engines(&mut state.moment, &mut state.engines, kmd);
-    pardon(&mut state.engines);
     ask_waiting_engines(state);
     if state.engines.recovery.engines.values().any(|phase| matches!(phase, Phase::Preempting { .. })) {
         return;
@@ -117,7 +114,7 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
         let Some(Phase::Condemned { dependents, .. }) = engines.recovery.engines.get_mut(&engine) else { continue };
         let group = *dependents.get_or_insert_with(|| kmd.query_dependent_engine_group(engine));
         for other in engines.scheduled() {
-            let is_busy = !engines.engines[other as usize].in_flight.is_empty();
+            let is_busy = !engines.engines[other as usize].in_flight().is_empty();
             if other == engine || group >> other & 1 == 0 || !is_busy {
                 continue;
             }
@@ -131,7 +128,7 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
 }
 
 /// An engine that has gone on after all is not reset (FLT-22). It may run a later packet, which waits for an engine that is being recovered.
-fn pardon(engines: &mut Engines) {
+fn pardon(moment: &mut Moment, engines: &mut Engines) {
     let Engines { engines, recovery, .. } = engines;
     recovery.engines.retain(|&engine, phase| {
         let record = &engines[engine as usize];
@@ -139,8 +136,9 @@ fn pardon(engines: &mut Engines) {
             matches!(*phase, Phase::Condemned { reason, first, .. } if is_timeout(reason) && !record.has(first));
         if has_gone_on {
             *phase = Phase::Answered;
+            moment.request_poll();
         }
-        !has_gone_on || record.in_flight.is_empty()
+        !has_gone_on || record.in_flight().is_empty()
     });
 }
 
@@ -151,7 +149,7 @@ fn ask_waiting_engines(state: &mut State) {
     while !settled {
         settled = true;
         for engine in state.engines.scheduled() {
-            let mut waits = state.engines.engines[engine as usize].in_flight.iter().flat_map(|packet| &packet.waits);
+            let mut waits = state.engines.engines[engine as usize].in_flight().iter().flat_map(|packet| &packet.waits);
             let waits_for_held = waits.any(|wait| {
                 state.engines.recovery.is_recovering(wait.engine)
                     && state.engines.engines[wait.engine as usize].retired < wait.fence_id
@@ -246,7 +244,7 @@ fn hand_out_again(
     kmd.submit_command(&submit, &mut preamble);
     let waits = packet.waits.clone();
     state.moment.record(|| Event::Resubmitted { before, signal, waits: waits.clone() });
-    state.engines.engines[signal.engine as usize].in_flight.push_back(packet);
+    state.engines.engines[signal.engine as usize].push_again(packet);
     state.moment.hand_out(Output::Submit(Packet { waits, signal, preamble, buffer }));
 }
 

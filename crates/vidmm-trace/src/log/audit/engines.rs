@@ -111,7 +111,11 @@ impl Audit {
     pub(super) fn check_dependents_yield(&mut self, id: u32, dependents: &[u32]) {
         let is_unasked = |dependent: &&u32| {
             let engine = self.fences.engine(**dependent);
-            engine.is_some_and(|engine| !engine.in_flight.is_empty() && !engine.asked && !engine.stopped)
+            // An engine that is being reset itself runs nothing, also where it has answered too late.
+            let runs = |engine: &super::fences::Engine| {
+                !engine.in_flight.is_empty() && !engine.stopped && engine.reset_for.is_none()
+            };
+            engine.is_some_and(|engine| runs(engine) && !engine.asked)
         };
         let unasked = dependents.iter().find(is_unasked);
         self.findings.check(unasked.is_none(), Invariant::Flt26, || {
