@@ -7,23 +7,16 @@ use crate::{Direction, number_set::NumberSet};
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::{iter, mem};
 
-use super::{holes::Hole, run::Run};
+use super::{
+    hole::{Hole, HoleIndex, Link},
+    run::Run,
+};
 
 /// Holes of at least so many pages (64 MiB) are large.
 const LARGE: u32 = 16 << 10;
 
-/// The index of a hole.
-pub(super) type HoleIndex = u32;
-
 /// No hole.
 const NONE: HoleIndex = 0;
-
-/// A hole's neighbours in its list.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Link {
-    previous: HoleIndex,
-    next: HoleIndex,
-}
 
 /// The small holes that start in one half of the segment.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use core::iter;
 
 use super::{
     banks::Banks,
-    by_size::{BySize, HoleIndex, Link},
+    by_size::BySize,
+    hole::{Hole, HoleIndex, Link},
     run::Run,
 };
 
@@ -27,14 +28,6 @@ const MAX_STEPS: u32 = 8;
 
 /// The end of the chain, in both directions. Its place is the end of the segment.
 const END: HoleIndex = 0;
-
-#[derive(Clone, Debug)]
-pub(super) struct Hole {
-    pub(super) run: Run,
-    before: HoleIndex,
-    after: HoleIndex,
-    pub(super) link: Link,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Holes {

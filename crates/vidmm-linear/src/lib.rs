@@ -50,6 +50,7 @@ mod by_size;
 mod compaction;
 mod direction;
 mod extent;
+mod hole;
 mod holes;
 mod moves;
 mod number_set;

@@ -3,7 +3,7 @@
 use super::{
     MAX_SEGMENT_SIZE,
     banks::{BankRangeTableError, Banks, HintedBank},
-    by_size::HoleIndex,
+    hole::HoleIndex,
     holes::Holes,
     run::{Run, Want},
 };

@@ -4,7 +4,7 @@ use vidmm::Nanoseconds;
 use vidmm::contract::MemoryTransferDirection;
 use vidmm_runtime::mixed;
 
-use crate::encoding::Command;
+use crate::encoding::{Command, Work};
 
 /// The cost of commands in virtual time. Kernels bring their own duration.
 ///
@@ -49,25 +49,6 @@ impl Default for CostModel {
             reset_nanoseconds: 1_000_000,
         }
     }
-}
-
-/// The work that a command gives the GPU.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
-    /// Nothing beside reading the command.
-    Nothing,
-    /// A copy.
-    Transfer { bytes: u64, direction: MemoryTransferDirection },
-    /// A fill.
-    Fill { bytes: u64 },
-    /// So many entries of a page table or of the aperture.
-    Entries(u64),
-    /// A decompression in place.
-    Decompress { bytes: u64 },
-    /// A flush.
-    Flush,
-    /// A kernel, of so many nanoseconds.
-    Kernel(Nanoseconds),
 }
 
 impl CostModel {

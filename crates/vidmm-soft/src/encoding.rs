@@ -59,13 +59,31 @@
 //! whether the range is there.
 
 use vidmm::contract::{KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MemoryTransferDirection};
-use vidmm::{GpuVirtualAddress, PageSize, PhysicalAddress, SegmentId};
+use vidmm::{GpuVirtualAddress, Nanoseconds, PageSize, PhysicalAddress, SegmentId};
 use vidmm_runtime::{Content, KernelCommand, PageRange, Surface};
 
-use crate::cost::Work;
 use crate::layout::HardwareEntry;
 
 const HEADER_BYTES: usize = 8;
+
+/// The work that a command gives the GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// Nothing beside reading the command.
+    Nothing,
+    /// A copy.
+    Transfer { bytes: u64, direction: MemoryTransferDirection },
+    /// A fill.
+    Fill { bytes: u64 },
+    /// So many entries of a page table or of the aperture.
+    Entries(u64),
+    /// A decompression in place.
+    Decompress { bytes: u64 },
+    /// A flush.
+    Flush,
+    /// A kernel, of so many nanoseconds.
+    Kernel(Nanoseconds),
+}
 
 /// Makes the table of commands: [`Command`], and what each has beside its fields: its opcode, and what there is to do
 /// for the GPU.

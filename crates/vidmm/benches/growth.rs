@@ -22,6 +22,7 @@ use std::{
     env, fs,
     path::Path,
     process::{Command, ExitCode},
+    thread,
 };
 
 use cells::{CELLS, Cell, Op};
@@ -30,10 +31,10 @@ use cells::{CELLS, Cell, Op};
 const CHILD: &str = "--cell";
 
 /// Operations before those that are counted.
-const WARM_UP: usize = 200;
+const WARM_UP: usize = 64;
 
 /// Operations that are counted.
-const COUNTED: usize = 300;
+const COUNTED: usize = 128;
 
 /// How much more a unit may take with ten times as many things.
 const GROWTH_MAX: f64 = 1.2;
@@ -69,7 +70,10 @@ fn main() -> ExitCode {
     let chosen = CELLS.iter().filter(|cell| arguments.is_empty() || arguments.iter().any(|name| name == cell.name));
     let mut failed = Vec::new();
     for cell in chosen {
-        let [small, large] = [cell.size, 10 * cell.size].map(|size| instructions(cell, size));
+        let [small, large] = thread::scope(|scope| {
+            let runs = [cell.size, 10 * cell.size].map(|size| scope.spawn(move || instructions(cell, size)));
+            runs.map(|run| run.join().expect("callgrind counts"))
+        });
         let growth = large / small;
         println!("{:<12} {:>8} {small:>12.0} {large:>12.0} {growth:>7.2}  {}", cell.name, cell.size, cell.unit);
         match (growth > GROWTH_MAX, cell.grows) {

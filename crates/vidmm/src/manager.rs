@@ -83,7 +83,7 @@ impl VidMm {
             && self.requests.is_idle()
             && self.state.objects.ending.is_over()
             && self.state.addresses.is_settled()
-            && self.state.engines.engines.iter().all(|engine| engine.in_flight.is_empty())
+            && self.state.engines.engines.iter().all(|engine| engine.in_flight().is_empty())
             && self.state.engines.recovery.is_over()
     }
 }

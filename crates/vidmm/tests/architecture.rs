@@ -187,6 +187,110 @@ fn no_import_runs_up() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Files that import each other, by crate. The list only shrinks.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("vidmm", &["plans", "plans::builder"]),
+    ("vidmm", &["plans::content", "plans::discard"]),
+    ("vidmm", &["plans::table_views", "plans::window"]),
+    ("vidmm", &["residency", "residency::rehoming"]),
+    ("vidmm", &["schedule", "schedule::trims"]),
+    ("vidmm", &["schedule::replacement", "schedule::turns"]),
+    ("vidmm-cli", &["check::findings", "check::jobs"]),
+    ("vidmm-cli", &["replay", "replay::row"]),
+    ("vidmm-ddi", &["adapter", "callbacks", "inbox", "library", "user_work"]),
+    ("vidmm-ddi", &["engine", "kmd"]),
+    ("vidmm-replay", &["requests", "trace"]),
+    ("vidmm-runtime", &["verifier::documented", "verifier::effect", "verifier::under_way"]),
+    (
+        "vidmm-sim",
+        &[
+            "client",
+            "client::buffers",
+            "client::models",
+            "client::models::controller",
+            "client::models::lru",
+            "client::models::mixed",
+            "client::models::sync_point_lru",
+            "client::process",
+            "client::submission",
+        ],
+    ),
+    ("vidmm-sim", &["explicit::session", "explicit::told"]),
+    ("vidmm-sim", &["simulate::owners", "simulate::player", "simulate::reservations"]),
+    ("vidmm-trace", &["log::audit::allocation", "log::audit::residency_notices"]),
+    ("vidmm-view", &["tables", "tables::csv", "tables::folder", "tables::parquet", "tables::rows"]),
+    ("vidmm-vulkan", &["block", "device", "probe", "sparse"]),
+];
+
+/// The name of a file's module.
+fn module(source: &Source) -> String {
+    source.path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
+}
+
+/// The modules that a file imports, or names with their path.
+fn imports(source: &Source, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let own = module(source);
+    let named = |prefix: &str| {
+        let found = source.code.split(prefix).skip(1);
+        let path =
+            |rest: &str| rest.split(|c: char| c != '_' && c != ':' && !c.is_alphanumeric()).next().unwrap().to_owned();
+        Vec::from_iter(found.map(path))
+    };
+    let absolute = uses(&source.code, "use crate::").into_iter().chain(named("crate::"));
+    let above = own.rsplit_once("::").map_or("", |(above, _)| above);
+    let relative = uses(&source.code, "use super::").into_iter().chain(named("super::"));
+    let relative = relative.map(|path| match path.trim_start_matches("super::").len() == path.len() {
+        true => format!("{above}::{path}"),
+        false => format!(
+            "{}::{}",
+            above.rsplit_once("::").map_or("", |(above, _)| above),
+            path.trim_start_matches("super::")
+        ),
+    });
+    let inner = uses(&source.code, "use self::").into_iter().map(|path| format!("{own}::{path}"));
+    let known = |path: String| {
+        let parts = Vec::from_iter(path.trim_start_matches("::").split("::"));
+        (1..=parts.len()).rev().map(|len| parts[..len].join("::")).find(|module| modules.contains(module))
+    };
+    absolute.chain(relative).chain(inner).filter_map(known).filter(|other| *other != own).collect()
+}
+
+/// The largest sets of files that import each other.
+fn circles(sources: &[Source]) -> BTreeSet<Vec<String>> {
+    let modules = BTreeSet::from_iter(sources.iter().map(module));
+    let edges: BTreeMap<String, BTreeSet<String>> =
+        sources.iter().map(|source| (module(source), imports(source, &modules))).collect();
+    let reached = |from: &String| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            next.extend(edges[module].iter().filter(|&other| reached.insert(other.clone())));
+        }
+        reached
+    };
+    let reached: BTreeMap<&String, BTreeSet<String>> = modules.iter().map(|module| (module, reached(module))).collect();
+    let circle_of = |module: &String| {
+        Vec::from_iter(reached[module].iter().filter(|&other| reached[other].contains(module)).cloned())
+    };
+    modules.iter().map(circle_of).filter(|circle| circle.len() > 1).collect()
+}
+
+#[test]
+fn files_import_each_other_only_where_that_is_known() {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(manifest().join("..")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let circles = circles(&sources_of(&format!("../{name}/src")));
+        found.extend(circles.into_iter().map(|circle| (name.clone(), circle)));
+    }
+    let known =
+        CIRCLES.iter().map(|&(name, circle)| (name.to_owned(), circle.iter().map(|&file| file.to_owned()).collect()));
+    let known = BTreeSet::from_iter(known);
+    let new = Vec::from_iter(found.difference(&known));
+    assert!(new.is_empty(), "files import each other: {new:#?}");
+    let gone = Vec::from_iter(known.difference(&found));
+    assert!(gone.is_empty(), "take these out of the list: {gone:#?}");
+}
+
 #[test]
 fn no_method_call_runs_up() {
     let sources = sources();

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    super::{by_size::HoleIndex, direction::Direction},
+    super::{direction::Direction, hole::HoleIndex},
     END, Holes,
 };
 

@@ -192,7 +192,7 @@ impl VidMm {
         }
         // All packets before this one have ended (FLT-11).
         retire::complete_up_to(&mut self.state, &mut self.plans, engine, fence_id.saturating_sub(1));
-        let first = self.state.engines.engines[engine as usize].in_flight.front().map_or(0, |packet| packet.fence_id);
+        let first = self.state.engines.engines[engine as usize].in_flight().front().map_or(0, |packet| packet.fence_id);
         let signal = EngineFence { engine, fence_id: first };
         let reason = match interrupt {
             NotifyInterrupt::DmaPageFaulted(fault) => {
@@ -239,7 +239,7 @@ impl VidMm {
         if !self.state.engines.hears(signal.engine) {
             return;
         }
-        let first = self.state.engines.named(signal.engine).and_then(|engine| engine.in_flight.front());
+        let first = self.state.engines.named(signal.engine).and_then(|engine| engine.in_flight().front());
         if first.is_none_or(|first| first.fence_id != signal.fence_id)
             && !retire::has_missed_interrupts(&mut self.state, &mut self.plans, signal)
         {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     budget::account::{Account, PerAccount},
-    calls::{admission, offering},
+    calls::admission,
     event::{
         Event,
         error::{DeviceErrorReason, EvictError, MakeResidentError},
@@ -181,7 +181,8 @@ impl VidMm {
         for index in indices {
             let allocation = &mut self.state.objects[index];
             if allocation.state.contains(AllocationState::OFFERED) {
-                offering::leave_offered(&mut self.state, index);
+                let State { moment, objects, memory, residency, .. } = &mut self.state;
+                residency.leave_offered(moment, objects, memory, index);
                 continue;
             }
             let size = allocation.size;

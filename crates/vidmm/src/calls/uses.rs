@@ -56,7 +56,7 @@ impl VidMm {
         let index = self.state.objects.contexts.lookup_withdrawn(context)?;
         let engine = self.state.objects[index].engine;
         let is_use = |packet: &&InFlight| matches!(packet.work, PacketWork::User { context, submission, .. } if (context, submission) == (index, number));
-        let in_flight = self.state.engines.engines[engine as usize].in_flight.iter();
+        let in_flight = self.state.engines.engines[engine as usize].in_flight().iter();
         // Work that is to be ended by a reset has not ended by itself.
         let may_end = self.state.objects[index].is_self_scheduled() && self.state.engines.recovery.is_working();
         let ended = { in_flight }.find(is_use).filter(|_| may_end).ok_or(EndUseError::NotUnderWay { number })?;

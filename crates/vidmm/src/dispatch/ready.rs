@@ -26,7 +26,7 @@ pub(super) fn is_ready(state: &State, index: ContextIx, paging_fence: u64) -> bo
     let Context { engine, in_flight, ref queue, .. } = state.objects[index];
     let waits = queue.front().map_or(&[][..], |next| &next.desc.waits);
     let is_own = |packet: &&InFlight| is_of(packet, index);
-    let mut own = state.engines.engines[engine as usize].in_flight.iter().filter(is_own);
+    let mut own = state.engines.engines[engine as usize].in_flight().iter().filter(is_own);
     paging_fence <= state.engines.paging_engine(&state.adapter).retired
         && (waits.is_empty() || state.objects.fence_waits(waits).next().is_none())
         && (in_flight == 0 || !own.any(|packet| waits_for_anything(state, packet)))
@@ -62,14 +62,16 @@ pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: Contex
     if has_asked || is_only || state.adapter.is_physical() && !state.adapter.preemption_aware {
         return Overtakes::Nothing;
     }
-    let in_flight = &state.engines.engines[engine as usize].in_flight;
+    let in_flight = state.engines.engines[engine as usize].in_flight();
     let is_less_urgent = |packet: &InFlight| priority_of(&state.objects, packet).is_some_and(|given| given < priority);
     if work.has_priorities && in_flight.iter().skip(1).any(is_less_urgent) {
         return Overtakes::Others(PreemptReason::Priority);
     }
-    let waits = |packet: &InFlight| !is_of(packet, index) && waits_for_long(state, plans, packet);
-    let Some(first) = in_flight.iter().position(waits) else { return Overtakes::Nothing };
-    match in_flight.iter().take(first).skip(1).any(|packet| is_of(packet, index)) {
+    let Some(first) = long_waits(state, plans, index).map(|packet| packet.fence_id).min() else {
+        return Overtakes::Nothing;
+    };
+    let before = in_flight.iter().take_while(|packet| packet.fence_id < first);
+    match { before }.skip(1).any(|packet| is_of(packet, index)) {
         true => Overtakes::AfterItsOwn,
         false => Overtakes::Others(PreemptReason::ReadyWork),
     }
@@ -77,8 +79,18 @@ pub(super) fn overtakes(state: &State, plans: &Plans, work: &Work, index: Contex
 
 /// Whether the engine of a context has been given another context's packet that waits for long.
 pub(super) fn is_behind_long_wait(state: &State, plans: &Plans, index: ContextIx) -> bool {
-    let in_flight = &state.engines.engines[state.objects[index].engine as usize].in_flight;
-    in_flight.iter().any(|packet| !is_of(packet, index) && waits_for_long(state, plans, packet))
+    long_waits(state, plans, index).next().is_some()
+}
+
+/// The packets of other contexts that the engine of a context has been given and that wait for long. The later a fence is, the more is to be
+/// paged before it.
+fn long_waits<'a>(state: &'a State, plans: &'a Plans, index: ContextIx) -> impl Iterator<Item = &'a InFlight> {
+    let paging_engine = state.adapter.paging_engine;
+    let next = state.engines.paging_engine(&state.adapter).retired + 1;
+    let waiting = state.engines.engines[state.objects[index].engine as usize]
+        .waiting(EngineFence { engine: paging_engine, fence_id: next });
+    let long = waiting.take_while(|&(fence_id, _)| plans.stream.has_to_move(fence_id, LONG_WAIT_BYTES));
+    long.map(|(_, packet)| packet).filter(move |packet| !is_of(packet, index))
 }
 
 /// Whether a context has no packet among those that its engine has given back, and goes before one of them: that is less urgent,

@@ -1,6 +1,9 @@
 //! An engine, seen from the host: what was handed to it and has not come back.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{
+    collections::{BTreeSet, VecDeque},
+    vec::Vec,
+};
 
 use crate::{
     contract::{EngineFence, KmdAllocationHandle},
@@ -16,8 +19,10 @@ pub(crate) struct Engine {
     pub submitted: u64,
     /// The fence of the last packet that ended.
     pub retired: u64,
-    /// Packets under way, oldest first: an engine runs them in this order.
-    pub in_flight: VecDeque<InFlight>,
+    /// Packets under way, oldest first: an engine runs them in this order. Their fences ascend.
+    in_flight: VecDeque<InFlight>,
+    /// The fences that these wait for, and the fence of the packet.
+    waits: BTreeSet<(EngineFence, u64)>,
     /// Since when the first of them has had nothing to wait for but the engine.
     pub running_since: Option<Nanoseconds>,
     /// The fence of the last request to preempt it.
@@ -51,30 +56,62 @@ pub(crate) enum PacketWork {
 }
 
 impl Engine {
+    /// The packets under way, oldest first.
+    #[inline]
+    pub fn in_flight(&self) -> &VecDeque<InFlight> {
+        &self.in_flight
+    }
+
     /// Notes a packet that is handed to it. Returns its fence.
     pub fn push(&mut self, waits: Vec<EngineFence>, work: PacketWork) -> u64 {
         self.submitted += 1;
-        self.in_flight.push_back(InFlight { fence_id: self.submitted, waits, work });
+        self.push_again(InFlight { fence_id: self.submitted, waits, work });
         self.submitted
+    }
+
+    /// Notes a packet that is handed to it again.
+    pub fn push_again(&mut self, packet: InFlight) {
+        debug_assert!(self.in_flight.back().is_none_or(|last| last.fence_id < packet.fence_id), "fences ascend");
+        self.waits.extend(packet.waits.iter().map(|&wait| (wait, packet.fence_id)));
+        self.in_flight.push_back(packet);
+    }
+
+    fn place(&self, fence_id: u64) -> Option<usize> {
+        self.in_flight.binary_search_by_key(&fence_id, |packet| packet.fence_id).ok()
     }
 
     /// Whether a packet is under way.
     #[inline]
     pub fn has(&self, fence_id: u64) -> bool {
-        self.in_flight.iter().any(|packet| packet.fence_id == fence_id)
+        self.place(fence_id).is_some()
     }
 
     /// Whether a paging buffer is under way that signals `fence_id`.
     pub fn has_paging(&self, fence_id: u64) -> bool {
-        let is_paging = |packet: &InFlight| matches!(packet.work, PacketWork::Paging { .. });
-        self.in_flight.iter().any(|packet| packet.fence_id == fence_id && is_paging(packet))
+        let is_paging = |at: usize| matches!(self.in_flight[at].work, PacketWork::Paging { .. });
+        self.place(fence_id).is_some_and(is_paging)
+    }
+
+    /// Packets under way that wait for a fence of this engine or a later one, and that fence; the latest fences first.
+    pub fn waiting(&self, from: EngineFence) -> impl Iterator<Item = (u64, &InFlight)> {
+        let last = EngineFence { fence_id: u64::MAX, ..from };
+        self.waits.range((from, 0)..=(last, u64::MAX)).rev().map(|&(wait, fence_id)| {
+            let at = self.place(fence_id).expect("who waits is under way");
+            (wait.fence_id, &self.in_flight[at])
+        })
     }
 
     /// Takes the oldest packet out, if its fence is at most `fence_id`.
     pub fn pop_up_to(&mut self, fence_id: u64) -> Option<InFlight> {
-        self.in_flight.front().filter(|packet| packet.fence_id <= fence_id)?;
-        let packet = self.in_flight.pop_front()?;
-        self.retired = packet.fence_id;
+        let first = self.in_flight.front().map(|packet| packet.fence_id).filter(|&first| first <= fence_id)?;
+        self.retired = first;
+        self.take(first)
+    }
+
+    /// Takes out a packet that has ended, or is given back.
+    pub fn take(&mut self, fence_id: u64) -> Option<InFlight> {
+        let packet = self.in_flight.remove(self.place(fence_id)?)?;
+        packet.waits.iter().for_each(|&wait| _ = self.waits.remove(&(wait, fence_id)));
         self.running_since = None;
         Some(packet)
     }

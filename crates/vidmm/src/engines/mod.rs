@@ -96,7 +96,7 @@ impl Engines {
 
     /// The device whose packet an engine runs.
     pub(crate) fn device_under_way(&self, objects: &Objects, engine: u32) -> Option<DeviceIx> {
-        let in_flight = &self.engines[engine as usize].in_flight;
+        let in_flight = self.engines[engine as usize].in_flight();
         match in_flight.front()?.work {
             PacketWork::Paging { .. } => None,
             PacketWork::User { context, .. } => Some(objects[context].device),

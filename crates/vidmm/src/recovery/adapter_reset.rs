@@ -55,7 +55,7 @@ pub(crate) fn begin_adapter_reset(
 
 /// The owners of the allocations that the paging buffer which runs names (FLT-23).
 fn owners_of_first_paging_packet(state: &State) -> Vec<DeviceIx> {
-    let first = state.engines.paging_engine(&state.adapter).in_flight.front();
+    let first = state.engines.paging_engine(&state.adapter).in_flight().front();
     let Some(PacketWork::Paging { allocations: named }) = first.map(|packet| &packet.work) else { return Vec::new() };
     let named = BTreeSet::from_iter(named);
     let allocations = state.objects.allocations.iter().filter(|(_, allocation)| named.contains(&allocation.handle));

@@ -43,7 +43,7 @@ pub(crate) fn record_page_fault(state: &mut State, signal: EngineFence, fault: &
 /// The packets under way, those of an engine in their order.
 fn all_in_flight(engines: &[Engine]) -> Vec<EngineFence> {
     let of_engine = |(engine, record): (u32, &Engine)| {
-        record.in_flight.iter().map(|packet| EngineFence { engine, fence_id: packet.fence_id }).collect::<Vec<_>>()
+        record.in_flight().iter().map(|packet| EngineFence { engine, fence_id: packet.fence_id }).collect::<Vec<_>>()
     };
     (0..).zip(engines).flat_map(of_engine).collect()
 }

@@ -19,7 +19,7 @@ pub(crate) fn has_missed_interrupts(state: &mut State, plans: &mut Plans, found:
         });
         return false;
     };
-    let expected = engine.in_flight[0].fence_id;
+    let expected = engine.in_flight()[0].fence_id;
     state.moment.report(DriverFinding::InterruptLost { found, expected });
     complete_up_to(state, plans, found.engine, found.fence_id - 1);
     true

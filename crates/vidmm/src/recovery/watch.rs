@@ -29,7 +29,7 @@ pub(crate) fn watch(state: &mut State, requests: &mut Requests, work: &mut Work)
             return;
         }
         match state.engines.recovery.phase(engine) {
-            None if state.engines.engines[engine as usize].in_flight.is_empty() => {}
+            None if state.engines.engines[engine as usize].in_flight().is_empty() => {}
             None => watch_packet(&mut state.moment, &mut state.engines, engine),
             Some(Phase::Preempting { until, .. }) if state.moment.now() < until => state.engines.recovery.due_at(until),
             Some(Phase::Preempting { reason, .. }) => time_out(state, requests, work, engine, reason),
@@ -51,7 +51,7 @@ fn expect_driver(moment: &mut Moment, engines: &mut Engines, until: u64) {
 /// A packet that has run for a quantum is asked to yield. The engine has one.
 fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
     let record = &engines.engines[engine as usize];
-    let first = &record.in_flight[0];
+    let first = &record.in_flight()[0];
     let can_run = first.waits.iter().all(|wait| engines.engines[wait.engine as usize].retired >= wait.fence_id);
     if !can_run {
         engines.engines[engine as usize].running_since = None;

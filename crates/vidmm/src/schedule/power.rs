@@ -42,7 +42,7 @@ impl Schedule {
     /// Nothing is resident; once nothing is under way either, and every engine that was reset has proved that it runs, power may
     /// go.
     fn lose_power(&mut self, state: &mut State, plans: &mut Plans) {
-        let engines_idle = state.engines.engines.iter().all(|engine| engine.in_flight.is_empty());
+        let engines_idle = state.engines.engines.iter().all(|engine| engine.in_flight().is_empty());
         if !plans.stream.is_empty()
             || !plans.builder.steps.is_empty()
             || !engines_idle
