@@ -19,17 +19,17 @@ impl Extent {
         self.offset + self.size
     }
 
-    /// The same for an extent that a file tells of, which need not be one: the largest number if there is none after it.
+    /// The same for an extent from a file, perhaps out of range: `u64::MAX` if the sum is larger.
     pub const fn saturating_end(self) -> u64 {
         self.offset.saturating_add(self.size)
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether the extent contains all of `other`.
     pub const fn contains(self, other: Extent) -> bool {
         self.offset <= other.offset && other.end() <= self.end()
     }
 
-    /// The rests of it on either side of a part that it has in common with `other`.
+    /// The parts of the extent before and behind `other`.
     pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let sides = [(self.offset, other.offset), (other.end(), self.end())];
         sides.into_iter().filter(|(start, end)| start < end).map(|(offset, end)| Self { offset, size: end - offset })

@@ -1,4 +1,4 @@
-//! A hole, which is in the chain by place and in a list by size.
+//! A hole: a link of the chain by place, and of a list by size.
 
 use super::run::Run;
 

@@ -89,7 +89,7 @@ pub struct NullAllocation {
     pub memory: NullMemory,
     /// Its flags.
     pub flags2: AllocationFlags2,
-    /// Whether engines address it physically, so that it is one range.
+    /// One range, addressed physically by engines.
     pub is_range: bool,
 }
 

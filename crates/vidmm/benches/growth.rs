@@ -1,20 +1,19 @@
-//! Whether a cost grows with what a call does not touch: instructions of a unit at two sizes, counted by callgrind.
+//! Growth of costs with untouched things: instructions of a unit at two sizes, counted by callgrind.
 //!
 //! ```text
 //! cargo bench -p vidmm --bench growth [-- CELL...]
 //! ```
 //!
-//! Each cell runs twice under `valgrind`, which Debian has as a package, with ten times as many things in the second run. The benchmark fails
-//! where a unit takes more than a fifth more instructions in the second run. A cell that is known to grow says why; the benchmark fails too
-//! where such a cell does not grow any more, so that the list of these only shrinks. Counts are exact: they do not depend on the load of the
-//! machine.
+//! Each cell runs twice under `valgrind` (a package of Debian), with ten times as many things in the second run. The benchmark fails
+//! if a unit takes more than a fifth more instructions in the second run. A cell with a known growth names the reason; without that
+//! growth the benchmark fails too, so the list of reasons only shrinks. Counts are exact, whatever the load of the machine.
 
 #[path = "growth/cells.rs"]
 mod cells;
-#[allow(dead_code, reason = "other benchmarks use the rest of it")]
+#[allow(dead_code, reason = "the rest is for further benchmarks")]
 #[path = "support/draws.rs"]
 mod draws;
-#[allow(dead_code, reason = "other benchmarks use the rest of it")]
+#[allow(dead_code, reason = "the rest is for further benchmarks")]
 #[path = "support/world.rs"]
 mod world;
 
@@ -30,16 +29,16 @@ use cells::{CELLS, Cell, Op};
 /// The first argument of a run under valgrind.
 const CHILD: &str = "--cell";
 
-/// Operations before those that are counted.
+/// Operations before the count.
 const WARM_UP: usize = 64;
 
-/// Operations that are counted.
+/// Counted operations.
 const COUNTED: usize = 128;
 
-/// How much more a unit may take with ten times as many things.
+/// The most instructions of a unit with ten times as many things, by the instructions before.
 const GROWTH_MAX: f64 = 1.2;
 
-/// The function whose instructions callgrind counts.
+/// Callgrind counts the instructions of this function.
 #[inline(never)]
 fn counted_by_callgrind(op: &mut Op) {
     op();
@@ -57,7 +56,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if cfg!(debug_assertions) {
-        // So `cargo test --all-targets` runs it.
+        // `cargo test --all-targets` runs the benchmark.
         println!("nothing is counted: this is not an optimised build");
         return ExitCode::SUCCESS;
     }
@@ -78,7 +77,7 @@ fn main() -> ExitCode {
         println!("{:<12} {:>8} {small:>12.0} {large:>12.0} {growth:>7.2}  {}", cell.name, cell.size, cell.unit);
         match (growth > GROWTH_MAX, cell.grows) {
             (true, None) => failed.push(format!("{} grows", cell.name)),
-            (false, Some(_)) => failed.push(format!("{} is said to grow, and does not: say so", cell.name)),
+            (false, Some(_)) => failed.push(format!("{} does not grow any more: remove the reason", cell.name)),
             (true, Some(why)) => println!("{:<12} known: {why}", ""),
             (false, None) => {}
         }
@@ -87,7 +86,7 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The instructions of a unit of a cell at a size: of all counted operations, or of the longest alone.
+/// The instructions of a unit of a cell at a size: of all counted operations, or of the longest operation alone.
 fn instructions(cell: &Cell, size: usize) -> f64 {
     // Of two options with the same pattern, callgrind takes one.
     let folder = tempfile::tempdir().expect("there is a folder for what callgrind writes");
@@ -108,7 +107,7 @@ fn instructions(cell: &Cell, size: usize) -> f64 {
     }
 }
 
-/// The counts in the files that callgrind has written.
+/// The counts in callgrind's files.
 fn counts(folder: &Path) -> Vec<u64> {
     let files = fs::read_dir(folder).expect("callgrind has written to its folder");
     let count = |file: fs::DirEntry| {

@@ -12,7 +12,7 @@ use crate::{
     units::Nanoseconds,
 };
 
-/// More steps than anything needs that happens at a time.
+/// Far more steps than any instant needs.
 const STEPS_MAX: u32 = 1 << 20;
 
 /// # The loop: what is to be done next
@@ -37,7 +37,7 @@ impl VidMm {
         while self.state.moment.begin_step() {
             self.step(kmd, host);
             steps += 1;
-            assert!(steps < STEPS_MAX, "a loop whose steps undo one another never ends");
+            assert!(steps < STEPS_MAX, "the steps of the loop undo one another");
         }
         self.state.moment.next_output()
     }

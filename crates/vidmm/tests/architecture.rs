@@ -12,7 +12,7 @@ use std::{
 /// The files in which `impl VidMm` may stand: the manager, its loop, its calls, and the audit.
 const MANAGER: &[&str] = &["manager", "poll", "calls", "check"];
 
-/// The parts that describe the manager's border and its log: their lines are not the manager's.
+/// The parts with the manager's border and log: not counted as lines of the manager.
 const DESCRIBING: &[&str] = &["contract", "event"];
 
 /// A source file without comments and unit tests.
@@ -43,7 +43,7 @@ fn sources() -> Vec<Source> {
     sources_of("src")
 }
 
-/// The sources in a folder beside this package's `src`, or in that.
+/// The sources in a folder.
 fn sources_of(root: &str) -> Vec<Source> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -187,7 +187,7 @@ fn no_import_runs_up() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Files that import each other, by crate. The list only shrinks.
+/// Circles of imports between files, by crate. The list only shrinks.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("vidmm", &["plans", "plans::builder"]),
     ("vidmm", &["plans::content", "plans::discard"]),
@@ -227,7 +227,7 @@ fn module(source: &Source) -> String {
     source.path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
 }
 
-/// The modules that a file imports, or names with their path.
+/// The modules in imports and paths of a file.
 fn imports(source: &Source, modules: &BTreeSet<String>) -> BTreeSet<String> {
     let own = module(source);
     let named = |prefix: &str| {
@@ -255,7 +255,7 @@ fn imports(source: &Source, modules: &BTreeSet<String>) -> BTreeSet<String> {
     absolute.chain(relative).chain(inner).filter_map(known).filter(|other| *other != own).collect()
 }
 
-/// The largest sets of files that import each other.
+/// The largest circles of imports.
 fn circles(sources: &[Source]) -> BTreeSet<Vec<String>> {
     let modules = BTreeSet::from_iter(sources.iter().map(module));
     let edges: BTreeMap<String, BTreeSet<String>> =

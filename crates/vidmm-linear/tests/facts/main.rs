@@ -1,4 +1,4 @@
-//! Placement in a linear segment against what its documentation says.
+//! Placement in a linear segment, as documented.
 
 mod placement;
 mod properties;

@@ -1,4 +1,4 @@
-//! What is counted: worlds of a size, and an operation in each whose cost should not depend on the size.
+//! The cells: worlds of a size, each with an operation of the same cost at any size.
 
 use vidmm::{AllocationId, ContextId, MakeResidentFlags, MemorySegmentGroup, PriorityBand, SubmitDesc, Visibility};
 use vidmm_client::{Ladder, ManageFlags, Managed, ResidencyManager, ResidencySet};
@@ -15,7 +15,7 @@ pub type Op = Box<dyn FnMut()>;
 /// A cost at two sizes.
 pub struct Cell {
     pub name: &'static str,
-    /// What the instructions are counted for.
+    /// The counted unit, in words.
     pub unit: &'static str,
     /// The smaller of the two sizes.
     pub size: usize,
@@ -25,7 +25,7 @@ pub struct Cell {
     pub units: usize,
     /// Whether the longest operation counts, not their sum.
     pub longest: bool,
-    /// Why the cost is known to grow.
+    /// The reason of a known growth.
     pub grows: Option<&'static str>,
 }
 
@@ -34,18 +34,18 @@ const LIST: usize = 64;
 const CELL: Cell = Cell { name: "", unit: "", size: 1000, set_up: pairs, units: 1, longest: false, grows: None };
 
 pub const CELLS: [Cell; 12] = [
-    Cell { name: "pair", unit: "MakeResident and Evict of what is resident", units: LIST, ..CELL },
+    Cell { name: "pair", unit: "MakeResident and Evict of a resident allocation", units: LIST, ..CELL },
     Cell { name: "miss", unit: "MakeResident with a victim, and Evict", set_up: misses, units: LIST, ..CELL },
-    Cell { name: "pause", unit: "the longest of these", set_up: misses, units: LIST, longest: true, ..CELL },
+    Cell { name: "pause", unit: "the same, the longest operation", set_up: misses, units: LIST, longest: true, ..CELL },
     Cell { name: "submission", unit: "a submission on a long list", set_up: submissions, ..CELL },
     Cell { name: "life", unit: "an allocation's life", set_up: lives, ..CELL },
     Cell { name: "refusal", unit: "a refused MakeResident of one, on a long list", set_up: refusals, ..CELL },
     Cell {
         name: "protected",
-        unit: "a miss beside processes that keep their share",
+        unit: "a miss beside processes within their shares",
         size: 100,
         set_up: protected,
-        grows: Some("a victim asks each process that keeps its share"),
+        grows: Some("the search for a victim looks at each process within its share"),
         ..CELL
     },
     Cell {
@@ -62,10 +62,10 @@ pub const CELLS: [Cell; 12] = [
         grows: Some("the weights of all ranges of a list are added up anew"),
         ..CELL
     },
-    Cell { name: "client", unit: "a use through vidmm-client that is resident", set_up: client, units: LIST, ..CELL },
+    Cell { name: "client", unit: "a use through vidmm-client, resident", set_up: client, units: LIST, ..CELL },
     Cell {
         name: "client-miss",
-        unit: "a use through vidmm-client that pages",
+        unit: "a use through vidmm-client, with paging",
         set_up: paging_client,
         units: LIST,
         ..CELL
@@ -143,8 +143,8 @@ fn refusals(size: usize) -> Op {
     Box::new(move || assert!(!world.may_be_resident(&[missing]), "there is no room"))
 }
 
-/// Processes that hold what they have reserved, beside one that pages in its own rest. Allocations that no work has used go in the order of
-/// their processes: the process that pages is the last.
+/// Processes with exactly their reservation, beside a process with paging in the rest. Unused allocations go in the order of processes:
+/// the paging process is the last.
 fn protected(size: usize) -> Op {
     let mut world = World::start(2 * size + 2 * LIST);
     let visit = |world: &mut World, client: Client, allocation| {
@@ -173,7 +173,7 @@ fn protected(size: usize) -> Op {
     })
 }
 
-/// Contexts that have a packet in flight each; the GPU ends the oldest, and its context submits another.
+/// Contexts with a packet in flight each. The GPU ends the oldest packet, and the context of the packet submits again.
 fn contexts(size: usize) -> Op {
     let mut world = World::start(LIST);
     let client = world.client();
@@ -217,7 +217,7 @@ fn paging_client(size: usize) -> Op {
     client_of(size, 2 * size)
 }
 
-/// A client whose submissions use allocations in turn: as many as given, of which `size` have room.
+/// A client with `count` allocations and room for `size`; submissions use random allocations.
 fn client_of(size: usize, count: usize) -> Op {
     let mut world = World::start(size);
     let app = world.client();
@@ -247,14 +247,14 @@ fn client_of(size: usize, count: usize) -> Op {
         world.settle();
         manager.fence_reached(fence, submitted);
     };
-    // All that has room is listed before.
+    // Before the count, the list is full.
     (0..16 * count / LIST).for_each(|_| op());
     Box::new(op)
 }
 
 fn budgets(size: usize) -> Op {
     let mut world = World::start(size);
-    // The first half of the processes demands all there is.
+    // The first half of the processes demands all memory.
     let processes = Vec::from_iter((0..size).map(|number| {
         let client = world.client();
         let pages = [world.create_for(client.device), world.create_for(client.device)];

@@ -39,7 +39,7 @@ pub(crate) struct Admission {
     moved: Vec<(AllocationIx, Home)>,
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
-    /// The allocations that are counted elsewhere than they prefer.
+    /// The allocations with another home than the preferred home.
     away: Vec<AllocationIx>,
 }
 
@@ -179,7 +179,7 @@ impl Admission {
         if !allocation.is_pinned_by(self.device) {
             self.not_pinned[home.account()] += allocation.size;
         }
-        // Also where something outstanding leaves no other choice now: it comes home later.
+        // Outstanding work may leave no other choice now; the allocation comes home later.
         if allocation.allowed_homes().first() != Some(home) {
             self.away.push(index);
         }

@@ -173,7 +173,7 @@ impl VidMm {
         for (&index, count) in joining.iter().zip(counts) {
             self.state.objects[index].entry_mut(device).count = count;
             rehoming::note_choice(&mut self.state.objects, device, index);
-            // Off the list, an allocation is away from nothing.
+            // While offered, the allocation was on no list, and so not away.
             if self.state.objects[index].homes_differ() && !self.state.adapter.is_physical() {
                 self.schedule.turns.note_away(device, index, self.state.moment.now());
             }

@@ -1,7 +1,7 @@
 //! A queue in ascending order of rank, whose members leave from anywhere.
 //!
-//! Members mostly come in the order of their ranks: those are appended to the last of a row of blocks. A member that leaves is a bit
-//! cleared in its block, which touches no other member. Where a quarter of a block is left, and no more of a block beside it, the members
+//! Members mostly come in the order of their ranks: those are appended to the last of a row of blocks. A leaving member is a cleared
+//! bit in the block, and no other member moves. Where a quarter of a block is left, and no more of a block beside it, the members
 //! of both move into one block. A member that comes *late*, with a lower rank than the last of the row, stands in a tree beside the
 //! blocks. So a member costs a constant time, however many there are, and a late member a logarithmic time; a step moves half a block at
 //! most.
@@ -17,7 +17,7 @@ use crate::data::packed::U56;
 /// The members that a block has room for.
 const BLOCK: usize = 256;
 
-/// The members of a block that is joined with a block beside it which has no more either.
+/// Two neighbours with at most so many members each are joined.
 const SPARSE: u32 = BLOCK as u32 / 4;
 
 /// The place of a member in its queue.
@@ -46,11 +46,11 @@ const _: () = assert!(size_of::<Entry<u32>>() == 12, "each evictable allocation 
 struct Block<T: Copy> {
     /// Ascends in the row of blocks.
     number: u64,
-    /// Members, and those that have left; the last of them has not.
+    /// Present and former members; the last entry is present.
     entries: Vec<Entry<T>>,
-    /// A bit for each of the entries that has not left.
+    /// A bit for each present member.
     present: [u64; BLOCK / 64],
-    /// The number of those.
+    /// The number of present members.
     count: u32,
 }
 
@@ -80,7 +80,7 @@ impl<T: Copy> Block<T> {
     fn remove(&mut self, at: usize) {
         self.present[at / 64] &= !(1 << (at % 64));
         self.count -= 1;
-        // The last entry is a member, so that ranks above all members' make nobody late.
+        // The last entry is a member: ranks above all members make nobody late.
         while let Some(last) = self.entries.len().checked_sub(1)
             && self.present[last / 64] & (1 << (last % 64)) == 0
         {
@@ -108,7 +108,7 @@ pub(crate) struct RankQueue<T: Copy> {
     blocks: Vec<Block<T>>,
     /// The blocks that have members, by index, in the order of their ranks.
     row: VecDeque<u32>,
-    /// The other blocks. The last of them keeps its memory for the next block.
+    /// The other blocks. The last block here keeps memory for the next block of the row.
     unused: Vec<u32>,
     /// The number of the last block of the row.
     last_block: u64,
@@ -191,7 +191,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     pub fn push(&mut self, rank: u64, member: T, mut tell: impl FnMut(T, Standing)) {
         let last = self.row.back().map(|&index| index as usize);
         let is_late = last.and_then(|last| self.blocks[last].last_rank()).is_some_and(|last| rank < last)
-            // One of its rank that was late may have outlived those that were before it.
+            // A late member of equal rank may have outlived the members before.
             || self.late.range((rank, 0)..).next().is_some_and(|(&(late, _), _)| late == rank);
         let standing = if is_late {
             self.last_late += 1;
@@ -260,8 +260,8 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         }
     }
 
-    /// Takes a block without members out of the row; joins a sparse one with one beside it that is sparse too. Not the last, which members
-    /// enter and leave in turn.
+    /// Takes a block without members out of the row; joins two sparse neighbours. The last block is left alone: members enter and leave
+    /// there in turn.
     #[inline(never)]
     fn tidy(&mut self, index: usize, tell: &mut impl FnMut(T, Standing)) {
         let place = self.place_in_row(&self.blocks[index]);

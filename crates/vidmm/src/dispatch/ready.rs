@@ -82,8 +82,7 @@ pub(super) fn is_behind_long_wait(state: &State, plans: &Plans, index: ContextIx
     long_waits(state, plans, index).next().is_some()
 }
 
-/// The packets of other contexts that the engine of a context has been given and that wait for long. The later a fence is, the more is to be
-/// paged before it.
+/// Packets of further contexts on the engine of a context, with a long wait each. The later a fence, the more bytes are paged before.
 fn long_waits<'a>(state: &'a State, plans: &'a Plans, index: ContextIx) -> impl Iterator<Item = &'a InFlight> {
     let paging_engine = state.adapter.paging_engine;
     let next = state.engines.paging_engine(&state.adapter).retired + 1;

@@ -21,7 +21,7 @@ pub(crate) struct Engine {
     pub retired: u64,
     /// Packets under way, oldest first: an engine runs them in this order. Their fences ascend.
     in_flight: VecDeque<InFlight>,
-    /// The fences that these wait for, and the fence of the packet.
+    /// Each awaited fence, and the fence of the waiting packet.
     waits: BTreeSet<(EngineFence, u64)>,
     /// Since when the first of them has had nothing to wait for but the engine.
     pub running_since: Option<Nanoseconds>,
@@ -69,7 +69,7 @@ impl Engine {
         self.submitted
     }
 
-    /// Notes a packet that is handed to it again.
+    /// Notes a packet that is handed out again.
     pub fn push_again(&mut self, packet: InFlight) {
         debug_assert!(self.in_flight.back().is_none_or(|last| last.fence_id < packet.fence_id), "fences ascend");
         self.waits.extend(packet.waits.iter().map(|&wait| (wait, packet.fence_id)));
@@ -92,7 +92,7 @@ impl Engine {
         self.place(fence_id).is_some_and(is_paging)
     }
 
-    /// Packets under way that wait for a fence of this engine or a later one, and that fence; the latest fences first.
+    /// Packets under way with a wait for the fence `from` or a later fence of the same engine, and the awaited fence; the latest fence first.
     pub fn waiting(&self, from: EngineFence) -> impl Iterator<Item = (u64, &InFlight)> {
         let last = EngineFence { fence_id: u64::MAX, ..from };
         self.waits.range((from, 0)..=(last, u64::MAX)).rev().map(|&(wait, fence_id)| {
@@ -108,7 +108,7 @@ impl Engine {
         self.take(first)
     }
 
-    /// Takes out a packet that has ended, or is given back.
+    /// Takes out an ended or returned packet.
     pub fn take(&mut self, fence_id: u64) -> Option<InFlight> {
         let packet = self.in_flight.remove(self.place(fence_id)?)?;
         packet.waits.iter().for_each(|&wait| _ = self.waits.remove(&(wait, fence_id)));

@@ -127,7 +127,7 @@ fn ask_dependent_engines(moment: &mut Moment, engines: &mut Engines, kmd: &mut d
     }
 }
 
-/// An engine that has gone on after all is not reset (FLT-22). It may run a later packet, which waits for an engine that is being recovered.
+/// An engine with progress after all is not reset (FLT-22). A later packet of the engine may wait for a recovering engine.
 fn pardon(moment: &mut Moment, engines: &mut Engines) {
     let Engines { engines, recovery, .. } = engines;
     recovery.engines.retain(|&engine, phase| {

@@ -92,7 +92,7 @@ impl Schedule {
         let (mut debts, mut smallest) = (Vec::new(), u64::MAX);
         self.turns.away.retain(|&(device, index), &mut since| {
             let Some(home) = homes::prefers_elsewhere(&state.objects, device, index) else {
-                // It may be away from home once the request is granted that moves it.
+                // The grant of a pending request may move the allocation away from home.
                 return state.residency.rehomings.contains_key(&index);
             };
             smallest = smallest.min(state.objects[index].size);
@@ -141,14 +141,14 @@ impl Schedule {
             if is_owing {
                 self.give_back(state, plans, device);
             }
-            // It was pushed out meanwhile, and waits for its turn.
+            // Pushed out meanwhile, the device waits for a turn.
             if state.objects[device].is_suspended() || state.objects[device].turn.gives_way {
                 continue;
             }
             if !is_owing {
                 self.pay_one(state, plans, device);
             }
-            // A device in error still has its requests granted.
+            // Requests of a device in error are still granted.
             let wants = state.objects[device].granted < state.objects[device].requests.len()
                 || work.has_runnable_work(&state.adapter, &state.objects, device);
             let reason = if wants { ResumeReason::HasWork } else { ResumeReason::PressureFell };

@@ -83,7 +83,7 @@ fn count_anew(state: &mut State, device: DeviceIx, index: AllocationIx, home: Ho
     }
 }
 
-/// An allocation of a suspended device is to be brought back to another home, if all of the list has a place then. Returns whether it is.
+/// Gives an allocation of a suspended device another home, if the whole list has a place then. Returns whether the home changed.
 pub(super) fn place_elsewhere(state: &mut State, device: DeviceIx, index: AllocationIx, home: Home) -> bool {
     let movable = homes::movable_with_requests(state, device).unwrap_or_default();
     let may_move = movable.iter().any(|&(other, _)| other == index)

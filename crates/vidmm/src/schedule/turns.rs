@@ -202,7 +202,7 @@ impl Schedule {
 
     /// The bytes that a waiting device needs for its turn. Where that is allowed, its allocations are placed anew for it.
     fn place_for_turn(&mut self, state: &mut State, device: DeviceIx) -> PerAccount<u64> {
-        // Its list may have room at home once those that were demoted may return.
+        // The list may have room at home once demoted allocations may return.
         let away = self.turns.away.range((device, AllocationIx::FIRST)..(device.next(), AllocationIx::FIRST));
         let returns = away.map(|(_, since)| since.saturating_add(RETURN_MIN)).filter(|&at| at > state.moment.now());
         returns.min().into_iter().for_each(|at| state.moment.wake_at(at));
@@ -579,7 +579,7 @@ fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     });
     for index in released {
         // From now on the allocation counts where the lock wants it. If the list has grown too large for that, the lock is not granted.
-        // All of the list is noted as to be brought back before, so that it is seen beside the allocation.
+        // The whole list was noted in the first pass, and counts beside the allocation.
         let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING)
             && !state.objects[index].is_seen_at_home();
         let goes_into_sight = is_to_be_seen && replacement::move_into_sight(turns, state, index);
