@@ -1159,7 +1159,7 @@ notice.store.size - cursor.offset",
         shown_in: World::Sleepers,
         what: "An allocation that MakeResident counts outside of its preferred segment never goes home.",
         file: "vidmm/src/calls/admission.rs",
-        edit: Edit::Without("if choices.first() != Some(home) { self.away.push(index); }"),
+        edit: Edit::Without("if allocation.allowed_homes().first() != Some(home) { self.away.push(index); }"),
     },
     Bug {
         name: "join-where-it-was",
