@@ -70,7 +70,14 @@ pub const CELLS: [Cell; 12] = [
         units: LIST,
         ..CELL
     },
-    Cell { name: "budgets", unit: "a change of a band, and a budget asked", size: 100, set_up: budgets, ..CELL },
+    Cell {
+        name: "budgets",
+        unit: "a change of a band, and a budget asked",
+        size: 100,
+        set_up: budgets,
+        grows: Some("processes stand in a tree by rank: the logarithm of their number"),
+        ..CELL
+    },
 ];
 
 /// Lists of allocations in turn, from the first to the last and again.

@@ -93,9 +93,12 @@ impl Engine {
     }
 
     /// Packets under way with a wait for the fence `from` or a later fence of the same engine, and the awaited fence; the latest fence first.
+    #[inline]
     pub fn waiting(&self, from: EngineFence) -> impl Iterator<Item = (u64, &InFlight)> {
         let last = EngineFence { fence_id: u64::MAX, ..from };
-        self.waits.range((from, 0)..=(last, u64::MAX)).rev().map(|&(wait, fence_id)| {
+        // Nearly always there are none.
+        let waits = (!self.waits.is_empty()).then(|| self.waits.range((from, 0)..=(last, u64::MAX)).rev());
+        waits.into_iter().flatten().map(|&(wait, fence_id)| {
             let at = self.place(fence_id).expect("who waits is under way");
             (wait.fence_id, &self.in_flight[at])
         })
@@ -103,16 +106,22 @@ impl Engine {
 
     /// Takes the oldest packet out, if its fence is at most `fence_id`.
     pub fn pop_up_to(&mut self, fence_id: u64) -> Option<InFlight> {
-        let first = self.in_flight.front().map(|packet| packet.fence_id).filter(|&first| first <= fence_id)?;
-        self.retired = first;
-        self.take(first)
+        self.in_flight.front().filter(|packet| packet.fence_id <= fence_id)?;
+        let packet = self.in_flight.pop_front()?;
+        self.retired = packet.fence_id;
+        self.has_left(&packet);
+        Some(packet)
     }
 
     /// Takes out an ended or returned packet.
     pub fn take(&mut self, fence_id: u64) -> Option<InFlight> {
         let packet = self.in_flight.remove(self.place(fence_id)?)?;
-        packet.waits.iter().for_each(|&wait| _ = self.waits.remove(&(wait, fence_id)));
-        self.running_since = None;
+        self.has_left(&packet);
         Some(packet)
+    }
+
+    fn has_left(&mut self, packet: &InFlight) {
+        packet.waits.iter().for_each(|&wait| _ = self.waits.remove(&(wait, packet.fence_id)));
+        self.running_since = None;
     }
 }
