@@ -75,7 +75,7 @@ pub const CELLS: [Cell; 12] = [
         unit: "a change of a band, and a budget asked",
         size: 100,
         set_up: budgets,
-        grows: Some("processes stand in a tree by rank: the logarithm of their number"),
+        grows: Some("a tree of processes by rank: logarithmic"),
         ..CELL
     },
 ];

@@ -96,7 +96,7 @@ impl Engine {
     #[inline]
     pub fn waiting(&self, from: EngineFence) -> impl Iterator<Item = (u64, &InFlight)> {
         let last = EngineFence { fence_id: u64::MAX, ..from };
-        // Nearly always there are none.
+        // Nearly always empty.
         let waits = (!self.waits.is_empty()).then(|| self.waits.range((from, 0)..=(last, u64::MAX)).rev());
         waits.into_iter().flatten().map(|&(wait, fence_id)| {
             let at = self.place(fence_id).expect("who waits is under way");
