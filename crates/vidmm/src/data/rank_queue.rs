@@ -68,6 +68,10 @@ impl<T: Copy> Block<T> {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
+    fn is_present(&self, at: usize) -> bool {
+        self.present[at / 64] & (1 << (at % 64)) != 0
+    }
+
     /// Appends a member, and returns its index.
     fn push(&mut self, entry: Entry<T>) -> usize {
         let at = self.entries.len();
@@ -82,7 +86,7 @@ impl<T: Copy> Block<T> {
         self.count -= 1;
         // The last entry is a member: ranks above all members make nobody late.
         while let Some(last) = self.entries.len().checked_sub(1)
-            && self.present[last / 64] & (1 << (last % 64)) == 0
+            && !self.is_present(last)
         {
             self.entries.pop();
         }
@@ -90,10 +94,10 @@ impl<T: Copy> Block<T> {
 
     /// Takes out all members.
     fn take(&mut self) -> Vec<Entry<T>> {
-        let mut at = 0..;
-        self.entries.retain(|_| at.next().is_some_and(|at: usize| self.present[at / 64] & (1 << (at % 64)) != 0));
+        let (mut entries, mut at) = (mem::take(&mut self.entries), 0..);
+        entries.retain(|_| at.next().is_some_and(|at| self.is_present(at)));
         (self.present, self.count) = ([0; BLOCK / 64], 0);
-        mem::take(&mut self.entries)
+        entries
     }
 
     fn last_rank(&self) -> Option<u64> {

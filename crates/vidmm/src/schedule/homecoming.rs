@@ -148,10 +148,8 @@ impl Schedule {
             if !is_owing {
                 self.pay_one(state, plans, device);
             }
-            // Requests of a device in error are still granted.
-            let wants = state.objects[device].granted < state.objects[device].requests.len()
-                || work.has_runnable_work(&state.adapter, &state.objects, device);
-            let reason = if wants { ResumeReason::HasWork } else { ResumeReason::PressureFell };
+            let has_to_do = turns::has_to_do(&state.adapter, &state.objects, work, device);
+            let reason = if has_to_do { ResumeReason::HasWork } else { ResumeReason::PressureFell };
             // A device that finds no room waits for its turn.
             let _ = self.resume(state, plans, requests, work, device, reason);
         }

@@ -78,7 +78,7 @@ fn count_anew(state: &mut State, device: DeviceIx, index: AllocationIx, home: Ho
     rehoming::move_home(&mut state.objects, &mut state.shares, device, index, home);
     if from.account() != home.account() {
         state.recount_home(device, index, from);
-        // Other processes' budgets follow from where the list weighs; those that listen are told them first (RES-53).
+        // The budgets of other processes change too, and are told first (RES-53).
         state.moment.request_poll();
     }
 }

@@ -494,8 +494,13 @@ fn waiting(state: &mut State, work: &Work) -> Vec<DeviceIx> {
 
 /// Whether a device has something to do that its turn would let it do.
 pub(crate) fn wants_turn(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
+    !objects[device].is_over() && has_to_do(adapter, objects, work, device)
+}
+
+/// Whether a device has ungranted requests or runnable work. Requests of a device in error are still granted.
+pub(super) fn has_to_do(adapter: &Adapter, objects: &Objects, work: &Work, device: DeviceIx) -> bool {
     let record = &objects[device];
-    !record.is_over() && (record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device))
+    record.granted < record.requests.len() || work.has_runnable_work(adapter, objects, device)
 }
 
 /// Whether what the device needs fits beside what others are promised and `spoken_for`.
