@@ -11,6 +11,7 @@
 //! for all, a search looks for homes of all joining allocations, and of the movable allocations of the list (D30).
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::candidates::{self, Candidate, Joining};
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     event::list_flags::MakeResidentFlags,
     id::{AllocationIx, DeviceIx},
     residency::{
-        assignment::{self, Assignment, Room},
+        assignment::{self, Assignment, Class, Room},
         rehoming::Rehoming,
         weight::{self, Weight},
     },
@@ -87,15 +88,20 @@ impl Terms {
 }
 
 /// The room on a device's list without the candidates. In an account beyond the limit, the list keeps the room of the present bytes.
-pub(crate) fn room_without(state: &State, joining: &Joining<'_>, candidates: &[Candidate], terms: Terms) -> Room {
+pub(crate) fn room_without(
+    state: &State,
+    joining: &Joining<'_>,
+    candidates: &[(Candidate, u64)],
+    terms: Terms,
+) -> Room {
     let mut room = terms.room(state, joining);
     state.memory.accounts().iter().for_each(|account| room.bytes[account] = room.bytes[account].max(0));
-    for candidate in candidates.iter().filter(|candidate| !candidate.joins) {
-        let account = state.residency.counted_in(&state.objects, candidate.allocation);
-        room.bytes[account] += i128::from(candidate.weight.size);
+    for (candidate, number) in candidates.iter().filter(|(candidate, _)| !candidate.joins) {
+        let present = candidate.choices.first().expect("a listed allocation has a home");
+        room.bytes[present.account()] += i128::from(candidate.weight.size) * i128::from(*number);
     }
     if let Some(ranges) = &mut room.ranges {
-        let without = candidates.iter().map(|candidate| candidate.allocation).collect();
+        let without = candidates::candidates(state, joining).map(|(index, _)| index).collect();
         let State { objects, memory, residency, .. } = state;
         *ranges = weight::packing_room_without(objects, memory, residency, joining.device, &without);
     }
@@ -118,11 +124,11 @@ pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> O
     Some(admission)
 }
 
-/// Counts joining allocations, if a search finds homes with room for all candidates. The candidates are in order.
+/// Counts joining allocations, if a search finds homes with room for all candidates.
 pub(crate) fn assign(
     state: &mut State,
     joining: &Joining<'_>,
-    candidates: &[Candidate],
+    candidates: &[(Candidate, u64)],
     terms: Terms,
 ) -> Result<Admission, Assignment> {
     // Nothing joins in an account beyond the limit, though others leave it with the call.
@@ -131,24 +137,29 @@ pub(crate) fn assign(
         let homes = candidate.choices.into_iter().filter(|home| !candidate.joins || is_within[home.account()]);
         homes.collect::<Choices>()
     };
-    if candidates.iter().any(|candidate| choices(candidate).first().is_none()) {
+    if candidates.iter().any(|(candidate, _)| choices(candidate).first().is_none()) {
         return Err(Assignment::Impossible);
     }
-    let classes = candidates::classes(candidates, choices);
     let room = room_without(state, joining, candidates, terms);
-    let numbers = match assignment::assign(&classes, room) {
-        Assignment::Found(numbers) => numbers,
+    let assigned = match assignment::assign(candidates::classes(candidates, choices), room) {
+        Assignment::Found(assigned) => assigned,
         none => return Err(none),
     };
+    let mut members = Vec::from_iter(candidates::candidates(state, joining));
+    // In a class, listed allocations keep the first home before joining allocations, and a high priority before a low.
+    members.sort_unstable_by_key(|&(index, candidate)| {
+        let class = Class::order(candidate.weight, choices(&candidate));
+        (class, candidate.joins, Reverse(state.objects[index].priority), Reverse(index))
+    });
     let mut admission = Admission::to_list_of(state, joining.device);
-    let mut members = candidates.iter();
-    for (class, numbers) in classes.iter().zip(numbers) {
+    let mut members = members.into_iter();
+    for (class, numbers) in assigned {
         let homes = class.homes.into_iter().zip(numbers);
         let homes = homes.flat_map(|(home, number)| core::iter::repeat_n(home, number as usize));
-        for (home, candidate) in homes.zip(members.by_ref()) {
+        for (home, (index, candidate)) in homes.zip(members.by_ref()) {
             match candidate.joins {
-                true => admission.count_in(state, candidate.allocation, home),
-                false => admission.rehome(state, candidate.allocation, home),
+                true => admission.count_in(state, index, home),
+                false => admission.rehome(state, index, home),
             }
         }
     }

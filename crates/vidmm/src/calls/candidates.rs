@@ -3,15 +3,13 @@
 //! walks the list.
 
 use alloc::{collections::BTreeSet, vec::Vec};
-use core::cmp::Reverse;
 
 use crate::{
     budget::account::{Choices, PerHome},
     id::{AllocationIx, DeviceIx},
-    objects::{Objects, allocation::AllocationState},
+    objects::{Objects, allocation::AllocationState, list::ListEntry},
     residency::{
         assignment::Class,
-        rehoming,
         weight::{PackingRoom, Weight},
     },
     state::State,
@@ -27,56 +25,60 @@ pub(crate) struct Joining<'c> {
     pub ranges: Option<PerHome<PackingRoom>>,
 }
 
-/// A listed or joining allocation, and the possible homes (D30).
-#[derive(Clone, Copy)]
+/// The weight and the possible homes of a listed or joining allocation (D30).
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    pub allocation: AllocationIx,
     pub weight: Weight,
     pub joins: bool,
-    priority: u32,
     /// The possible homes now; for a listed allocation the present home first.
     pub choices: Choices,
     /// The possible homes of an allocation without locks, sharing or requests.
     pub allowed: Choices,
 }
 
-impl Candidate {
-    /// The order of candidates: largest first. Among candidates with equal weight and homes, listed allocations keep the first home before
-    /// joining ones, and a high priority before a low.
-    pub(crate) fn order(&self, homes: Choices) -> impl Ord + use<> {
-        let class = (Reverse(self.weight), homes.len(), homes);
-        (class, self.joins, Reverse(self.priority), Reverse(self.allocation))
-    }
-}
-
 /// The joining allocations as candidates.
-pub(crate) fn joining(objects: &Objects, joining: &Joining<'_>) -> Vec<Candidate> {
-    let candidate = |&(allocation, choices): &(AllocationIx, Choices)| Candidate {
-        allocation,
-        weight: Weight::of(objects, allocation),
-        joins: true,
-        priority: objects[allocation].priority,
-        choices,
-        allowed: objects[allocation].allowed_homes(),
+pub(crate) fn joining<'j>(
+    objects: &'j Objects,
+    of: &'j Joining<'_>,
+) -> impl Iterator<Item = (AllocationIx, Candidate)> + use<'j> {
+    let candidate = |&(index, choices): &(AllocationIx, Choices)| {
+        let (weight, allowed) = (Weight::of(objects, index), objects[index].allowed_homes());
+        (index, Candidate { weight, joins: true, choices, allowed })
     };
-    joining.allocations.iter().map(candidate).collect()
+    of.allocations.iter().map(candidate)
 }
 
-/// The joining allocations, and the listed allocations with several homes, in order.
-pub(crate) fn candidates(state: &mut State, of: &Joining<'_>) -> Vec<Candidate> {
-    let mut candidates = joining(&state.objects, of);
+/// The joining allocations, and the listed allocations with several homes. The device's set of those holds no unlisted allocation.
+pub(crate) fn candidates<'j>(
+    state: &'j State,
+    of: &'j Joining<'_>,
+) -> impl Iterator<Item = (AllocationIx, Candidate)> + use<'j> {
     let joins = BTreeSet::from_iter(of.allocations.iter().map(|&(index, _)| index));
-    rehoming::strike_out_unlisted(&mut state.objects, of.device);
-    for &allocation in state.objects[of.device].with_choice.iter().filter(|index| !joins.contains(index)) {
-        let record = &state.objects[allocation];
-        let present = state.residency.home_on_list(&state.objects, allocation);
+    let listed = state.objects[of.device].with_choice.iter().filter_map(move |&index| {
+        let record = &state.objects[index];
+        // Only an allocation without an open span can be new on the list.
+        let is_open = record.entry(of.device).is_some_and(ListEntry::is_open);
+        if !is_open && joins.contains(&index) {
+            return None;
+        }
+        let present = state.residency.home_on_list(&state.objects, index);
         let allowed = core::iter::once(present).chain(record.allowed_homes()).collect();
-        let choices = if may_move(state, of.device, allocation) { allowed } else { Choices::only(present) };
-        let (weight, priority) = (Weight::of(&state.objects, allocation), record.priority);
-        candidates.push(Candidate { allocation, weight, joins: false, priority, choices, allowed });
+        let choices = if may_move(state, of.device, index) { allowed } else { Choices::only(present) };
+        Some((index, Candidate { weight: Weight::of(&state.objects, index), joins: false, choices, allowed }))
+    });
+    joining(&state.objects, of).chain(listed)
+}
+
+/// Equal neighbours among candidates, and the number of each.
+pub(crate) fn counted(candidates: impl Iterator<Item = (AllocationIx, Candidate)>) -> Vec<(Candidate, u64)> {
+    let mut counted: Vec<(Candidate, u64)> = Vec::new();
+    for (_, candidate) in candidates {
+        match counted.last_mut() {
+            Some((last, number)) if *last == candidate => *number += 1,
+            _ => counted.push((candidate, 1)),
+        }
     }
-    candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.choices));
-    candidates
+    counted
 }
 
 /// Whether a listed allocation may move home for joining allocations: granted, unlocked, of this device alone, and without a pending move.
@@ -94,9 +96,8 @@ fn may_move(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
         && !state.residency.rehomings.contains_key(&index)
 }
 
-/// Ordered candidates as classes, by the homes of each.
-pub(crate) fn classes(candidates: &[Candidate], homes: impl Fn(&Candidate) -> Choices) -> Vec<Class> {
-    let is_one = |a: &Candidate, b: &Candidate| (a.weight, homes(a)) == (b.weight, homes(b));
-    let class = |of: &[Candidate]| Class { weight: of[0].weight, homes: homes(&of[0]), number: of.len() as u64 };
-    candidates.chunk_by(is_one).map(class).collect()
+/// Candidates as classes, by the homes of each.
+pub(crate) fn classes(counted: &[(Candidate, u64)], homes: impl Fn(&Candidate) -> Choices) -> Vec<Class> {
+    let class = |(of, number): &(Candidate, u64)| Class { weight: of.weight, homes: homes(of), number: *number };
+    counted.iter().map(class).collect()
 }

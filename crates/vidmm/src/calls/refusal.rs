@@ -57,12 +57,12 @@ impl Shortages {
     }
 }
 
-/// Gives the reason of a refusal with these flags, and the amounts. The candidates are in order; `within` is the answer of the search
-/// within the entitlement.
+/// Gives the reason of a refusal with these flags, and the amounts. `within` is the answer of the search within the
+/// entitlement.
 pub(crate) fn refuse(
     state: &State,
     joining: &Joining<'_>,
-    candidates: Vec<Candidate>,
+    candidates: &[(Candidate, u64)],
     flags: MakeResidentFlags,
     within: Assignment,
 ) -> Refusal {
@@ -95,20 +95,19 @@ fn over_share(flags: MakeResidentFlags, has_budget: bool) -> NoMemoryReason {
 }
 
 /// The reason why a list does not fit alone; none if the list fits.
-fn reason_alone(state: &State, joining: &Joining<'_>, mut candidates: Vec<Candidate>) -> Option<NoMemoryReason> {
-    let room = admission::room_without(state, joining, &candidates, Terms::Alone);
-    let classes = candidates::classes(&candidates, |candidate| candidate.choices);
-    let now = assignment::assign(&classes, room.clone());
+fn reason_alone(state: &State, joining: &Joining<'_>, candidates: &[(Candidate, u64)]) -> Option<NoMemoryReason> {
+    let room = admission::room_without(state, joining, candidates, Terms::Alone);
+    let classes = || candidates::classes(candidates, |candidate| candidate.choices);
+    let now = assignment::assign(classes(), room.clone());
     if matches!(now, Assignment::Found(_)) {
         return None;
     }
-    let without_ranges = || assignment::assign(&classes, Room { ranges: None, ..room.clone() });
+    let without_ranges = || assignment::assign(classes(), Room { ranges: None, ..room.clone() });
     if room.ranges.is_some() && matches!(without_ranges(), Assignment::Found(_)) {
         return Some(NoMemoryReason::Fragmented);
     }
     // The whole list anew, without locks, sharing or requests.
-    candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.allowed));
-    let anew = assignment::assign(&candidates::classes(&candidates, |candidate| candidate.allowed), room);
+    let anew = assignment::assign(candidates::classes(candidates, |candidate| candidate.allowed), room);
     Some(match (now, anew) {
         (_, Assignment::Impossible) => NoMemoryReason::DoesNotFit,
         (Assignment::Impossible, Assignment::Found(_)) => NoMemoryReason::HeldForNow,
@@ -164,10 +163,9 @@ fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccoun
             }
             room.bytes[account] = terms.left_after_trimming(state, joining.device, account, trimmed[account]);
         }
-        let mut candidates = candidates::joining(&state.objects, joining);
-        candidates.sort_unstable_by_key(|candidate| candidate.order(candidate.choices));
+        let candidates = candidates::counted(candidates::joining(&state.objects, joining));
         let classes = candidates::classes(&candidates, |candidate| candidate.choices);
-        matches!(assignment::assign(&classes, room), Assignment::Found(_))
+        matches!(assignment::assign(classes, room), Assignment::Found(_))
     };
     [some, all_there, all].into_iter().find(suffice).unwrap_or_else(|| accounts.none())
 }

@@ -285,9 +285,10 @@ fn count_in(
 
 /// Searches homes for the joining allocations, and for the movable allocations of the list (D30).
 fn search(state: &mut State, joining: &Joining<'_>, flags: MakeResidentFlags) -> Result<Admission, Refusal> {
-    let candidates = candidates::candidates(state, joining);
+    rehoming::strike_out_unlisted(&mut state.objects, joining.device);
+    let candidates = candidates::counted(candidates::candidates(state, joining));
     admission::assign(state, joining, &candidates, Terms::Entitled(flags))
-        .map_err(|within| refusal::refuse(state, joining, candidates, flags, within))
+        .map_err(|within| refusal::refuse(state, joining, &candidates, flags, within))
 }
 
 /// Whether allocations that are in place join the device's list without a request: the device has its turn, and nothing is ahead of

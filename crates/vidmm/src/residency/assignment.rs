@@ -5,6 +5,7 @@
 //! an allocation finds no room, the search takes back an earlier placement. The number of steps is bounded.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::{
     budget::account::{Account, Choices, Home, PerAccount, PerHome},
@@ -79,7 +80,7 @@ impl Room {
 }
 
 /// Allocations of equal weight and homes.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub weight: Weight,
     /// The possible homes, first choice first.
@@ -87,11 +88,18 @@ pub(crate) struct Class {
     pub number: u64,
 }
 
+impl Class {
+    /// The order of classes: largest first, then fewest homes.
+    pub fn order(weight: Weight, homes: Choices) -> impl Ord {
+        (Reverse(weight), homes.len(), homes)
+    }
+}
+
 /// The answer of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Assignment {
-    /// For each class, the number of allocations in each home, in order.
-    Found(Vec<Vec<u64>>),
+    /// The classes in order, with the number of allocations in each home.
+    Found(Vec<(Class, Vec<u64>)>),
     /// No assignment exists.
     Impossible,
     /// The search did not end.
@@ -107,11 +115,18 @@ struct Placed {
     ranges_before: Option<PackingRoom>,
 }
 
-/// Assigns each allocation of all classes to a home. The search keeps the order of the classes.
-pub(crate) fn assign(classes: &[Class], mut room: Room) -> Assignment {
-    if exceeds(classes, &room) {
+/// Assigns each allocation of all classes to a home, largest first.
+pub(crate) fn assign(mut classes: Vec<Class>, mut room: Room) -> Assignment {
+    // A sum costs less than an order: most refusals end here.
+    if exceeds(&classes, &room) {
         return Assignment::Impossible;
     }
+    classes.sort_unstable_by_key(|class| Class::order(class.weight, class.homes));
+    classes.dedup_by(|next, class| {
+        let is_equal = (next.weight, next.homes) == (class.weight, class.homes);
+        class.number += if is_equal { next.number } else { 0 };
+        is_equal
+    });
     let slots = Vec::from_iter(classes.iter().enumerate().flat_map(|(of, class)| {
         let last = class.homes.len() - 1;
         (0..).zip(class.homes).map(move |(at, home)| (of, home, at == last))
@@ -123,7 +138,7 @@ pub(crate) fn assign(classes: &[Class], mut room: Room) -> Assignment {
         let weight = classes[of].weight;
         let number = room.number_of(weight, home).min(left);
         if is_last && number < left {
-            match go_back(classes, &slots, &mut placed, &mut room) {
+            match go_back(&classes, &slots, &mut placed, &mut room) {
                 Some(left_now) => left = left_now,
                 None => return Assignment::Impossible,
             }
@@ -154,12 +169,12 @@ fn go_back(classes: &[Class], slots: &[(usize, Home, bool)], placed: &mut Vec<Pl
     }
 }
 
-fn found(classes: &[Class], slots: &[(usize, Home, bool)], placed: &[Placed]) -> Assignment {
-    let mut numbers = Vec::from_iter(classes.iter().map(|_| Vec::new()));
+fn found(classes: Vec<Class>, slots: &[(usize, Home, bool)], placed: &[Placed]) -> Assignment {
+    let mut assigned = Vec::from_iter(classes.into_iter().map(|class| (class, Vec::new())));
     for (&(of, ..), placed) in slots.iter().zip(placed) {
-        numbers[of].push(placed.number);
+        assigned[of].1.push(placed.number);
     }
-    Assignment::Found(numbers)
+    Assignment::Found(assigned)
 }
 
 /// Whether the allocations limited to a set of accounts weigh more than the room of the set, for any set.
