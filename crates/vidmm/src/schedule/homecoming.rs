@@ -74,12 +74,12 @@ impl Schedule {
             // An allocation that cannot come home yet leaves no room to later allocations.
             free[home.account()] -= size;
             let due = since.saturating_add(RETURN_MIN);
-            if due > now {
-                state.moment.wake_at(due);
-            } else if !is_still(state, work, device) {
+            if !is_still(state, work, device) {
                 if is_due(state, device) {
-                    self.note_owed(state, device);
+                    self.note_owed(state, device, due);
                 }
+            } else if due > now {
+                state.moment.wake_at(due);
             } else if may_pay_more(state, plans, device, size) && come_home(state, plans, device, index, home) {
                 self.turns.away.remove(&(device, index));
             }
@@ -116,11 +116,12 @@ impl Schedule {
         debts
     }
 
-    /// A device has room for an allocation that is away, but is not still: once it has not been for a second, it drains for one.
-    fn note_owed(&mut self, state: &mut State, device: DeviceIx) {
+    /// A device has room for an allocation that may come home at `earliest`, but is not still. After a second of that, the device drains
+    /// for one allocation.
+    fn note_owed(&mut self, state: &mut State, device: DeviceIx, earliest: Nanoseconds) {
         let now = state.moment.now();
         let turn = &mut state.objects[device].turn;
-        let due = (*turn.owes_since.get_or_insert(now)).max(turn.paid_at).saturating_add(RETURN_MIN);
+        let due = (*turn.owes_since.get_or_insert(now)).max(turn.paid_at).saturating_add(RETURN_MIN).max(earliest);
         if due > now {
             state.moment.wake_at(due);
         } else if state.objects[device].is_active() {

@@ -120,7 +120,14 @@ impl Audit {
         }
         let standing = self.sharing(preferred).standing(device.process, 0);
         let room = standing.capacity.saturating_sub(standing.total.max(standing.requested_total));
-        (of.size <= room).then_some(preferred)
+        (of.size <= room && of.size.saturating_add(self.claimed(preferred)) <= room).then_some(preferred)
+    }
+
+    /// The bytes of a memory that devices with work in flight may claim for what they have elsewhere: one move a second (D36).
+    fn claimed(&self, memory: Pool) -> u64 {
+        let away = self.homes.away.iter().filter_map(|id| self.allocations.get(id));
+        let is_busy = |of: &&Allocation| self.devices.get(&of.owner).is_some_and(|device| !device.unretired.is_empty());
+        away.filter(is_busy).filter(|of| self.preferred_memory(of) == Some(memory)).map(|of| of.size).sum()
     }
 
     /// An allocation that its own device requires moves only to where its list counts it, or where allocations are one range each. With a
