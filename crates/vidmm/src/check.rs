@@ -298,7 +298,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
         for account in state.memory.accounts().iter() {
             let own = state.objects.allocations.iter().filter(|(_, a)| a.process == index && is_in(a, account));
             let usage: u64 = own.map(|(_, allocation)| allocation.size).sum();
-            audit.equal("I16: usage of a process", process.standing.usage[account], usage);
+            audit.equal("I16: usage of a process", state.shares.by_account[account].usage(index), usage);
             let devices = || process.devices.iter().map(|&device| &state.objects[device]);
             let shares = &state.shares.by_account[account];
             let requested = devices().map(|device| device.list[account].now()).sum();

@@ -45,7 +45,6 @@ pub const CELLS: [Cell; 12] = [
         unit: "a miss beside processes within their shares",
         size: 100,
         set_up: protected,
-        grows: Some("the search for a victim looks at each process within its share"),
         ..CELL
     },
     Cell {

@@ -2,11 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use crate::{
-    budget::account::{Accounts, PerAccount},
-    units::{Nanoseconds, SegmentId},
-};
-pub(crate) use shares::{AccountShares, ProcessShare};
+use crate::units::{Nanoseconds, SegmentId};
+pub(crate) use shares::{AccountShares, ProcessShare, ToLose};
 
 mod level;
 pub(crate) mod account;
@@ -87,13 +84,11 @@ impl Visibility {
     }
 }
 
-/// The meaning of a process to the user, and its wishes to be told.
-#[derive(Debug)]
+/// The meaning of a process to the user, and its wishes to be told. A new process is Normal and Visible.
+#[derive(Debug, Default)]
 pub(crate) struct Standing {
     pub band: PriorityBand,
     pub visibility: Visibility,
-    /// Bytes of its allocations that are resident.
-    pub usage: PerAccount<u64>,
     /// It was suspended by a call, and whether a submission ends that.
     pub halted: Option<bool>,
     /// When its work hung an engine, as far as that is remembered (FLT-31).
@@ -103,18 +98,6 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// A new process, that is Normal and Visible.
-    pub fn new(accounts: Accounts) -> Self {
-        Self {
-            band: PriorityBand::default(),
-            visibility: Visibility::default(),
-            usage: accounts.none(),
-            halted: None,
-            timeouts: VecDeque::new(),
-            is_blocked: false,
-        }
-    }
-
     /// The weight of the process in the sharing of memory, from 1 to 16 (U-32).
     pub const fn weight(&self) -> u32 {
         self.band.weight() * self.visibility.weight()

@@ -30,7 +30,7 @@
 
 use super::{
     level::Level,
-    ranking::{Parted, Rank, Ranking},
+    ranking::{self, Parted, Rank, Ranking},
 };
 use alloc::vec::Vec;
 
@@ -79,7 +79,52 @@ struct Member {
     is_halted: bool,
     /// Bytes that the lists of its devices name now: those that it can trim (U-33).
     requested: u64,
+    /// Bytes of its allocations that are resident.
+    usage: u64,
+    /// Whether the process is among those that have changed.
+    has_changed: bool,
     published: Option<Published>,
+}
+
+/// What a process can lose, in bytes; or could at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ToLose {
+    /// Resident bytes above the reservation.
+    pub above_reservation: i64,
+    /// Resident bytes above the part of the demand that the reservation covers.
+    pub above_covered: i64,
+}
+
+impl ToLose {
+    /// What a process can lose without limit.
+    pub const EVERYTHING: Self = Self { above_reservation: i64::MAX, above_covered: i64::MAX };
+
+    /// Nothing at all.
+    pub const NOTHING: Self = Self { above_reservation: i64::MIN, above_covered: i64::MIN };
+
+    /// What is left to lose after `bytes`.
+    pub fn less(self, bytes: u64) -> Self {
+        let less = |term: i64| if term == i64::MAX { term } else { term.saturating_sub_unsigned(bytes) };
+        Self { above_reservation: less(self.above_reservation), above_covered: less(self.above_covered) }
+    }
+
+    /// Whether it is as much in both terms.
+    pub fn is_at_least(self, least: Self) -> bool {
+        self.above_reservation >= least.above_reservation && self.above_covered >= least.above_covered
+    }
+
+    /// The larger of each term.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            above_reservation: self.above_reservation.max(other.above_reservation),
+            above_covered: self.above_covered.max(other.above_covered),
+        }
+    }
+}
+
+/// Bytes as a signed number, the largest if there are more.
+fn signed(bytes: impl TryInto<i64>) -> i64 {
+    bytes.try_into().unwrap_or(i64::MAX)
 }
 
 /// How processes share one account. Changing one of them costs O(log n); asking for a budget costs as much at most, and under
@@ -95,6 +140,8 @@ pub(crate) struct AccountShares {
     /// By process.
     members: Vec<Option<Member>>,
     ranking: Ranking,
+    /// Processes whose part or usage has changed since they were last asked for.
+    changed: Vec<ProcessIx>,
     // Sums over all processes.
     demanded: u128,
     reserved: u128,
@@ -111,6 +158,7 @@ impl AccountShares {
             level: None,
             members: Vec::new(),
             ranking: Ranking::default(),
+            changed: Vec::new(),
             demanded: 0,
             reserved: 0,
             covered: 0,
@@ -142,11 +190,19 @@ impl AccountShares {
         if self.members.len() <= index {
             self.members.resize(index + 1, None);
         }
-        let member = Member { share, asked: share.demand, is_halted: false, requested: 0, published: None };
+        let member = Member {
+            share,
+            asked: share.demand,
+            is_halted: false,
+            requested: 0,
+            usage: 0,
+            has_changed: false,
+            published: None,
+        };
         let before = self.members[index].replace(member);
         assert!(before.is_none(), "a process shares an account once");
         self.add(share);
-        self.ranking.insert(process, share.rank());
+        self.ranking.insert(process.get(), share.rank());
         self.find_level();
     }
 
@@ -157,7 +213,7 @@ impl AccountShares {
     /// If it is not there, as everything else that names a process.
     pub fn remove(&mut self, process: ProcessIx) {
         let Member { share, requested, .. } = *self.member(process);
-        self.ranking.remove(process);
+        self.ranking.remove(process.get());
         self.subtract(share);
         self.requested -= u128::from(requested);
         self.members[process.at()] = None;
@@ -206,6 +262,38 @@ impl AccountShares {
         self.member(process).requested
     }
 
+    /// A process has `bytes` more that are resident.
+    pub fn add_usage(&mut self, process: ProcessIx, bytes: u64) {
+        self.note_changed(process).usage += bytes;
+    }
+
+    /// A process has `bytes` less that are resident.
+    pub fn subtract_usage(&mut self, process: ProcessIx, bytes: u64) {
+        self.note_changed(process).usage -= bytes;
+    }
+
+    /// Bytes of a process's allocations that are resident.
+    pub fn usage(&self, process: ProcessIx) -> u64 {
+        self.member(process).usage
+    }
+
+    /// A process whose part or usage has changed since it was last named here.
+    pub fn next_changed(&mut self) -> Option<ProcessIx> {
+        let process = self.changed.pop()?;
+        if let Some(member) = &mut self.members[process.at()] {
+            member.has_changed = false;
+        }
+        Some(process)
+    }
+
+    fn note_changed(&mut self, process: ProcessIx) -> &mut Member {
+        let member = self.members[process.at()].as_mut().expect("a process that is changed shares the account");
+        if !core::mem::replace(&mut member.has_changed, true) {
+            self.changed.push(process);
+        }
+        member
+    }
+
     /// The part of a process.
     pub fn get(&self, process: ProcessIx) -> ProcessShare {
         self.member(process).share
@@ -247,12 +335,69 @@ impl AccountShares {
         if left >= share.reservation { left } else { self.budget_of_the_crowded(share, left) }
     }
 
+    /// Whether a process keeps what it is entitled to from another, once `bytes` more have gone.
+    pub fn keeps(&self, process: ProcessIx, other: ProcessIx, bytes: u64) -> bool {
+        process != other && self.spare(process, other).is_some_and(|spare| bytes > spare)
+    }
+
+    /// Bytes that a process can lose for another and keep what it is entitled to: its reservation (U-31); its budget, while budgets
+    /// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all:
+    /// then there is no limit.
+    pub fn spare(&self, process: ProcessIx, other: ProcessIx) -> Option<u64> {
+        if !self.keeps_budget(self.get(process).weight, other) {
+            return self.above_reservation(process);
+        }
+        let budget = self.budget(process);
+        (budget > 0).then(|| self.usage(process).saturating_sub(budget))
+    }
+
+    /// Whether processes of a weight keep their budgets from another, and not only their reservations.
+    fn keeps_budget(&self, weight: u32, other: ProcessIx) -> bool {
+        self.is_pressed() || weight > self.get(other).weight
+    }
+
+    /// Resident bytes above the reservation; none for a process without a reservation.
+    fn above_reservation(&self, process: ProcessIx) -> Option<u64> {
+        let (share, usage) = (self.get(process), self.usage(process));
+        (share.reservation > 0).then(|| usage.saturating_sub(share.reservation))
+    }
+
+    /// What a process has to lose, in the two terms in which [`least_to_lose`](Self::least_to_lose) has limits.
+    pub fn to_lose(&self, process: ProcessIx) -> ToLose {
+        let above_reservation = self.above_reservation(process).map_or(i64::MAX, signed);
+        let above_covered = signed(self.usage(process)) - signed(self.get(process).covered());
+        ToLose { above_reservation, above_covered }
+    }
+
+    /// What a process of a weight has at least to lose, if it loses anything for another. A process with as much may keep everything
+    /// all the same.
+    ///
+    /// Let `F` be what the reservations in use leave of the capacity, `S` the satisfied excess, `C` the weight of the others, the weight
+    /// of the process included or not. Then `(F - S) / (C + weight)` is no more than the level of the process alone, so the budget is at
+    /// least what the reservation covers and `weight` times as much.
+    pub fn least_to_lose(&self, weight: u32, other: ProcessIx) -> ToLose {
+        if !self.keeps_budget(weight, other) {
+            return ToLose { above_reservation: 0, above_covered: i64::MIN };
+        }
+        // A budget is below the reservation only where the reservations do not fit together.
+        let above_reservation = if self.reserved <= self.capacity.into() { 0 } else { i64::MIN };
+        let (poured, capped_weight) = match self.level {
+            Some(Level { free, parted }) => (u128::from(free) - parted.satisfied_excess, parted.capped_weight),
+            None => match u128::from(self.capacity).checked_sub(self.demanded) {
+                Some(left) => (left, 0),
+                None => return ToLose { above_reservation, above_covered: i64::MIN },
+            },
+        };
+        let share = u128::from(weight) * poured / (u128::from(capped_weight) + u128::from(weight));
+        ToLose { above_reservation, above_covered: signed(share) }
+    }
+
     /// Processes that demand more than their budget while the account is pressed; those that are above the level by most for
     /// their weight come first, among equals the higher number.
     pub fn over_budget(&self) -> impl Iterator<Item = ProcessIx> {
         let level = self.level;
         let is_capped = move |process: ProcessIx| level.is_none_or(|level| level.is_below(self.get(process).rank()));
-        let capped = self.ranking.descending().take_while(move |&process| is_capped(process));
+        let capped = self.ranking.descending().map(ProcessIx::new).take_while(move |&process| is_capped(process));
         let pressed = self.is_pressed().then_some(capped).into_iter().flatten();
         // Without a level even a reservation may be above the budget.
         pressed.filter(move |&process| level.is_some() || self.get(process).demand > self.budget(process))
@@ -287,12 +432,16 @@ impl AccountShares {
     /// Fills `free` bytes above what reservations cover: at the level, who is satisfied, and who is not. One process is left
     /// out if its demand is taken to have no end; `endless_weight` is its weight.
     fn fill(&self, endless: Option<ProcessIx>, free: u64, endless_weight: u32) -> Parted {
-        self.ranking.part(endless, |Rank { excess, weight }, Parted { satisfied_excess, capped_weight, .. }| {
-            // Whether a level of excess / weight takes no more than what is free.
-            let free = u128::from(free).checked_sub(satisfied_excess);
-            let capped_weight = u128::from(capped_weight) + u128::from(endless_weight);
-            free.is_some_and(|free| u128::from(excess) * capped_weight <= u128::from(weight) * free)
-        })
+        ranking::part(
+            &self.ranking,
+            endless,
+            |Rank { excess, weight }, Parted { satisfied_excess, capped_weight, .. }| {
+                // Whether a level of excess / weight takes no more than what is free.
+                let free = u128::from(free).checked_sub(satisfied_excess);
+                let capped_weight = u128::from(capped_weight) + u128::from(endless_weight);
+                free.is_some_and(|free| u128::from(excess) * capped_weight <= u128::from(weight) * free)
+            },
+        )
     }
 
     /// The part of the capacity that the reservations in use of others leave.
@@ -313,7 +462,7 @@ impl AccountShares {
     }
 
     fn change(&mut self, process: ProcessIx, change: impl FnOnce(&mut Member)) {
-        let member = self.members[process.at()].as_mut().expect("a process that is changed shares the account");
+        let member = self.note_changed(process);
         let before = member.share;
         change(member);
         let limit = if member.is_halted { member.share.reservation } else { u64::MAX };
@@ -322,8 +471,8 @@ impl AccountShares {
         self.subtract(before);
         self.add(after);
         if after.rank() != before.rank() {
-            self.ranking.remove(process);
-            self.ranking.insert(process, after.rank());
+            self.ranking.remove(process.get());
+            self.ranking.insert(process.get(), after.rank());
         }
         self.find_level();
     }

@@ -33,8 +33,8 @@ impl VidMm {
             let shares = &self.state.shares.by_account[account];
             let share = shares.get(index);
             info.budget = info.budget.saturating_add(shares.published_budget(index));
-            info.current_usage += self.state.objects[index].standing.usage[account]
-                - offered_usage(&self.state.objects, &self.state.residency, index, account);
+            info.current_usage +=
+                shares.usage(index) - offered_usage(&self.state.objects, &self.state.residency, index, account);
             info.current_reservation += share.reservation;
             let available = available_for_reservation(&self.state.memory, &self.state.shares, index, account);
             info.available_for_reservation = info.available_for_reservation.saturating_add(available);

@@ -90,7 +90,7 @@ impl VidMm {
             cut_by: 0,
             reserved_by: 0,
             stillness: Stillness::new(self.state.moment.now()),
-            standing: Standing::new(self.state.memory.accounts()),
+            standing: Standing::default(),
             traffic: self.state.memory.accounts().none(),
         });
         let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());

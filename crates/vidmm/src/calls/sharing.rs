@@ -103,8 +103,9 @@ pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: Alloc
     }
     let Allocation { process, size, place, .. } = state.objects.allocations[index];
     if let Some(place) = place {
-        state.objects[former_process].standing.usage[place.account()] -= size;
-        state.objects[process].standing.usage[place.account()] += size;
+        let shares = &mut state.shares.by_account[place.account()];
+        shares.subtract_usage(former_process, size);
+        shares.add_usage(process, size);
     }
     let allocation = state.objects.allocation_id(index);
     let (closed_on, record) = (state.objects.device_id(former), &state.objects.allocations[index]);

@@ -6,3 +6,4 @@ pub(crate) mod ordered_set;
 pub(crate) mod packed;
 pub(crate) mod progress;
 pub(crate) mod rank_queue;
+pub(crate) mod tree;

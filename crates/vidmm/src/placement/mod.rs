@@ -282,7 +282,7 @@ fn may_go(state: &State, transaction: &Transaction, account: Account, index: All
         is_there && objects[victim].process == objects[index].process
     };
     let leaving = || transaction.victims.iter().filter(is_of_process).map(|&victim| objects[victim].size).sum();
-    !order::is_kept(objects, &state.shares, account, index, Some(transaction.wanted_by), leaving)
+    !order::is_kept(objects, &state.shares.by_account[account], index, Some(transaction.wanted_by), leaving)
 }
 
 pub(crate) fn free_victim(objects: &Objects, memory: &mut Memory, transaction: &mut Transaction, victim: AllocationIx) {

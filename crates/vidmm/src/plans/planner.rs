@@ -73,7 +73,7 @@ impl Plans {
             }));
         }
         let place = state.objects[index].place_in_memory(account, &extents);
-        self.place(&state.adapter, &mut state.objects, draft, index, place);
+        self.place(state, draft, index, place);
         match is_backed {
             true => {
                 state.moment.statistics_mut().bytes_paged_in += size;
@@ -103,19 +103,13 @@ impl Plans {
             }
         };
         self.plan_after_all(draft, after);
-        self.place(&state.adapter, &mut state.objects, draft, index, place);
+        self.place(state, draft, index, place);
         ContentSource::InPlace
     }
 
     /// Notes the place of an allocation, and that its mappings show it there.
-    pub(crate) fn place(
-        &self,
-        adapter: &Adapter,
-        objects: &mut Objects,
-        draft: &mut Draft,
-        index: AllocationIx,
-        place: Place,
-    ) {
+    pub(crate) fn place(&self, state: &mut State, draft: &mut Draft, index: AllocationIx, place: Place) {
+        let State { adapter, objects, shares, .. } = state;
         let last_plan = objects[index].last_plan;
         self.plan_after(draft, last_plan);
         // The host maps a range again only when the plan has retired that unmaps it.
@@ -128,7 +122,7 @@ impl Plans {
         }
         let number = self.stream.next_number();
         let allocation = &mut objects.allocations[index];
-        objects.processes[allocation.process].standing.usage[place.account()] += allocation.size;
+        shares.by_account[place.account()].add_usage(allocation.process, allocation.size);
         allocation.place = Some(place);
         allocation.state -= AllocationState::LOCK_PENDING;
         allocation.last_plan = number;
@@ -208,7 +202,7 @@ impl Plans {
         let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));
         let allocation = &mut state.objects.allocations[index];
         let place = allocation.take_place().expect("what leaves a segment is in it");
-        state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
+        state.shares.by_account[place.account()].subtract_usage(allocation.process, allocation.size);
         state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
         let allocation = &mut state.objects.allocations[index];
         let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);

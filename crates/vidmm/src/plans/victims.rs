@@ -110,7 +110,7 @@ fn is_above(state: &State, account: Account, limit: u64) -> bool {
 fn next_victim(state: &mut State, draft: &Draft, account: Account) -> (AllocationIx, EvictReason) {
     let memory = state.adapter.memory_account(account).segment;
     let wanted_by = draft.wanted_by.map(|wanted| state.objects[wanted.device].process);
-    state.residency.next_victim(&mut state.objects, &state.shares, (account, memory), wanted_by)
+    state.residency.next_victim(&mut state.objects, &mut state.shares, (account, memory), wanted_by)
 }
 
 /// Whether a victim of a memory segment stays resident in implicit system memory: where nobody must go for it. An allocation that is one

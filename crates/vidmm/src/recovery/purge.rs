@@ -272,7 +272,7 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let (_, extents) = allocation.location(&state.adapter);
     let place = allocation.take_place();
     if let Some(place) = place {
-        state.objects.processes[allocation.process].standing.usage[place.account()] -= allocation.size;
+        state.shares.by_account[place.account()].subtract_usage(allocation.process, allocation.size);
         state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
     }
     let allocation = &mut state.objects.allocations[index];

@@ -7,84 +7,21 @@
 //! The allocations of one process, class and priority are a queue, in the order of their ranks; those of equal rank, in the order
 //! in which they entered. Entering and leaving touch no other allocation, but for a pass over a queue now and then.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::ops::Bound;
 
 use crate::{
-    budget::account::Account,
+    budget::{AccountShares, account::Account},
     data::rank_queue::RankQueue,
     id::{AllocationIx, ProcessIx},
     objects::allocation::{Allocation, AllocationState, Allocations},
     policy::{Candidate, Candidates},
+    residency::{
+        firsts::Firsts,
+        worth::{Class, QueueKey, Worth},
+    },
     units::SegmentId,
 };
-
-/// The worth of an evictable allocation to its owner, in the order in which they go.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Class {
-    /// It was destroyed, and nothing will use it any more (RES-91).
-    Dead,
-    /// It is offered with priority LOW (RES-60, U-37).
-    OfferedLow,
-    /// It is offered with priority NORMAL.
-    OfferedNormal,
-    /// It is offered with priority HIGH.
-    OfferedHigh,
-    /// No device requires it, but its content is wanted.
-    NotRequired,
-    /// A device requires it that is suspended (RES-71).
-    DeviceSuspended,
-}
-
-impl Class {
-    const COUNT: usize = 6;
-    const ALL: [Class; Self::COUNT] = [
-        Class::Dead,
-        Class::OfferedLow,
-        Class::OfferedNormal,
-        Class::OfferedHigh,
-        Class::NotRequired,
-        Class::DeviceSuspended,
-    ];
-
-    /// Whether the content of such an allocation is lost when it goes, so that taking it costs nothing.
-    pub fn is_worthless(self) -> bool {
-        self < Class::NotRequired
-    }
-}
-
-impl Allocation {
-    /// The class of the queue that the allocation stands in; it stands in one.
-    pub fn queued_class(&self) -> Class {
-        Class::ALL[(self.state.bits() / AllocationState::LOWEST_CLASS_BIT) as usize]
-    }
-
-    fn set_queued_class(&mut self, class: Class) {
-        let bits = AllocationState::from_bits_retain(class as u32 * AllocationState::LOWEST_CLASS_BIT);
-        self.state = self.state.difference(AllocationState::CLASS) | bits;
-    }
-
-    /// The worth with which it stands in its queue. Of the worthless, only the time counts for which they have been that.
-    pub fn queued_worth(&self) -> Worth {
-        let class = self.queued_class();
-        if class.is_worthless() { (class, 0, 0) } else { (class, self.priority, self.rank()) }
-    }
-
-    /// The queue of its process that it stands in, and its rank there.
-    fn queue_key(&self) -> (QueueKey, u64) {
-        let (class, priority, rank) = self.queued_worth();
-        ((class, priority), rank)
-    }
-}
-
-/// The class, the priority and the rank of an allocation, of which the least goes first.
-pub(crate) type Worth = (Class, u32, u64);
-
-/// The class and the priority that the allocations of a queue have in common.
-type QueueKey = (Class, u32);
 
 /// The queues of a process, in the order in which they go.
 type Queues = BTreeMap<QueueKey, RankQueue<AllocationIx>>;
@@ -94,8 +31,7 @@ type Queues = BTreeMap<QueueKey, RankQueue<AllocationIx>>;
 pub(crate) struct Evictable {
     /// By process. At most one queue is empty.
     queues: Vec<Queues>,
-    /// The worth of the first of each process.
-    firsts: BTreeSet<(Worth, ProcessIx)>,
+    firsts: Firsts,
     bytes: [u64; Class::COUNT],
     /// The queue that has become empty last. It stays: often it is wanted again at once.
     empty: Option<(ProcessIx, QueueKey)>,
@@ -162,12 +98,12 @@ impl Evictable {
         change(queue);
         let after = queue.first().map(|(rank, _)| rank);
         if before != after {
-            self.note_first(process, key, before, after);
+            self.note_first(process, key, after);
         }
     }
 
-    /// Notes the first of a process anew: the first of one of its queues has had the rank `before`, and has the rank `after` now.
-    fn note_first(&mut self, process: ProcessIx, key: QueueKey, before: Option<u64>, after: Option<u64>) {
+    /// Notes the first of a process anew: the first of one of its queues has the rank `after` now.
+    fn note_first(&mut self, process: ProcessIx, key: QueueKey, after: Option<u64>) {
         if after.is_none()
             && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
         {
@@ -182,11 +118,7 @@ impl Evictable {
         let (class, priority) = key;
         // Where this queue is empty, the next one of the process has its first.
         let next = self.first_behind(process, key).map(|(worth, _)| worth);
-        let first = |rank: Option<u64>| rank.map(|rank| (class, priority, rank)).or(next);
-        if let Some(worth) = first(before) {
-            self.firsts.remove(&(worth, process));
-        }
-        self.firsts.extend(first(after).map(|worth| (worth, process)));
+        self.firsts.set(process, after.map(|rank| (class, priority, rank)).or(next));
     }
 
     /// A queue of a process, if there is one.
@@ -210,25 +142,23 @@ impl Evictable {
         { behind }.find_map(first)
     }
 
-    /// The first of each process, in the order in which they go.
-    fn firsts(&self) -> impl Iterator<Item = AllocationIx> + Clone {
-        self.firsts.iter().map(|&((class, priority, _), process)| {
-            let first = self.queue(process, (class, priority)).and_then(RankQueue::first);
-            first.expect("a process has its first in a queue that has one").1
-        })
+    /// The allocation that is the first of a process.
+    fn first_of(&self, ((class, priority, _), process): (Worth, ProcessIx)) -> AllocationIx {
+        let first = self.queue(process, (class, priority)).and_then(RankQueue::first);
+        first.expect("a process has its first in a queue that has one").1
     }
 
     /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its worth in its
     /// process, each process is asked for its next.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else { return self.firsts().next() };
+        let Some(index) = index else { return self.firsts.first().map(|first| self.first_of(first)) };
         let allocation = &allocations[index];
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
         let next = self.queue(process, key).and_then(|queue| queue.after(rank, allocation.standing));
         if let Some((_, next)) = next.filter(|&(next, _)| next == rank) {
             return Some(next);
         }
-        let next_of = |&(_, other): &(Worth, ProcessIx)| {
+        let next_of = |(_, other): (Worth, ProcessIx)| {
             // Of equal worth, the lower process's goes first.
             let from = if other > process { rank } else { rank + 1 };
             self.first_from(other, key, from).map(|(worth, next)| (worth, other, next))
@@ -236,19 +166,33 @@ impl Evictable {
         self.firsts.iter().filter_map(next_of).min().map(|(.., next)| next)
     }
 
-    /// The first of all processes but those that `keep` theirs. Where all do, one behind it of a process that `spares` something,
-    /// if that is not kept; else the first of any process.
+    /// The first of all processes but those that keep theirs from the process that wants the room. Where all do, one behind it of a
+    /// process that can lose something, if that is not kept; else the first of any process.
     pub fn first_not_kept(
-        &self,
+        &mut self,
         allocations: &Allocations,
-        keep: impl Fn(AllocationIx) -> bool,
-        spares: impl Fn(ProcessIx) -> bool,
+        shares: &mut AccountShares,
+        wanted_by: Option<ProcessIx>,
     ) -> Option<AllocationIx> {
-        let behind = || {
-            let is_any_behind = self.firsts.iter().any(|&(_, process)| spares(process));
-            is_any_behind.then(|| self.iter(allocations).find(|&index| !keep(index))).flatten()
+        let first = self.after(allocations, None)?;
+        let Some(other) = wanted_by else { return Some(first) };
+        let is_kept = |shares: &AccountShares, index: AllocationIx| {
+            let Allocation { process, size, .. } = allocations[index];
+            !allocations[index].queued_class().is_worthless() && shares.keeps(process, other, size)
         };
-        self.firsts().find(|&first| !keep(first)).or_else(behind).or_else(|| self.firsts().next())
+        if !is_kept(shares, first) {
+            return Some(first);
+        }
+        let Self { firsts, queues, .. } = self;
+        let size_of = |(class, priority, _): Worth, process: ProcessIx| {
+            let first = queues[process.at()].get(&(class, priority)).and_then(RankQueue::first);
+            allocations[first.expect("a process has its first in a queue that has one").1].size
+        };
+        if let Some(first) = firsts.first_not_kept(shares, other, size_of) {
+            return Some(self.first_of(first));
+        }
+        let behind = || self.iter(allocations).find(|&index| !is_kept(shares, index));
+        self.firsts.can_lose(shares, other).then(behind).flatten().or(Some(first))
     }
 
     /// All of them in the order in which they go.

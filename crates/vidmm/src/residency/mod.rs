@@ -3,6 +3,7 @@
 pub(crate) mod assignment;
 pub(crate) mod evictable;
 pub(crate) mod pins;
+mod firsts;
 mod hooks;
 pub(crate) mod lock;
 pub(crate) mod offers;
@@ -11,6 +12,7 @@ pub(crate) mod place;
 pub(crate) mod rehoming;
 pub(crate) mod views;
 pub(crate) mod weight;
+pub(crate) mod worth;
 
 use alloc::{
     boxed::Box,

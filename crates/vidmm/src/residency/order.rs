@@ -1,14 +1,11 @@
 use crate::{
-    budget::account::Account,
+    budget::{AccountShares, account::Account},
     buggify::Unlikely,
     event::{EvictReason, offer::OfferPriority},
     id::{AllocationIx, ProcessIx},
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
-    residency::{
-        Residents,
-        evictable::{Cheapest, Class},
-    },
+    residency::{Residents, evictable::Cheapest, worth::Class},
     shares::Shares,
     units::SegmentId,
 };
@@ -23,17 +20,12 @@ impl Residents {
     pub(crate) fn next_victim(
         &mut self,
         objects: &mut Objects,
-        shares: &Shares,
+        shares: &mut Shares,
         (account, memory): (Account, SegmentId),
         wanted_by: Option<ProcessIx>,
     ) -> (AllocationIx, EvictReason) {
-        let is_kept = |objects: &Objects, index| is_kept(objects, shares, account, index, wanted_by, || 0);
-        let spares = |process| {
-            let spare = |other| spare(objects, shares, account, process, other);
-            wanted_by.is_some_and(|other| spare(other).is_none_or(|bytes| bytes > 0))
-        };
-        let victim =
-            self.evictable[account].first_not_kept(&objects.allocations, |index| is_kept(objects, index), spares);
+        let shares = &mut shares.by_account[account];
+        let victim = self.evictable[account].first_not_kept(&objects.allocations, shares, wanted_by);
         let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
         if let Some(policy) = self.policy.as_mut().filter(|_| !objects[victim].queued_class().is_worthless()) {
             let of = (account, memory);
@@ -41,7 +33,8 @@ impl Residents {
             let slot = policy.victim(&mut cheapest);
             let chosen = cheapest.find(slot).unwrap_or(victim);
             // A policy does not take what its process keeps in the place of what it can spare.
-            victim = if is_kept(objects, chosen) && !is_kept(objects, victim) { victim } else { chosen };
+            let is_kept = |index| is_kept(objects, shares, index, wanted_by, || 0);
+            victim = if is_kept(chosen) && !is_kept(victim) { victim } else { chosen };
         }
         (victim, self.reason(objects, victim, EvictReason::RoomWanted))
     }
@@ -85,29 +78,12 @@ impl Residents {
 /// that and the bytes of it that are `leaving` have gone for another process.
 pub(crate) fn is_kept(
     objects: &Objects,
-    shares: &Shares,
-    account: Account,
+    shares: &AccountShares,
     index: AllocationIx,
     wanted_by: Option<ProcessIx>,
     leaving: impl FnOnce() -> u64,
 ) -> bool {
     let allocation = &objects[index];
-    let process = allocation.process;
-    let Some(other) = wanted_by.filter(|&other| other != process && !allocation.queued_class().is_worthless()) else {
-        return false;
-    };
-    spare(objects, shares, account, process, other).is_some_and(|spare| leaving() + allocation.size > spare)
-}
-
-/// Bytes that a process can lose for another and keep what it is entitled to: its reservation (U-31); its budget, while budgets
-/// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all:
-/// then there is no limit.
-fn spare(objects: &Objects, shares: &Shares, account: Account, process: ProcessIx, other: ProcessIx) -> Option<u64> {
-    let (standing, of_account) = (&objects[process].standing, &shares.by_account[account]);
-    let is_above = standing.weight() > objects[other].standing.weight();
-    let entitled = match is_above || of_account.is_pressed() {
-        true => of_account.budget(process),
-        false => of_account.get(process).reservation,
-    };
-    (entitled > 0).then(|| standing.usage[account].saturating_sub(entitled))
+    let other = wanted_by.filter(|_| !allocation.queued_class().is_worthless());
+    other.is_some_and(|other| shares.keeps(allocation.process, other, leaving() + allocation.size))
 }

@@ -2,6 +2,8 @@
 //! imports or calls stands above it. The table of parts in `ARCHITECTURE.md` is re-made by `UPDATE_EXPECTED=1 cargo
 //! test -p vidmm --test architecture`.
 
+mod writers;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -67,7 +69,8 @@ fn sources_of(root: &str) -> Vec<Source> {
         Source { path: relative, part, code }
     };
     // The example is read as documentation.
-    paths.iter().map(source).filter(|source| !source.path.ends_with("example_driver.rs")).collect()
+    let is_code = |source: &Source| !["example_driver.rs", "/tests.rs"].iter().any(|end| source.path.ends_with(end));
+    paths.iter().map(source).filter(is_code).collect()
 }
 
 /// The parts in the order in which they stand on one another, and where each name of the crate's root comes from.
