@@ -86,7 +86,7 @@ struct Member {
     published: Option<Published>,
 }
 
-/// What a process can lose, in bytes; or could at most.
+/// The bytes that a process can lose at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ToLose {
     /// Resident bytes above the reservation.
@@ -96,13 +96,13 @@ pub(crate) struct ToLose {
 }
 
 impl ToLose {
-    /// What a process can lose without limit.
+    /// No limit.
     pub const EVERYTHING: Self = Self { above_reservation: i64::MAX, above_covered: i64::MAX };
 
     /// Nothing at all.
     pub const NOTHING: Self = Self { above_reservation: i64::MIN, above_covered: i64::MIN };
 
-    /// What is left to lose after `bytes`.
+    /// The rest after a loss of `bytes`.
     pub fn less(self, bytes: u64) -> Self {
         let less = |term: i64| if term == i64::MAX { term } else { term.saturating_sub_unsigned(bytes) };
         Self { above_reservation: less(self.above_reservation), above_covered: less(self.above_covered) }
@@ -362,15 +362,15 @@ impl AccountShares {
         (share.reservation > 0).then(|| usage.saturating_sub(share.reservation))
     }
 
-    /// What a process has to lose, in the two terms in which [`least_to_lose`](Self::least_to_lose) has limits.
+    /// The bytes that a process has to lose. [`least_to_lose`](Self::least_to_lose) has limits in the same two terms.
     pub fn to_lose(&self, process: ProcessIx) -> ToLose {
         let above_reservation = self.above_reservation(process).map_or(i64::MAX, signed);
         let above_covered = signed(self.usage(process)) - signed(self.get(process).covered());
         ToLose { above_reservation, above_covered }
     }
 
-    /// What a process of a weight has at least to lose, if it loses anything for another. A process with as much may keep everything
-    /// all the same.
+    /// The least that a process of a weight has to lose, if the process loses anything for another. A process with as much may keep
+    /// everything all the same.
     ///
     /// Let `F` be what the reservations in use leave of the capacity, `S` the satisfied excess, `C` the weight of the others, the weight
     /// of the process included or not. Then `(F - S) / (C + weight)` is no more than the level of the process alone, so the budget is at

@@ -1,10 +1,10 @@
 //! An order of numbered things, with sums over any part of the order.
 //!
-//! The order is a binary search tree in which each node knows the sum of its subtree: changing one thing, and finding the place in the
-//! order where a condition on sums begins to fail, both take O(log n), whatever else the change does to the others.
+//! The order is a binary search tree. Each node knows the sum of the subtree. A change of a thing takes O(log n), and so does a search for
+//! the first place in the order where a condition on sums fails.
 //!
-//! The tree is a treap: a node is above those whose scrambled number is smaller, which keeps it shallow and makes its shape a function
-//! of what is in it.
+//! The tree is a treap: a node stands above nodes with smaller scrambled numbers. So the tree is shallow, and the same things always make
+//! the same tree.
 
 use alloc::vec::Vec;
 use core::{
@@ -14,15 +14,15 @@ use core::{
 
 const NONE: u32 = u32::MAX;
 
-/// In place of the left link of a thing that is not in.
+/// The left link of a missing thing.
 const OUT: u32 = u32::MAX - 1;
 
 /// A thing in an order.
 pub(crate) trait Ranked: Copy {
-    /// What is known of several things together. The default is the sum of none.
+    /// The sum over several things. The default is the sum over no thing.
     type Sum: Copy + Default + core::fmt::Debug + Add<Output = Self::Sum>;
 
-    /// The order of two things; equal things stand in the order of their numbers.
+    /// The order of two things. Equal things stand in the order of the numbers.
     fn compare(&self, other: &Self) -> Ordering;
 
     /// The sum over one thing alone.
@@ -53,7 +53,7 @@ impl<R: Ranked> Default for Tree<R> {
 }
 
 impl<R: Ranked> Tree<R> {
-    /// Puts a thing in that is not in.
+    /// Puts a new thing in.
     pub fn insert(&mut self, number: u32, rank: R) {
         let at = number as usize;
         if self.nodes.len() <= at {
@@ -65,7 +65,7 @@ impl<R: Ranked> Tree<R> {
         self.root = self.with(self.root, number);
     }
 
-    /// Takes a thing out, if it is in.
+    /// Takes a thing out, if there.
     pub fn remove(&mut self, number: u32) {
         if self.get(number).is_some() {
             self.root = self.without(self.root, number);
@@ -73,7 +73,7 @@ impl<R: Ranked> Tree<R> {
         }
     }
 
-    /// Changes a thing that is in, and keeps its place in the order.
+    /// Changes a thing. The place in the order stays.
     pub fn update(&mut self, number: u32, rank: R) {
         debug_assert!(self.node(number).rank.compare(&rank).is_eq(), "the thing keeps its place");
         self.node_mut(number).rank = rank;
@@ -91,13 +91,13 @@ impl<R: Ranked> Tree<R> {
         self.link(root, left, right);
     }
 
-    /// A thing, if it is in.
+    /// A thing, if there.
     pub fn get(&self, number: u32) -> Option<R> {
         self.nodes.get(number as usize).filter(|node| node.left != OUT).map(|node| node.rank)
     }
 
-    /// The sums over those for which a condition holds, and over the others. The condition holds for nobody after one for whom it fails.
-    /// It is asked with the sum up to a thing, that included, and with the sum after it.
+    /// The sum over the things with a condition, and the sum over the other things. Behind a thing without the condition, no thing has the
+    /// condition. `holds` gets a thing, the sum up to and with the thing, and the sum behind the thing.
     pub fn part(&self, mut holds: impl FnMut(u32, R, R::Sum, R::Sum) -> bool) -> (R::Sum, R::Sum) {
         let (mut before, mut after) = (R::Sum::default(), R::Sum::default());
         let mut at = self.root;
@@ -113,8 +113,8 @@ impl<R: Ranked> Tree<R> {
         (before, after)
     }
 
-    /// The first thing from `from` on for which `is_so`. The sum of a part with such a thing `may_have` it; a sum that has none need not
-    /// say so.
+    /// The first thing from `from` on with `is_so`. `may_have` holds for the sum of each part with such a thing, and may hold for other
+    /// sums.
     pub fn first(
         &self,
         from: Bound<(u32, R)>,
@@ -162,7 +162,7 @@ impl<R: Ranked> Tree<R> {
         })
     }
 
-    /// Whether `one` comes before `other`; both are in.
+    /// Whether `one` comes before `other`.
     pub fn precedes(&self, one: u32, other: u32) -> bool {
         self.node(one).rank.compare(&self.node(other).rank).then(one.cmp(&other)).is_lt()
     }
@@ -251,7 +251,7 @@ impl<R: Ranked> Tree<R> {
     }
 }
 
-/// Whether one node is above the other: their numbers, scrambled one to one.
+/// Whether a node stands above another node. The scrambling is a bijection.
 fn is_above(one: u32, other: u32) -> bool {
     let scrambled = |number: u32| {
         let mixed = (number ^ number >> 16).wrapping_mul(0x7FEB_352D);

@@ -1,8 +1,8 @@
-//! The first evictable allocation of each process, of which the first that its process does not keep is a victim.
+//! The first evictable allocation of each process. The victim is the first allocation among these that no process keeps.
 //!
-//! A process keeps what it is entitled to (RES-53). Its entitlement depends on its own part and on the level of all processes, so the
-//! processes of a weight stand in a tree, in the order in which their allocations go, with the most that any part of the tree has to
-//! lose. Looking for a victim passes by all processes with less to lose than the level says.
+//! Processes keep memory up to an entitlement (RES-53), and the entitlement follows from the share of the process and from the level of
+//! all processes. The processes of a weight stand in a tree, in the order of the evictions. The tree knows the most that any part of the
+//! tree has to lose. A search for a victim passes by all processes with less to lose than the level says.
 
 use alloc::vec::Vec;
 use core::{cmp::Ordering, ops::Bound};
@@ -23,7 +23,7 @@ struct First {
     to_lose: Lose,
 }
 
-/// What a process, or the process with most, has to lose.
+/// The bytes that a process has to lose; of several processes, the most.
 #[derive(Clone, Copy, Debug)]
 struct Lose {
     all: ToLose,
@@ -58,7 +58,7 @@ impl Ranked for First {
 }
 
 impl First {
-    /// The first of a process that has not been looked at: it may have everything to lose.
+    /// The first of a new process, perhaps with everything to lose.
     const fn new(weight: u32, worth: Worth) -> Self {
         Self { weight, worth, to_lose: Lose { all: ToLose::EVERYTHING, behind: ToLose::EVERYTHING } }
     }
@@ -95,7 +95,7 @@ impl Firsts {
         self.first_of_weights().map(|(process, first)| (first.worth, process)).min()
     }
 
-    /// The first that its process does not keep from another. `size_of` is the size of the first allocation of a process.
+    /// The first that no process keeps from another. `size_of` is the size of the first allocation of a process.
     pub fn first_not_kept(
         &mut self,
         shares: &mut AccountShares,

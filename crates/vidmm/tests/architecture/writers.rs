@@ -1,7 +1,7 @@
-//! Each datum has one writer: the part that owns a field or a flag, and no other part, changes the datum.
+//! Each datum has one writer: only the part with a field or a flag changes the field or the flag.
 //!
-//! A write is an assignment, a mutable borrow, or a call of a method of a collection that changes the collection. Fields are told apart by
-//! their names, so a name that two structs share is left out. A part is no datum: others call the methods of a part.
+//! A write is an assignment, a mutable borrow, or a call of a method of a collection that changes the collection. A field
+//! is known by name, and a name in two structs is left out. A part is no datum: other parts call the methods of a part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,7 +114,7 @@ const SHARED: &[(&str, &[&str])] = &[
     ("zero", &["gpu_va", "plans"]),
 ];
 
-/// The visible fields that one struct of the core has under their names.
+/// The visible fields with a name that occurs in one struct of the core.
 fn fields(sources: &[Source]) -> BTreeSet<&str> {
     let mut known: BTreeMap<&str, u32> = BTreeMap::new();
     for line in sources.iter().filter(|source| !is_public_face(source)).flat_map(|source| source.code.lines()) {
@@ -129,12 +129,12 @@ fn fields(sources: &[Source]) -> BTreeSet<&str> {
     known.into_iter().filter(is_one).map(|(name, _)| name).collect()
 }
 
-/// Whether a file describes values that callers make: these have no owner.
+/// Whether a file describes values of callers, without an owner.
 fn is_public_face(source: &Source) -> bool {
     ["contract", "event"].contains(&source.part.as_str())
 }
 
-/// The text behind an index or a call of `index_mut`, if there is one.
+/// The text behind an index, if the text begins with an index.
 fn behind_index(text: &str) -> &str {
     let Some(inner) = text.strip_prefix('[') else { return text };
     let mut depth = 1;

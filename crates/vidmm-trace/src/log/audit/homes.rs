@@ -20,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 pub(super) struct Homes {
     /// When a decision of the manager last moved each allocation home, and when away.
     moved: BTreeMap<AllocationId, [Option<u64>; 2]>,
-    /// Those that lists count elsewhere than in the memory that they prefer.
+    /// Allocations that lists count outside of the preferred memory.
     away: BTreeSet<AllocationId>,
     /// Devices that have given their memory away while their processes slept.
     pub givers: BTreeSet<DeviceId>,
@@ -103,7 +103,7 @@ impl Audit {
         });
     }
 
-    /// The memory where a device that is still has room for one of its allocations that is elsewhere, and prefers to be there.
+    /// The preferred memory of an allocation of a still device, if the allocation is elsewhere and there is room.
     fn could_return(&self, id: AllocationId, of: &Allocation) -> Option<Pool> {
         let counted = of.counted_in?;
         let preferred = self.preferred_memory(of).filter(|&preferred| preferred != counted)?;
@@ -123,7 +123,7 @@ impl Audit {
         (of.size <= room && of.size.saturating_add(self.claimed(preferred)) <= room).then_some(preferred)
     }
 
-    /// The bytes of a memory that devices with work in flight may claim for what they have elsewhere: one move a second (D36).
+    /// The bytes of a memory that devices with work in flight may claim, for one move a second (D36).
     fn claimed(&self, memory: Pool) -> u64 {
         let away = self.homes.away.iter().filter_map(|id| self.allocations.get(id));
         let is_busy = |of: &&Allocation| self.devices.get(&of.owner).is_some_and(|device| !device.unretired.is_empty());

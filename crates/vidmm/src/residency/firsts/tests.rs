@@ -35,14 +35,14 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A worth of one of three classes, the first of which nobody misses.
+/// A worth of one of three classes. Nobody misses the dead.
 fn worth(rank: u64, number: u32) -> Worth {
     let class = [Class::Dead, Class::NotRequired, Class::DeviceSuspended][(rank as usize + number as usize) % 3];
     if class.is_worthless() { (class, 0, 0) } else { (class, 0, rank) }
 }
 
 proptest! {
-    /// CRE-31a, RES-53: the victim is the first that its process does not keep, whatever has changed since the last search.
+    /// CRE-31a, RES-53: after any changes, the victim is the first allocation that no process keeps.
     #[test]
     fn the_first_that_is_not_kept_is_found(
         capacity in 20..400u64,
