@@ -140,7 +140,7 @@ pub(crate) struct AccountShares {
     /// By process.
     members: Vec<Option<Member>>,
     ranking: Ranking,
-    /// Processes whose part or usage has changed since they were last asked for.
+    /// Processes with a change of the share or the usage, until `next_changed` returns them.
     changed: Vec<ProcessIx>,
     // Sums over all processes.
     demanded: u128,
@@ -262,12 +262,12 @@ impl AccountShares {
         self.member(process).requested
     }
 
-    /// A process has `bytes` more that are resident.
+    /// A process has `bytes` more resident.
     pub fn add_usage(&mut self, process: ProcessIx, bytes: u64) {
         self.note_changed(process).usage += bytes;
     }
 
-    /// A process has `bytes` less that are resident.
+    /// A process has `bytes` less resident.
     pub fn subtract_usage(&mut self, process: ProcessIx, bytes: u64) {
         self.note_changed(process).usage -= bytes;
     }
@@ -277,7 +277,7 @@ impl AccountShares {
         self.member(process).usage
     }
 
-    /// A process whose part or usage has changed since it was last named here.
+    /// A process with a change of the share or the usage since the last return of the process.
     pub fn next_changed(&mut self) -> Option<ProcessIx> {
         let process = self.changed.pop()?;
         if let Some(member) = &mut self.members[process.at()] {
