@@ -78,7 +78,11 @@ impl Schedule {
                 if is_due(state, device) {
                     self.note_owed(state, device, due);
                 }
-            } else if due > now {
+                continue;
+            }
+            // A device that is still from time to time pays then, and need not drain.
+            state.objects[device].turn.owes_since = None;
+            if due > now {
                 state.moment.wake_at(due);
             } else if may_pay_more(state, plans, device, size) && come_home(state, plans, device, index, home) {
                 self.turns.away.remove(&(device, index));
