@@ -340,9 +340,9 @@ impl AccountShares {
         process != other && self.spare(process, other).is_some_and(|spare| bytes > spare)
     }
 
-    /// Bytes that a process can lose for another and keep what it is entitled to: its reservation (U-31); its budget, while budgets
-    /// are imposed (RES-53, RES-70), or where it means more to the user than the other. One that is entitled to nothing can lose all:
-    /// then there is no limit.
+    /// Bytes that a process can lose for another process and keep the entitlement. The entitlement is the reservation (U-31); or the
+    /// budget, while budgets are imposed (RES-53, RES-70), and for a process of more weight than the other process. Without an
+    /// entitlement there is no limit.
     pub fn spare(&self, process: ProcessIx, other: ProcessIx) -> Option<u64> {
         if !self.keeps_budget(self.get(process).weight, other) {
             return self.above_reservation(process);

@@ -142,16 +142,10 @@ impl Evictable {
         { behind }.find_map(first)
     }
 
-    /// The allocation that is the first of a process.
-    fn first_of(&self, ((class, priority, _), process): (Worth, ProcessIx)) -> AllocationIx {
-        let first = self.queue(process, (class, priority)).and_then(RankQueue::first);
-        first.expect("a process has its first in a queue that has one").1
-    }
-
     /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its worth in its
     /// process, each process is asked for its next.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else { return self.firsts.first().map(|first| self.first_of(first)) };
+        let Some(index) = index else { return self.firsts.first().map(|first| first_of(&self.queues, first)) };
         let allocation = &allocations[index];
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
         let next = self.queue(process, key).and_then(|queue| queue.after(rank, allocation.standing));
@@ -166,8 +160,8 @@ impl Evictable {
         self.firsts.iter().filter_map(next_of).min().map(|(.., next)| next)
     }
 
-    /// The first of all processes but those that keep theirs from the process that wants the room. Where all do, one behind it of a
-    /// process that can lose something, if that is not kept; else the first of any process.
+    /// The first allocation that no process keeps from the process that wants the room. Where all first allocations are kept, a later
+    /// allocation that is not kept; else the first allocation of any process.
     pub fn first_not_kept(
         &mut self,
         allocations: &Allocations,
@@ -184,12 +178,9 @@ impl Evictable {
             return Some(first);
         }
         let Self { firsts, queues, .. } = self;
-        let size_of = |(class, priority, _): Worth, process: ProcessIx| {
-            let first = queues[process.at()].get(&(class, priority)).and_then(RankQueue::first);
-            allocations[first.expect("a process has its first in a queue that has one").1].size
-        };
+        let size_of = |worth, process| allocations[first_of(queues, (worth, process))].size;
         if let Some(first) = firsts.first_not_kept(shares, other, size_of) {
-            return Some(self.first_of(first));
+            return Some(first_of(&self.queues, first));
         }
         let behind = || self.iter(allocations).find(|&index| !is_kept(shares, index));
         self.firsts.can_lose(shares, other).then(behind).flatten().or(Some(first))
@@ -199,6 +190,12 @@ impl Evictable {
     pub fn iter(&self, allocations: &Allocations) -> impl Iterator<Item = AllocationIx> {
         core::iter::successors(self.after(allocations, None), |&index| self.after(allocations, Some(index)))
     }
+}
+
+/// The first allocation of a process, by worth.
+fn first_of(queues: &[Queues], ((class, priority, _), process): (Worth, ProcessIx)) -> AllocationIx {
+    let first = queues[process.at()].get(&(class, priority)).and_then(RankQueue::first);
+    first.expect("a process has its first in a queue that has one").1
 }
 
 /// The evictable allocations of a process in a memory that are worth no more than the first of them, for a policy.
