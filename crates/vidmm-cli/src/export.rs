@@ -13,7 +13,11 @@ use vidmm_view::{
     timeline::{Record, Timeline},
 };
 
-use crate::{args::ExportArgs, output, progress::read_log};
+use crate::{
+    args::ExportArgs,
+    output::{self, cannot_write},
+    progress::read_log,
+};
 
 /// Reads the log once, and writes all files that were asked for.
 pub fn export(args: &ExportArgs) -> Result<bool, Box<dyn Error>> {
@@ -78,8 +82,4 @@ impl<'a> Files<'a> {
             .into_iter()
             .try_for_each(|(folder, tables)| tables.finish().map_err(|error| cannot_write(folder, &error)))
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> String {
-    format!("cannot write {}: {error}; check that the folder exists and can be written to", path.display())
 }

@@ -8,7 +8,7 @@ use std::{
 
 use vidmm_view::{WholeFile, report::Report};
 
-use crate::{args::ReportArgs, progress::read_log};
+use crate::{args::ReportArgs, output::cannot_write, progress::read_log};
 
 /// Reads the log and writes the page.
 pub fn write(args: &ReportArgs) -> Result<bool, Box<dyn Error>> {
@@ -19,7 +19,7 @@ pub fn write(args: &ReportArgs) -> Result<bool, Box<dyn Error>> {
     if same_file::is_same_file(&args.events, &args.output).unwrap_or(false) {
         return Err(format!("{page} is the log; name another file for the page").into());
     }
-    write_to(&report, &args.output).map_err(|error| format!("{page}: cannot write: {error}"))?;
+    write_to(&report, &args.output).map_err(|error| cannot_write(&args.output, &error))?;
     anstream::println!("{page} shows the run; open it in a browser");
     Ok(true)
 }

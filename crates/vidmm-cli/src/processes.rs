@@ -98,7 +98,7 @@ fn write_table<const N: usize>(
     columns.iter().zip(&widths).try_for_each(|((name, _), width)| write!(out, "{BOLD}{name:>width$}{BOLD:#}"))?;
     writeln!(out)?;
     for (name, cells) in rows {
-        write!(out, "    {:<18}", name.chars().take(17).collect::<String>())?;
+        write!(out, "    {:<18}", vidmm_view::cut(name, 17))?;
         cells.iter().zip(&widths).try_for_each(|(cell, width)| write!(out, "{cell:>width$}"))?;
         writeln!(out)?;
     }

@@ -166,6 +166,7 @@ fn write_coverage(out: &mut impl Write, coverage: &Coverage) -> io::Result<()> {
 fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lacks: Features) -> io::Result<()> {
     let Tally {
         seeds,
+        stopped,
         machine_steps,
         kernels,
         pages,
@@ -201,7 +202,7 @@ fn write(out: &mut impl Write, args: &SimArgs, tally: &Tally, seconds: f64, lack
         writeln!(
             out,
             "{BAD}interrupted{BAD:#} after {} of {} seeds",
-            number(*seeds),
+            number(seeds - stopped),
             number(count_of(&seeds_of(args)))
         )?;
     }

@@ -100,6 +100,29 @@ fn a_violation_that_answers_a_step_is_a_finding_unless_the_step_names_it() {
     }
 }
 
+/// The list of the driver puts a device in error, and no adapter (U-45).
+#[test]
+fn a_patch_location_list_that_breaks_a_rule_is_a_finding_unless_the_step_names_it() {
+    for fault in ["reverse-split-offsets@1", "slot-beyond-table@1"] {
+        let text = |judge: &str, expect: &str| format!("{judge}faults = [\"{fault}\"]\n{MOVES}{expect}");
+        for judge in ["", "judge = \"rules\"\n"] {
+            for expect in ["", "expect = \"any\"\n", "expect = \"ok\"\n"] {
+                steps(&text(judge, expect)).expect(1);
+            }
+        }
+        steps(&text("judge = \"rules\"\n", "expect = \"patch-location-list\"\n")).expect(0);
+    }
+}
+
+/// The driver says of a paging buffer that it has fewer bytes than it has, so the engine meets a command that means nothing (FLT-23).
+#[test]
+fn a_paging_buffer_with_an_illegal_command_is_a_finding_under_every_judge() {
+    for judge in ["", "judge = \"rules\"\n"] {
+        let run = steps(&format!("{judge}faults = [\"advance-less@1\"]\n{ENDS}")).expect(1);
+        assert!(run.stdout.contains("finding"), "{run}");
+    }
+}
+
 #[test]
 fn workloads_find_an_adapter_in_error() {
     for fault in ["answer-not-supported@1", "answer-not-supported@40", "overrun-dma-buffer@2"] {

@@ -25,7 +25,7 @@ impl Session<'_> {
         let is_by_rules = self.rules.is_some();
         // Devices that are being destroyed may be in error for their last work.
         let judges_devices = !is_by_rules && !self.closing;
-        let mut problems = if is_by_rules { Vec::new() } else { std::mem::take(&mut self.paging_faults) };
+        let mut problems = std::mem::take(&mut self.paging_faults);
         let adapter = self.adapter_error.iter_mut().filter(|error| !error.is_expected);
         problems.extend(adapter.map(|error| {
             error.is_expected = true;

@@ -16,10 +16,6 @@ use crate::run::{Observer, RunError, start_adapter};
 use crate::scenario::steps::{Action, Answer, Answered, Look, See, Step, Undone, Until, Wait};
 use crate::scenario::{ExplicitScenario, JudgedBy};
 
-/// The finding about a call that shows a violation of the driver, which the step does not expect by name.
-pub(super) const UNEXPECTED_VIOLATION: &str =
-    "the driver broke a rule; a step that expects a violation says `expect = \"violation\"`";
-
 /// How long nothing happens before it is quiet. Some processes are asked to trim again and again, for ever.
 const QUIET: Nanoseconds = 2_000_000_000;
 
@@ -163,7 +159,7 @@ impl Session<'_> {
         // A fault comes later, when the kernel runs.
         let expected = step.expect.filter(|&expect| expect != Answer::PageFault);
         match expected {
-            Some(Answer::Any) if answer == Answer::Violation => self.found(UNEXPECTED_VIOLATION),
+            Some(Answer::Any) if answer.is_violation() => self.find_violation(answer),
             Some(expected) if expected == Answer::Any || expected == answer => {
                 self.report.shows_faults |= !answer.is_done();
             }
@@ -173,6 +169,11 @@ impl Session<'_> {
             None if !answer.is_done() => self.found(format!("it was refused: {shown}")),
             _ => {}
         }
+    }
+
+    /// Finds a violation of the driver that answers a step without the step's expectation.
+    pub(super) fn find_violation(&mut self, answer: Answer) {
+        self.found(format!("the driver broke a rule; a step that expects this says `expect = \"{answer}\"`"));
     }
 
     /// Destroys what is left, unseen, and checks that nothing is.

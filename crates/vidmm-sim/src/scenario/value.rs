@@ -14,6 +14,12 @@ use serde::de::{
 use toml::Spanned;
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue, ValueDeserializer};
 
+/// The characters of a wrong word that are compared with names.
+const WORD_CHARS: usize = 40;
+
+/// A name that resembles a wrong word is more alike than this, by the measure of Jaro and Winkler.
+const ALIKE_MIN: f64 = 0.8;
+
 /// Reads a value of the file.
 ///
 /// # Errors
@@ -39,6 +45,40 @@ impl serde::de::Error for Refusal {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(Box::new((message.to_string(), None)))
     }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::unknown("field", field, expected)
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Self::unknown("variant", variant, expected)
+    }
+}
+
+impl Refusal {
+    /// Names the nearest expected word last: a long line loses words of the middle.
+    fn unknown(kind: &str, word: &str, expected: &[&str]) -> Self {
+        let names = || expected.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+        let expected_names = match expected.len() {
+            0 => format!("there are no {kind}s"),
+            1 => format!("expected {}", names()[0]),
+            2 => format!("expected {}", names().join(" or ")),
+            _ => format!("expected one of {}", names().join(", ")),
+        };
+        let nearest = nearest(word, expected).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        Self::custom(format_args!("unknown {kind} `{word}`, {expected_names}{nearest}"))
+    }
+}
+
+/// The expected name that a wrong word resembles, if there is one.
+pub(super) fn nearest<'n>(word: &str, names: &[&'n str]) -> Option<&'n str> {
+    // A longer word is no misspelt name.
+    let word: String = word.chars().take(WORD_CHARS).collect();
+    let alike = names.iter().map(|&name| (strsim::jaro_winkler(&word, name), name));
+    alike
+        .filter(|&(alike, _)| alike > ALIKE_MIN)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| name)
 }
 
 impl From<Refusal> for toml::de::Error {

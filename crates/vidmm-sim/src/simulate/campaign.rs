@@ -41,6 +41,8 @@ pub struct Campaign {
 pub struct Tally {
     /// Seeds that were run.
     pub seeds: u64,
+    /// Worlds among them that were stopped on the way.
+    pub stopped: u64,
     /// Steps of the machine.
     pub machine_steps: u64,
     /// Kernels whose pages were judged.
@@ -139,6 +141,7 @@ impl Campaign {
                 let outcome = simulate(desc, factory, &mut watcher);
                 let mut tally = tally.lock().expect("no thread panics while it adds");
                 watcher.met.iter().for_each(|met| tally.coverage.add(met));
+                tally.stopped += u64::from(stop.load(Ordering::Relaxed));
                 tally.add(seed, outcome);
                 progress(seed, &tally);
                 let found = tally.failures.len() + tally.not_started.len();

@@ -61,7 +61,9 @@ pub fn read(path: &Path, options: &ImportOptions) -> Result<Workload, ImportErro
     let bytes = read_limited(file).map_err(unreadable)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = file_name.split('.').find(|part| !part.is_empty());
-    parse(stem.unwrap_or("trace"), &bytes, options)
+    // An error names the file, with the extensions.
+    let workload = parse(&file_name, &bytes, options)?;
+    Ok(Workload { name: stem.unwrap_or("trace").to_owned(), ..workload })
 }
 
 /// Reads the trace in `bytes`, which may be compressed with gzip, and names the workload `name`.

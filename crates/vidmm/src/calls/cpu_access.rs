@@ -149,10 +149,8 @@ fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: Allocation
         return Ok(false);
     }
     let device = allocation.device;
-    // An allocation that is not resident is lockable (RES-83), but a list waits for it, and the lock may be held for ever.
-    let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));
-    replacement::home_in_sight(state, index)
-        .map_err(|error| if is_hidden { error } else { LockError::AllocationBusy })?;
+    // An allocation that is not resident would be lockable (RES-83), but a list waits for it, and the lock may be held for ever.
+    replacement::home_in_sight(state, index)?;
     if !allocation.is_pinned() {
         return Ok(true);
     }

@@ -855,7 +855,7 @@ pub enum LockError {
     /// A device list requires the allocation in a memory segment that the CPU does not see. The allocation may be in no other, or the
     /// list does not fit with the allocation there, or another device has opened the allocation (RES-82, RES-83).
     #[error(
-        "a device list requires the allocation in a memory segment that the CPU does not see, and it has no room elsewhere: add an aperture segment to its set, or evict it first"
+        "a device list requires the allocation in a memory segment that the CPU does not see, and the list has no room for the allocation elsewhere, or another device has opened it: evict the allocation first, or add an aperture segment to its set"
     )]
     NotLockable,
     /// The content is on the way to memory that the CPU can see. Poll, let paging end, and try again.

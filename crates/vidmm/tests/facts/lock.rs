@@ -284,9 +284,27 @@ fn shared_allocations_on_lists_in_hidden_memory_are_not_lockable() {
     let a = world.create_shared(client, 4);
     world.open(sibling, a).unwrap();
     assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
-    assert_eq!(world.lock(client, a), Err(LockError::AllocationBusy), "it is not resident yet");
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable), "the list waits for the allocation");
     world.run_all();
     assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    world.tear_down();
+}
+
+/// RES-83, D30: a suspended device keeps its list, which may wait for no unlock; so the caller is told to evict, not to poll.
+#[test]
+fn allocations_on_the_list_of_a_suspended_device_are_not_lockable_where_they_may_only_be_hidden() {
+    let (mut world, client) = World::with_pages(8);
+    let (a, at) = world.resident(client, 4);
+    write(&mut world, client, at, 7);
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();
+    world.run_all();
+    assert_eq!(world.evicted().len(), 1, "a halted device has nothing in memory");
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    world.evict(client, &[a], SOON).unwrap();
+    let address = world.lock(client, a).unwrap();
+    assert_eq!(world.cpu_read(address, 0), 7);
+    world.unlock(a).unwrap();
+    world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
     world.tear_down();
 }
 

@@ -18,7 +18,6 @@ use vidmm::{DeviceId, FenceValueDesc};
 
 use crate::explicit::ledger::Part;
 use crate::explicit::objects::Mapping;
-use crate::explicit::run::UNEXPECTED_VIOLATION;
 use crate::explicit::session::Session;
 use crate::scenario::steps::{Action, Answer, Step, Undone};
 
@@ -80,8 +79,10 @@ impl Session<'_> {
         self.answered(&step.action, played.as_ref().ok().copied());
         let is_of_steps = self.rules.as_ref().is_some_and(|rules| rules.is_of_steps);
         let is_named = is_of_steps && step.expect.is_some() && step.expect == played.as_ref().ok().copied();
-        if is_of_steps && !is_named && matches!(played, Ok(Answer::Violation)) && self.report.findings.is_empty() {
-            self.found(UNEXPECTED_VIOLATION);
+        let violation =
+            played.as_ref().ok().copied().filter(|answer| is_of_steps && !is_named && answer.is_violation());
+        if let Some(answer) = violation.filter(|_| self.report.findings.is_empty()) {
+            self.find_violation(answer);
         }
         if matches!(step.action, Action::Call(_)) {
             self.num_machine_steps += 1;

@@ -103,10 +103,10 @@ impl Session<'_> {
             (Call::Offer(step), Answer::Shared) => all(&step.allocations, &|_, known| known.openers.is_empty()),
             (Call::Reclaim(step), Answer::NotOffered) => all(&step.allocations, &|name, _| self.can_be_reclaimed(name)),
             (Call::Lock(step), Answer::Offered) => all(&step.allocations, &|name, _| !self.is_offered(name)),
-            // The CPU sees all system memory (RES-82).
-            (Call::Lock(step), Answer::NotLockable) => {
-                all(&step.allocations, &|_, known| self.truth.whereabouts(known.id) != Whereabouts::Local)
-            }
+            // The CPU sees all system memory (RES-82), and no list is to wait for an unlock (D30).
+            (Call::Lock(step), Answer::NotLockable) => all(&step.allocations, &|name, known| {
+                self.truth.whereabouts(known.id) != Whereabouts::Local && !self.is_wanted(name)
+            }),
             (Call::Unlock(step), Answer::NotLocked) => all(&step.allocations, &|_, known| known.lock.is_some()),
             (Call::CloseAllocation(step), Answer::NotOpen) => {
                 all(&step.allocations, &|_, known| known.openers.contains(&step.device))
@@ -132,6 +132,14 @@ impl Session<'_> {
     fn times_listed(&self, device: DeviceId, name: &str) -> u32 {
         let lists = self.rules.as_ref().map(|rules| &rules.lists);
         lists.and_then(|lists| lists.get(&(device, name.to_owned()))).copied().unwrap_or(0)
+    }
+
+    /// Whether the list of any device names an allocation, or work that uses the allocation has not ended.
+    fn is_wanted(&self, name: &str) -> bool {
+        self.rules.as_ref().is_some_and(|rules| {
+            let is_listed = rules.lists.iter().any(|((_, listed), &count)| listed == name && count > 0);
+            is_listed || rules.users.get(name).is_some_and(|kernels| !kernels.is_empty())
+        })
     }
 
     fn is_offered(&self, name: &str) -> bool {

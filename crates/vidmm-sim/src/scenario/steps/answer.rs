@@ -115,6 +115,11 @@ impl Answer {
     pub fn is_done(self) -> bool {
         matches!(self, Self::Ok | Self::Pending)
     }
+
+    /// Whether the driver broke a rule.
+    pub fn is_violation(self) -> bool {
+        matches!(self, Self::Violation | Self::PatchLocationList)
+    }
 }
 
 impl fmt::Display for Answer {

@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::call::{Action, Call, Look, Read};
 use super::known::Known;
 use crate::scenario::problem::Problem;
-use crate::scenario::value::read;
+use crate::scenario::value::{nearest, read};
 
 /// Reads the array `[[step]]`, for an adapter with GPU virtual addresses or without. `line` says on which line a byte of the text is.
 pub(in crate::scenario) fn read_steps(
@@ -58,24 +58,10 @@ fn read_step(
 
 /// The mistake in a step that has none of the verbs. Its first key is likely meant to be one.
 fn no_step(first: Option<&str>, verbs: &[&str]) -> String {
-    let Some(first) = first else {
-        return format!(
-            "the step does nothing; write one of {}",
-            verbs.iter().map(quoted).collect::<Vec<_>>().join(", ")
-        );
-    };
-    // A longer word is no misspelt verb.
-    let word: String = first.chars().take(40).collect();
-    let closest = verbs.iter().map(|verb| (strsim::levenshtein(&word, verb), verb)).min();
-    let closest = closest.filter(|&(distance, _)| distance <= 3);
-    match closest {
-        Some((_, verb)) => format!("`{first}` is no step; write `{verb}`"),
-        None => {
-            format!("`{first}` is no step; write one of {}", verbs.iter().map(quoted).collect::<Vec<_>>().join(", "))
-        }
+    let all = || verbs.iter().map(|verb| format!("`{verb}`")).collect::<Vec<_>>().join(", ");
+    match first.map(|first| (first, nearest(first, verbs))) {
+        None => format!("the step does nothing; write one of {}", all()),
+        Some((first, Some(verb))) => format!("`{first}` is no step; write `{verb}`"),
+        Some((first, None)) => format!("`{first}` is no step; write one of {}", all()),
     }
-}
-
-fn quoted(verb: &&str) -> String {
-    format!("`{verb}`")
 }
