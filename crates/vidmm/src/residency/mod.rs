@@ -2,6 +2,7 @@
 
 pub(crate) mod assignment;
 pub(crate) mod evictable;
+pub(crate) mod packing;
 pub(crate) mod pins;
 mod firsts;
 mod hooks;

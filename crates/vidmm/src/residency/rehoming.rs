@@ -13,7 +13,7 @@ use crate::{
         Objects,
         list::{EntryFlags, ListEntry},
     },
-    residency::Residents,
+    residency::{Residents, weight},
     shares::Shares,
 };
 
@@ -88,10 +88,10 @@ pub(crate) fn undo_rehoming(
 
 /// Changes the home of an allocation that only this device has, with the bytes that the device pins or is to pin again.
 pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: DeviceIx, index: AllocationIx, home: Home) {
-    let allocation = &mut objects.allocations[index];
-    let (from, to, size) = (allocation.account(), home.account(), allocation.size);
-    allocation.set_home(home);
-    let record = &mut objects.devices[device];
+    let (from, to) = (objects[index].account(), home.account());
+    weight::set_home(objects, index, home);
+    let (allocation, record) = (&objects.allocations[index], &mut objects.devices[device]);
+    let size = allocation.size;
     let entry = allocation.entry(device);
     if entry.is_some_and(ListEntry::is_to_restore) {
         record.to_restore[from] -= size;
