@@ -19,9 +19,9 @@ use crate::{
     event::list_flags::MakeResidentFlags,
     id::{AllocationIx, DeviceIx},
     residency::{
+        Rehoming,
         assignment::{self, Assignment, Class, Room},
         packing,
-        rehoming::Rehoming,
         weight::Weight,
     },
     schedule::{Schedule, turns},

@@ -13,18 +13,9 @@ use crate::{
         Objects,
         list::{EntryFlags, ListEntry},
     },
-    residency::{Residents, weight},
+    residency::{Rehoming, Residents, weight},
     shares::Shares,
 };
-
-/// The next home of an allocation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rehoming {
-    pub to: Home,
-    /// The device whose request caused it, and the request's number there.
-    pub device: DeviceIx,
-    pub request: u64,
-}
 
 impl Residents {
     /// The home in which the list of its device counts an allocation.
