@@ -18,7 +18,7 @@ use crate::{
         place::{PageOffset, Place},
     },
     plans::Plans,
-    residency::{Residents, place, weight},
+    residency::{Residents, packing, place},
     state::State,
     units::Extent,
 };
@@ -320,8 +320,6 @@ fn check_devices(state: &State, audit: &mut Audit) {
             )
         });
     }
-    let overweight = weight::overweight(&state.objects, &state.memory, &state.residency);
-    audit.holds(overweight.is_empty(), || format!("RES-19: the lists of devices {overweight:?} never fit"));
     for (index, device) in state.objects.devices.iter() {
         let open = || {
             let open = state.objects.allocations.iter().filter_map(|(at, a)| Some((at, a, a.entry(index)?)));
@@ -350,6 +348,9 @@ fn check_devices(state: &State, audit: &mut Audit) {
             );
             audit.equal("I07: bytes of a device's list", device.list[account].now(), listed);
         }
+        let (are_right, fit) = packing::has_right_sums(&state.objects, &state.memory, index);
+        audit.holds(are_right, || format!("RES-19: the sums of device {index}'s ranges are wrong"));
+        audit.holds(fit, || format!("RES-19: the list of device {index} never fits"));
         audit.holds(device.ready <= device.granted && device.granted <= device.requests.len(), || {
             format!("D3: device {index} has more requests granted than made")
         });

@@ -10,7 +10,7 @@ use crate::{
     memory::Memory,
     moment::Moment,
     objects::Objects,
-    residency::Residents,
+    residency::{Residents, weight},
     shares::Shares,
 };
 
@@ -30,7 +30,7 @@ impl State {
     /// Lists count an allocation in `home` from now on.
     pub fn set_home(&mut self, index: AllocationIx, home: Home) {
         let counted = self.residency.counted_in(&self.objects, index);
-        self.objects[index].set_home(home);
+        weight::set_home(&mut self.objects, index, home);
         if self.residency.counted_in(&self.objects, index) != counted {
             self.record_counted(index, false);
         }

@@ -186,7 +186,7 @@ impl Homes {
 }
 
 /// One of each.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PerHome<T> {
     first: PerAccount<T>,
     further: Vec<T>,

@@ -19,9 +19,10 @@ use crate::{
     event::list_flags::MakeResidentFlags,
     id::{AllocationIx, DeviceIx},
     residency::{
+        Rehoming,
         assignment::{self, Assignment, Class, Room},
-        rehoming::Rehoming,
-        weight::{self, Weight},
+        packing,
+        weight::Weight,
     },
     schedule::{Schedule, turns},
     state::State,
@@ -101,9 +102,9 @@ pub(crate) fn room_without(
         room.bytes[present.account()] += i128::from(candidate.weight.size) * i128::from(*number);
     }
     if let Some(ranges) = &mut room.ranges {
-        let without = candidates::candidates(state, joining).map(|(index, _)| index).collect();
-        let State { objects, memory, residency, .. } = state;
-        *ranges = weight::packing_room_without(objects, memory, residency, joining.device, &without);
+        let listed = candidates::candidates(state, joining).filter(|(_, candidate)| !candidate.joins);
+        let listed = listed.map(|(index, _)| index);
+        *ranges = packing::packing_room_without(&state.objects, &state.memory, joining.device, listed);
     }
     room
 }

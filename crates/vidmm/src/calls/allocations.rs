@@ -366,8 +366,7 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
 fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // Other devices may still read its writes.
     pins::note_writes_to(&mut state.objects, index);
-    let Objects { allocations, devices, .. } = &mut state.objects;
-    pins::release(&mut allocations[index], device, &mut devices[device]);
+    pins::release(&mut state.objects, index, device);
     state.shares.renew_promise(&mut state.objects, device);
     state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);

@@ -8,10 +8,7 @@ use crate::{
     budget::account::{Choices, PerHome},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::AllocationState, list::ListEntry},
-    residency::{
-        assignment::Class,
-        weight::{PackingRoom, Weight},
-    },
+    residency::{assignment::Class, packing::PackingRoom, weight::Weight},
     state::State,
 };
 

@@ -16,7 +16,7 @@ use crate::{
     objects::{allocation::AllocationState, device::DeferredAction},
     plans::Plans,
     requests::Requests,
-    residency::{rehoming, weight},
+    residency::{packing, rehoming, weight},
     schedule::turns,
     state::State,
     work::Work,
@@ -172,6 +172,7 @@ impl VidMm {
         });
         for (&index, count) in joining.iter().zip(counts) {
             self.state.objects[index].entry_mut(device).count = count;
+            weight::note_listed(&mut self.state.objects, device, index, true);
             rehoming::note_choice(&mut self.state.objects, device, index);
             // While offered, the allocation was on no list, and so not away.
             if self.state.objects[index].homes_differ() && !self.state.adapter.is_physical() {
@@ -215,7 +216,7 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
     let has_choice = |&index: &AllocationIx| state.objects[index].allowed_homes().len() > 1;
     let may_be_elsewhere = indices.iter().chain(&state.objects[device].with_choice).filter(is_there).any(has_choice);
     let joining = indices.iter().copied();
-    let mut packing = weight::packing_room_for(&state.objects, &state.memory, &state.residency, device, joining);
+    let mut packing = packing::packing_room_for(&state.objects, &state.memory, device, joining);
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
             state.residency.is_listed_offered(index) && state.residency.counted_in(&state.objects, index) == account

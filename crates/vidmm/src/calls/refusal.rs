@@ -16,10 +16,8 @@ use crate::{
         error::{NoMemoryReason, Shortage},
         list_flags::MakeResidentFlags,
     },
-    residency::{
-        assignment::{self, Assignment, Room},
-        weight::Weight,
-    },
+    residency::assignment::{self, Assignment, Room},
+    residency::weight::Weight,
     state::State,
 };
 

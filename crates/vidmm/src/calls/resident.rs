@@ -18,7 +18,7 @@ use crate::{
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     recovery::device_error,
     requests::Requests,
-    residency::{Residents, place, rehoming, weight},
+    residency::{Residents, packing, place, rehoming, weight},
     schedule::Schedule,
     state::State,
     work::Work,
@@ -276,7 +276,10 @@ fn count_in(
         Ok(admission) => {
             admission.accept(state, schedule, work);
             let joined = joining.allocations.iter();
-            joined.for_each(|&(index, _)| rehoming::note_choice(&mut state.objects, device, index));
+            joined.for_each(|&(index, _)| {
+                weight::note_listed(&mut state.objects, device, index, true);
+                rehoming::note_choice(&mut state.objects, device, index);
+            });
         }
         Err(_) => indices.iter().for_each(|&index| state.objects[index].entry_mut(device).count -= 1),
     }
@@ -306,7 +309,7 @@ pub(crate) fn may_join_at_once(
         && record.is_active()
         && record.turn.plans.is_empty()
         && state.shares.may_pin(&state.objects, &state.memory, device, not_pinned)
-        && weight::packs_with(&state.objects, &state.memory, device, joining)
+        && packing::packs_with(&state.objects, &state.memory, device, joining)
 }
 
 /// Allocations that have been counted join the list of a queue's device: at once, or with a request, which moves the homes of others too.
@@ -338,7 +341,7 @@ pub(crate) fn join(
 /// Counts each allocation as often as named. Returns the joining allocations.
 fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationIx]) -> Joining<'c> {
     let State { objects, memory, residency, .. } = state;
-    let ranges = weight::packing_room_for(objects, memory, residency, device, named.iter().copied());
+    let ranges = packing::packing_room_for(objects, memory, device, named.iter().copied());
     let mut allocations = Vec::new();
     for &index in named {
         let count = &mut objects[index].entry_mut(device).count;

@@ -33,7 +33,7 @@ use crate::{
     },
     moment::Moment,
     objects::{Objects, turn::EXCHANGE_AFTER},
-    plans::{Plans, Stream, Windows, builder::Builder, table_views},
+    plans::{Plans, Stream, Windows, builder::Builder},
     policy::{Policy, PolicyChoice, PolicyInUse},
     requests::Requests,
     residency::Residents,
@@ -121,7 +121,7 @@ impl VidMm {
         check_paging_tables(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let queries = query_paging_va(options, &info, &adapter, kmd);
         (adapter.paging_va_size, _) = queries[0].size(&adapter);
-        adapter.table_views = table_views::addresses(&adapter);
+        adapter.table_views = Windows::addresses_of_views(&adapter);
         check_windows(&adapter).map_err(|rule| refuse(vec![rule]))?;
         let mut placers = adapter.accounts().per(|account| placer(&adapter, account));
         let mut areas = adapter.accounts().per(|account| PagePlacer::within(adapter.table_area(account)));

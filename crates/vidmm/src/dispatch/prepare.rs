@@ -22,7 +22,7 @@ use crate::{
     placement::{self, Mark, Placement, Target, Transaction},
     plans::{Plans, draft::Draft},
     requests::Requests,
-    residency::{place, views},
+    residency::{place, views, weight},
     schedule::turns,
     state::State,
     work::{self, Work},
@@ -295,6 +295,7 @@ fn require(state: &mut State, device: DeviceIx, joining: &[AllocationIx]) {
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;
         if entry.count == 1 {
+            weight::note_listed(&mut state.objects, device, index, true);
             let bytes = state.objects[device].list[account].now() + size;
             state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         }

@@ -10,6 +10,7 @@ use crate::{
     id::{AllocationId, AllocationIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
     objects::{
         list::{EvictFlags, Expiries, ListBytes, Pin},
+        ranges::ListRanges,
         request::Request,
         turn::{Activity, Turn},
     },
@@ -27,6 +28,7 @@ pub(crate) struct Device {
     pub dropped_signals: Vec<MonitoredFenceId>,
     pub allocations: u32,
     pub list: PerAccount<ListBytes>,
+    pub ranges: ListRanges,
     /// Whether its work runs.
     pub turn: Turn,
     /// The pinned bytes of its list, and the number of entries that pin them.

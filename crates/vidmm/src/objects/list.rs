@@ -105,7 +105,7 @@ impl ListEntry {
     }
 
     /// Whether the entry pins the allocation, or did so when its device was suspended and is to again.
-    fn is_pinned(&self) -> bool {
+    pub fn is_pinned(&self) -> bool {
         self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE)
     }
 

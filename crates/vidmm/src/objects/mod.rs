@@ -7,6 +7,7 @@ pub(crate) mod list;
 pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod queue;
+pub(crate) mod ranges;
 pub(crate) mod request;
 pub(crate) mod spans;
 pub(crate) mod split;

@@ -8,7 +8,7 @@ use crate::{
     budget::account::{Account, Home},
     id::{AllocationIx, DeviceIx},
     placement::{self, Done, Target, Transaction, moving},
-    residency::{place, weight},
+    residency::{packing, place, weight},
     state::State,
     units::{Extent, PAGE_SIZE_64K},
 };
@@ -22,14 +22,14 @@ pub(crate) fn try_anew(
     members: &[AllocationIx],
     home: Home,
 ) -> bool {
-    let mut required = weight::on_list(&state.objects, device, |entry| entry.is_pinning());
+    let mut required = packing::on_list(&state.objects, device, |entry| entry.is_pinning());
     required.extend(members);
     let mut required = Vec::from_iter(required);
     required.retain(|&index| state.objects[index].home() == home && weight::is_one_range(&state.objects, index));
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
-    weight::sort_for_packing(&state.objects, &mut required, home);
+    packing::sort_for_packing(&state.objects, &mut required, home);
     match home.account() {
         Account::SYSTEM => try_anew_in_aperture(state, transaction, home, &required),
         account => try_anew_in_memory(state, transaction, account, &required),

@@ -7,7 +7,7 @@ use crate::{
     budget::account::{Choices, Home},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::AllocationState, list::ListEntry},
-    residency::weight,
+    residency::packing,
     state::State,
 };
 
@@ -55,10 +55,10 @@ fn choices_if_movable(
 pub(crate) fn movable_with_requests(state: &State, device: DeviceIx) -> Option<Vec<(AllocationIx, Choices)>> {
     let (objects, record) = (&state.objects, &state.objects[device]);
     let has_left = |entry: &ListEntry| entry.count == 0 && entry.is_outstanding();
-    if record.granted < record.requests.len() && !weight::on_list(objects, device, has_left).is_empty() {
+    if record.granted < record.requests.len() && !packing::on_list(objects, device, has_left).is_empty() {
         return None;
     }
-    let named = weight::on_list(objects, device, |entry| entry.count > 0).into_iter();
+    let named = packing::on_list(objects, device, |entry| entry.count > 0).into_iter();
     let movable = named.filter_map(|index| choices_if_movable(&state.adapter, objects, device, index));
     Some(movable.filter(|(index, _)| !state.residency.rehomings.contains_key(index)).collect())
 }

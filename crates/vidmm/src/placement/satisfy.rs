@@ -12,7 +12,7 @@ use crate::{
     id::{AllocationIx, DeviceIx, ProcessIx, SubmissionNo},
     objects::{Objects, allocation::AllocationState, place::Place, spans::SpanNo},
     placement::{self, Mark, Placement, Transaction, anew, moving},
-    residency::{rehoming, views, weight},
+    residency::{packing, rehoming, views, weight},
     state::State,
 };
 
@@ -88,7 +88,7 @@ fn may_be_pinned(state: &mut State, device: DeviceIx, items: &Items) -> Result<N
     }
     let (not_pinned, needs) = needs(state.memory.accounts(), &mut state.objects, device, items);
     let may_hold = state.shares.may_pin(&state.objects, &state.memory, device, &not_pinned)
-        && weight::packs_with(&state.objects, &state.memory, device, indices(items));
+        && packing::packs_with(&state.objects, &state.memory, device, indices(items));
     may_hold.then_some(needs).ok_or(Shortfall::Own)
 }
 

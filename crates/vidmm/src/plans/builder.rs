@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use crate::{
     contract::{KmdAllocationHandle, PagingBuffer},
     id::PlanNo,
-    plans::Step,
+    plans::step::Step,
 };
 
 /// The paging buffer that is being built, and those that wait for use.

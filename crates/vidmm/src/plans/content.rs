@@ -6,10 +6,10 @@ use crate::{
         Event,
         offer::{OfferFlags, OfferPriority},
     },
-    id::AllocationIx,
+    id::{AllocationIx, PlanNo},
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
-    plans::{Plans, discard},
+    plans::Plans,
     residency::Residents,
     state::State,
     units::PhysicalAddress,
@@ -67,7 +67,7 @@ fn decommit_offered(
         if freed >= size {
             break;
         }
-        discard::note_discarded(moment, objects, index, None);
+        note_discarded(moment, objects, index, None);
         decommit(moment, objects, host, index);
         freed += objects[index].size;
     }
@@ -80,4 +80,15 @@ pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dy
     host.decommit_backing_store(allocation.store_address(), allocation.size);
     let allocation = objects.allocation_id(index);
     moment.record(|| Event::Decommitted { allocation });
+}
+
+/// Notes that the content of an offered allocation is lost (RES-63), with a plan or at once.
+pub(crate) fn note_discarded(moment: &mut Moment, objects: &mut Objects, index: AllocationIx, plan: Option<PlanNo>) {
+    if !objects[index].state.contains(AllocationState::DISCARDED) {
+        let allocation = objects.allocation_id(index);
+        moment.record(|| Event::ContentDiscarded { allocation, plan });
+    }
+    let allocation = &mut objects[index];
+    allocation.state |= AllocationState::DISCARDED;
+    allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;
 }

@@ -3,7 +3,7 @@
 use crate::{
     contract::Host,
     event::{
-        Event, EvictReason,
+        EvictReason,
         offer::{Offer, OfferFlags},
     },
     id::{AllocationIx, PlanNo},
@@ -33,7 +33,7 @@ impl Plans {
         let last_plan = allocation.last_plan;
         if self.discards.get(&index) == Some(&last_plan) {
             // It was nowhere else since: what is under way does for this time too.
-            return note_discarded(&mut state.moment, &mut state.objects, index, Some(last_plan));
+            return content::note_discarded(&mut state.moment, &mut state.objects, index, Some(last_plan));
         }
         let number = self.stream.next_number();
         let last_plan = core::mem::replace(&mut state.objects[index].last_plan, number);
@@ -51,7 +51,7 @@ impl Plans {
         index: AllocationIx,
     ) {
         let number = self.stream.next_number();
-        note_discarded(moment, objects, index, Some(number));
+        content::note_discarded(moment, objects, index, Some(number));
         self.discards.insert(index, number);
         draft::plan_retire(draft, Retire::Discard(index));
     }
@@ -74,15 +74,4 @@ impl Plans {
         }
         host.reset_backing_store(allocation.store_address(), allocation.size);
     }
-}
-
-/// Notes that the content of an offered allocation is lost (RES-63), with a plan or at once.
-pub(crate) fn note_discarded(moment: &mut Moment, objects: &mut Objects, index: AllocationIx, plan: Option<PlanNo>) {
-    if !objects[index].state.contains(AllocationState::DISCARDED) {
-        let allocation = objects.allocation_id(index);
-        moment.record(|| Event::ContentDiscarded { allocation, plan });
-    }
-    let allocation = &mut objects[index];
-    allocation.state |= AllocationState::DISCARDED;
-    allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;
 }

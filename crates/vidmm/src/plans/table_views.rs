@@ -9,18 +9,18 @@ use crate::{
     adapter::Adapter,
     contract::PageTableUpdateMode,
     gpu_va::{PageTables, TableKey},
-    plans::window::Windows,
     units::{Extent, PAGE_SIZE, PhysicalAddress},
 };
 
 /// The addresses of the views, all of whole leaf tables, once the size of the windows is known: see [`Adapter::table_views`]. None in
 /// other modes.
-pub(crate) fn addresses(adapter: &Adapter) -> Option<Extent> {
+///
+/// `end` is the end of the windows, and `tables` are the tables of the windows.
+pub(super) fn addresses(adapter: &Adapter, end: u64, tables: Vec<TableKey>) -> Option<Extent> {
     if !adapter.has_page_tables() || adapter.page_table_update_mode != PageTableUpdateMode::GpuVirtual {
         return None;
     }
-    let (_, local) = Windows::bases(adapter);
-    let mut leaves: Vec<TableKey> = Windows::tables_of_rings(adapter);
+    let mut leaves = tables;
     leaves.retain(|key| key.level == 0);
     leaves.sort_unstable();
     leaves.dedup();
@@ -29,7 +29,7 @@ pub(crate) fn addresses(adapter: &Adapter) -> Option<Extent> {
     let coverage = adapter.coverage(0);
     let is_enough = |own: &u64| (others + own) * span(adapter) <= own * coverage;
     let own = (1..).find(is_enough).expect("a leaf table covers more than itself");
-    Some(Extent { offset: local + adapter.paging_va_size, size: (own + 1) * coverage })
+    Some(Extent { offset: end, size: (own + 1) * coverage })
 }
 
 /// The addresses of the ring, which are those of the last leaf table.

@@ -92,8 +92,14 @@ impl Windows {
         keys
     }
 
+    /// The addresses of the views of tables, once the size of the windows is known: see [`Adapter::table_views`].
+    pub(crate) fn addresses_of_views(adapter: &Adapter) -> Option<Extent> {
+        let (_, local) = Self::bases(adapter);
+        table_views::addresses(adapter, local + adapter.paging_va_size, Self::tables_of_rings(adapter))
+    }
+
     /// The tables that the rings need, some of them twice.
-    pub(super) fn tables_of_rings(adapter: &Adapter) -> Vec<TableKey> {
+    fn tables_of_rings(adapter: &Adapter) -> Vec<TableKey> {
         let size = adapter.paging_va_size;
         if size == 0 || !adapter.has_page_tables() {
             return Vec::new();
@@ -149,7 +155,7 @@ impl Windows {
     }
 
     /// Where the rings begin: behind the addresses that are never used (GVA-58).
-    pub(super) fn bases(adapter: &Adapter) -> (u64, u64) {
+    fn bases(adapter: &Adapter) -> (u64, u64) {
         let (system, _) = adapter.paging_addresses();
         (system, system + adapter.paging_va_size)
     }

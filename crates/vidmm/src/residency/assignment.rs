@@ -10,7 +10,8 @@ use core::cmp::Reverse;
 use crate::{
     budget::account::{Account, Choices, Home, PerAccount, PerHome},
     memory::Memory,
-    residency::weight::{PackingRoom, Weight},
+    residency::packing::PackingRoom,
+    residency::weight::Weight,
 };
 
 /// The steps of a search beyond the first placement of each class.

@@ -2,6 +2,7 @@
 
 pub(crate) mod assignment;
 pub(crate) mod evictable;
+pub(crate) mod packing;
 pub(crate) mod pins;
 mod firsts;
 mod hooks;
@@ -20,13 +21,23 @@ use alloc::{
 };
 
 use crate::{
-    budget::account::{Accounts, PerAccount},
+    budget::account::{Accounts, Home, PerAccount},
     event::offer::Offer,
-    id::AllocationIx,
+    id::{AllocationIx, DeviceIx},
     objects::spans::Spans,
     policy::Policy,
-    residency::{evictable::Evictable, lock::Lock, rehoming::Rehoming},
+    residency::{evictable::Evictable, lock::Lock},
 };
+
+/// The next home of an allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rehoming {
+    pub to: Home,
+    /// The device whose request caused it, and the request's number there.
+    pub device: DeviceIx,
+    pub request: u64,
+}
+
 /// The pins, offers and locks of allocations, and the order of victims.
 pub(crate) struct Residents {
     pub evictable: PerAccount<Evictable>,

@@ -15,7 +15,7 @@ use crate::{
         request::RequestKind,
         spans::SpanNo,
     },
-    residency::Residents,
+    residency::{Residents, weight},
     shares::Shares,
 };
 
@@ -53,6 +53,9 @@ impl Residents {
         let effect = entry.leave(last, flags, &mut self.spans);
         if is_used {
             self.note_use(objects, index, device);
+        }
+        if objects[index].entry_mut(device).count == 0 {
+            weight::note_listed(objects, device, index, false);
         }
         self.apply(moment, objects, memory, index, device, effect);
     }
@@ -124,6 +127,7 @@ impl Residents {
         let record = &mut objects.devices[device];
         let (account, size) = (allocation.account(), allocation.size);
         let entry = allocation.entry_mut(device);
+        let was_pinned = entry.is_pinned();
         if entry.replace(EntryFlags::TO_RESTORE, false) {
             record.to_restore[account] -= size;
         }
@@ -134,6 +138,9 @@ impl Residents {
             if !is_noted {
                 note_pinned(objects, device, index);
             }
+        }
+        if !was_pinned {
+            weight::note_pinned(objects, device, index, true);
         }
         self.remove_candidate(objects, index);
     }
@@ -163,7 +170,7 @@ impl Residents {
         let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
         let is_offered = allocation.state.contains(AllocationState::OFFERED);
         allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
-        release(allocation, device, record);
+        release(objects, index, device);
         self.unpin(moment, objects, memory, index);
     }
 
@@ -257,7 +264,8 @@ impl Residents {
 
 /// The device's entry pins the allocation no more. The caller renews the promise to the device.
 #[inline(always)]
-pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mut Device) {
+pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+    let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
     let (account, size) = (allocation.account(), allocation.size);
     let entry = allocation.entry_mut(device);
     if entry.replace(EntryFlags::TO_RESTORE, false) {
@@ -265,7 +273,19 @@ pub(crate) fn release(allocation: &mut Allocation, device: DeviceIx, record: &mu
     } else if entry.replace(EntryFlags::PINNING, false) {
         record.pinned[account] -= size;
         record.num_pins -= 1;
+    } else {
+        return;
     }
+    weight::note_pinned(objects, device, index, false);
+}
+
+/// The device is suspended: its entry, which pins the allocation, is to pin the allocation again when the device is resumed.
+pub(crate) fn hold_for_resume(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+    release(objects, index, device);
+    let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
+    record.to_restore[allocation.account()] += allocation.size;
+    allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
+    weight::note_pinned(objects, device, index, true);
 }
 
 /// Notes writes by dispatched work of a device to pinned allocations, beyond earlier notes.

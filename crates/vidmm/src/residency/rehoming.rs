@@ -13,18 +13,9 @@ use crate::{
         Objects,
         list::{EntryFlags, ListEntry},
     },
-    residency::Residents,
+    residency::{Rehoming, Residents, weight},
     shares::Shares,
 };
-
-/// The next home of an allocation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rehoming {
-    pub to: Home,
-    /// The device whose request caused it, and the request's number there.
-    pub device: DeviceIx,
-    pub request: u64,
-}
 
 impl Residents {
     /// The home in which the list of its device counts an allocation.
@@ -88,10 +79,10 @@ pub(crate) fn undo_rehoming(
 
 /// Changes the home of an allocation that only this device has, with the bytes that the device pins or is to pin again.
 pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: DeviceIx, index: AllocationIx, home: Home) {
-    let allocation = &mut objects.allocations[index];
-    let (from, to, size) = (allocation.account(), home.account(), allocation.size);
-    allocation.set_home(home);
-    let record = &mut objects.devices[device];
+    let (from, to) = (objects[index].account(), home.account());
+    weight::set_home(objects, index, home);
+    let (allocation, record) = (&objects.allocations[index], &mut objects.devices[device]);
+    let size = allocation.size;
     let entry = allocation.entry(device);
     if entry.is_some_and(ListEntry::is_to_restore) {
         record.to_restore[from] -= size;

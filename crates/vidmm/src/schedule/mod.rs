@@ -17,9 +17,18 @@ use crate::{
     event::trim::TrimIntervals,
     id::{DeviceIx, Slots, TrimNotificationIx, kind},
     objects::turn::Turns,
-    schedule::trims::AskedToTrim,
     units::Nanoseconds,
 };
+
+/// The last request to a registration to trim to a budget.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedToTrim {
+    at: Nanoseconds,
+    num_bytes_to_trim: u64,
+    /// Whether its process has been within the budget since, and whether it was told another budget.
+    was_within: bool,
+    budget_moved: bool,
+}
 
 /// The turns of devices, and the registrations for trim notifications.
 pub(crate) struct Schedule {

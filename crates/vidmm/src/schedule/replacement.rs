@@ -13,7 +13,7 @@ use crate::{
         turn::{RETURN_MIN, Turns},
     },
     placement::homes,
-    residency::{rehoming, weight},
+    residency::{packing, rehoming},
     schedule::{Schedule, turns},
     state::State,
 };
@@ -36,7 +36,7 @@ pub(crate) fn home_in_sight(state: &State, index: AllocationIx) -> Result<Home, 
         let is_new = account != allocation.account();
         let added = if is_new { allocation.size } else { 0 };
         let fits = record.list[account].now().saturating_add(added) <= state.memory.list_capacity(account)
-            && weight::packs_if_moved(&state.objects, &state.memory, allocation.device, &packed);
+            && packing::packs_if_moved(&state.objects, &state.memory, allocation.device, &packed);
         let is_settled = allocation.entry(allocation.device).is_some_and(|entry| entry.count > 0)
             && !(is_new && record.list[account].remembers());
         match (fits, is_settled) {
@@ -87,7 +87,7 @@ fn count_anew(state: &mut State, device: DeviceIx, index: AllocationIx, home: Ho
 pub(super) fn place_elsewhere(state: &mut State, device: DeviceIx, index: AllocationIx, home: Home) -> bool {
     let movable = homes::movable_with_requests(state, device).unwrap_or_default();
     let may_move = movable.iter().any(|&(other, _)| other == index)
-        && weight::packs_if_moved(&state.objects, &state.memory, device, &[(index, home)]);
+        && packing::packs_if_moved(&state.objects, &state.memory, device, &[(index, home)]);
     if may_move {
         count_anew(state, device, index, home);
     }
@@ -189,6 +189,6 @@ impl Schedule {
             }
         }
         // There are bytes for it; there need not be a range.
-        weight::packs_if_moved(&state.objects, &state.memory, device, &choice.to_move).then_some(choice)
+        packing::packs_if_moved(&state.objects, &state.memory, device, &choice.to_move).then_some(choice)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     memory::Memory,
     moment::Output,
     objects::turn::TRIM_GRACE,
-    schedule::Schedule,
+    schedule::{AskedToTrim, Schedule},
     shares::Shares,
     state::State,
     units::Nanoseconds,
@@ -19,16 +19,6 @@ const GROUPS: [MemorySegmentGroup; 2] = [MemorySegmentGroup::Local, MemorySegmen
 
 /// Above this share of an account on lists periodic trims come at the larger interval: 70 %.
 const BUSY_PERCENT: u64 = 70;
-
-/// The last request to a registration to trim to a budget.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AskedToTrim {
-    at: Nanoseconds,
-    num_bytes_to_trim: u64,
-    /// Whether its process has been within the budget since, and whether it was told another budget.
-    was_within: bool,
-    budget_moved: bool,
-}
 
 impl Schedule {
     /// Whether anybody may be told anything: memory is short, somebody listens, or a period runs.

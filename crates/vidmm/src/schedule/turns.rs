@@ -573,13 +573,8 @@ fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
             state.residency.note_use(&mut state.objects, index, device);
         }
         let id = state.objects.allocation_id(index);
-        let Objects { allocations, devices, .. } = &mut state.objects;
-        let (allocation, record) = (&mut allocations[index], &mut devices[device]);
-        record.to_bring_back.push(id);
-        pins::release(allocation, device, record);
-        let (account, size) = (allocation.account(), allocation.size);
-        record.to_restore[account] += size;
-        allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
+        state.objects[device].to_bring_back.push(id);
+        pins::hold_for_resume(&mut state.objects, index, device);
         true
     });
     for index in released {

@@ -108,7 +108,6 @@ const SHARED: &[(&str, &[&str])] = &[
     ("splitting", &["dispatch", "work"]),
     ("takes_all", &["dispatch", "recovery", "schedule"]),
     ("to_replace", &["calls", "objects", "schedule"]),
-    ("to_restore", &["residency", "schedule"]),
     ("trim_notifications", &["calls", "schedule"]),
     ("unreserved", &["addresses", "calls", "plans"]),
     ("zero", &["gpu_va", "plans"]),
