@@ -1,10 +1,6 @@
 //! `vidmm export`.
 
-use std::{
-    error::Error,
-    io::{self, BufWriter},
-    path::Path,
-};
+use std::{error::Error, io::BufWriter, path::Path};
 
 use vidmm_view::{
     WholeFile,

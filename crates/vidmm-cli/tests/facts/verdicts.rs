@@ -114,7 +114,7 @@ fn a_patch_location_list_that_breaks_a_rule_is_a_finding_unless_the_step_names_i
     }
 }
 
-/// The driver says of a paging buffer that it has fewer bytes than it has, so the engine meets a command that means nothing (FLT-23).
+/// The driver reports too few bytes of a paging buffer, so the engine meets an illegal command (FLT-23).
 #[test]
 fn a_paging_buffer_with_an_illegal_command_is_a_finding_under_every_judge() {
     for judge in ["", "judge = \"rules\"\n"] {

@@ -8,6 +8,7 @@ use vidmm::{DeviceErrorReason, Event, GpuVirtualAddress};
 
 use super::in_error::UnnamedFault;
 use super::objects::KernelState;
+use super::rules::known::Rules;
 use super::session::Session;
 
 fn in_words(virtual_address: GpuVirtualAddress, write: bool) -> String {
@@ -47,16 +48,16 @@ impl Session<'_> {
 
     /// Takes note of what the manager makes of reports: which packet has faulted, and which device is in error for it.
     pub(super) fn follow_page_faults(&mut self, event: &Event) {
-        if let Some(rules) = &self.rules {
-            // Random worlds expect whatever a drawn mistake does.
-            let is_judged = rules.is_of_steps && !rules.may_misreport_ends;
-            if let Event::IllegalCommand { signal } = *event
-                && is_judged
-                && self.narrator.names.kernel_of(signal).is_none()
-            {
-                let packet = self.narrator.names.packet(signal);
-                self.paging_faults.push(format!("{packet} holds a command that means nothing to the GPU (FLT-23)"));
-            }
+        // Random worlds expect whatever a drawn mistake does.
+        let is_judged = |rules: &Rules| rules.is_of_steps && !rules.may_misreport_ends;
+        if let Event::IllegalCommand { signal } = *event
+            && self.rules.as_deref().is_none_or(is_judged)
+            && self.narrator.names.kernel_of(signal).is_none()
+        {
+            let packet = self.narrator.names.packet(signal);
+            self.paging_faults.push(format!("{packet} holds a command that means nothing to the GPU (FLT-23)"));
+        }
+        if self.rules.is_some() {
             return;
         }
         match *event {

@@ -41,7 +41,7 @@ pub struct Campaign {
 pub struct Tally {
     /// Seeds that were run.
     pub seeds: u64,
-    /// Worlds among them that were stopped on the way.
+    /// Stopped worlds among these seeds.
     pub stopped: u64,
     /// Steps of the machine.
     pub machine_steps: u64,

@@ -118,7 +118,7 @@ fn make_visible(
     schedule: &mut Schedule,
     index: AllocationIx,
 ) -> Result<bool, LockError> {
-    let is_listed = place::is_counted(&state.objects, index) && state.objects[index].is_required();
+    let is_listed = place::is_counted(&state.objects, index) && state.residency.is_wanted(&state.objects, index);
     let moves_home = is_listed && goes_into_sight(state, schedule, index)?;
     let allocation = &state.objects[index];
     let is_hidden = allocation.place.is_some_and(|place| !allocation.is_seen_in(place.account()));

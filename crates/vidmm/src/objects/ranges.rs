@@ -1,4 +1,4 @@
-//! The ranges of a device's list: what allocations that are one range each weigh (RES-19), as running sums by home.
+//! The ranges of a device's list: the weights of allocations in one range (RES-19), as running sums by home.
 
 use crate::{
     budget::account::{Home, Homes, PerHome},
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_tail_is_that_of_the_ranges_that_are_left() {
+    fn the_largest_tail_is_known_after_ranges_leave() {
         let mut sum = Footprints::default();
         let of = |size: u64| Footprint {
             weight: size.next_multiple_of(PAGE_SIZE_64K),

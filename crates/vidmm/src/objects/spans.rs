@@ -66,6 +66,17 @@ impl Spans {
         span.ended.is_none_or(|(last, _)| last > span.from.max(dispatched))
     }
 
+    /// Whether such work requires the allocation in any span of a queue.
+    pub fn any_is_wanted(&self, queue: SpanQueue, dispatched: SubmissionNo) -> bool {
+        self.of(queue).any(|span| self.is_wanted(span, dispatched))
+    }
+
+    /// The spans of a queue, the last first.
+    fn of(&self, queue: SpanQueue) -> impl Iterator<Item = SpanNo> {
+        let next = move |span: &SpanNo| Some(self.spans[*span as usize].next).filter(|&next| next != queue.0);
+        core::iter::successors((!queue.is_empty()).then_some(queue.0), next)
+    }
+
     /// Begins a span at the end of a queue, after submission `from`, for one request.
     pub fn begin(&mut self, queue: &mut SpanQueue, from: SubmissionNo) -> SpanNo {
         let number = self.push_back(queue);
@@ -132,8 +143,7 @@ impl Spans {
 
     /// The number of spans in a queue, for the audit.
     pub fn len(&self, queue: SpanQueue) -> usize {
-        let next = |span: &SpanNo| Some(self.spans[*span as usize].next).filter(|&next| next != queue.0);
-        core::iter::successors((!queue.is_empty()).then_some(queue.0), next).count()
+        self.of(queue).count()
     }
 }
 

@@ -107,6 +107,8 @@ pub(crate) struct Turn {
     pub home_plan: PlanNo,
     /// The time until which an exchange keeps the device from coming back by itself.
     pub out_until: Nanoseconds,
+    /// Whether it was suspended for an exchange, and had no turn since.
+    pub is_exchanged: bool,
     /// The number of its exchanges, up to [`EXCHANGES_MAX`], and the earliest time of the next.
     pub given: u32,
     pub gives_at: Nanoseconds,

@@ -19,6 +19,13 @@ pub(crate) fn prefers_elsewhere(objects: &Objects, device: DeviceIx, index: Allo
     (home.account() != allocation.account()).then_some(home)
 }
 
+/// The memory segments in which an allocation would rather be than in its home, first choice first.
+pub(crate) fn better_homes(objects: &Objects, index: AllocationIx) -> impl Iterator<Item = Home> + use<> {
+    let present = objects[index].account();
+    let better = objects[index].choices.into_iter().take_while(move |home| home.account() != present);
+    better.filter(|home| home.account().is_memory())
+}
+
 /// Whether an allocation on a device's list may go to another home now: the CPU does not see it, and no request is to bring it in.
 pub(crate) fn may_come_home(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];

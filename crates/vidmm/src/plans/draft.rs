@@ -1,6 +1,6 @@
 //! Plans while they are written: what belongs to one decision, cut where it has grown large enough.
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     event::{Event, RequestName},
@@ -23,6 +23,8 @@ pub(crate) struct Draft {
     /// The request or allocation that it makes room for.
     pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
+    /// The chosen victims, to go first.
+    pub(super) leaving: VecDeque<AllocationIx>,
 }
 
 /// The request or allocation that a decision makes room for.
@@ -39,6 +41,11 @@ impl Draft {
     /// A decision for a device, and for a request of it.
     pub(crate) fn wanted_by(device: DeviceIx, request: Option<RequestName>) -> Self {
         Self { wanted_by: Some(Wanted { device, request, allocation: None }), ..Self::default() }
+    }
+
+    /// A decision for a device, with chosen victims.
+    pub(crate) fn with_victims(device: DeviceIx, leaving: Vec<AllocationIx>) -> Self {
+        Self { leaving: leaving.into(), ..Self::wanted_by(device, None) }
     }
 
     /// From now on room is made for one allocation, or for all that the decision brings in.

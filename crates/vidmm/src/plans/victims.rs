@@ -62,7 +62,7 @@ impl Plans {
         for (account, limit) in state.shares.limits.clone() {
             let mut draft = Draft::default();
             while is_above(state, account, limit) {
-                let (victim, reason) = next_victim(state, &draft, account);
+                let (victim, reason) = next_victim(state, &mut draft, account);
                 let is_for_room = reason == EvictReason::RoomWanted;
                 let reason = if is_for_room { EvictReason::BudgetRestricted } else { reason };
                 self.plan_out(state, &mut draft, victim, reason);
@@ -107,7 +107,13 @@ fn is_above(state: &State, account: Account, limit: u64) -> bool {
     state.memory.used(account) > limit && state.residency.evictable[account].bytes() > 0
 }
 
-fn next_victim(state: &mut State, draft: &Draft, account: Account) -> (AllocationIx, EvictReason) {
+fn next_victim(state: &mut State, draft: &mut Draft, account: Account) -> (AllocationIx, EvictReason) {
+    let is_there = |index: &AllocationIx| state.objects[*index].place.is_some_and(|place| place.account() == account);
+    if draft.leaving.front().is_some_and(is_there)
+        && let Some(chosen) = draft.leaving.pop_front()
+    {
+        return (chosen, state.residency.reason(&state.objects, chosen, EvictReason::RoomWanted));
+    }
     let memory = state.adapter.memory_account(account).segment;
     let wanted_by = draft.wanted_by.map(|wanted| state.objects[wanted.device].process);
     state.residency.next_victim(&mut state.objects, &mut state.shares, (account, memory), wanted_by)

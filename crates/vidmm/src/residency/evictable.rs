@@ -48,6 +48,25 @@ impl Evictable {
         Class::ALL.into_iter().filter(|class| class.is_worthless()).map(|class| self.bytes[class as usize]).sum()
     }
 
+    /// The sum of the sizes of those that no list requires.
+    pub fn unlisted_bytes(&self) -> u64 {
+        self.bytes() - self.bytes[Class::DeviceSuspended as usize]
+    }
+
+    /// Those of a process that its suspended devices require, in the order in which they go.
+    pub fn of_suspended<'e>(
+        &'e self,
+        allocations: &'e Allocations,
+        process: ProcessIx,
+    ) -> impl Iterator<Item = AllocationIx> + 'e {
+        let queues = self.queues.get(process.at()).into_iter().flat_map(|of| of.range((Class::DeviceSuspended, 0)..));
+        queues.flat_map(|(_, queue)| {
+            let after = |&index: &AllocationIx| queue.after(allocations[index].rank(), allocations[index].standing);
+            let first = queue.first().map(|(_, index)| index);
+            core::iter::successors(first, move |index| after(index).map(|(_, next)| next))
+        })
+    }
+
     /// Appends `index`, which is in no queue, to its own.
     pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
         let allocation = &mut allocations[index];

@@ -33,7 +33,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rehoming {
     pub to: Home,
-    /// The device whose request caused it, and the request's number there.
+    /// The device of the request, and the number of the request on the device.
     pub device: DeviceIx,
     pub request: u64,
 }

@@ -436,6 +436,15 @@ pub(crate) fn items_to_bring_back(objects: &Objects, device: DeviceIx) -> Vec<(A
 }
 
 impl Residents {
+    /// Whether a list names an allocation, or work that is not dispatched requires the allocation. A span of a request that ended without
+    /// a submission requires nothing.
+    pub(crate) fn is_wanted(&self, objects: &Objects, index: AllocationIx) -> bool {
+        objects[index].entries().any(|(device, entry)| {
+            let is_wanted = || self.spans.any_is_wanted(entry.spans, objects[device].dispatched());
+            entry.count > 0 || entry.is_pinned() || is_wanted()
+        })
+    }
+
     /// The items of a request that it is still to bring in: those that it added to the list for work that is to come or to
     /// be dispatched (U-41), and those that the device pinned then and pins still. An allocation that has left the list
     /// since, and has joined it again, is for the later request to bring in: its home may be another one by now.

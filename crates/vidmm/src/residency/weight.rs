@@ -1,4 +1,4 @@
-//! What an allocation weighs that is one range, and not pages: the sums of a device's ranges follow the device's list (RES-19).
+//! The weight of an allocation in one range. The sums of a device's ranges follow the device's list (RES-19).
 
 use alloc::vec::Vec;
 

@@ -9,7 +9,7 @@ use alloc::{
 
 use super::homecoming::{Debt, is_still, move_to};
 use crate::{
-    budget::account::PerAccount,
+    budget::account::{Account, PerAccount},
     event::SuspendReason,
     id::{AllocationIx, DeviceIx},
     objects::turn::{EXCHANGE_MAX, EXCHANGES_MAX, RETURN_MIN},
@@ -48,7 +48,7 @@ impl Schedule {
             for &(_, giver) in &sleepers {
                 let (record, reserved) =
                     (&state.objects[giver], state.shares.by_account[account].get(state.objects[giver].process));
-                let gives = record.promised[account].saturating_sub(reserved.reservation);
+                let gives = gives(state, giver, account, reserved.reservation);
                 let is_less = !is_asleep || state.objects[record.process].standing.band > debt.band;
                 if room < size && record.process != process && is_less && gives > 0 {
                     room += gives;
@@ -66,6 +66,7 @@ impl Schedule {
                 let pause = self.turns.exchange_after.saturating_mul(1 << turn.given).min(EXCHANGE_MAX);
                 turn.gives_at = now.saturating_add(pause);
                 turn.out_until = now.saturating_add(2 * RETURN_MIN);
+                turn.is_exchanged = true;
                 state.moment.request_poll();
             }
             gave.extend(givers);
@@ -151,6 +152,18 @@ impl Schedule {
     }
 }
 
+/// The bytes that a device of a sleeper surely gives in an account, in whole allocations, without what its process has reserved.
+fn gives(state: &State, giver: DeviceIx, account: Account, reservation: u64) -> u64 {
+    let record = &state.objects[giver];
+    let promised = record.promised[account];
+    if reservation == 0 {
+        return promised;
+    }
+    let pinned = record.pinned_allocations.iter().filter(|&&index| state.objects.allocations.contains(index));
+    let largest = pinned.map(|&index| state.objects[index].size).max().unwrap_or(0);
+    promised.saturating_sub(reservation).saturating_sub(largest.saturating_sub(1))
+}
+
 /// Moves an allocation to the first of its other homes that has room. Returns whether there is one.
 fn leave_home(state: &mut State, plans: &mut Plans, device: DeviceIx, index: AllocationIx) -> bool {
     let homes = Vec::from_iter(state.objects[index].allowed_homes().into_iter().skip(1));
@@ -161,7 +174,7 @@ fn leave_home(state: &mut State, plans: &mut Plans, device: DeviceIx, index: All
         has_room
             && match state.objects[device].is_suspended() {
                 true => replacement::place_elsewhere(state, device, index, home),
-                false => move_to(state, plans, device, index, home),
+                false => move_to(state, plans, index, home, Vec::new()),
             }
     })
 }

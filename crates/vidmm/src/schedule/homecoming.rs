@@ -1,7 +1,7 @@
 //! Home: what a device lists and has elsewhere than it prefers is a debt, paid allocation by allocation (D36, RES-55).
 //!
 //! Debts are paid in the order of bands, priorities and uses, as there is room: no room is kept free, and nothing leaves for them but
-//! what no list requires. An allocation moves when nothing of its device is in flight; later work waits for the plan. A device
+//! what `spare.rs` says. An allocation moves when nothing of its device is in flight; later work waits for the plan. A device
 //! that works from time to time pays a little in each gap, so that its next work hardly waits; a device that is never still drains for
 //! one allocation a second.
 
@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 use crate::{
     budget::{
         PriorityBand,
-        account::{Account, Home},
+        account::{Account, Home, PerAccount},
     },
     event::{ResumeReason, SuspendReason},
     id::{AllocationIx, DeviceIx},
@@ -20,7 +20,7 @@ use crate::{
     plans::{Plans, draft::Draft},
     requests::Requests,
     residency::rehoming,
-    schedule::{Schedule, turns},
+    schedule::{Schedule, spare, turns},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -63,32 +63,42 @@ impl Schedule {
         if most < self.turns.smallest_away.max(1) && self.looks_later(state) {
             return;
         }
+        // An allocation that cannot come home yet leaves no room to later allocations.
+        let mut held: PerAccount<u64> = state.memory.accounts().none();
         let mut lacking = Vec::new();
         for debt in self.debts(state) {
-            let Debt { device, index, home, since, .. } = debt;
+            let Debt { device, index, since, .. } = debt;
             let size = state.objects[index].size;
-            if size > free[home.account()] {
+            let has_room = |home: &Home| {
+                let account = home.account();
+                size <= free[account] && self.leaving_for(state, index, account, held[account] + size).is_some()
+            };
+            let Some(home) = homes::better_homes(&state.objects, index).find(has_room) else {
                 lacking.push(debt);
                 continue;
-            }
-            // An allocation that cannot come home yet leaves no room to later allocations.
+            };
             free[home.account()] -= size;
             let due = since.saturating_add(RETURN_MIN);
             if !is_still(state, work, device) {
                 if is_due(state, device) {
                     self.note_owed(state, device, due);
                 }
-                continue;
+            } else {
+                // A device that is still from time to time pays then, and need not drain.
+                state.objects[device].turn.owes_since = None;
+                if due > now {
+                    state.moment.wake_at(due);
+                } else if may_pay_more(state, plans, device, size) && self.come_home(state, plans, index, home) {
+                    continue;
+                }
             }
-            // A device that is still from time to time pays then, and need not drain.
-            state.objects[device].turn.owes_since = None;
-            if due > now {
-                state.moment.wake_at(due);
-            } else if may_pay_more(state, plans, device, size) && come_home(state, plans, device, index, home) {
-                self.turns.away.remove(&(device, index));
-            }
+            held[home.account()] += size;
         }
-        self.exchange(state, &lacking, free);
+        let room = state.memory.accounts().per(|account| {
+            let spare = state.memory.available(account) + state.residency.evictable[account].unlisted_bytes();
+            free[account].min(spare.saturating_sub(held[account]))
+        });
+        self.exchange(state, &lacking, room);
     }
 
     /// The debts of active devices, in the order in which they are paid. Forgets what is none any more.
@@ -139,19 +149,20 @@ impl Schedule {
         let has_drained =
             |&device: &DeviceIx| state.objects[device].turn.drains_for_home && turns::has_ended(state, work, device);
         for device in Vec::from_iter(state.shares.stopped.iter().copied().filter(has_drained)) {
-            let turn = &mut state.objects[device].turn;
-            // A device that finds no place after all drains for the next debt in a second, not at once.
-            (turn.drains_for_home, turn.owes_since) = (false, None);
             let is_owing = !self.owed_back(state, device).is_empty();
             if is_owing {
                 self.give_back(state, plans, device);
             }
             // Pushed out meanwhile, the device waits for a turn.
-            if state.objects[device].is_suspended() || state.objects[device].turn.gives_way {
-                continue;
-            }
-            if !is_owing {
+            let is_out = state.objects[device].is_suspended() || state.objects[device].turn.gives_way;
+            if !is_owing && !is_out {
                 self.pay_one(state, plans, device);
+            }
+            let turn = &mut state.objects[device].turn;
+            // A device that finds no place after all drains for the next debt in a second, not at once.
+            (turn.drains_for_home, turn.owes_since) = (false, None);
+            if is_out {
+                continue;
             }
             let has_to_do = turns::has_to_do(&state.adapter, &state.objects, work, device);
             let reason = if has_to_do { ResumeReason::HasWork } else { ResumeReason::PressureFell };
@@ -162,15 +173,55 @@ impl Schedule {
 
     /// Brings the first allocation of a drained device home that has room there.
     fn pay_one(&mut self, state: &mut State, plans: &mut Plans, device: DeviceIx) {
-        for Debt { index, home, .. } in self.debts(state).into_iter().filter(|debt| debt.device == device) {
-            let account = home.account();
-            let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
-            let needed = state.objects[device].needed(account).saturating_add(state.objects[index].size);
-            if needed <= beside && come_home(state, plans, device, index, home) {
-                self.turns.away.remove(&(device, index));
+        for Debt { index, .. } in self.debts(state).into_iter().filter(|debt| debt.device == device) {
+            let size = state.objects[index].size;
+            let has_room = |home: &Home| {
+                let account = home.account();
+                let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
+                state.objects[device].needed(account).saturating_add(size) <= beside
+                    && self.leaving_for(state, index, account, size).is_some()
+            };
+            let home = homes::better_homes(&state.objects, index).find(has_room);
+            if home.is_some_and(|home| self.come_home(state, plans, index, home)) {
                 return;
             }
         }
+    }
+
+    /// The victims in an account whose eviction frees `bytes` for an allocation on the way home; none if they are too few.
+    fn leaving_for(
+        &self,
+        state: &State,
+        index: AllocationIx,
+        account: Account,
+        bytes: u64,
+    ) -> Option<Vec<AllocationIx>> {
+        let gave = self.turns.exchanges.get(&state.objects.allocation_id(index));
+        let is_out = |giver: &DeviceIx| {
+            let turn = state.objects.devices.contains(*giver).then(|| &state.objects[*giver].turn);
+            turn.is_some_and(|turn| turn.is_exchanged && turn.waits_since.is_none())
+        };
+        let givers = Vec::from_iter(gave.into_iter().flatten().copied().filter(is_out));
+        spare::leaving_for(state, account, state.objects[index].process, &givers, bytes)
+    }
+
+    /// Moves an allocation of a device that is still to a better home, if there is a place. Returns whether there is.
+    fn come_home(&mut self, state: &mut State, plans: &mut Plans, index: AllocationIx, home: Home) -> bool {
+        let (device, size) = (state.objects[index].device, state.objects[index].size);
+        let Some(leaving) = self.leaving_for(state, index, home.account(), size) else { return false };
+        let has_come = move_to(state, plans, index, home, leaving);
+        if has_come {
+            let (plan, now) = (state.objects[index].last_plan, state.moment.now());
+            let turn = &mut state.objects[device].turn;
+            (turn.home_plan, turn.paid_at, turn.owes_since) = (plan, now, None);
+            turn.paid_in_gap.1 += size;
+            self.turns.away.remove(&(device, index));
+            // In a second choice the allocation is away still.
+            if homes::prefers_elsewhere(&state.objects, device, index).is_some() {
+                self.turns.note_away(device, index, now);
+            }
+        }
+        has_come
     }
 }
 
@@ -211,21 +262,16 @@ fn may_pay_more(state: &mut State, plans: &Plans, device: DeviceIx, size: u64) -
     has_come
 }
 
-/// Moves an allocation of a device that is still to its home, if there is a place. Returns whether there is.
-fn come_home(state: &mut State, plans: &mut Plans, device: DeviceIx, index: AllocationIx, home: Home) -> bool {
-    let has_come = move_to(state, plans, device, index, home);
-    if has_come {
-        let (plan, size, now) = (state.objects[index].last_plan, state.objects[index].size, state.moment.now());
-        let turn = &mut state.objects[device].turn;
-        (turn.home_plan, turn.paid_at, turn.owes_since) = (plan, now, None);
-        turn.paid_in_gap.1 += size;
-    }
-    has_come
-}
-
-/// Moves an allocation that a device pins, of which nothing is in flight, to another home, if there is a place. Returns whether there
-/// is.
-pub(super) fn move_to(state: &mut State, plans: &mut Plans, device: DeviceIx, index: AllocationIx, home: Home) -> bool {
+/// Moves a pinned allocation without work in flight to another home, if there is a place. Returns whether there is a place. The victims
+/// in `leaving` make room.
+pub(super) fn move_to(
+    state: &mut State,
+    plans: &mut Plans,
+    index: AllocationIx,
+    home: Home,
+    leaving: Vec<AllocationIx>,
+) -> bool {
+    let device = state.objects[index].device;
     let record = &state.objects[device];
     let is_settled = plans.stream.is_retired(state.objects[index].last_plan) && record.granted == record.requests.len();
     if !is_settled || !homes::may_come_home(state, device, index) || !moving::may_move(&state.objects, index) {
@@ -239,6 +285,6 @@ pub(super) fn move_to(state: &mut State, plans: &mut Plans, device: DeviceIx, in
         return false;
     };
     state.recount_home(device, index, from);
-    plans.carry_out(state, Draft::wanted_by(device, None), &[index], placement);
+    plans.carry_out(state, Draft::with_victims(device, leaving), &[index], placement);
     true
 }

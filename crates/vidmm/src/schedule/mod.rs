@@ -6,6 +6,7 @@ pub(crate) mod grant;
 pub(crate) mod homecoming;
 pub(crate) mod power;
 pub(crate) mod replacement;
+mod spare;
 pub(crate) mod suspension;
 pub(crate) mod trims;
 pub(crate) mod turns;

@@ -172,6 +172,11 @@ impl Schedule {
             held.max(record.list[account].now() - in_account().map(|of| of.size).sum::<u64>())
         });
         let mut left = accounts.per(|account| beside[account].saturating_sub(fixed[account]));
+        // For a better home than the present one, nothing leaves that another list names (D36).
+        let mut unlisted = accounts.per(|account| {
+            let others = state.shares.by_account[account].requested_total() - record.list[account].now();
+            state.memory.list_capacity(account).saturating_sub(others).saturating_sub(fixed[account])
+        });
         let mut choice =
             Choice { to_move: Vec::new(), has_room: accounts.iter().all(|account| fixed[account] <= beside[account]) };
         for (index, choices) in movable {
@@ -179,11 +184,17 @@ impl Schedule {
             let fits = |home: &Home| allocation.size <= left[home.account()];
             let chosen = choices.into_iter().take(if may_be_demoted { usize::MAX } else { 1 });
             let present = Some(allocation.home()).filter(|&home| choices.contains(home));
+            let better = Vec::from_iter(choices.into_iter().take_while(|&home| Some(home) != present));
+            let is_free = |home: &Home| {
+                let is_better = present.is_some() && better.contains(home);
+                fits(home) && (!is_better || allocation.size <= unlisted[home.account()])
+            };
             let home = match allocation.homes_differ() && stays_away(index) {
                 true => present.into_iter().chain(chosen.skip(1)).find(fits)?,
-                false => chosen.chain(present).find(fits)?,
+                false => chosen.clone().chain(present).find(is_free).or_else(|| chosen.chain(present).find(fits))?,
             };
             left[home.account()] -= allocation.size;
+            unlisted[home.account()] = unlisted[home.account()].saturating_sub(allocation.size);
             if home != allocation.home() {
                 choice.to_move.push((index, home));
             }

@@ -393,7 +393,7 @@ impl Schedule {
         let (numbers, grants) = bring_back_list(state, plans, device)?;
         let dispatched = state.objects[device].dispatched();
         let turn = &mut state.objects[device].turn;
-        (turn.gives_way, turn.waits_since, turn.behind) = (false, None, None);
+        (turn.gives_way, turn.waits_since, turn.behind, turn.is_exchanged) = (false, None, None, false);
         turn.resumed_after = dispatched;
         turn.resumed_at = state.moment.now();
         (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);

@@ -308,6 +308,22 @@ fn allocations_on_the_list_of_a_suspended_device_are_not_lockable_where_they_may
     world.tear_down();
 }
 
+/// RES-83: a request whose allocations have left the list again, without a submission, brings in nothing, and holds up no lock.
+#[test]
+fn allocations_that_a_waiting_request_brings_in_no_more_are_lockable() {
+    let (mut world, client) = World::with_pages(8);
+    let a = world.create(client, Place::Local, 4, SILENT);
+    world.call(|vidmm, _, _| vidmm.suspend_process(client.process, false)).unwrap();
+    assert!(matches!(world.make_resident(client, &[a]), Ok(Residency::Pending { .. })));
+    assert_eq!(world.lock(client, a), Err(LockError::NotLockable));
+    world.evict(client, &[a], SOON).unwrap();
+    world.lock(client, a).unwrap();
+    world.call(|vidmm, _, _| vidmm.resume_process(client.process)).unwrap();
+    world.run_all();
+    world.unlock(a).unwrap();
+    world.tear_down();
+}
+
 /// RES-55: an allocation that left its home to be seen returns after the last unlock.
 #[test]
 fn an_allocation_returns_home_after_its_last_unlock() {

@@ -105,7 +105,7 @@ impl Session<'_> {
             (Call::Lock(step), Answer::Offered) => all(&step.allocations, &|name, _| !self.is_offered(name)),
             // The CPU sees all system memory (RES-82), and no list is to wait for an unlock (D30).
             (Call::Lock(step), Answer::NotLockable) => all(&step.allocations, &|name, known| {
-                self.truth.whereabouts(known.id) != Whereabouts::Local && !self.is_wanted(name)
+                self.truth.whereabouts(known.id) != Whereabouts::Local && !self.is_wanted(name, known)
             }),
             (Call::Unlock(step), Answer::NotLocked) => all(&step.allocations, &|_, known| known.lock.is_some()),
             (Call::CloseAllocation(step), Answer::NotOpen) => {
@@ -134,12 +134,17 @@ impl Session<'_> {
         lists.and_then(|lists| lists.get(&(device, name.to_owned()))).copied().unwrap_or(0)
     }
 
-    /// Whether the list of any device names an allocation, or work that uses the allocation has not ended.
-    fn is_wanted(&self, name: &str) -> bool {
-        self.rules.as_ref().is_some_and(|rules| {
-            let is_listed = rules.lists.iter().any(|((_, listed), &count)| listed == name && count > 0);
-            is_listed || rules.users.get(name).is_some_and(|kernels| !kernels.is_empty())
-        })
+    /// Whether the list of any device names an allocation, or may have named the allocation for work that has not ended.
+    fn is_wanted(&self, name: &str, known: &Allocation) -> bool {
+        let lists = self.rules.iter().flat_map(|rules| &rules.lists);
+        let is_listed = { lists }.any(|((_, listed), &count)| listed == name && count > 0);
+        let has_it = |device: &String| known.device == *device || known.openers.contains(device);
+        let has_work = |id: DeviceId| {
+            let mut kernels = self.objects.waiting.values().flatten().map(|&kernel| &self.objects.kernels[kernel]);
+            kernels.any(|kernel| kernel.device == id)
+        };
+        let devices = self.objects.devices.iter().filter(|(device, _)| has_it(device));
+        is_listed || !self.objects.uses.is_empty() || { devices }.any(|(_, device)| has_work(device.device))
     }
 
     fn is_offered(&self, name: &str) -> bool {

@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::contract::SegmentSet;
-use vidmm::event::EvictReason;
+use vidmm::event::{EvictReason, WantedBy};
 use vidmm::{AllocationId, DeviceId, SegmentId};
 
 use super::Audit;
 use super::allocation::Allocation;
 use super::aspects::Pool;
+use super::device::Device;
 use super::finding::Invariant;
 
 /// An allocation changes its home in one direction no more often than once in so many nanoseconds; and while there is room for it at
 /// home, and nothing runs, it is away no longer.
 const SECOND: u64 = 1_000_000_000;
+
+/// A device that is never still drains for one allocation a second. Its work in flight ends first.
+const DRAIN: u64 = 10 * SECOND;
 
 /// The homes of allocations that may be in several memories.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub(super) struct Homes {
     pub givers: BTreeSet<DeviceId>,
     /// Allocations that could be home, since when, and how often time has passed since.
     could_return: BTreeMap<AllocationId, (u64, u32)>,
+    /// Devices with work in flight that could drain for an allocation, and since when.
+    could_drain: BTreeMap<DeviceId, u64>,
 }
 
 impl Audit {
@@ -36,6 +42,9 @@ impl Audit {
             return;
         };
         let is_home = pool == preferred;
+        if let Some(of) = self.allocations.get(&id).filter(|_| is_home) {
+            self.homes.could_drain.remove(&of.owner);
+        }
         let last = self.homes.moved.entry(id).or_default()[usize::from(is_home)].replace(self.at);
         let apart = last.map_or(u64::MAX, |last| self.at.saturating_sub(last));
         self.findings.check(apart >= SECOND, Invariant::Res55, || {
@@ -101,26 +110,113 @@ impl Audit {
         self.findings.check(late.is_none(), Invariant::Res55, || {
             format!("{late:?} could have been home for more than a second, with nothing under way, and is not")
         });
+        self.check_drains(at);
+    }
+
+    /// Time passes until `at`: a device that is never still, and alone is away from a memory with room, drains for an allocation.
+    fn check_drains(&mut self, at: u64) {
+        let mut could = std::mem::take(&mut self.homes.could_drain);
+        let is_judged = self.is_up()
+            && !self.adapter.is_physical()
+            && !self.adapter.restricts_budgets()
+            && self.devices.values().all(|device| device.requests.is_empty() || device.is_over())
+            && self.demands_are_clear();
+        let mut away = BTreeMap::<DeviceId, bool>::new();
+        for id in self.homes.away.iter().filter(|_| is_judged) {
+            let Some(of) = self.allocations.get(id) else { continue };
+            *away.entry(of.owner).or_default() |= self.could_return_of_busy(*id, of);
+        }
+        // Beside another device that is away, the order of payment decides.
+        let alone = away.iter().next().filter(|_| away.len() == 1).map(|(&device, &could)| (device, could));
+        could.retain(|id, _| alone.is_some_and(|(device, could)| device == *id && could));
+        let mut late = None;
+        if let Some((device, true)) = alone {
+            let since = could.entry(device).or_insert(at);
+            if at.saturating_sub(*since) > DRAIN {
+                late = Some((device, *since));
+                *since = at;
+            }
+        }
+        self.homes.could_drain = could;
+        self.findings.check(late.is_none(), Invariant::Res55, || {
+            format!("{late:?} is never still, has had room at home for that long, and has drained for no allocation")
+        });
+    }
+
+    /// Whether an allocation of an active device with work in flight has room in the preferred memory.
+    fn could_return_of_busy(&self, id: AllocationId, of: &Allocation) -> bool {
+        let is_busy = |device: &&Device| device.is_active() && !device.unretired.is_empty();
+        let device = self.devices.get(&of.owner).filter(is_busy);
+        device.is_some_and(|device| self.could_return_on(id, of, device).is_some())
     }
 
     /// The preferred memory of an allocation of a still device, if the allocation is elsewhere and there is room.
     fn could_return(&self, id: AllocationId, of: &Allocation) -> Option<Pool> {
+        let device = self.devices.get(&of.owner).filter(|device| device.unretired.is_empty())?;
+        let (preferred, room) = self.could_return_on(id, of, device)?;
+        (of.size.saturating_add(self.claimed(preferred)) <= room).then_some(preferred)
+    }
+
+    /// The preferred memory of an allocation of a device, and the room there, if the allocation is elsewhere and fits.
+    fn could_return_on(&self, id: AllocationId, of: &Allocation, device: &Device) -> Option<(Pool, u64)> {
         let counted = of.counted_in?;
         let preferred = self.preferred_memory(of).filter(|&preferred| preferred != counted)?;
         let is_free =
             !of.shared && !of.accessed_physically && of.cpu_view.is_none() && of.offer.is_none() && !of.destroyed;
-        let device = self.devices.get(&of.owner).filter(|device| device.unretired.is_empty() && !device.is_over())?;
         let is_listed = of.lists.len() == 1 && of.lists.get(&of.owner).is_some_and(|entry| entry.count > 0);
         let last = self.homes.moved.get(&id).and_then(|[away, _]| *away);
         let has_stayed = last.is_none_or(|last| self.at.saturating_sub(last) >= SECOND);
         let is_suspended = self.processes.get(&device.process).is_none_or(|process| process.suspended.is_some());
         let has_ranges = self.places.memory(preferred.0).is_some_and(|memory| memory.has_ranges);
-        if !is_free || !is_listed || !has_stayed || is_suspended || has_ranges || of.decided.is_none() {
+        if !is_free
+            || !is_listed
+            || !has_stayed
+            || is_suspended
+            || has_ranges
+            || of.decided.is_none()
+            || device.is_over()
+        {
             return None;
         }
         let standing = self.sharing(preferred).standing(device.process, 0);
         let room = standing.capacity.saturating_sub(standing.total.max(standing.requested_total));
-        (of.size <= room && of.size.saturating_add(self.claimed(preferred)) <= room).then_some(preferred)
+        (of.size <= room).then_some((preferred, room))
+    }
+
+    /// Nothing that a list names leaves for an allocation that comes home, but of processes that a call has suspended and of sleepers,
+    /// beyond their reservations (D36). Returns whether an allocation comes home.
+    pub(super) fn check_leaves_for_home(
+        &mut self,
+        id: AllocationId,
+        segment: SegmentId,
+        reason: EvictReason,
+        wanted_by: Option<WantedBy>,
+    ) -> bool {
+        let Some(WantedBy { device: wanting, request: None, allocation: Some(coming) }) = wanted_by else {
+            return false;
+        };
+        // A device that is resumed has its list brought back, and comes with its turn.
+        let has_turn = self.devices.get(&wanting).is_some_and(Device::requires_its_list);
+        if !has_turn || !self.coming_back.contains(&(coming, EvictReason::Promoted)) {
+            return false;
+        }
+        let Some(of) = self.allocations.get(&id).filter(|_| reason == EvictReason::DeviceSuspended) else {
+            return true;
+        };
+        let process = self.process_of(of.owner);
+        let is_halted = process.and_then(|id| self.processes.get(&id)).is_some_and(|of| of.suspended.is_some());
+        let gives = is_halted || self.homes.givers.contains(&of.owner);
+        let pool = self.places.pool(segment);
+        let has = process.and_then(|process| self.bytes_in(pool).get(&process).copied()).unwrap_or(0);
+        let reserved = process.map_or(0, |process| self.sharing(pool).reservation(process));
+        let keeps = reserved == 0 || has.saturating_sub(of.size) >= reserved || !self.demands_are_clear();
+        self.findings.check(gives, Invariant::Res55, || {
+            format!("{id} leaves for {coming}, which comes home, and is on a list of a device that gives nothing")
+        });
+        self.findings.check(keeps, Invariant::P08, || {
+            format!("{id} leaves for {coming}, which comes home, and of {has} bytes {reserved} are reserved")
+        });
+        true
     }
 
     /// The bytes of a memory that devices with work in flight may claim, for one move a second (D36).

@@ -209,7 +209,9 @@ impl Audit {
             Event::Evicted { plan, allocation, segment, ref extents, copied, reason, discarded, wanted_by } => {
                 self.check_wanted(allocation, reason, wanted_by);
                 self.check_reason(allocation, segment, reason);
-                self.check_victim_order(allocation, segment, reason, wanted_by.map(|wanted| wanted.device));
+                let comes_home = self.check_leaves_for_home(allocation, segment, reason, wanted_by);
+                let wanted_by = wanted_by.map(|wanted| wanted.device);
+                self.check_victim_order(allocation, segment, reason, wanted_by, comes_home);
                 let left = Place { plan, segment, extents: extents.clone() };
                 self.range_is_emptied(allocation, &left, reason);
                 self.evicted(allocation, left, copied, reason, discarded);

@@ -89,6 +89,11 @@ impl Sharing {
         bytes.saturating_sub(rounding)..=bytes.saturating_add(rounding)
     }
 
+    /// The bytes that a process has reserved.
+    pub fn reservation(&self, process: ProcessId) -> u64 {
+        self.shares.get(&process).map_or(0, |share| share.reservation)
+    }
+
     /// The budget of a process beside all others.
     fn budget(&self, process: ProcessId, own: &Share) -> u64 {
         let granted = self.reserved - own.reserved() + u128::from(own.reservation);

@@ -21,6 +21,7 @@ impl Audit {
         segment: SegmentId,
         reason: EvictReason,
         wanted_by: Option<DeviceId>,
+        comes_home: bool,
     ) {
         let victim = self.allocations.get(&id).and_then(|allocation| allocation.offer);
         let immediately = victim.is_some_and(|offer| offer.flags.contains(OfferFlags::OFFER_IMMEDIATELY));
@@ -42,8 +43,11 @@ impl Audit {
             return;
         }
         if reason != EvictReason::Offered {
-            self.check_priority(id, segment, reason == EvictReason::DeviceSuspended);
-            self.check_not_entitled(id, segment, wanted_by);
+            let is_listed = reason == EvictReason::DeviceSuspended;
+            if !(comes_home && is_listed) {
+                self.check_priority(id, segment, is_listed);
+                self.check_not_entitled(id, segment, wanted_by);
+            }
         }
         let owner = self.allocations.get(&id).map(|allocation| allocation.owner);
         let process = owner.and_then(|owner| self.process_of(owner));
@@ -102,7 +106,7 @@ impl Audit {
     }
 
     /// The bytes that processes have in a pool.
-    fn bytes_in(&self, pool: Pool) -> BTreeMap<ProcessId, u64> {
+    pub(super) fn bytes_in(&self, pool: Pool) -> BTreeMap<ProcessId, u64> {
         let mut bytes: BTreeMap<_, u64> = BTreeMap::new();
         for of in self.allocations.values() {
             let is_here = of.decided.as_ref().is_some_and(|place| self.places.pool(place.segment) == pool);
