@@ -54,13 +54,7 @@ pub const CELLS: [Cell; 12] = [
         set_up: contexts,
         ..CELL
     },
-    Cell {
-        name: "ranges",
-        unit: "one range joins a list of ranges, and leaves",
-        set_up: ranges,
-        grows: Some("the weights of all ranges of a list are added up anew"),
-        ..CELL
-    },
+    Cell { name: "ranges", unit: "one range joins a list of ranges, and leaves", set_up: ranges, ..CELL },
     Cell { name: "client", unit: "a use through vidmm-client, resident", set_up: client, units: LIST, ..CELL },
     Cell {
         name: "client-miss",
