@@ -1100,7 +1100,7 @@ notice.store.size - cursor.offset",
         shown_in: World::Sleepers,
         what: "An allocation stays away from home although there is room.",
         file: "vidmm/src/schedule/homecoming.rs",
-        edit: Edit::Expression { right: "size > free[home.account()]", wrong: "size > 0" },
+        edit: Edit::Expression { right: "size <= free[account]", wrong: "false" },
     },
     Bug {
         name: "to-and-fro",
