@@ -53,7 +53,7 @@ impl Evictable {
         self.bytes() - self.bytes[Class::DeviceSuspended as usize]
     }
 
-    /// Those of a process that its suspended devices require, in the order in which they go.
+    /// The evictable allocations on lists of suspended devices of a process, in the order of the evictions.
     pub fn of_suspended<'e>(
         &'e self,
         allocations: &'e Allocations,

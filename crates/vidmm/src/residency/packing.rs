@@ -1,10 +1,10 @@
 //! Packing: whether the allocations of a device that are one range each fit together (RES-19).
 //!
-//! Without GPU virtual addresses every allocation is one range; with them, one that engines address physically is
-//! (SEG-13), and everything else is pages, which always fit if their bytes do (D10). A range *weighs* its size, rounded
-//! up to its alignment. Ranges that lie one behind the other, those with the larger alignment first, take no more than
-//! they weigh: each begins where those before it end. So ranges that weigh no more than their segment fit into it when
-//! nothing else is there, and so does any part of them. That is what a device's list is admitted by.
+//! Without GPU virtual addresses every allocation is one range. With GPU virtual addresses, an allocation that engines address
+//! physically is one range (SEG-13). All others are pages: pages fit if their bytes fit (D10). A range *weighs* its size, rounded up to
+//! its alignment. Ranges in the order of falling alignments, without gaps, take no more than the sum of their weights: each begins at the
+//! end of the range before. So ranges that weigh no more than an empty segment fit into the segment, and so does any part of them. A
+//! device's list is admitted by this sum.
 
 use alloc::collections::BTreeSet;
 
@@ -168,7 +168,7 @@ pub(crate) fn packs_with(
     are_enough(memory, &room)
 }
 
-/// The allocations that a device's list names so that `is_so`.
+/// The allocations on a device's list whose entries are so.
 pub(crate) fn on_list(
     objects: &Objects,
     device: DeviceIx,
@@ -178,7 +178,7 @@ pub(crate) fn on_list(
     pins::named_by_list(objects, device).filter(is_listed).collect()
 }
 
-/// Allocations in the order in which their ranges lie one behind the other, and waste nothing but what their weights say.
+/// Sorts allocations by falling alignment and size: in this order ranges without gaps take no more than the sum of their weights.
 pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], home: Home) {
     allocations.sort_unstable_by_key(|&index| {
         let (alignment, size) = (weight::alignment(objects, index, home), objects[index].size);

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use crate::{
     adapter::patching::Hint,
-    budget::account::{Account, Home},
+    budget::account::{Account, Home, PerHome},
     id::{AllocationIx, DeviceIx},
     objects::{
         Objects,
         allocation::AllocationState,
-        ranges::{Footprint, ListRanges},
+        ranges::{Footprint, Footprints, ListRanges},
     },
     units::PAGE_SIZE_64K,
 };
@@ -68,25 +68,30 @@ pub(crate) fn footprint(objects: &Objects, index: AllocationIx, home: Home) -> F
 #[inline]
 pub(crate) fn note_listed(objects: &mut Objects, device: DeviceIx, index: AllocationIx, is_listed: bool) {
     if is_one_range(objects, index) {
-        let (home, footprint) = present(objects, index);
-        let sum = &mut objects[device].ranges.listed[home];
-        if is_listed { sum.add(footprint) } else { sum.remove(footprint) }
+        note(objects, device, index, |ranges| &mut ranges.listed, is_listed);
     }
 }
 
-/// An entry of a device pins an allocation from now on, or is to pin it again; or neither.
+/// An entry of a device pins an allocation from now on, or is to pin the allocation again; or neither.
 #[inline]
 pub(crate) fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx, is_pinned: bool) {
     if is_one_range(objects, index) {
-        let (home, footprint) = present(objects, index);
-        let sum = &mut objects[device].ranges.pinned[home];
-        if is_pinned { sum.add(footprint) } else { sum.remove(footprint) }
+        note(objects, device, index, |ranges| &mut ranges.pinned, is_pinned);
     }
 }
 
-fn present(objects: &Objects, index: AllocationIx) -> (Home, Footprint) {
+/// Adds a range to sums of a device, or removes the range.
+fn note(
+    objects: &mut Objects,
+    device: DeviceIx,
+    index: AllocationIx,
+    sums: fn(&mut ListRanges) -> &mut PerHome<Footprints>,
+    is_added: bool,
+) {
     let home = objects[index].home();
-    (home, footprint(objects, index, home))
+    let footprint = footprint(objects, index, home);
+    let sum = &mut sums(&mut objects[device].ranges)[home];
+    if is_added { sum.add(footprint) } else { sum.remove(footprint) }
 }
 
 /// Lists count an allocation in `home` from now on, and so do the sums of ranges.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::{
-    budget::account::{Home, PerAccount},
+    budget::account::{Choices, Home, PerAccount},
     event::{SuspendReason, error::LockError},
     id::{AllocationIx, DeviceIx},
     objects::{
@@ -184,9 +184,9 @@ impl Schedule {
             let fits = |home: &Home| allocation.size <= left[home.account()];
             let chosen = choices.into_iter().take(if may_be_demoted { usize::MAX } else { 1 });
             let present = Some(allocation.home()).filter(|&home| choices.contains(home));
-            let better = Vec::from_iter(choices.into_iter().take_while(|&home| Some(home) != present));
+            let better: Choices = choices.into_iter().take_while(|&home| Some(home) != present).collect();
             let is_free = |home: &Home| {
-                let is_better = present.is_some() && better.contains(home);
+                let is_better = present.is_some() && better.contains(*home);
                 fits(home) && (!is_better || allocation.size <= unlisted[home.account()])
             };
             let home = match allocation.homes_differ() && stays_away(index) {
