@@ -66,6 +66,8 @@ pub enum World {
     Sleepers,
     /// Processes reserve memory, change their bands, and evict allocations only if necessary.
     Rivals,
+    /// Programs submit work without a pause, or in turn, while memory becomes free and is reserved.
+    Streams,
 }
 
 impl fmt::Display for World {
@@ -85,6 +87,7 @@ impl fmt::Display for World {
             Self::FailedCommits => "failed commits",
             Self::Sleepers => "sleepers",
             Self::Rivals => "rivals",
+            Self::Streams => "streams",
         })
     }
 }

@@ -38,7 +38,9 @@ fn is_of(world: World, machine: &ExplicitScenario) -> bool {
         World::Patching | World::PatchingFaults => model == AddressingModel::Physical,
         World::SmallWindows => model != AddressingModel::Physical,
         World::LittleMemory => model == AddressingModel::GpuMmu && machine.local_memory_bytes > 0,
-        World::Sleepers | World::Rivals => model != AddressingModel::Physical && machine.local_memory_bytes > 0,
+        World::Sleepers | World::Rivals | World::Streams => {
+            model != AddressingModel::Physical && machine.local_memory_bytes > 0
+        }
         World::Any | World::PageFault | World::Hang | World::PagingFaults | World::FailedCommits => true,
     }
 }
@@ -67,7 +69,13 @@ fn make(world: World, machine: &mut ExplicitScenario) {
             machine.adapter.paging_va_mib = PagingVa::Mib(1);
             machine.adapter.paging_va_without_local_memory = true;
         }
-        World::Any | World::PageTables | World::IoMmu | World::Patching | World::Sleepers | World::Rivals => {}
+        World::Any
+        | World::PageTables
+        | World::IoMmu
+        | World::Patching
+        | World::Sleepers
+        | World::Rivals
+        | World::Streams => {}
     }
 }
 
@@ -76,6 +84,7 @@ fn profile_of(world: World) -> Profile {
     match world {
         World::Sleepers => Profile::Sleepers,
         World::Rivals => Profile::Rivals,
+        World::Streams => Profile::Streams,
         _ => Profile::Any,
     }
 }

@@ -36,6 +36,11 @@ impl Dice {
         Self(SplitMix64::stream(seed, 5))
     }
 
+    /// The row of draws of whole sets of habits.
+    pub fn of_kinds(seed: u64) -> Self {
+        Self(SplitMix64::stream(seed, 6))
+    }
+
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize

@@ -23,6 +23,7 @@ pub(super) enum Move {
     Time,
     Upheaval,
     Unusual,
+    Exit,
 }
 
 /// The moves, and how often each is made where programs have no habits.
@@ -42,6 +43,10 @@ const MOVES: [(u32, Move); 13] = [
     (6, Move::Unusual),
 ];
 
+/// The moves in a lull. Now and then memory becomes free.
+pub(super) const MOVES_IN_A_LULL: [(u32, Move); 4] =
+    [(60, Move::Work), (30, Move::Time), (4, Move::Destroy), (6, Move::Exit)];
+
 /// The habits of a world's programs.
 #[derive(Clone, Debug)]
 pub(super) struct Habits {
@@ -55,10 +60,10 @@ pub(super) struct Habits {
     pub more_devices: u64,
     /// The part of the memory that the largest allocation takes: 1 of so many.
     pub largest_part: u64,
-    /// The nanoseconds of the longest kernel.
-    pub longest_kernel: u64,
-    /// The nanoseconds of the longest usual wait.
-    pub longest_wait: u64,
+    /// The nanoseconds of the shortest kernel and of the longest.
+    pub kernel: (u64, u64),
+    /// The nanoseconds of the shortest usual wait and of the longest.
+    pub wait: (u64, u64),
     /// In percent, how many reservations of memory are near the one before.
     pub adjusts: u64,
     /// Whether programs ask for a lock until they have it, and keep it.
@@ -67,8 +72,12 @@ pub(super) struct Habits {
     pub lazy_evictions: u64,
     /// Whether a few allocations fill the memory.
     pub fills_memory: bool,
-    /// The steps for which one process after the other sleeps, while allocations fill the memory; 0 if no process sleeps.
+    /// The steps for which one process after the other sleeps; 0 if no process sleeps.
     pub nap: usize,
+    /// The steps for which programs do hardly anything but work, after as many steps of all kinds; 0 if steps are always of all kinds.
+    pub lull: usize,
+    /// Whether allocations fill local memory, and there is room for more in system memory.
+    pub spills: bool,
 }
 
 impl Habits {
@@ -81,21 +90,25 @@ impl Habits {
             blocks: 2,
             more_devices: 25,
             largest_part: 3,
-            longest_kernel: 1_000_000,
-            longest_wait: 3_000_000,
+            kernel: (100, 1_000_000),
+            wait: (100, 3_000_000),
             adjusts: 10,
             keeps_locks: false,
             lazy_evictions: 10,
             fills_memory: false,
             nap: 0,
+            lull: 0,
+            spills: false,
         };
         let is_usual = dice.chance(50);
-        match profile {
-            Profile::Speed => return usual,
-            Profile::Sleepers => return Self::of_sleepers(&mut dice, usual),
-            Profile::Rivals => return Self::of_rivals(&mut dice, usual),
-            Profile::Any | Profile::Calm if is_usual => return usual,
-            Profile::Any | Profile::Calm => {}
+        let kind = Dice::of_kinds(seed).below(100);
+        match (profile, kind) {
+            (Profile::Speed, _) => return usual,
+            (Profile::Sleepers, _) => return Self::of_sleepers(&mut dice, usual),
+            (Profile::Rivals, _) | (Profile::Any, 0..5) => return Self::of_rivals(&mut dice, usual),
+            (Profile::Streams, _) | (Profile::Any, 5..15) => return Self::of_streams(&mut dice, usual),
+            (Profile::Any | Profile::Calm, _) if is_usual => return usual,
+            (Profile::Any | Profile::Calm, _) => {}
         }
         if dice.chance(30) {
             return Self::of_sleepers(&mut dice, usual);
@@ -106,13 +119,13 @@ impl Habits {
             blocks: dice.weighted(&[(1, 0), (1, 2), (1, 15)]),
             more_devices: dice.weighted(&[(1, 0), (1, 25), (1, 70)]),
             largest_part: dice.weighted(&[(1, 2), (2, 3), (1, 8)]),
-            longest_kernel: dice.weighted(&[(1, 100_000), (2, 1_000_000), (1, 30_000_000)]),
-            longest_wait: dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000), (1, 1_000_000_000)]),
+            kernel: (100, dice.weighted(&[(1, 100_000), (2, 1_000_000), (1, 30_000_000)])),
+            wait: (100, dice.weighted(&[(1, 300_000), (2, 3_000_000), (1, 100_000_000), (1, 1_000_000_000)])),
             adjusts: dice.weighted(&[(1, 10), (1, 60)]),
             keeps_locks: dice.chance(50),
             lazy_evictions: dice.weighted(&[(2, 10), (1, 60), (1, 100)]),
             fills_memory: dice.chance(40),
-            nap: 0,
+            ..usual
         }
     }
 
@@ -126,9 +139,10 @@ impl Habits {
         });
         Self {
             moves,
-            longest_wait: dice.weighted(&[(1, 1_000_000_000), (1, 4_000_000_000)]),
+            wait: (100, dice.weighted(&[(1, 1_000_000_000), (1, 4_000_000_000)])),
             fills_memory: dice.chance(50),
             nap: dice.weighted(&[(1, 200), (1, 500)]),
+            spills: true,
             ..usual
         }
     }
@@ -142,6 +156,33 @@ impl Habits {
             _ => (dice.chance(25).into(), what),
         });
         Self { moves, shares: 0, blocks: 0, more_devices: 0, largest_part: 8, lazy_evictions: 100, ..usual }
+    }
+
+    /// Programs submit work again and again, some of them without a pause, and some in turn. In between memory becomes free and is
+    /// reserved.
+    fn of_streams(dice: &mut Dice, usual: Self) -> Self {
+        let moves = usual.moves.map(|(_, what)| match what {
+            Move::Work | Move::List | Move::Create => (20, what),
+            Move::Time => (8, what),
+            Move::Budget | Move::Destroy => (4, what),
+            _ => (dice.chance(25).into(), what),
+        });
+        // Programs without a pause are judged after ten seconds.
+        let wait = dice.weighted(&[(1, 30_000_000), (1, 200_000_000), (2, 1_000_000_000)]);
+        let kernel = dice.weighted(&[(1, wait / 16), (3, wait)]);
+        Self {
+            moves,
+            lull: dice.weighted(&[(1, 60), (2, 200)]),
+            shares: 0,
+            blocks: 0,
+            kernel: (kernel / 4, kernel),
+            wait: (wait / 4, wait),
+            largest_part: dice.weighted(&[(1, 3), (2, 8)]),
+            fills_memory: dice.chance(70),
+            nap: dice.weighted(&[(2, 0), (1, 60), (1, 300)]),
+            spills: true,
+            ..usual
+        }
     }
 }
 

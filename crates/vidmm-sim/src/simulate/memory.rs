@@ -41,7 +41,7 @@ impl Player<'_, '_> {
         }
         let more = scenario.adapter.more_memory.len() as u8;
         let has_aperture = scenario.aperture_bytes > 0;
-        if self.world.habits.nap > 0 && has_aperture && self.dice.chance(70) {
+        if self.world.habits.spills && has_aperture && self.dice.chance(70) {
             return AllocationSegments::LocalOrSystem;
         }
         let more_apertures = scenario.adapter.more_apertures.len() as u8;

@@ -2,7 +2,7 @@
 
 use super::cast::{Cast, Device, Process};
 use super::dice::Dice;
-use super::habits::Move;
+use super::habits::{MOVES_IN_A_LULL, Move};
 use super::owners::Owners;
 use super::reservations::Reservations;
 use super::world::World;
@@ -44,7 +44,8 @@ impl<'s, 'a> Player<'s, 'a> {
     pub fn make_move(&mut self) {
         self.find_errors();
         let Some(device) = self.any_device() else { return };
-        match self.dice.weighted(&self.world.habits.moves) {
+        let moves = if self.is_lull() { &MOVES_IN_A_LULL[..] } else { &self.world.habits.moves };
+        match self.dice.weighted(moves) {
             Move::Work => self.work(device),
             Move::List => self.change_list(device),
             Move::Create => self.create(device),
@@ -58,9 +59,15 @@ impl<'s, 'a> Player<'s, 'a> {
             Move::Time => self.let_time_pass(),
             Move::Upheaval => self.upheave(),
             Move::Unusual => self.make_unusual_call(device),
+            Move::Exit => self.exit(device),
         }
         self.run_own_queues(device);
         self.use_reservations(device);
+    }
+
+    /// Whether programs hardly do anything but work.
+    fn is_lull(&self) -> bool {
+        self.steps.len().checked_div(self.world.habits.lull).is_some_and(|part| part % 2 == 1)
     }
 
     /// Makes a call and returns its answer. A call that names an object which was never made is refused.
@@ -111,7 +118,8 @@ impl<'s, 'a> Player<'s, 'a> {
     fn any_device(&mut self) -> Option<usize> {
         let mut living = self.cast.living_devices();
         let processes = self.cast.living_processes();
-        if living.is_empty() || (processes.len() < self.world.max_processes && self.dice.chance(4)) {
+        let has_room = processes.len() < self.world.max_processes && !self.is_lull();
+        if living.is_empty() || (has_room && self.dice.chance(4)) {
             return self.create_device();
         }
         let nap = self.steps.len().checked_div(self.world.habits.nap);
@@ -160,6 +168,13 @@ impl<'s, 'a> Player<'s, 'a> {
     pub fn destroy_device(&mut self, device: usize) {
         if self.call(DestroyDevice { device: self.cast.devices[device].name.clone() }).is_done() {
             self.cast.bury_device(device);
+        }
+    }
+
+    /// Ends the process of a device, unless it is the last.
+    fn exit(&mut self, device: usize) {
+        if self.cast.living_processes().len() > 1 {
+            self.kill(self.cast.devices[device].process, 0);
         }
     }
 

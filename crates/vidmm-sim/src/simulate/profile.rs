@@ -15,16 +15,20 @@ pub enum Profile {
     Sleepers,
     /// Processes reserve memory, change their bands, and evict allocations only if necessary; mistakes as in [`Any`](Self::Any).
     Rivals,
+    /// Programs submit work without a pause, or in turn, while memory becomes free and is reserved; mistakes as in
+    /// [`Any`](Self::Any).
+    Streams,
     /// 64 allocations on a discrete GPU: the world for measurements of speed.
     Speed,
 }
 
 impl Profile {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("any", Self::Any),
         ("calm", Self::Calm),
         ("sleepers", Self::Sleepers),
         ("rivals", Self::Rivals),
+        ("streams", Self::Streams),
         ("speed", Self::Speed),
     ];
 }

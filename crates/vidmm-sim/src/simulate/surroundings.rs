@@ -19,10 +19,11 @@ impl Player<'_, '_> {
             let fence = self.cast.fences.swap_remove(0);
             self.call(Signal { fence });
         }
+        let (shortest, longest) = self.world.habits.wait;
         let until = match self.dice.below(40) {
             0 => Until::For(Duration { ns: self.dice.log_within(50_000_000, 6_000_000_000) }),
             1 if self.cast.fences.is_empty() => Until::Idle,
-            _ => Until::For(Duration { ns: self.dice.log_within(100, self.world.habits.longest_wait) }),
+            _ => Until::For(Duration { ns: self.dice.log_within(shortest, longest) }),
         };
         if until != Until::Idle || !self.is_held() {
             self.see(Wait { until });

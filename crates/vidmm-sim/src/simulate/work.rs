@@ -55,7 +55,7 @@ impl Player<'_, '_> {
             reads,
             writes,
             content: self.draw_content(),
-            nanoseconds: self.dice.log_within(100, self.world.habits.longest_kernel),
+            nanoseconds: self.draw_kernel_time(),
             hangs: careless && self.dice.chance(20),
             engine: self.draw_engine(),
             allocations,
@@ -113,7 +113,7 @@ impl Player<'_, '_> {
             name: self.cast.name("r"),
             commands,
             content: self.draw_content(),
-            nanoseconds: self.dice.log_within(100, self.world.habits.longest_kernel),
+            nanoseconds: self.draw_kernel_time(),
             engine: self.draw_engine(),
             after: self.draw_fence(),
             device: Some(self.cast.devices[device].name.clone()),
@@ -154,6 +154,11 @@ impl Player<'_, '_> {
             Bound { allocation: known.name.clone(), slot, pages }
         };
         taken.into_iter().map(range).collect()
+    }
+
+    fn draw_kernel_time(&mut self) -> u64 {
+        let (shortest, longest) = self.world.habits.kernel;
+        self.dice.log_within(shortest, longest)
     }
 
     fn draw_content(&mut self) -> Content {

@@ -250,13 +250,17 @@ impl World {
             }
         };
         let habits = Habits::draw(seed, profile);
-        let sleeps = habits.nap > 0;
+        let spills = habits.spills;
         // Two processes, of which the first sleeps, leave little room to the tables of further processes.
         let max_processes =
-            if sleeps && (!has_tables || local_memory >= 4 << 20) { max_processes.max(2) } else { max_processes };
-        // Beside full local memory there is room in system memory.
-        let aperture = if sleeps && aperture > 0 { aperture.max(local_memory) } else { aperture };
-        if sleeps {
+            if spills && (!has_tables || local_memory >= 4 << 20) { max_processes.max(2) } else { max_processes };
+        // Enough allocations to fill local memory, and beside full local memory room in system memory.
+        let max_allocations =
+            if spills { max_allocations.max(2 * habits.largest_part as usize) } else { max_allocations };
+        let aperture = if spills && aperture > 0 { aperture.max(local_memory) } else { aperture };
+        if spills {
+            // Long kernels seldom yield: a step for each would leave none to other things.
+            adapter.tdr.quantum.ns = adapter.tdr.quantum.ns.max(habits.kernel.1);
             adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
         }
         let bus_gb_per_s = dice.pick(&[1.0, 12.0, 25.0, 100.0]).unwrap_or(25.0);
