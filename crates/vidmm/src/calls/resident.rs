@@ -344,11 +344,10 @@ fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationI
     let ranges = packing::packing_room_for(objects, memory, device, named.iter().copied());
     let mut allocations = Vec::new();
     for &index in named {
-        let count = &mut objects[index].entry_mut(device).count;
-        *count += 1;
-        if *count == 1 {
+        if objects[index].entry_mut(device).count == 0 {
             allocations.push((index, residency.choices(objects, index, device)));
         }
+        objects[index].entry_mut(device).count += 1;
     }
     allocations.sort_by_key(|(_, choices)| choices.len());
     Joining { device, named, allocations, ranges }

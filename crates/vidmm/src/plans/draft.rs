@@ -23,8 +23,9 @@ pub(crate) struct Draft {
     /// The request or allocation that it makes room for.
     pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
-    /// The chosen victims, to go first.
-    pub(super) leaving: VecDeque<AllocationIx>,
+    /// The victims that were chosen before the decision; none where each is chosen as room is needed. Of chosen victims no more leave than
+    /// must.
+    pub(super) chosen: Option<VecDeque<AllocationIx>>,
 }
 
 /// The request or allocation that a decision makes room for.
@@ -44,8 +45,8 @@ impl Draft {
     }
 
     /// A decision for a device, with chosen victims.
-    pub(crate) fn with_victims(device: DeviceIx, leaving: Vec<AllocationIx>) -> Self {
-        Self { leaving: leaving.into(), ..Self::wanted_by(device, None) }
+    pub(crate) fn with_victims(device: DeviceIx, chosen: Vec<AllocationIx>) -> Self {
+        Self { chosen: Some(chosen.into()), ..Self::wanted_by(device, None) }
     }
 
     /// From now on room is made for one allocation, or for all that the decision brings in.

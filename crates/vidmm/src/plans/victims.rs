@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::{
     budget::account::Account,
+    buggify::Unlikely,
     data::extents::Extents,
     event::EvictReason,
     id::AllocationIx,
@@ -16,9 +17,7 @@ use crate::{
 impl Plans {
     /// Takes `bytes` of a memory segment, making victims until there is room.
     pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, account: Account, bytes: u64) -> Extents {
-        while state.memory.available(account) < bytes
-            || state.residency.evicts_more(&mut state.moment, &state.objects, account)
-        {
+        while state.memory.available(account) < bytes || makes_another(state, draft, account) {
             let (victim, reason) = next_victim(state, draft, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
@@ -50,7 +49,7 @@ impl Plans {
             }
         }
         while state.memory.commit.available() < state.objects[index].size
-            || state.residency.evicts_more(&mut state.moment, &state.objects, Account::SYSTEM)
+            || makes_another(state, draft, Account::SYSTEM)
         {
             let (victim, reason) = next_victim(state, draft, Account::SYSTEM);
             self.plan_out(state, draft, victim, reason);
@@ -107,10 +106,18 @@ fn is_above(state: &State, account: Account, limit: u64) -> bool {
     state.memory.used(account) > limit && state.residency.evictable[account].bytes() > 0
 }
 
+/// Whether one victim more is made than must be: a legal and unlikely choice.
+fn makes_another(state: &mut State, draft: &Draft, account: Account) -> bool {
+    draft.chosen.is_none()
+        && state.moment.makes(Unlikely::EvictMore)
+        && state.residency.evictable[account].iter(&state.objects.allocations).next().is_some()
+}
+
 fn next_victim(state: &mut State, draft: &mut Draft, account: Account) -> (AllocationIx, EvictReason) {
     let is_there = |index: &AllocationIx| state.objects[*index].place.is_some_and(|place| place.account() == account);
-    if draft.leaving.front().is_some_and(is_there)
-        && let Some(chosen) = draft.leaving.pop_front()
+    if let Some(victims) = &mut draft.chosen
+        && victims.front().is_some_and(is_there)
+        && let Some(chosen) = victims.pop_front()
     {
         return (chosen, state.residency.reason(&state.objects, chosen, EvictReason::RoomWanted));
     }

@@ -1,20 +1,13 @@
 use crate::{
     budget::{AccountShares, account::Account},
-    buggify::Unlikely,
     event::{EvictReason, offer::OfferPriority},
     id::{AllocationIx, ProcessIx},
-    moment::Moment,
     objects::{Objects, allocation::AllocationState},
     residency::{Residents, evictable::Cheapest, worth::Class},
     shares::Shares,
     units::SegmentId,
 };
 impl Residents {
-    /// Whether one more goes than must.
-    pub(crate) fn evicts_more(&self, moment: &mut Moment, objects: &Objects, account: Account) -> bool {
-        moment.makes(Unlikely::EvictMore) && self.evictable[account].iter(&objects.allocations).next().is_some()
-    }
-
     /// The allocation that goes next for a process, in the documented order (CRE-31a), but for those that are kept
     /// ([`is_kept`]). A policy chooses among those of the same process that are worth no more.
     pub(crate) fn next_victim(

@@ -28,10 +28,14 @@ impl Residents {
         self.home_on_list(objects, index).account()
     }
 
-    /// The homes that an allocation may have when it joins the list of `device`.
+    /// The homes that an allocation may have when it joins the list of `device`. A span that has ended without a submission fixes none: a
+    /// lock may have taken the allocation elsewhere since.
     pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
-        let rehoming = self.rehomings.get(&index);
-        rehoming.map_or_else(|| objects[index].homes(device), |rehoming| Choices::only(rehoming.to))
+        match self.rehomings.get(&index) {
+            Some(rehoming) => Choices::only(rehoming.to),
+            None if objects[index].is_required() && !self.is_wanted(objects, index) => objects[index].allowed_homes(),
+            None => objects[index].homes(device),
+        }
     }
 
     /// Gives the allocations that are re-homed for a request, and are required still, their next homes. Returns the homes that they

@@ -137,12 +137,13 @@ impl Session<'_> {
         }
     }
 
-    /// A device knows allocations no more: they are on its list no more.
+    /// A device knows allocations no more: they are on its list no more, though earlier work may name them.
     pub(super) fn forget_lists(&mut self, allocations: &[String], device: &str) {
         let (Ok(device), Some(rules)) = (self.objects.device(device).map(|known| known.device), &mut self.rules) else {
             return;
         };
-        rules.lists.retain(|(of, allocation), _| *of != device || !allocations.contains(allocation));
+        let forgotten = |of: &(DeviceId, String)| of.0 == device && allocations.contains(&of.1);
+        rules.lists.iter_mut().filter(|(of, _)| forgotten(of)).for_each(|(_, count)| *count = 0);
     }
 
     /// A device is in error: its list is empty.

@@ -136,15 +136,18 @@ impl Session<'_> {
 
     /// Whether the list of any device names an allocation, or may have named the allocation for work that has not ended.
     fn is_wanted(&self, name: &str, known: &Allocation) -> bool {
-        let lists = self.rules.iter().flat_map(|rules| &rules.lists);
-        let is_listed = { lists }.any(|((_, listed), &count)| listed == name && count > 0);
-        let has_it = |device: &String| known.device == *device || known.openers.contains(device);
+        let lists = || self.rules.iter().flat_map(|rules| &rules.lists).filter(|((_, listed), _)| listed == name);
+        let is_listed = lists().any(|(_, &count)| count > 0);
+        let had_it = |id: DeviceId| lists().any(|((device, _), _)| *device == id);
         let has_work = |id: DeviceId| {
             let mut kernels = self.objects.waiting.values().flatten().map(|&kernel| &self.objects.kernels[kernel]);
             kernels.any(|kernel| kernel.device == id)
         };
-        let devices = self.objects.devices.iter().filter(|(device, _)| has_it(device));
-        is_listed || !self.objects.uses.is_empty() || { devices }.any(|(_, device)| has_work(device.device))
+        let has_it = |(name, device): &(&String, &Device)| {
+            known.device == **name || known.openers.contains(name) || had_it(device.device)
+        };
+        let mut devices = self.objects.devices.iter().filter(has_it);
+        is_listed || !self.objects.uses.is_empty() || devices.any(|(_, device)| has_work(device.device))
     }
 
     fn is_offered(&self, name: &str) -> bool {

@@ -11,6 +11,7 @@ use super::allocation::Allocation;
 use super::aspects::Pool;
 use super::device::Device;
 use super::finding::Invariant;
+use super::list_entry::ListEntry;
 
 /// An allocation changes its home in one direction no more often than once in so many nanoseconds; and while there is room for it at
 /// home, and nothing runs, it is away no longer.
@@ -99,7 +100,7 @@ impl Audit {
         could.retain(|id, _| away.contains(id));
         let mut late = None;
         for &id in &away {
-            let (since, times) = could.entry(id).or_insert((self.at, 0));
+            let (since, times) = could.entry(id).or_insert((self.occurred_at, 0));
             *times = times.saturating_add(1);
             if *times > 1 && at.saturating_sub(*since) > SECOND {
                 late = late.or(Some((id, *since)));
@@ -180,7 +181,18 @@ impl Audit {
         }
         let standing = self.sharing(preferred).standing(device.process, 0);
         let room = standing.capacity.saturating_sub(standing.total.max(standing.requested_total));
+        let room = if of.size <= room { room.saturating_sub(self.held_in(preferred)) } else { room };
         (of.size <= room).then_some((preferred, room))
+    }
+
+    /// The bytes in a memory that no list names any more, and queued work still holds. After a move home they count in no demand.
+    fn held_in(&self, memory: Pool) -> u64 {
+        let holds = |(device, entry): (&DeviceId, &ListEntry)| {
+            let device = self.devices.get(device);
+            !entry.demands() && device.is_some_and(|device| entry.spans().any(|span| device.still_holds(span)))
+        };
+        let is_here = |of: &&Allocation| of.decided.as_ref().is_some_and(|at| self.places.pool(at.segment) == memory);
+        self.allocations.values().filter(is_here).filter(|of| of.lists.iter().any(holds)).map(|of| of.size).sum()
     }
 
     /// Nothing that a list names leaves for an allocation that comes home, but of processes that a call has suspended and of sleepers,

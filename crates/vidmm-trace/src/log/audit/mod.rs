@@ -121,6 +121,8 @@ pub struct Audit {
     /// Whether the log has the operations, or decisions alone.
     level: EventsLevel,
     at: u64,
+    /// The time of the last event by the GPU, which may be ahead of the calls.
+    occurred_at: u64,
     adapter: Adapter,
     paging_va: PagingVa,
     places: Places,
@@ -335,6 +337,7 @@ impl Audit {
             }
         }
         self.at = event.at;
+        self.occurred_at = event.occurred_at.map_or(event.at, |occurred_at| occurred_at.max(event.at));
         self.check_before(&event.event);
         self.look(&event.event);
         self.fences.note_running(event.at);

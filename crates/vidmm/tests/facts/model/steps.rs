@@ -85,23 +85,30 @@ pub enum Step {
     Suffer(Trouble),
 }
 
+/// A number below `bound`, drawn alike where a pointer has 32 bits and where it has 64.
+pub fn below(bound: u32) -> impl Strategy<Value = usize> {
+    (0..bound).prop_map(|number| number as usize)
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
-    let picks = || prop::collection::vec(any::<usize>(), 1..4);
+    let (device, pick) = (|| below(3), || below(u32::MAX));
+    let picks =
+        move || (prop::array::uniform3(below(u32::MAX)), below(3)).prop_map(|(picks, last)| picks[..=last].to_vec());
     prop_oneof![
-        5 => (0..3usize, picks()).prop_map(|(device, picks)| Step::MakeResident { device, picks }),
+        5 => (device(), picks()).prop_map(|(device, picks)| Step::MakeResident { device, picks }),
         5 => (picks(), 0..4u32).prop_map(|(picks, flags)| Step::Evict { picks, flags }),
-        6 => (0..3usize, any::<bool>(), any::<bool>(), prop::bool::weighted(0.2), any::<u64>())
+        6 => (device(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.2), any::<u64>())
             .prop_map(|(device, copy, writes, chain, seed)| Step::Submit { device, copy, writes, chain, seed }),
         8 => (0..3u32).prop_map(|engine| Step::Complete { engine }),
         3 => Just(Step::Poll),
-        1 => (any::<usize>(), any::<bool>()).prop_map(|(pick, part)| Step::Map { pick, part }),
-        1 => any::<usize>().prop_map(|pick| Step::Free { pick }),
-        2 => (0..3usize, 1..41u64, 0..3u32, any::<u32>())
+        1 => (pick(), any::<bool>()).prop_map(|(pick, part)| Step::Map { pick, part }),
+        1 => pick().prop_map(|pick| Step::Free { pick }),
+        2 => (device(), 1..41u64, 0..3u32, any::<u32>())
             .prop_map(|(device, pages, priority, kind)| Step::Create { device, pages, priority, kind }),
-        1 => any::<usize>().prop_map(|pick| Step::Destroy { pick }),
-        2 => (any::<usize>(), 0..3usize).prop_map(|(pick, device)| Step::Open { pick, device }),
-        1 => (any::<usize>(), 0..4u32).prop_map(|(pick, flags)| Step::Offer { pick, flags }),
-        1 => any::<usize>().prop_map(|pick| Step::Reclaim { pick }),
+        1 => pick().prop_map(|pick| Step::Destroy { pick }),
+        2 => (pick(), device()).prop_map(|(pick, device)| Step::Open { pick, device }),
+        1 => (pick(), 0..4u32).prop_map(|(pick, flags)| Step::Offer { pick, flags }),
+        1 => pick().prop_map(|pick| Step::Reclaim { pick }),
         1 => about_a_process(),
         1 => prop_oneof![Just(Step::PowerDown), Just(Step::PowerUp)],
         1 => (1..300u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
@@ -111,13 +118,14 @@ pub fn step() -> impl Strategy<Value = Step> {
 }
 
 fn about_a_process() -> impl Strategy<Value = Step> {
-    let bands = prop::sample::select(vec![PriorityBand::Dwm, PriorityBand::Focus, PriorityBand::Normal]);
-    let visibilities = prop::sample::select(vec![Visibility::Minimized, Visibility::Occluded, Visibility::Visible]);
+    let device = || below(3);
+    let bands = prop_oneof![Just(PriorityBand::Dwm), Just(PriorityBand::Focus), Just(PriorityBand::Normal)];
+    let visibilities = prop_oneof![Just(Visibility::Minimized), Just(Visibility::Occluded), Just(Visibility::Visible)];
     prop_oneof![
-        (0..3usize, any::<bool>()).prop_map(|(device, may_wake)| Step::Suspend { device, may_wake }),
-        (0..3usize).prop_map(|device| Step::Resume { device }),
-        (0..3usize, 0..40u64).prop_map(|(device, pages)| Step::Reserve { device, pages }),
-        (0..3usize, bands, visibilities).prop_map(|(device, band, visibility)| Step::Prioritise {
+        (device(), any::<bool>()).prop_map(|(device, may_wake)| Step::Suspend { device, may_wake }),
+        (device()).prop_map(|device| Step::Resume { device }),
+        (device(), 0..40u64).prop_map(|(device, pages)| Step::Reserve { device, pages }),
+        (device(), bands, visibilities).prop_map(|(device, band, visibility)| Step::Prioritise {
             device,
             band,
             visibility

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
 
-use super::{Dev, Model};
+use super::{Dev, Model, steps::below};
 use crate::world::*;
 
 /// How a world bears trouble.
@@ -325,8 +325,8 @@ pub fn tempers() -> impl Strategy<Value = Tempers> {
 pub fn trouble() -> impl Strategy<Value = Trouble> {
     let engine = || RENDER..=COPY;
     let any_engine = || PAGING..=COPY;
-    let steps = || prop_oneof![0..4usize, 0..40usize];
-    let endings = || prop::sample::select(vec![Ending::Lost, Ending::Late, Ending::Twice]);
+    let steps = || prop_oneof![below(4), below(40)];
+    let endings = || prop_oneof![Just(Ending::Lost), Just(Ending::Late), Just(Ending::Twice)];
     let mishap = |engine, mishap| {
         (engine, steps()).prop_map(move |(engine, steps)| Trouble::Mishap { engine, steps, mishap }).boxed()
     };
