@@ -5,7 +5,7 @@ use vidmm::contract::*;
 use vidmm::policy::PolicyChoice;
 use vidmm::*;
 
-use super::{Trouble, trouble};
+use super::{Trouble, trouble, trouble::below};
 use crate::world::*;
 
 #[derive(Clone, Debug)]
@@ -83,11 +83,6 @@ pub enum Step {
     RunAll,
     /// In worlds where things go wrong.
     Suffer(Trouble),
-}
-
-/// A number below `bound`, drawn alike where a pointer has 32 bits and where it has 64.
-pub fn below(bound: u32) -> impl Strategy<Value = usize> {
-    (0..bound).prop_map(|number| number as usize)
 }
 
 pub fn step() -> impl Strategy<Value = Step> {

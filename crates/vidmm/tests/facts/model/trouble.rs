@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::*;
 
-use super::{Dev, Model, steps::below};
+use super::{Dev, Model};
 use crate::world::*;
 
 /// How a world bears trouble.
@@ -320,6 +320,11 @@ pub fn tempers() -> impl Strategy<Value = Tempers> {
             dependent,
         },
     )
+}
+
+/// A number below `bound`, drawn alike where a pointer has 32 bits and where it has 64.
+pub fn below(bound: u32) -> impl Strategy<Value = usize> {
+    (0..bound).prop_map(|number| number as usize)
 }
 
 pub fn trouble() -> impl Strategy<Value = Trouble> {
