@@ -33,6 +33,9 @@ use crate::turns::Turns;
 /// How long nothing but the manager's clock may move before a wait gives up, beside the longest kernel's time.
 const PATIENCE: Nanoseconds = 60_000_000_000;
 
+/// The most steps of a wait without progress: endless preemptions take hardly any time.
+const PATIENCE_STEPS: u64 = 1_000_000;
+
 /// A scenario under way.
 pub(crate) struct Session<'a> {
     pub runtime: Runtime,
@@ -105,6 +108,8 @@ pub(crate) struct Session<'a> {
     pub num_machine_steps: u64,
     /// When anything happened last that is no mere notification.
     last_activity: Nanoseconds,
+    /// The step of the last activity.
+    last_active_step: u64,
     /// How long nothing but the manager's clock may move before a wait gives up.
     pub patience: Nanoseconds,
     /// The events so far.
@@ -172,6 +177,7 @@ impl<'a> Session<'a> {
             rules,
             num_machine_steps: 0,
             last_activity: 0,
+            last_active_step: 0,
             patience: PATIENCE.saturating_add(scenario.longest_kernel()),
             num_events: 0,
             untold: Vec::new(),
@@ -253,7 +259,7 @@ impl<'a> Session<'a> {
     /// Lets time pass until something is the case; `false` if it never will be: for `patience` nobody's work gets ahead.
     pub fn run_until(&mut self, patience: Nanoseconds, is_reached: impl Fn(&mut Self) -> bool) -> bool {
         self.settle();
-        self.last_activity = self.runtime.now();
+        self.note_activity(self.runtime.now());
         // In the end, and where rules judge, nobody waits for a step that ends a use.
         let ends_uses = self.rules.is_some() || self.closing;
         while !is_reached(self) {
@@ -261,11 +267,18 @@ impl<'a> Session<'a> {
             if !goes_on {
                 self.judge_rest();
             }
-            if !goes_on || self.runtime.now() > self.last_activity.saturating_add(patience) {
+            let is_over = self.runtime.now() > self.last_activity.saturating_add(patience)
+                || self.num_machine_steps > self.last_active_step + PATIENCE_STEPS;
+            if !goes_on || is_over {
                 return is_reached(self);
             }
         }
         true
+    }
+
+    /// Work gets ahead.
+    fn note_activity(&mut self, at: Nanoseconds) {
+        (self.last_activity, self.last_active_step) = (at, self.num_machine_steps);
     }
 
     /// Nothing more follows by itself: whatever waits has a reason (D30).
@@ -383,7 +396,7 @@ impl<'a> Session<'a> {
         match numbered.event {
             // Lists that come and go while no work gets ahead are no progress.
             Event::Granted { .. } | Event::Dispatched { .. } | Event::PagingFenceSignaled { .. } => {
-                self.last_activity = numbered.at;
+                self.note_activity(numbered.at);
             }
             Event::Evicted { allocation, copied: true, .. } => self.copied_out(allocation),
             Event::Placed { allocation, segment, ref extents, .. } if self.rules.is_some() => {
@@ -401,12 +414,12 @@ impl<'a> Session<'a> {
                 self.broke("P60", "the adapter has power again, but was last told to lose it".to_owned());
             }
             Event::AdapterRestarted => {
-                self.last_activity = numbered.at;
+                self.note_activity(numbered.at);
                 self.adapter_restarted();
             }
             Event::Completed { signal } => self.forget_late_writes(signal),
             Event::Aborted { signal } => {
-                self.last_activity = numbered.at;
+                self.note_activity(numbered.at);
                 self.packet_aborted(signal);
             }
             Event::BackingStoreRefused { .. } | Event::EngineResetBegun { .. } | Event::AdapterResetBegun { .. } => {
@@ -452,7 +465,7 @@ impl<'a> Session<'a> {
                 self.page_fault_reported(signal, virtual_address, write);
             }
             Happening::WrongEffect(wrong) => self.broke(wrong.fact(), wrong.to_string()),
-            Happening::PacketEnded { paging: false, .. } => self.last_activity = self.runtime.now(),
+            Happening::PacketEnded { paging: false, .. } => self.note_activity(self.runtime.now()),
             Happening::PacketEnded { .. } => {}
             Happening::Output(output) => self.told(output),
         }

@@ -74,7 +74,7 @@ pub(super) struct Habits {
     pub fills_memory: bool,
     /// The steps for which one process after the other sleeps; 0 if no process sleeps.
     pub nap: usize,
-    /// The steps for which programs do hardly anything but work, after as many steps of all kinds; 0 if steps are always of all kinds.
+    /// The length of a lull in steps; programs hardly do anything but work then. 0 without lulls.
     pub lull: usize,
     /// Whether allocations fill local memory, and there is room for more in system memory.
     pub spills: bool,
@@ -158,8 +158,7 @@ impl Habits {
         Self { moves, shares: 0, blocks: 0, more_devices: 0, largest_part: 8, lazy_evictions: 100, ..usual }
     }
 
-    /// Programs submit work again and again, some of them without a pause, and some in turn. In between memory becomes free and is
-    /// reserved.
+    /// Programs submit work without a pause or in turn. In between memory becomes free and is reserved.
     fn of_streams(dice: &mut Dice, usual: Self) -> Self {
         let moves = usual.moves.map(|(_, what)| match what {
             Move::Work | Move::List | Move::Create => (20, what),

@@ -259,7 +259,7 @@ impl World {
             if spills { max_allocations.max(2 * habits.largest_part as usize) } else { max_allocations };
         let aperture = if spills && aperture > 0 { aperture.max(local_memory) } else { aperture };
         if spills {
-            // Long kernels seldom yield: a step for each would leave none to other things.
+            // Long kernels seldom yield: yields would take most steps.
             adapter.tdr.quantum.ns = adapter.tdr.quantum.ns.max(habits.kernel.1);
             adapter.exchange_after = Duration { ns: aside.log_within(1 << 18, 1 << 28) };
         }

@@ -23,8 +23,7 @@ pub(crate) struct Draft {
     /// The request or allocation that it makes room for.
     pub(super) wanted_by: Option<Wanted>,
     pub(super) parked: Vec<PlanNo>,
-    /// The victims that were chosen before the decision; none where each is chosen as room is needed. Of chosen victims no more leave than
-    /// must.
+    /// Victims chosen before the decision, without further victims; otherwise victims are chosen as room is needed.
     pub(super) chosen: Option<VecDeque<AllocationIx>>,
 }
 

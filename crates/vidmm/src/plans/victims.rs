@@ -106,7 +106,7 @@ fn is_above(state: &State, account: Account, limit: u64) -> bool {
     state.memory.used(account) > limit && state.residency.evictable[account].bytes() > 0
 }
 
-/// Whether one victim more is made than must be: a legal and unlikely choice.
+/// Whether to make a victim beyond the need, a legal and unlikely choice.
 fn makes_another(state: &mut State, draft: &Draft, account: Account) -> bool {
     draft.chosen.is_none()
         && state.moment.makes(Unlikely::EvictMore)

@@ -28,8 +28,8 @@ impl Residents {
         self.home_on_list(objects, index).account()
     }
 
-    /// The homes that an allocation may have when it joins the list of `device`. A span that has ended without a submission fixes none: a
-    /// lock may have taken the allocation elsewhere since.
+    /// The possible homes of an allocation that joins the list of `device`. A span without a submission fixes no home: a lock may have moved
+    /// the allocation.
     pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
         match self.rehomings.get(&index) {
             Some(rehoming) => Choices::only(rehoming.to),

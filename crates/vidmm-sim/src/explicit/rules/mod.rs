@@ -137,7 +137,7 @@ impl Session<'_> {
         }
     }
 
-    /// A device knows allocations no more: they are on its list no more, though earlier work may name them.
+    /// A device forgets allocations: the device's list does not name the allocations, though earlier work may.
     pub(super) fn forget_lists(&mut self, allocations: &[String], device: &str) {
         let (Ok(device), Some(rules)) = (self.objects.device(device).map(|known| known.device), &mut self.rules) else {
             return;
