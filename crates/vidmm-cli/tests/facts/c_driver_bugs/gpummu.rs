@@ -56,7 +56,7 @@ bugs! {
     a_notification_that_is_ignored: BUG_NOTIFICATION_IGNORED by "NTF-02 NOTIFY_ALLOC" in "1..100";
     a_notification_of_which_half_is_done: BUG_HALF_NOTIFICATION by "NTF-02 NOTIFY_ALLOC" in "1..100";
     content_that_leaves_compressed: BUG_STAYS_COMPRESSED by "BPB-40 VIRTUAL_TRANSFER" in "1..100";
-    marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..200";
+    marks_that_outlive_their_content: BUG_FILL_KEEPS_MARKS by "BPB-42 VIRTUAL_FILL" in "1..300";
     a_key_that_is_left_open: BUG_KEY_LEFT_OPEN by "SHIM-OPEN-HANDLE" in "1..1";
     an_interrupt_without_a_dpc: BUG_NO_DPC by "FLT-13";
     a_dpc_that_tells_nobody: BUG_DPC_IS_SILENT by "FLT-13";
