@@ -1164,7 +1164,7 @@ notice.store.size - cursor.offset",
     Bug {
         name: "join-where-it-was",
         rule: "SEG-42",
-        shown_in: World::Any,
+        shown_in: World::Streams,
         what: "A demoted allocation joins a list again in its last home, though its preferred segment has room.",
         file: "vidmm/src/objects/allocation.rs",
         edit: Edit::Expression { right: "self.any_entry(is_counted)", wrong: "true" },
