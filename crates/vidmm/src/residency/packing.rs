@@ -3,8 +3,8 @@
 //! Without GPU virtual addresses every allocation is one range. With GPU virtual addresses, an allocation that engines address
 //! physically is one range (SEG-13). All others are pages: pages fit if their bytes fit (D10). A range *weighs* its size, rounded up to
 //! its alignment. Ranges in the order of falling alignments, without gaps, take no more than the sum of their weights: each begins at the
-//! end of the range before. So ranges that weigh no more than an empty segment fit into the segment, and so does any part of them. A
-//! device's list is admitted by this sum.
+//! end of the range before. Ranges with a sum of weights up to the size of an empty segment fit into the segment, and fewer of these ranges
+//! fit too. A device's list is admitted by this sum.
 
 use alloc::collections::BTreeSet;
 

@@ -118,7 +118,7 @@ fn about_a_process() -> impl Strategy<Value = Step> {
     let visibilities = prop_oneof![Just(Visibility::Minimized), Just(Visibility::Occluded), Just(Visibility::Visible)];
     prop_oneof![
         (device(), any::<bool>()).prop_map(|(device, may_wake)| Step::Suspend { device, may_wake }),
-        (device()).prop_map(|device| Step::Resume { device }),
+        device().prop_map(|device| Step::Resume { device }),
         (device(), 0..40u64).prop_map(|(device, pages)| Step::Reserve { device, pages }),
         (device(), bands, visibilities).prop_map(|(device, band, visibility)| Step::Prioritise {
             device,
