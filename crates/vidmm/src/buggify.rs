@@ -1,8 +1,8 @@
 //! Choices that are legal and unlikely, made at random: what follows from them is then not rare where it is looked for.
 //!
-//! Each stands as one condition where it is made. A seed says which of the choices there are at all, and when each is
-//! made, so that the same inputs still have the same outputs. Without the feature `buggify` that condition is constant
-//! and nothing of it is compiled.
+//! Each choice stands as one condition. A seed says which choices there are at all, and when each choice is made, so the
+//! same inputs still have the same outputs. Without the feature `buggify` each condition is constant, and nothing of a
+//! choice is compiled.
 
 /// An unlikely choice.
 #[derive(Clone, Copy, Debug)]
@@ -31,49 +31,34 @@ const RARITY: u64 = 8;
 /// When unlikely choices are made; never without the feature.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Buggify {
-    /// None is never.
+    /// The seed; none is never.
     #[cfg(feature = "buggify")]
-    pub drawn: Option<Drawn>,
+    pub seed: Option<u64>,
 }
 
-/// The choices that are drawn from a seed.
+/// Spreads the bits of a number over all bits (the finalizer of SplitMix64).
 #[cfg(feature = "buggify")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drawn {
-    choices: u64,
-    state: u64,
-}
-
-#[cfg(feature = "buggify")]
-impl Drawn {
-    pub fn new(seed: u64) -> Self {
-        let mut drawn = Self { choices: 0, state: (seed ^ 0x9E37_79B9_7F4A_7C15).max(1) };
-        // The first numbers of small seeds are much alike.
-        (0..8).for_each(|_| drawn.choices = drawn.next());
-        drawn
-    }
-
-    /// Xorshift.
-    fn next(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
-    }
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
 }
 
 impl Buggify {
-    /// Whether `choice` is made this time.
+    /// Whether `choice` is made for an object at an occasion (D41): a hash of the seed and of the three, so a look more or a look
+    /// less at one object changes no other draw.
     #[inline]
-    pub fn makes(&mut self, choice: Unlikely) -> bool {
+    pub fn makes(self, choice: Unlikely, object: u64, occasion: u64) -> bool {
         #[cfg(feature = "buggify")]
-        return self.drawn.as_mut().is_some_and(|drawn| {
-            let is_possible = drawn.choices >> (32 + choice as u32) & 1 == 1;
-            is_possible && drawn.next() >> 32 & (RARITY - 1) == 0
+        return self.seed.is_some_and(|seed| {
+            let drawn = mix(seed.wrapping_add(0x9E37_79B9_7F4A_7C15));
+            let is_possible = drawn >> choice as u32 & 1 == 1;
+            let of = [choice as u64, object, occasion];
+            is_possible && of.iter().fold(drawn, |hash, &part| mix(hash ^ mix(!part))) % RARITY == 0
         });
         #[cfg(not(feature = "buggify"))]
         {
-            _ = choice;
+            _ = (choice, object, occasion);
             false
         }
     }

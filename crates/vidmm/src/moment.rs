@@ -269,14 +269,14 @@ impl Moment {
         &self.driver_findings
     }
 
-    /// Whether an unlikely choice is made this time.
-    pub(crate) fn makes(&mut self, choice: Unlikely) -> bool {
-        self.buggify.makes(choice)
+    /// Whether an unlikely choice is made for an object at an occasion.
+    pub(crate) fn makes(&self, choice: Unlikely, object: u64, occasion: u64) -> bool {
+        self.buggify.makes(choice, object, occasion)
     }
 
     /// The source of unlikely choices, for a caller that makes many.
-    pub(crate) fn buggify_mut(&mut self) -> &mut Buggify {
-        &mut self.buggify
+    pub(crate) fn buggify(&self) -> Buggify {
+        self.buggify
     }
 
     /// Whether the driver or the GPU has broken a rule: nothing is built or dispatched any more.

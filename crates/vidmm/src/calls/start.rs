@@ -146,7 +146,7 @@ impl VidMm {
 
         let buggify = Buggify {
             #[cfg(feature = "buggify")]
-            drawn: options.buggify.map(crate::buggify::Drawn::new),
+            seed: options.buggify,
         };
         let moment = Moment::new(EventLog::new(options.events), buggify);
         let engines = Engines::new(adapter.engines.len(), options.tdr);

@@ -67,7 +67,7 @@ fn hand_out_ready(
         let index = queued.context;
         let paging_fence = dispatchable(state, plans, work, index);
         if let Some(paging_fence) = paging_fence.filter(|&fence| ready::is_ready(state, index, fence)) {
-            if state.moment.makes(Unlikely::HoldPacket) {
+            if state.moment.makes(Unlikely::HoldPacket, index.get().into(), state.moment.now()) {
                 state.moment.wake_at(state.moment.now() + MOMENT);
                 continue;
             }
@@ -105,7 +105,7 @@ fn hand_out_waiting(state: &mut State, plans: &Plans, requests: &mut Requests, w
             if is_ready || is_in_the_way || ready::is_behind_long_wait(state, plans, index) {
                 break;
             }
-            if state.moment.makes(Unlikely::HoldPacket) {
+            if state.moment.makes(Unlikely::HoldPacket, index.get().into(), state.moment.now()) {
                 state.moment.wake_at(state.moment.now() + MOMENT);
                 break;
             }

@@ -109,7 +109,8 @@ impl Plans {
             let idle = self.builder.idle_at.is_some();
             match self.build_operation(&mut state.moment, kmd) {
                 Built::Operation => {
-                    if state.moment.makes(Unlikely::CloseBuffer) {
+                    let occasion = state.moment.statistics().build_calls;
+                    if state.moment.makes(Unlikely::CloseBuffer, self.builder.plan, occasion) {
                         self.submit_paging_buffer(state, kmd);
                     }
                 }
@@ -198,7 +199,8 @@ impl Plans {
             let mut env = BuildEnv {
                 adapter: &state.adapter,
                 windows: &mut self.windows,
-                buggify: state.moment.buggify_mut(),
+                buggify: state.moment.buggify(),
+                plan: number,
                 processes: &mut state.objects.processes,
             };
             if !expand(plan, cursor, &mut env, &mut self.builder.steps) {

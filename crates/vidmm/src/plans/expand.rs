@@ -13,7 +13,7 @@ use crate::{
         TransferFlags, TransferVirtual, TransferVirtualFlags,
     },
     gpu_va::Mapping,
-    id::ProcessIx,
+    id::{PlanNo, ProcessIx},
     objects::{allocation::Store, process::Processes},
     plans::{
         ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step,
@@ -50,21 +50,27 @@ enum Phase {
 pub(crate) struct BuildEnv<'a> {
     pub adapter: &'a Adapter,
     pub windows: &'a mut Windows,
-    pub buggify: &'a mut Buggify,
+    pub buggify: Buggify,
+    /// The number of the plan.
+    pub plan: PlanNo,
     pub processes: &'a mut Processes,
 }
 
 impl BuildEnv<'_> {
-    /// How much of what is `left` a window shows.
-    fn chunk(&mut self, left: u64) -> u64 {
-        let most = left.min(self.windows.size());
-        if self.buggify.makes(Unlikely::CutWindow) { most.min(PAGE_SIZE_64K) } else { most }
+    /// The bytes of an allocation that a window shows, from byte `offset` on.
+    fn chunk(&self, store: Store, offset: u64) -> u64 {
+        self.part(Unlikely::CutWindow, store, offset, self.windows.size())
     }
 
-    /// How much of what is `left` one physical TRANSFER moves.
-    fn part_of_transfer(&mut self, left: u64) -> u64 {
-        let most = left.min(TRANSFER_BYTES_MAX);
-        if self.buggify.makes(Unlikely::CutTransfer) { most.min(PAGE_SIZE_64K) } else { most }
+    /// The bytes of an allocation that one physical TRANSFER moves, from byte `offset` on.
+    fn part_of_transfer(&self, store: Store, offset: u64) -> u64 {
+        self.part(Unlikely::CutTransfer, store, offset, TRANSFER_BYTES_MAX)
+    }
+
+    fn part(&self, cut: Unlikely, store: Store, offset: u64, most: u64) -> u64 {
+        let is_cut = self.buggify.makes(cut, self.plan, store.address + offset);
+        let most = if is_cut { most.min(PAGE_SIZE_64K) } else { most };
+        most.min(store.size - offset)
     }
 }
 
@@ -200,7 +206,7 @@ impl Cursor {
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
 fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
     let &Notice { allocation, store, flags, .. } = notice;
-    let chunk = env.chunk(store.size - offset);
+    let chunk = env.chunk(store, offset);
     let window = match env.adapter.io_mmu_domain(env.windows.process) {
         None => env.windows.map_system(env.adapter, store, offset, chunk, steps),
         Some(domain) => {
@@ -346,7 +352,7 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
     if env.adapter.is_physical() {
         return page_out_physically(out, offset, env, steps);
     }
-    let size = env.chunk(out.from.store.size - offset);
+    let size = env.chunk(out.from.store, offset);
     transfer(&out.from, (offset, size), MemoryTransferDirection::LocalToSystem, env, steps);
     size
 }
@@ -356,7 +362,7 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     if env.adapter.is_physical() {
         return bring_in_physically(page_in, offset, env, steps);
     }
-    let size = env.chunk(page_in.to.store.size - offset);
+    let size = env.chunk(page_in.to.store, offset);
     match page_in.is_backed {
         true => transfer(&page_in.to, (offset, size), MemoryTransferDirection::SystemToLocal, env, steps),
         false => fill(&page_in.to, (offset, size), env, steps),
@@ -371,7 +377,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps
         map_aperture(range, env, steps);
     }
     let destination = through_aperture.map_or(in_system(store), |at| env.adapter.in_aperture(at));
-    let size = env.part_of_transfer(store.size - offset);
+    let size = env.part_of_transfer(store, offset);
     physical_transfer(store, (offset, size), out.from.address(env.adapter), destination, steps);
     if let Some(range) = through.as_ref().filter(|_| offset + size == store.size) {
         unmap_aperture(range, env, steps);
@@ -388,7 +394,7 @@ fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, st
         steps.push_back(Step::Operation(PagingOperation::Fill(fill)));
         return store.size;
     }
-    let size = env.part_of_transfer(store.size - offset);
+    let size = env.part_of_transfer(store, offset);
     physical_transfer(store, (offset, size), in_system(store), destination, steps);
     size
 }

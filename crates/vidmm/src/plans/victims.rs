@@ -17,7 +17,7 @@ use crate::{
 impl Plans {
     /// Takes `bytes` of a memory segment, making victims until there is room.
     pub(crate) fn take(&mut self, state: &mut State, draft: &mut Draft, account: Account, bytes: u64) -> Extents {
-        while state.memory.available(account) < bytes || makes_another(state, draft, account) {
+        while state.memory.available(account) < bytes || self.makes_another(state, draft, account) {
             let (victim, reason) = next_victim(state, draft, account);
             self.plan_out(state, draft, victim, reason);
             if can_be_demoted(&state.objects, &state.memory, victim) {
@@ -25,6 +25,13 @@ impl Plans {
             }
         }
         self.take_from(state.memory.placers[account].pages(), draft, bytes)
+    }
+
+    /// Whether to make a victim beyond the need, a legal and unlikely choice.
+    fn makes_another(&self, state: &State, draft: &Draft, account: Account) -> bool {
+        draft.chosen.is_none()
+            && state.moment.makes(Unlikely::EvictMore, self.stream.next_number(), state.memory.available(account))
+            && state.residency.evictable[account].iter(&state.objects.allocations).next().is_some()
     }
 
     fn take_from(&self, pages: &mut PagePlacer, draft: &mut Draft, bytes: u64) -> Extents {
@@ -49,7 +56,7 @@ impl Plans {
             }
         }
         while state.memory.commit.available() < state.objects[index].size
-            || makes_another(state, draft, Account::SYSTEM)
+            || self.makes_another(state, draft, Account::SYSTEM)
         {
             let (victim, reason) = next_victim(state, draft, Account::SYSTEM);
             self.plan_out(state, draft, victim, reason);
@@ -104,13 +111,6 @@ pub(crate) fn exceeds_limits(state: &State) -> bool {
 
 fn is_above(state: &State, account: Account, limit: u64) -> bool {
     state.memory.used(account) > limit && state.residency.evictable[account].bytes() > 0
-}
-
-/// Whether to make a victim beyond the need, a legal and unlikely choice.
-fn makes_another(state: &mut State, draft: &Draft, account: Account) -> bool {
-    draft.chosen.is_none()
-        && state.moment.makes(Unlikely::EvictMore)
-        && state.residency.evictable[account].iter(&state.objects.allocations).next().is_some()
 }
 
 fn next_victim(state: &mut State, draft: &mut Draft, account: Account) -> (AllocationIx, EvictReason) {

@@ -55,7 +55,7 @@ impl Schedule {
 pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
     let mut held_back = BTreeSet::new();
     while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
-        if state.moment.makes(Unlikely::HoldRequests) {
+        if state.moment.makes(Unlikely::HoldRequests, device.get().into(), state.moment.now()) {
             return state.moment.wake_at(state.moment.now() + MOMENT);
         }
         match grant_next(state, plans, requests, device) {
