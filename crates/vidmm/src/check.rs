@@ -14,7 +14,7 @@ use crate::{
     objects::{
         Objects,
         allocation::{Allocation, AllocationState},
-        list::{EntryFlags, ListEntry},
+        list::ListEntry,
         place::{PageOffset, Place},
     },
     plans::Plans,
@@ -60,11 +60,11 @@ impl VidMm {
         let entries = self.state.objects.allocations.iter().flat_map(|(_, allocation)| allocation.entries());
         let queued = entries.map(|(_, entry)| self.state.residency.spans.len(entry.spans) as u64).sum();
         audit.equal("D2: spans of ungranted requests", self.state.residency.spans.used() as u64, queued);
-        check_offers(&self.state.objects, &self.state.residency, &mut audit);
+        check_offers(&self.state.objects, &mut audit);
         check_locks(&self.state.objects, &self.state.residency, &mut audit);
         check_devices(&self.state, &mut audit);
         check_plans(&self.state.objects, &self.plans, &mut audit);
-        check_records(&self.state.objects, &self.state.residency, &self.plans, &mut audit);
+        check_records(&self.state.objects, &mut audit);
         if audit.broken.is_empty() { Ok(()) } else { Err(CheckError { broken: audit.broken }) }
     }
 }
@@ -146,7 +146,7 @@ fn check_aperture(state: &State, audit: &mut Audit) {
     for (index, allocation) in state.objects.allocations.iter() {
         let (assigned, pinned) = (state.memory.aperture.assigned(index), allocation.is_pinned());
         let is_elsewhere = matches!((allocation.place, assigned), (Some(Place::Aperture(at)), Some(range)) if range.offset != at.bytes());
-        let physical = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+        let physical = allocation.is(AllocationState::ACCESSED_PHYSICALLY);
         let is_unmapped = physical && allocation.place == Some(Place::System);
         audit.holds(!is_unmapped, || format!("SEG-13: allocation {index} is resident outside the aperture"));
         audit.holds(!(pinned && is_elsewhere), || format!("SEG-13: allocation {index} is pinned outside its range"));
@@ -159,7 +159,7 @@ fn check_aperture(state: &State, audit: &mut Audit) {
 /// CRE-31a: the queues hold exactly the resident allocations that nobody requires.
 fn check_evictable(objects: &Objects, residency: &Residents, account: Account, audit: &mut Audit) {
     let queued: Vec<AllocationIx> = residency.evictable[account].iter(&objects.allocations).collect();
-    let is_marked = |a: &Allocation| a.state.contains(AllocationState::EVICTABLE) && is_in(a, account);
+    let is_marked = |a: &Allocation| a.is(AllocationState::EVICTABLE) && is_in(a, account);
     let marked = objects.allocations.iter().filter(|(_, a)| is_marked(a));
     let (count, bytes) = marked.fold((0, 0), |(count, bytes), (_, a)| (count + 1, bytes + a.size));
     audit.equal("CRE-31a: evictable allocations", queued.len() as u64, count);
@@ -168,7 +168,7 @@ fn check_evictable(objects: &Objects, residency: &Residents, account: Account, a
     audit.holds(queued.is_sorted_by_key(order), || format!("CRE-31a: evictable allocations out of order: {queued:?}"));
     for index in queued {
         let allocation = &objects[index];
-        let is_marked = allocation.state.contains(AllocationState::EVICTABLE);
+        let is_marked = allocation.is(AllocationState::EVICTABLE);
         audit.holds(is_marked, || format!("CRE-31a: allocation {index} is queued but not marked evictable"));
         let (stands, belongs) = (allocation.queued_class(), residency.class_of(objects, index));
         audit.holds(stands == belongs, || {
@@ -178,18 +178,20 @@ fn check_evictable(objects: &Objects, residency: &Residents, account: Account, a
 }
 
 /// I25: what is offered is on no list, and its room there is remembered; what was discarded or decommitted has no content.
-fn check_offers(objects: &Objects, residency: &Residents, audit: &mut Audit) {
-    let offered = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::OFFERED)).count();
-    audit.equal("I25: offered allocations", residency.offers.len() as u64, offered as u64);
-    for &index in residency.offers.keys() {
-        let allocation = &objects[index];
-        audit.holds(allocation.state.contains(AllocationState::OFFERED), || {
-            format!("I25: allocation {index} has an offer, but is not offered")
+fn check_offers(objects: &Objects, audit: &mut Audit) {
+    let noted = objects.processes.iter().map(|(_, process)| process.offered.len() as u64).sum();
+    let offered = objects.allocations.iter().filter(|(_, a)| a.is(AllocationState::OFFERED));
+    let offered = Vec::from_iter(offered);
+    audit.equal("I25: offered allocations", noted, offered.len() as u64);
+    for (index, allocation) in offered {
+        audit.holds(objects[allocation.process].offered.contains(&index) && allocation.offer().is_some(), || {
+            format!("I25: allocation {index} is offered, but has no offer that its process notes")
         });
         let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
         audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));
     }
-    for (index, Allocation { state, place, .. }) in objects.allocations.iter() {
+    for (index, allocation) in objects.allocations.iter() {
+        let (state, place) = (allocation.state(), allocation.place);
         let has = |flag| state.contains(flag);
         let is_lost = has(AllocationState::DISCARDED) || has(AllocationState::NOT_COMMITTED);
         let has_content = has(AllocationState::BACKED) || has(AllocationState::DIRTY) || place.is_some();
@@ -201,14 +203,12 @@ fn check_offers(objects: &Objects, residency: &Residents, audit: &mut Audit) {
 
 /// RES-82, RES-84: what the CPU sees is where it sees it.
 fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
-    let locked = objects.allocations.iter().filter(|(_, a)| a.state.contains(AllocationState::LOCKED)).count();
-    audit.equal("RES-80: locked allocations", residency.locks.len() as u64, locked as u64);
-    for (&index, lock) in &residency.locks {
-        let allocation = &objects[index];
-        audit.holds(lock.count > 0 && allocation.state.contains(AllocationState::LOCKED), || {
-            format!("RES-80: allocation {index} has {lock:?}, but is not locked")
-        });
-        let is_destroyed = allocation.state.contains(AllocationState::DESTROYED);
+    let locked = objects.allocations.iter().filter(|(_, a)| a.lock().is_some() || a.is(AllocationState::LOCKED));
+    for (index, allocation) in locked {
+        let lock = allocation.lock();
+        let is_locked = lock.is_some_and(|lock| lock.count > 0) && allocation.is(AllocationState::LOCKED);
+        audit.holds(is_locked, || format!("RES-80: allocation {index} has {lock:?}, but is not locked"));
+        let is_destroyed = allocation.is(AllocationState::DESTROYED);
         // A request waits for the unlock only if it brings the allocation in for the first time since the lock (U-40).
         let is_granted = allocation.is_pinned() || allocation.is_to_restore();
         let is_counted = place::is_counted(objects, index) && is_granted;
@@ -233,7 +233,7 @@ fn check_allocation_records(
     allocation: &Allocation,
     audit: &mut Audit,
 ) {
-    let (allocation_state, is_pinned) = (allocation.state, allocation.is_pinned());
+    let (allocation_state, is_pinned) = (allocation.state(), allocation.is_pinned());
     for (device, entry) in allocation.entries() {
         let device = &objects[device];
         audit.holds(!entry.is_open() || entry.count > 0, || {
@@ -247,7 +247,7 @@ fn check_allocation_records(
                 )
             },
         );
-        audit.holds(!entry.is_pinning() || entry.is.contains(EntryFlags::IN_PINNED), || {
+        audit.holds(!entry.is_pinning() || entry.is_in_pinned(), || {
             format!("RES-71: allocation {index} is pinned, and its device has not noted it: {entry:?}")
         });
     }
@@ -261,7 +261,7 @@ fn check_allocation_records(
     if let Some(Place::Memory(_, place)) = allocation.place {
         let extents = allocation.extents(place);
         audit.equal("SEG-13: bytes of an allocation's extents", extents.bytes(), allocation.size);
-        let is_whole = allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+        let is_whole = allocation.is(AllocationState::ACCESSED_PHYSICALLY);
         audit.holds(!is_whole || extents.iter().count() == 1, || {
             format!("SEG-13: allocation {index} is accessed physically, but lies in parts")
         });
@@ -364,9 +364,9 @@ fn check_devices(state: &State, audit: &mut Audit) {
 }
 
 /// I34: nothing is kept of allocations that are gone.
-fn check_records(objects: &Objects, residency: &Residents, plans: &Plans, audit: &mut Audit) {
-    let named = objects.patched.keys().chain(residency.offers.keys()).chain(plans.discards.keys());
-    for &index in named.chain(residency.locks.keys()) {
+fn check_records(objects: &Objects, audit: &mut Audit) {
+    let rehomed = objects.devices.iter().flat_map(|(_, device)| device.rehomed.iter());
+    for &index in rehomed.chain(objects.processes.iter().flat_map(|(_, process)| process.offered.iter())) {
         audit.holds(objects.allocations.contains(index), || {
             format!("I34: record of allocation {index} are kept, but it is gone")
         });

@@ -71,7 +71,7 @@ impl VidMm {
     /// If the handle names nothing.
     pub fn system_copy(&self, allocation: AllocationId) -> Result<Option<PhysicalAddress>, InvalidHandle> {
         let record = &self.state.objects[self.state.objects.lookup_allocation(allocation)?];
-        let is_committed = !record.state.contains(AllocationState::NOT_COMMITTED);
+        let is_committed = !record.is(AllocationState::NOT_COMMITTED);
         let is_there = is_committed && record.place.is_none() && self.plans.stream.is_retired(record.last_plan);
         Ok(is_there.then_some(record.store_address()))
     }

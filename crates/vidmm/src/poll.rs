@@ -5,10 +5,9 @@ use crate::{
     dispatch::{self, prepare},
     manager::VidMm,
     moment::Output,
-    objects::turn::Power,
     plans,
     recovery::{adapter_reset, device_error, engine_reset, watch},
-    schedule::{deferred, grant, trims},
+    schedule::{deferred, grant, trims, waiting::Power},
     units::Nanoseconds,
 };
 

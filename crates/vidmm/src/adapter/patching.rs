@@ -40,6 +40,18 @@ pub(crate) struct Patching {
     pub turns: u64,
 }
 
+impl Patching {
+    /// A context's DMA buffer is cut.
+    pub fn begin_splitting(&mut self, context: ContextIx) {
+        self.splitting = Some(context);
+    }
+
+    /// A context's DMA buffer is not cut any more.
+    pub fn end_splitting(&mut self, context: ContextIx) {
+        self.splitting = self.splitting.filter(|&splitting| splitting != context);
+    }
+}
+
 /// The record of an allocation on such an adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Patched {
@@ -52,7 +64,7 @@ pub(crate) struct Patched {
     /// Queued DMA buffers that refer to it.
     pub queued: u32,
     /// Where in its memory segment it goes with the plan that is being written.
-    pub assigned: Option<Extent>,
+    pub coming_at: Option<Extent>,
 }
 
 impl Patched {

@@ -93,6 +93,36 @@ impl Addresses {
             || self.unreserved.iter().any(|unreserved| unreserved.process == process)
     }
 
+    /// The root table of a new process is to be planned.
+    pub(crate) fn need_root(&mut self, process: ProcessIx) {
+        self.rootless.insert(process);
+    }
+
+    /// The root table of a process is planned.
+    pub(crate) fn note_root(&mut self, process: ProcessIx) {
+        self.rootless.remove(&process);
+    }
+
+    /// A table of a process that nothing is mapped through is to be freed.
+    pub(crate) fn note_empty(&mut self, process: ProcessIx, key: TableKey) {
+        self.empty_tables.insert((process, key));
+    }
+
+    /// Takes the tables that are to be freed.
+    pub(crate) fn take_empty(&mut self) -> BTreeSet<(ProcessIx, TableKey)> {
+        core::mem::take(&mut self.empty_tables)
+    }
+
+    /// Reserved addresses were given back.
+    pub(crate) fn note_unreserved(&mut self, unreserved: Unreserved) {
+        self.unreserved.push(unreserved);
+    }
+
+    /// Takes the reserved addresses that were given back.
+    pub(crate) fn take_unreserved(&mut self) -> Vec<Unreserved> {
+        core::mem::take(&mut self.unreserved)
+    }
+
     /// A process is gone.
     pub(crate) fn forget_process(&mut self, process: ProcessIx) {
         self.rootless.remove(&process);
@@ -113,7 +143,7 @@ impl Addresses {
             table.users -= 1;
             let is_kept = key == TableKey::root(adapter);
             if table.users == 0 && !is_kept {
-                self.empty_tables.insert((process, key));
+                self.note_empty(process, key);
             }
         }
     }

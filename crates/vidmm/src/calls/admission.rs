@@ -18,8 +18,8 @@ use crate::{
     budget::account::{Account, Choices, Home, PerAccount},
     event::list_flags::MakeResidentFlags,
     id::{AllocationIx, DeviceIx},
+    objects::allocation::Rehoming,
     residency::{
-        Rehoming,
         assignment::{self, Assignment, Class, Room},
         packing,
         weight::Weight,
@@ -42,7 +42,7 @@ pub(crate) struct Admission {
     /// The allocations of the list that move their homes for it.
     pub rehomed: Vec<AllocationIx>,
     /// The allocations with another home than the preferred home.
-    away: Vec<AllocationIx>,
+    elsewhere: Vec<AllocationIx>,
 }
 
 /// The terms for a list to grow.
@@ -178,7 +178,7 @@ impl Admission {
             not_pinned: accounts.none(),
             moved: Vec::new(),
             rehomed: Vec::new(),
-            away: Vec::new(),
+            elsewhere: Vec::new(),
         }
     }
 
@@ -193,7 +193,7 @@ impl Admission {
         }
         // Outstanding work may leave no other choice now; the allocation comes home later.
         if allocation.allowed_homes().first() != Some(home) {
-            self.away.push(index);
+            self.elsewhere.push(index);
         }
         if counted != home {
             allocation.set_home(home);
@@ -210,9 +210,9 @@ impl Admission {
         self.removed[allocation.account()] += allocation.size;
         self.added[to.account()] += allocation.size;
         let (device, request) = (self.device, state.objects[self.device].last_request + 1);
-        state.residency.rehomings.insert(index, Rehoming { to, device, request });
+        state.objects.begin_rehoming(index, Rehoming { to, device, request });
         self.rehomed.push(index);
-        self.away.push(index);
+        self.elsewhere.push(index);
     }
 
     /// Gives the former homes back.
@@ -224,7 +224,7 @@ impl Admission {
 
     /// Lets the counted allocations join the list.
     pub(crate) fn accept(&self, state: &mut State, schedule: &mut Schedule, work: &Work) {
-        for &index in self.away.iter().filter(|_| !state.adapter.is_physical()) {
+        for &index in self.elsewhere.iter().filter(|_| !state.adapter.is_physical()) {
             schedule.turns.note_away(self.device, index, state.moment.now());
         }
         turns::change_list(state, work, self.device, &self.added, &self.removed);

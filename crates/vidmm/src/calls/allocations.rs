@@ -28,7 +28,7 @@ use crate::{
         device::{Deferred, DeferredAction},
     },
     requests::Requests,
-    residency::{pins, weight},
+    residency::{pins, views, weight},
     state::State,
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };
@@ -174,16 +174,16 @@ impl VidMm {
         let state = &mut self.state;
         let allocation = state.objects.allocation_id(index);
         // Only the owner locks an allocation: nobody could end the locks of a former one.
-        let locks = state.residency.locks.get(&index).map_or(0, |lock| lock.count);
+        let locks = state.objects[index].lock().map_or(0, |lock| lock.count);
         for locks in (0..locks).rev() {
             state.moment.record(|| Event::Unlocked { allocation, locks });
         }
-        state.residency.end_locks(&mut state.objects, host, index);
+        views::end_locks(&mut state.objects, host, index);
         state.moment.record(|| Event::AllocationDestroyed { allocation, flags });
         state.residency.end_offer(&mut state.objects, index);
         // A former owner of a shared one may be waiting already.
         if flags.contains(DestroyFlags::SYNCHRONOUS_DESTROY) {
-            state.objects[index].state |= AllocationState::SYNCHRONOUS_DESTROY;
+            state.objects[index].end_synchronously();
         }
         if !sharing::hand_over(state, &mut self.requests, index) {
             destroy(state, &mut self.requests, index, flags);
@@ -206,11 +206,11 @@ fn destroy(state: &mut State, requests: &mut Requests, index: AllocationIx, flag
         return destroy_at_once(state, requests, index, device);
     }
     // Work that was submitted and still waits for its grant may need it: until then it can be evicted and come back.
-    state.objects[index].state |= AllocationState::DESTROYED;
+    state.objects[index].destroy();
     state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     if state.objects.is_queued(index) {
         // The last DMA buffer that refers to it purges it.
-        state.objects[index].state |= AllocationState::PURGE_DUE;
+        state.objects[index].purge_when_unused();
         return;
     }
     requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
@@ -306,7 +306,7 @@ fn note_hint(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info
     let hints = hints.take_while(|&(bank, _)| bank > 0).filter(|_| preferred == Some(0));
     let hinted_banks = hints.map(|(bank, direction)| HintedBank { bank, direction }).collect();
     let hint = Hint { alignment: u64::from(info.alignment).max(PAGE_SIZE), direction, hinted_banks };
-    let patched = objects.patched.entry(index).or_default();
+    let patched = objects[index].patched_mut();
     patched.hint = hint;
     patched.hinted_in = preferred.and_then(|at| account_of(&info.preferred_segment.segment_ids[at]));
     if adapter.is_physical() {
@@ -370,7 +370,7 @@ fn destroy_at_once(state: &mut State, requests: &mut Requests, index: Allocation
     state.shares.renew_promise(&mut state.objects, device);
     state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);
-    state.objects[index].state |= AllocationState::DESTROYED;
+    state.objects[index].destroy();
     state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     let record = &state.objects[device];
     let is_named = |deferred: &Deferred| deferred.action.allocation() == index;
@@ -399,8 +399,8 @@ fn check_sys_mem(info: &AllocationInfo, existing: Option<PhysicalAddress>) -> Re
     state.set(AllocationState::KEEPS_COPY, has(AllocationFlags::PERMANENT_SYS_MEM) || existing.is_some());
     state.set(AllocationState::CACHED, has(AllocationFlags::CACHED));
     // The caller's memory has content from the beginning.
-    state.set(AllocationState::EXISTING_SYS_MEM | AllocationState::BACKED, existing.is_some());
-    Ok(state)
+    let with_content = AllocationState::EXISTING_SYS_MEM.union(AllocationState::BACKED);
+    Ok(if existing.is_some() { state.union(with_content) } else { state })
 }
 
 /// The notifications that an allocation will get, as the driver asked for them.

@@ -9,7 +9,6 @@ use crate::{
     manager::VidMm,
     memory::Memory,
     objects::{Objects, allocation::Allocation},
-    residency::Residents,
     schedule::trims,
     shares::Shares,
 };
@@ -33,8 +32,7 @@ impl VidMm {
             let shares = &self.state.shares.by_account[account];
             let share = shares.get(index);
             info.budget = info.budget.saturating_add(shares.published_budget(index));
-            info.current_usage +=
-                shares.usage(index) - offered_usage(&self.state.objects, &self.state.residency, index, account);
+            info.current_usage += shares.usage(index) - offered_usage(&self.state.objects, index, account);
             info.current_reservation += share.reservation;
             let available = available_for_reservation(&self.state.memory, &self.state.shares, index, account);
             info.available_for_reservation = info.available_for_reservation.saturating_add(available);
@@ -131,10 +129,7 @@ impl VidMm {
     #[doc(alias = "RegisterVideoMemoryBudgetChangeNotification")]
     pub fn notify_budget_changes(&mut self, process: ProcessId, wanted: bool) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        match wanted {
-            true => self.state.shares.listeners.insert(index),
-            false => self.state.shares.listeners.remove(&index),
-        };
+        self.state.shares.set_listening(index, wanted);
         if wanted {
             trims::tell_budgets_of(&mut self.state, index);
         }
@@ -143,11 +138,9 @@ impl VidMm {
 }
 
 /// Bytes of the process's allocations that are resident and offered (U-37).
-fn offered_usage(objects: &Objects, residency: &Residents, process: ProcessIx, account: Account) -> u64 {
-    let offered = residency.offers.keys().map(|&index| &objects[index]);
-    let is_there = |allocation: &&Allocation| {
-        allocation.process == process && allocation.place.is_some_and(|place| place.account() == account)
-    };
+fn offered_usage(objects: &Objects, process: ProcessIx, account: Account) -> u64 {
+    let offered = objects[process].offered.iter().map(|&index| &objects[index]);
+    let is_there = |allocation: &&Allocation| allocation.place.is_some_and(|place| place.account() == account);
     offered.filter(is_there).map(|allocation| allocation.size).sum()
 }
 

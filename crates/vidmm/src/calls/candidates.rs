@@ -89,8 +89,8 @@ fn may_move(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
     is_granted
         && allocation.device == device
         && allocation.openings().next().is_none()
-        && !allocation.state.intersects(keeps_home)
-        && !state.residency.rehomings.contains_key(&index)
+        && !allocation.is_any(keeps_home)
+        && state.objects[index].rehoming().is_none()
 }
 
 /// Candidates as classes, by the homes of each.

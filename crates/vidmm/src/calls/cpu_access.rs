@@ -12,7 +12,7 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, place::Place},
     plans::Plans,
-    residency::{lock::Lock, place, views},
+    residency::{place, views},
     schedule::{Schedule, replacement},
     state::State,
     units::{Extent, SegmentId},
@@ -54,20 +54,21 @@ impl VidMm {
         if record.process != self.state.objects[device_index].process || !record.is_open_on(device_index) {
             return Err(LockError::WrongDevice);
         }
-        if record.state.contains(AllocationState::OFFERED) {
+        if record.is(AllocationState::OFFERED) {
             return Err(LockError::Offered);
         }
-        if record.state.contains(AllocationState::NOT_COMMITTED) {
+        if record.is(AllocationState::NOT_COMMITTED) {
             return Err(LockError::NotCommitted);
         }
-        let (address, shown) = match self.state.residency.locks.get_mut(&index) {
+        let (address, shown) = match self.state.objects[index].lock() {
             Some(lock) if lock.count >= LOCKS_MAX => return Err(LockError::TooManyReferences { locks: lock.count }),
             // A plan moves it, and the CPU sees nothing of it until that plan has retired.
             Some(lock) if !self.plans.stream.is_retired(lock.moved_by) => return Err(LockError::AllocationBusy),
             Some(lock) => {
-                lock.count += 1;
                 // A plan that is to move it may be decided.
-                (lock.address, lock.shown.clone())
+                let view = (lock.address, lock.shown.clone());
+                self.state.objects[index].lock_again();
+                view
             }
             None => {
                 let moves_home = make_visible(&mut self.state, &self.plans, &mut self.schedule, index)?;
@@ -93,12 +94,10 @@ impl VidMm {
     #[doc(alias = "D3DKMTUnlock2")]
     pub fn unlock(&mut self, host: &mut dyn Host, allocation: AllocationId) -> Result<(), UnlockError> {
         let index = self.state.objects.lookup_allocation(allocation)?;
-        let lock = self.state.residency.locks.get_mut(&index).ok_or(UnlockError::NotLocked)?;
-        lock.count -= 1;
-        let locks = lock.count;
+        let locks = self.state.objects[index].unlock().ok_or(UnlockError::NotLocked)?;
         self.state.moment.record(|| Event::Unlocked { allocation, locks });
         if locks == 0 {
-            self.state.residency.end_locks(&mut self.state.objects, host, index);
+            views::end_locks(&mut self.state.objects, host, index);
             let allocation = &self.state.objects[index];
             if allocation.is_required() && allocation.homes_differ() {
                 self.schedule.turns.note_away(allocation.device, index, self.state.moment.now());
@@ -125,13 +124,13 @@ fn make_visible(
     if !is_hidden {
         // Only a copy that paging never writes is there at once wherever the allocation is.
         let arrives = plans.moves_content(allocation) && !is_copy_still(&state.objects, index);
-        let is_on_its_way = arrives || plans.discards.contains_key(&index);
+        let is_on_its_way = arrives || allocation.discarded_by().is_some();
         return if is_on_its_way { Err(LockError::AllocationBusy) } else { Ok(moves_home) };
     }
-    if allocation.state.contains(AllocationState::EVICTABLE) {
-        state.objects[index].state |= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
-        state.residency.evict_soon.push_back(index);
-        state.moment.request_poll();
+    if allocation.is(AllocationState::EVICTABLE) {
+        state.objects[index].set_hastened(true);
+        state.objects[index].set_lock_pending(true);
+        state.residency.hasten(&mut state.moment, index);
     }
     Err(LockError::AllocationBusy)
 }
@@ -140,7 +139,7 @@ fn make_visible(
 /// so that no grant waits for the unlock (D30). Where an entry pins the allocation in hidden memory, its device yields first.
 fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: AllocationIx) -> Result<bool, LockError> {
     let allocation = &state.objects[index];
-    if let Some(rehoming) = state.residency.rehomings.get(&index) {
+    if let Some(rehoming) = allocation.rehoming() {
         // The home changes with the grant of the request that the re-homing belongs to.
         let is_seen = allocation.is_seen_at_home() && allocation.is_seen_in(rehoming.to.account());
         return if is_seen { Ok(false) } else { Err(LockError::AllocationBusy) };
@@ -154,8 +153,8 @@ fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: Allocation
     if !allocation.is_pinned() {
         return Ok(true);
     }
-    state.objects[index].state |= AllocationState::LOCK_PENDING;
-    schedule.turns.to_replace.insert(device);
+    state.objects[index].set_lock_pending(true);
+    schedule.turns.replace(device);
     state.moment.request_poll();
     Err(LockError::AllocationBusy)
 }
@@ -163,7 +162,7 @@ fn goes_into_sight(state: &mut State, schedule: &mut Schedule, index: Allocation
 /// Whether the CPU sees a copy in system memory that paging reads at most.
 fn is_copy_still(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    allocation.state.contains(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(..)))
+    allocation.is(AllocationState::KEEPS_COPY) && matches!(allocation.place, Some(Place::Memory(..)))
 }
 
 fn map_view(
@@ -175,11 +174,6 @@ fn map_view(
     let extents: Vec<Extent> = extents.iter().collect();
     let address = host.map_cpu_virtual_address(segment, &extents)?;
     let shown = (segment, extents);
-    state.residency.locks.insert(index, Lock { count: 1, address, shown: shown.clone(), moved_by: 0 });
-    let allocation_state = &mut state.objects[index].state;
-    *allocation_state -= AllocationState::LOCK_PENDING;
-    *allocation_state |= AllocationState::LOCKED;
-    // The CPU may write from now on.
-    *allocation_state |= if segment.is_system() { AllocationState::BACKED } else { AllocationState::DIRTY };
+    state.objects[index].begin_lock(address, shown.clone());
     Ok((address, shown))
 }

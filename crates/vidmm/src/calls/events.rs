@@ -14,9 +14,9 @@ use crate::{
     },
     id::DeviceIx,
     manager::VidMm,
-    objects::turn::Power,
     recovery::{adapter_reset, device_error, engine_reset, faults, retire, watch},
     schedule::power,
+    schedule::waiting,
 };
 
 /// # Events of the GPU
@@ -46,7 +46,7 @@ impl VidMm {
         self.state.engines.recovery.adapter = AdapterPhase::Working;
         self.state.moment.record(|| Event::AdapterRestarted);
         // Without power the tables would be lost: they are written when power is back.
-        if self.schedule.turns.power != Power::Down {
+        if self.schedule.turns.power != waiting::Power::Down {
             power::write_all_tables_again(&mut self.state, &mut self.plans);
         }
     }
@@ -68,7 +68,7 @@ impl VidMm {
             return self.state.moment.report(DriverFinding::PreemptedUnasked { engine, preemption_fence_id });
         }
         let record = &mut self.state.engines.engines[engine as usize];
-        record.last_answered = preemption_fence_id;
+        record.answer(preemption_fence_id);
         let is_last = record.preemption_fence_id == preemption_fence_id;
         self.state.moment.record(|| Event::Preempted {
             engine,
@@ -139,8 +139,8 @@ impl VidMm {
         }
         self.state.moment.statistics_mut().engine_resets += 1;
         // The engine's earlier requests to yield are over.
-        self.state.engines.engines[engine as usize].last_answered =
-            self.state.engines.engines[engine as usize].preemption_fence_id;
+        let record = &mut self.state.engines.engines[engine as usize];
+        record.answer(record.preemption_fence_id);
         engine_reset::complete_lost(&mut self.state, &mut self.plans, engine, last_aborted.saturating_sub(1));
         // Only now is the packet that hung known: it may not be the first that was not reported. If none was aborted, the first is
         // meant, and its device is in error none the less (FLT-24).
@@ -207,8 +207,7 @@ impl VidMm {
         if engine_reset::runs_paging(&self.state, engine) {
             // Work that waits for the packet finds it undone, whether it begins or not: it writes nothing that is right.
             if !flags.contains(PageFaultFlags::FENCE_INVALID) {
-                let awaited = &mut self.state.engines.recovery.awaited;
-                *awaited = fence_id.saturating_sub(1).min(*awaited);
+                self.state.engines.recovery.await_paging_at_most(fence_id.saturating_sub(1));
             }
             return self.reset_adapter(DeviceErrorReason::PagingBufferFault, None);
         }

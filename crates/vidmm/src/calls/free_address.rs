@@ -63,7 +63,7 @@ fn free_in_reservation(
     if state.adapter.has_zero {
         let keys = reservations::tables_of_rests(&state.adapter, &around, part);
         tables::set_tables_aside(state, host, process, keys)?;
-        state.addresses.unreserved.push(Unreserved { process, part, around });
+        state.addresses.note_unreserved(Unreserved { process, part, around });
         state.moment.request_poll();
     } else {
         state.objects[process].space.release(part);
@@ -85,7 +85,7 @@ fn free_in_mapping(
     let record = &state.objects[allocation];
     let ends = [base, end - 1].map(|address| mapping_around(&state.objects, allocation, process, address));
     // A range that is neither a mapping nor waits to be one is ending: its device has closed the allocation.
-    let is_its = |of: &Mapping| !record.state.contains(AllocationState::DESTROYED) && record.is_open_on(of.device);
+    let is_its = |of: &Mapping| !record.is(AllocationState::DESTROYED) && record.is_open_on(of.device);
     let [Some(first), Some(last)] = ends.map(|of| of.filter(is_its)) else {
         return Err(VaRangeError::NotFound.into());
     };

@@ -4,7 +4,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    budget::{ProcessShare, Standing, account::Account},
+    budget::{Standing, account::Account},
     contract::{Host, Kmd, KmdContextHandle},
     data::{ordered_set::OrderedSet, progress::Progress},
     event::{
@@ -25,8 +25,9 @@ use crate::{
         process::Process,
         queue::{MonitoredFence, PagingQueue},
         ranges::ListRanges,
-        turn::{Power, Stillness, Turn},
+        turn::{Stillness, Turn},
     },
+    schedule::waiting,
     state::State,
 };
 /// A device to be created. A process alone makes one of the adapter's usual kind.
@@ -87,6 +88,7 @@ impl VidMm {
             space,
             tables,
             devices: OrderedSet::default(),
+            offered: OrderedSet::default(),
             is_paused: false,
             cut_by: 0,
             reserved_by: 0,
@@ -94,13 +96,10 @@ impl VidMm {
             standing: Standing::default(),
             traffic: self.state.memory.accounts().none(),
         });
-        let (weight, index) = (self.state.objects[process.ix()].standing.weight(), process.ix());
-        let share = ProcessShare { weight, reservation: 0, demand: 0 };
-        let shares = &mut self.state.shares;
-        shares.accounts().iter().for_each(|account| shares.by_account[account].insert(index, share));
+        self.state.shares.insert_process(process.ix(), self.state.objects[process.ix()].standing.weight());
         self.schedule.renew_demand(&mut self.state, process.ix());
         if self.state.adapter.has_page_tables() {
-            self.state.addresses.rootless.insert(process.ix());
+            self.state.addresses.need_root(process.ix());
         }
         self.state.moment.record(|| Event::ProcessCreated { process, handle });
         Ok(process)
@@ -145,6 +144,7 @@ impl VidMm {
             to_restore: accounts.none(),
             pinned_allocations: Vec::new(),
             with_choice: Vec::new(),
+            rehomed: OrderedSet::default(),
             to_bring_back: Vec::new(),
             notifications: Vec::new(),
             period_runs: false,
@@ -163,7 +163,9 @@ impl VidMm {
         });
         self.state.objects[process_index].devices.insert(device.ix());
         self.state.moment.record(|| Event::DeviceCreated { device, process, residency });
-        if self.state.objects[process_index].standing.halted.is_some() || self.schedule.turns.power != Power::Up {
+        if self.state.objects[process_index].standing.halted.is_some()
+            || self.schedule.turns.power != waiting::Power::Up
+        {
             self.schedule.halt(&mut self.state, device.ix());
         }
         Ok(device)

@@ -16,7 +16,7 @@ use crate::{
     objects::{allocation::AllocationState, device::DeferredAction},
     plans::Plans,
     requests::Requests,
-    residency::{packing, rehoming, weight},
+    residency::{offers, packing, rehoming, weight},
     schedule::turns,
     state::State,
     work::Work,
@@ -71,19 +71,19 @@ impl VidMm {
             if allocation.device != device_index {
                 return Err(OfferError::WrongDevice { position });
             }
-            if allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
+            if allocation.is(AllocationState::OFFERED) || !named.insert(index) {
                 return Err(OfferError::Offered { position });
             }
-            if allocation.state.contains(AllocationState::LOCKED) {
+            if allocation.is(AllocationState::LOCKED) {
                 return Err(OfferError::Locked { position });
             }
-            if allocation.state.contains(AllocationState::EXISTING_SYS_MEM) {
+            if allocation.is(AllocationState::EXISTING_SYS_MEM) {
                 return Err(OfferError::ExistingSysMem { position });
             }
             if allocation.openings().any(|opening| !opening.is_closed) {
                 return Err(OfferError::Shared { position });
             }
-            if allocation.state.contains(AllocationState::NOT_COMMITTED) {
+            if allocation.is(AllocationState::NOT_COMMITTED) {
                 return Err(OfferError::NotCommitted { position });
             }
             indices.push(index);
@@ -136,7 +136,7 @@ impl VidMm {
             if allocation.device != device {
                 return Err(ReclaimError::WrongDevice { position });
             }
-            if !allocation.state.contains(AllocationState::OFFERED) || !named.insert(index) {
+            if !allocation.is(AllocationState::OFFERED) || !named.insert(index) {
                 return Err(ReclaimError::NotOffered { position });
             }
             indices.push(index);
@@ -196,10 +196,7 @@ pub(crate) fn offer(
     let allocation = &mut state.objects[index];
     let priority = priority.resolved(allocation.priority);
     let count = allocation.entry_mut(device).count;
-    allocation.state |= AllocationState::OFFERED;
-    // An earlier Evict no longer hastens it: it stays where it is until memory is wanted.
-    allocation.state -= AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
-    state.residency.offers.insert(index, Offer { count, priority, flags });
+    state.objects.begin_offer(index, Offer { count, priority, flags });
     state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
     state.residency.reclassify(&mut state.objects, index);
     if flags.contains(OfferFlags::OFFER_IMMEDIATELY) {
@@ -219,7 +216,8 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
     let mut packing = packing::packing_room_for(&state.objects, &state.memory, device, joining);
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
-            state.residency.is_listed_offered(index) && state.residency.counted_in(&state.objects, index) == account
+            offers::is_listed_offered(&state.objects, index)
+                && state.residency.counted_in(&state.objects, index) == account
         };
         let mut list = state.objects[device].list[account].now();
         let mut misplaced = 0;
@@ -258,19 +256,16 @@ pub(crate) fn reclaim(
     host: &mut dyn Host,
     index: AllocationIx,
 ) -> (ReclaimResult, u32) {
-    let discarded = state.objects[index].state.contains(AllocationState::DISCARDED);
-    let offer = state.residency.end_offer(&mut state.objects, index).expect("it was found to be offered");
+    let (offer, discarded) = state.residency.end_offer(&mut state.objects, index).expect("it was found to be offered");
     let allocation = &state.objects[index];
-    if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
+    if !allocation.is(AllocationState::NOT_COMMITTED) {
         let result = if discarded { ReclaimResult::Discarded } else { ReclaimResult::Ok };
         return (result, offer.count);
     }
     let size = allocation.size;
     match plans.commit_backing_store(state, host, size) {
         Ok(backing_store) => {
-            let allocation = &mut state.objects[index];
-            allocation.backing_store = backing_store.offset;
-            allocation.state -= AllocationState::NOT_COMMITTED;
+            state.objects[index].commit(backing_store.offset);
             (ReclaimResult::Discarded, offer.count)
         }
         Err(_) => {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{manager::VidMm, objects::turn::Power};
+use crate::{manager::VidMm, schedule::waiting::Power};
 
 /// # Power
 impl VidMm {
@@ -10,11 +10,9 @@ impl VidMm {
     /// all resident allocations go to system memory. [`Output::PoweredDown`](crate::Output::PoweredDown) says when that
     /// is done. Calls are accepted meanwhile, and wait.
     pub fn power_down(&mut self) {
-        self.schedule.turns.power_up_wanted = false;
-        if self.schedule.turns.power != Power::Up {
+        if !self.schedule.turns.begin_power_down() {
             return;
         }
-        self.schedule.turns.power = Power::GoingDown;
         for device in Vec::from_iter(self.state.objects.devices.iter().map(|(index, _)| index)) {
             self.schedule.halt(&mut self.state, device);
         }
@@ -27,7 +25,7 @@ impl VidMm {
     pub fn power_up(&mut self) {
         match self.schedule.turns.power {
             Power::Up => {}
-            Power::GoingDown => self.schedule.turns.power_up_wanted = true,
+            Power::GoingDown => self.schedule.turns.want_power(),
             Power::Down => self.schedule.regain_power(&mut self.state, &mut self.plans),
         }
     }

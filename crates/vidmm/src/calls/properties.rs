@@ -13,7 +13,7 @@ use crate::{
     manager::VidMm,
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     plans::{Plans, draft::Draft},
-    residency::{place, rehoming, views},
+    residency::{offers, place, rehoming, views},
     schedule::{Schedule, replacement},
     state::State,
     units::{PageSize, SegmentId},
@@ -80,7 +80,7 @@ impl VidMm {
         let may_stay = choices.contains(record.home()) && choices.contains(next_home);
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)
-            || self.state.residency.is_listed_offered(index);
+            || offers::is_listed_offered(&self.state.objects, index);
         if is_required && !may_stay {
             return Err(UpdateError::NotSupported(
                 "moving to other segments what a device's list requires; evict it first",
@@ -95,7 +95,7 @@ impl VidMm {
             return Err(UpdateError::Vetoed);
         }
         if !is_required {
-            self.state.residency.rehomings.remove(&index);
+            self.state.objects.end_rehoming(index);
         }
         let numbers =
             change_residence(&mut self.state, &mut self.plans, &mut self.schedule, index, (choices, preferred));
@@ -155,7 +155,7 @@ fn check_update(
     if largest.is_some_and(|largest| !allocation.size.is_multiple_of(largest.bytes())) {
         return Err(UpdateError::Impossible(AllocationInfoRule::Size(allocation.size)));
     }
-    if choices.accounts().any(Account::is_memory) && allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) {
+    if choices.accounts().any(Account::is_memory) && allocation.is(AllocationState::ACCESSED_PHYSICALLY) {
         return Err(UpdateError::NotSupported("contiguous placement in the memory segment"));
     }
     let is_large = |mapping: crate::gpu_va::Mapping| mapping.pte_page_size == PageSize::Kib64;

@@ -123,7 +123,7 @@ impl VidMm {
                 self.state.moment.report(finding);
             }
             for allocation in references.allocations() {
-                self.state.objects.patched.entry(allocation).or_default().queued += 1;
+                self.state.objects[allocation].patched_mut().queued += 1;
                 self.state.residency.reclassify(&mut self.state.objects, allocation);
             }
         }

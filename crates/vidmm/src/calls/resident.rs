@@ -18,7 +18,7 @@ use crate::{
     objects::{Objects, allocation::AllocationState, request::RequestKind},
     recovery::device_error,
     requests::Requests,
-    residency::{Residents, packing, place, rehoming, weight},
+    residency::{packing, place, rehoming, weight},
     schedule::Schedule,
     state::State,
     work::Work,
@@ -172,7 +172,7 @@ impl VidMm {
         for &id in allocations {
             indices.push(self.state.objects.lookup_allocation(id)?);
         }
-        count_out(&mut self.state.objects, &mut self.state.residency, device_index, &indices)?;
+        count_out(&mut self.state.objects, device_index, &indices)?;
         let is_hastened = self.state.adapter.verifier.hastens_evictions();
         let flags = if is_hastened { flags.difference(EvictFlags::EVICT_ONLY_IF_NECESSARY) } else { flags };
 
@@ -180,7 +180,7 @@ impl VidMm {
         let mut left: PerAccount<u64> = self.state.memory.accounts().none();
         for index in indices {
             let allocation = &mut self.state.objects[index];
-            if allocation.state.contains(AllocationState::OFFERED) {
+            if allocation.is(AllocationState::OFFERED) {
                 let State { moment, objects, memory, residency, .. } = &mut self.state;
                 residency.leave_offered(moment, objects, memory, index);
                 continue;
@@ -247,10 +247,10 @@ pub(crate) fn joining(
         if !allocation.is_open_on(device) {
             return Err(MakeResidentError::WrongDevice { position });
         }
-        if allocation.state.contains(AllocationState::OFFERED) {
+        if allocation.is(AllocationState::OFFERED) {
             return Err(MakeResidentError::Offered { position });
         }
-        if allocation.state.contains(AllocationState::NOT_COMMITTED) {
+        if allocation.is(AllocationState::NOT_COMMITTED) {
             return Err(MakeResidentError::NotCommitted { position });
         }
         indices.push(index);
@@ -354,19 +354,14 @@ fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationI
 }
 
 /// Checks that each allocation is on the device's list as often as it is named.
-fn count_out(
-    objects: &mut Objects,
-    residency: &mut Residents,
-    device: DeviceIx,
-    indices: &[AllocationIx],
-) -> Result<(), EvictError> {
+fn count_out(objects: &mut Objects, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), EvictError> {
     // Counts go down, so that an allocation named twice is counted twice, and up again.
     let left = indices.iter().position(|&index| {
-        let count = count_mut(objects, residency, device, index).filter(|count| **count > 0);
+        let count = count_mut(objects, device, index).filter(|count| **count > 0);
         count.map(|count| *count -= 1).is_none()
     });
     for &index in &indices[..left.unwrap_or(indices.len())] {
-        *count_mut(objects, residency, device, index).expect("it was counted") += 1;
+        *count_mut(objects, device, index).expect("it was counted") += 1;
     }
     left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
 }
@@ -374,18 +369,13 @@ fn count_out(
 /// The number of times that the device's list names the allocation, or will name it again when it is reclaimed. None if
 /// it is not open on the device.
 #[inline(always)]
-fn count_mut<'a>(
-    objects: &'a mut Objects,
-    residency: &'a mut Residents,
-    device: DeviceIx,
-    index: AllocationIx,
-) -> Option<&'a mut u32> {
+fn count_mut(objects: &mut Objects, device: DeviceIx, index: AllocationIx) -> Option<&mut u32> {
     let allocation = &mut objects[index];
     if !allocation.is_open_on(device) {
         return None;
     }
-    if allocation.state.contains(AllocationState::OFFERED) {
-        return residency.offers.get_mut(&index).map(|offer| &mut offer.count);
+    if allocation.is(AllocationState::OFFERED) {
+        return allocation.offered_count_mut();
     }
     Some(&mut allocation.entry_mut(device).count)
 }

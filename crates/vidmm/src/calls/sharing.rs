@@ -39,7 +39,7 @@ impl VidMm {
         }
         let index = self.state.objects.lookup_allocation(allocation)?;
         let record = &self.state.objects[index];
-        if !record.state.contains(AllocationState::SHARED) {
+        if !record.is(AllocationState::SHARED) {
             return Err(OpenError::NotShared);
         }
         if self.state.objects[record.device].has_reference_lists() {
@@ -103,9 +103,7 @@ pub(crate) fn hand_over(state: &mut State, requests: &mut Requests, index: Alloc
     }
     let Allocation { process, size, place, .. } = state.objects.allocations[index];
     if let Some(place) = place {
-        let shares = &mut state.shares.by_account[place.account()];
-        shares.subtract_usage(former_process, size);
-        shares.add_usage(process, size);
+        state.shares.move_usage(place.account(), former_process, process, size);
     }
     let allocation = state.objects.allocation_id(index);
     let (closed_on, record) = (state.objects.device_id(former), &state.objects.allocations[index]);

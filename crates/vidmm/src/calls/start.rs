@@ -1,6 +1,6 @@
 //! Adapter start.
 
-use alloc::{boxed::Box, collections::BTreeMap, vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::{
     adapter::{
@@ -172,13 +172,7 @@ impl VidMm {
                 residency: Residents::new(accounts, options.policy.policy()),
                 addresses: Addresses::default(),
             },
-            plans: Plans {
-                stream: Stream::default(),
-                system_context,
-                builder: Builder::default(),
-                windows,
-                discards: BTreeMap::new(),
-            },
+            plans: Plans { stream: Stream::default(), system_context, builder: Builder::default(), windows },
             requests: Requests::default(),
             work: Work {
                 queued: OrderedSet::default(),

@@ -20,10 +20,10 @@ impl VidMm {
     pub fn stop_adapter(mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         adapter_reset::end_all(&mut self.state, &mut self.plans, host);
         purge::clear(&mut self.state, &mut self.plans, host);
-        for lock in self.state.residency.locks.values() {
+        let objects = &self.state.objects;
+        for lock in objects.allocations.iter().filter_map(|(_, allocation)| allocation.lock()) {
             host.unmap_cpu_virtual_address(lock.address);
         }
-        let objects = &self.state.objects;
         for (_, allocation) in objects.allocations.iter() {
             destroy_allocation(allocation, kmd, host);
         }

@@ -1,9 +1,6 @@
 //! Suspension of a process by a call, as the test hooks of WDDM do (P10, 10.5).
 
-use alloc::vec::Vec;
-
 use crate::{
-    event::Event,
     id::{InvalidHandle, ProcessId},
     manager::VidMm,
 };
@@ -19,12 +16,7 @@ impl VidMm {
     #[doc(alias = "D3DKMT_VIDMMESCAPETYPE_SUSPEND_PROCESS")]
     pub fn suspend_process(&mut self, process: ProcessId, allow_wake_on_submission: bool) -> Result<(), InvalidHandle> {
         let index = self.state.objects.processes.lookup(process)?;
-        self.state.objects[index].standing.halted = Some(allow_wake_on_submission);
-        self.state.moment.record(|| Event::ProcessSuspended { process, allow_wake_on_submission });
-        for device in Vec::from_iter(self.state.objects[index].devices.iter().copied()) {
-            self.schedule.halt(&mut self.state, device);
-        }
-        self.schedule.renew_demand(&mut self.state, index);
+        self.schedule.suspend_process(&mut self.state, index, allow_wake_on_submission);
         Ok(())
     }
 

@@ -216,7 +216,7 @@ fn fences_of(objects: &Objects, device: DeviceIx) -> Vec<MonitoredFenceIx> {
 /// The allocations that a device may name in calls.
 fn allocations_of(objects: &Objects, device: DeviceIx) -> Vec<AllocationIx> {
     let is_named = |&(_, allocation): &(AllocationIx, &Allocation)| {
-        allocation.is_open_on(device) && !allocation.state.contains(AllocationState::DESTROYED)
+        allocation.is_open_on(device) && !allocation.is(AllocationState::DESTROYED)
     };
     objects.allocations.iter().filter(is_named).map(|(index, _)| index).collect()
 }

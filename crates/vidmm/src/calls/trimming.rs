@@ -28,7 +28,7 @@ impl VidMm {
     pub fn register_trim_notification(&mut self, device: DeviceId) -> Result<TrimNotificationId, CreateError> {
         let device_index = self.state.objects.devices.lookup(device)?;
         self.state.objects.check_device(&self.state.moment, device_index)?;
-        let notification = self.schedule.trim_notifications.insert(device_index);
+        let notification = self.schedule.register(device_index);
         self.state.objects[device_index].notifications.push(notification.ix());
         self.state.moment.record(|| Event::TrimNotificationRegistered { notification, device });
         self.state.moment.request_poll();

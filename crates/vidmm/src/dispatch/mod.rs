@@ -229,7 +229,7 @@ fn set_root(state: &mut State, kmd: &mut dyn Kmd, index: ContextIx) {
     let root = root.expect("nothing is dispatchable before its root table is built");
     kmd.set_root_page_table(handle, root);
     let RootPageTable { address, num_entries } = root;
-    state.objects[index].root_entries = num_entries;
+    state.objects[index].note_root(num_entries);
     let context = state.objects.contexts.id(index);
     state.moment.record(|| Event::RootPageTableSet { context, address, num_entries });
 }
@@ -244,14 +244,14 @@ fn hand_out(
 ) {
     set_root(state, kmd, index);
     let context = &mut state.objects[index];
-    context.in_flight += 1;
+    context.begin();
     let (engine, device_index, handle) = (context.engine, context.device, context.handle);
     let signal = EngineFence { engine, fence_id: state.engines.engines[engine as usize].submitted + 1 };
     let Job { number, buffer, waits: waited, signals, offsets } =
         next_job(state, requests, work, kmd, index, signal.fence_id);
     let mut packet = Packet { waits: Vec::new(), signal, preamble: Vec::new(), buffer };
     if paging_fence > state.engines.paging_engine(&state.adapter).retired {
-        state.engines.recovery.awaited = state.engines.recovery.awaited.max(paging_fence);
+        state.engines.recovery.await_paging(paging_fence);
         packet.waits.push(EngineFence { engine: state.adapter.paging_engine, fence_id: paging_fence });
     }
     for wait in waited {
@@ -259,7 +259,7 @@ fn hand_out(
         state.objects[wait.fence.ix()].references -= 1;
     }
     for fence in &signals {
-        state.objects[fence.fence.ix()].dispatched.push_back((fence.value, signal));
+        state.objects[fence.fence.ix()].note_dispatched(fence.value, signal);
     }
     // Other packet_work may wait for a fence that this one signals: now it can be handed out.
     let packet_work = PacketWork::User { context: index, submission: number, signals, offsets };

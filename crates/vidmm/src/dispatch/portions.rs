@@ -9,7 +9,6 @@ use crate::{
     id::{AllocationIx, ContextIx, DeviceIx, SubmissionNo},
     objects::{
         Objects,
-        allocation::AllocationState,
         split::{Cut, Portion, Reference, References, ResourceTable},
         submission::{Submission, SubmitDesc},
     },
@@ -30,7 +29,7 @@ pub(crate) fn next_portion(
     fence_id: u64,
 ) -> Job {
     let context = &mut state.objects[index];
-    let portion = context.portion.take().expect("it was found decided");
+    let portion = context.take_portion().expect("it was found decided");
     let device = context.device;
     work.patching.turns += 1;
     context.served = work.patching.turns;
@@ -57,12 +56,10 @@ pub(crate) fn next_portion(
     let (patch_end, end) = (portion.patch_locations.end, portion.end);
     let signals = if is_last { core::mem::take(&mut submission.desc.signals) } else { Vec::new() };
     if is_last {
-        work.patching.splitting = work.patching.splitting.filter(|&splitting| splitting != index);
+        work.patching.end_splitting(index);
         work::forget_references(state, requests, &references);
     } else {
-        let progress = &mut references.progress;
-        (progress.start, progress.next, progress.table, progress.fixed) = (end, patch_end, portion.table, fixed);
-        progress.portions += 1;
+        references.advance(end, patch_end, portion.table, fixed);
         submission.references = Some(references);
         state.objects[index].queue.push_front(submission);
     }
@@ -158,7 +155,7 @@ fn patch(
 fn note_written(objects: &mut Objects, references: &References, portion: &Portion) {
     let required: BTreeSet<AllocationIx> = portion.required.iter().copied().collect();
     for index in references.written().filter(|index| required.contains(index)) {
-        objects[index].state |= AllocationState::DIRTY;
+        objects[index].note_written();
     }
 }
 

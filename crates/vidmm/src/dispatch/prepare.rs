@@ -137,20 +137,20 @@ fn prepare_next(
             portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
             require(state, device, joining);
             if portion.cut.is_some() {
-                work.patching.splitting = Some(index);
+                work.patching.begin_splitting(index);
             }
-            state.objects[index].portion = Some(portion);
+            state.objects[index].decide(portion);
             state.moment.request_poll();
             Ok(true)
         }
         Err(Obstacle::Wait) => Ok(false),
         Err(Obstacle::WaitForTurn) => {
             turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
-            state.objects[device].turn.takes_all = true;
+            state.objects[device].turn.set_takes_all(true);
             Ok(true)
         }
         Err(Obstacle::Impossible { offset, bytes }) => {
-            state.objects[device].turn.takes_all = false;
+            state.objects[device].turn.set_takes_all(false);
             if !work.patching.knobs.expect_preparation_failure {
                 return Err((device, DeviceErrorReason::PreparationFailed { dma_buffer, bytes }));
             }
@@ -221,7 +221,7 @@ fn fill(
             }
             if views::waits_for_unlock(&state.objects, allocation) {
                 let device = state.objects[index].device;
-                state.objects[device].turn.takes_all = false;
+                state.objects[device].turn.set_takes_all(false);
                 return Err(Obstacle::Wait);
             }
             if !placement::try_member(state, transaction, allocation) {

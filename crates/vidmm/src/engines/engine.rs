@@ -120,8 +120,29 @@ impl Engine {
         Some(packet)
     }
 
+    /// Nothing is under way any more, and no answer is outstanding.
+    pub fn end_all(&mut self) {
+        self.retired = self.submitted;
+        self.answer(self.preemption_fence_id);
+    }
+
+    /// The engine has answered a request to preempt, or a reset has made the request void.
+    pub fn answer(&mut self, preemption_fence_id: u64) {
+        self.last_answered = preemption_fence_id;
+    }
+
+    /// The first packet waits for other engines.
+    pub fn wait(&mut self) {
+        self.running_since = None;
+    }
+
+    /// The first packet runs. Returns the time since when.
+    pub fn run(&mut self, now: Nanoseconds) -> Nanoseconds {
+        *self.running_since.get_or_insert(now)
+    }
+
     fn has_left(&mut self, packet: &InFlight) {
         packet.waits.iter().for_each(|&wait| _ = self.waits.remove(&(wait, packet.fence_id)));
-        self.running_since = None;
+        self.wait();
     }
 }

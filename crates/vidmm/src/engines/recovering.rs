@@ -130,6 +130,21 @@ impl Recovery {
         self.adapter == AdapterPhase::Working
     }
 
+    /// Work that was handed out waits for a fence of the paging engine.
+    pub fn await_paging(&mut self, fence_id: u64) {
+        self.awaited = self.awaited.max(fence_id);
+    }
+
+    /// Nothing behind a fence of the paging engine is right: no work that was handed out waits for more.
+    pub fn await_paging_at_most(&mut self, fence_id: u64) {
+        self.awaited = self.awaited.min(fence_id);
+    }
+
+    /// No time limit matters.
+    pub fn forget_due(&mut self) {
+        self.due = None;
+    }
+
     /// Time matters from then on.
     pub fn due_at(&mut self, time: Nanoseconds) {
         if time != Nanoseconds::MAX {

@@ -35,7 +35,7 @@ impl CommitLimit {
     /// # Panics
     ///
     /// If less is available: the caller has made room before it takes.
-    pub fn take(&mut self, bytes: u64, after: &mut Vec<PlanNo>) {
+    pub fn charge(&mut self, bytes: u64, after: &mut Vec<PlanNo>) {
         assert!(bytes <= self.available, "room is made before anything becomes resident");
         self.available -= bytes;
         let from_free = bytes.min(self.free);
@@ -83,15 +83,15 @@ mod tests {
     fn a_plan_that_follows_a_parked_one_can_take_the_bytes_that_it_gives_back() {
         let mut limit = CommitLimit::new(100);
         let mut after = Vec::new();
-        limit.take(90, &mut after);
+        limit.charge(90, &mut after);
         limit.promise(7, 30);
         limit.promise(8, 30);
-        limit.take(50, &mut after);
+        limit.charge(50, &mut after);
         assert_eq!(after, [7, 8]);
         assert_eq!((limit.available(), limit.holes()), (20, 20));
         limit.entered(8);
         after.clear();
-        limit.take(20, &mut after);
+        limit.charge(20, &mut after);
         assert!(after.is_empty());
     }
 }

@@ -85,6 +85,12 @@ impl Memory {
         size - self.available(account)
     }
 
+    /// No plan is under way, and nothing is resident in system memory or shown by an aperture.
+    pub(crate) fn forget_plans(&mut self) {
+        self.commit.clear();
+        self.aperture.clear_shown();
+    }
+
     /// `plan` has entered the stream, or is given up.
     pub(crate) fn entered(&mut self, plan: PlanNo) {
         for account in self.accounts().memory() {

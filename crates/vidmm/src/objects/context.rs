@@ -28,6 +28,31 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// A packet is handed out.
+    pub fn begin(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A packet has left the engine.
+    pub fn end(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// Decides the next portion.
+    pub fn decide(&mut self, portion: Portion) {
+        self.portion = Some(portion);
+    }
+
+    /// Takes the decided portion.
+    pub fn take_portion(&mut self) -> Option<Portion> {
+        self.portion.take()
+    }
+
+    /// The driver is told of the root table, with so many entries; 0 is a table without content after a power-down.
+    pub fn note_root(&mut self, num_entries: u32) {
+        self.root_entries = num_entries;
+    }
+
     /// Whether its owner runs its work (D25).
     pub fn is_self_scheduled(&self) -> bool {
         self.handle.is_none()

@@ -4,7 +4,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
     budget::account::{Account, PerAccount},
-    data::progress::Progress,
+    data::{ordered_set::OrderedSet, progress::Progress},
     event::{device_residency::DeviceResidency, error::DeviceErrorReason},
     gpu_va::Mapping,
     id::{AllocationId, AllocationIx, MonitoredFenceId, PlanNo, ProcessIx, SubmissionNo, TrimNotificationIx},
@@ -42,6 +42,8 @@ pub(crate) struct Device {
     pub pinned_allocations: Vec<AllocationIx>,
     /// The listed allocations with several homes, and some former ones.
     pub with_choice: Vec<AllocationIx>,
+    /// The allocations that move their home with a request of it that is not granted.
+    pub rehomed: OrderedSet<AllocationIx>,
     /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,
     /// Its registrations for trim notifications.
@@ -127,6 +129,11 @@ impl Device {
     /// Whether the references of its DMA buffers drive its residency.
     pub fn has_reference_lists(&self) -> bool {
         self.residency == DeviceResidency::ReferenceLists
+    }
+
+    /// Work that would have signalled these fences is dropped or aborted.
+    pub fn drop_signals(&mut self, fences: impl IntoIterator<Item = MonitoredFenceId>) {
+        self.dropped_signals.extend(fences);
     }
 
     /// Whether no work of it is handed out any more.

@@ -28,7 +28,7 @@ pub(crate) struct ListEntry {
     /// While a granted span is open, the last submission that is known not to write in it; then the last submission that
     /// was made in a granted span.
     until: U56,
-    pub is: EntryFlags,
+    is: EntryFlags,
 }
 
 bitflags! {
@@ -114,11 +114,47 @@ impl ListEntry {
         self.is_pinned() || self.has_ungranted_span()
     }
 
-    /// Sets a flag, or takes it away. Returns whether it was set.
-    pub fn replace(&mut self, flag: EntryFlags, is_set: bool) -> bool {
-        let was_set = self.is.contains(flag);
-        self.is.set(flag, is_set);
-        was_set
+    /// The entry pins the allocation from now on. Returns the flags before.
+    pub fn pin(&mut self) -> EntryFlags {
+        let before = self.is;
+        self.is -= EntryFlags::TO_RESTORE;
+        self.is |= EntryFlags::PINNING | EntryFlags::IN_PINNED;
+        before
+    }
+
+    /// The entry pins the allocation no more, and is not to pin the allocation again. Returns the flags before.
+    pub fn release(&mut self) -> EntryFlags {
+        let before = self.is;
+        self.is -= EntryFlags::TO_RESTORE | EntryFlags::PINNING;
+        before
+    }
+
+    /// The entry is to pin the allocation again.
+    pub fn hold_for_resume(&mut self) {
+        self.is |= EntryFlags::TO_RESTORE;
+    }
+
+    /// The device's record of pinned allocations keeps this entry if the entry pins. Returns whether that is so.
+    pub fn keep_pinned(&mut self) -> bool {
+        self.is.set(EntryFlags::IN_PINNED, self.is_pinning());
+        self.is_pinning()
+    }
+
+    /// The device's record of pinned allocations is emptied.
+    pub fn forget_pinned(&mut self) {
+        self.is -= EntryFlags::IN_PINNED;
+    }
+
+    /// Whether the device's record of pinned allocations has this entry.
+    pub fn is_in_pinned(&self) -> bool {
+        self.is.contains(EntryFlags::IN_PINNED)
+    }
+
+    /// Notes whether the device's set of allocations with several homes has this entry. Returns the note before.
+    pub fn set_with_choice(&mut self, is_in: bool) -> bool {
+        let was_in = self.is.contains(EntryFlags::WITH_CHOICE);
+        self.is.set(EntryFlags::WITH_CHOICE, is_in);
+        was_in
     }
 
     /// Begins the span of a MakeResident that was granted at once after submission `from`, and has been counted. Returns
@@ -219,7 +255,8 @@ impl ListEntry {
         }
         self.is -= EntryFlags::OPEN;
         if flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.is.contains(EntryFlags::READ) {
-            let was_pinned = self.replace(EntryFlags::PINNED_BEFORE, false);
+            let was_pinned = self.is.contains(EntryFlags::PINNED_BEFORE);
+            self.is -= EntryFlags::PINNED_BEFORE;
             return Effect::InVain { flags, was_pinned };
         }
         let unwritten = self.until();

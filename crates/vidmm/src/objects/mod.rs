@@ -16,16 +16,16 @@ pub(crate) mod traffic;
 pub(crate) mod turn;
 pub(crate) mod uses;
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 use crate::{
-    adapter::patching::Patched,
     budget::account::{Account, Accounts, PerAccount},
     contract::{EngineFence, KmdContextHandle},
     event::{
         Event, RequestName,
         error::{DeviceErrorReason, DeviceInError},
+        offer::Offer,
     },
     id::{
         AllocationId, AllocationIx, ContextIx, DeviceId, DeviceIx, InvalidHandle, MonitoredFenceId, MonitoredFenceIx,
@@ -33,7 +33,7 @@ use crate::{
     },
     moment::{Moment, Output},
     objects::{
-        allocation::{Allocation, AllocationState, Allocations},
+        allocation::{Allocation, AllocationState, Allocations, Rehoming},
         context::Context,
         device::Device,
         process::{Process, Processes},
@@ -51,8 +51,6 @@ pub(crate) struct Objects {
     pub paging_queues: Slots<kind::PagingQueue, PagingQueue>,
     pub monitored_fences: Slots<kind::MonitoredFence, MonitoredFence>,
     pub allocations: Allocations,
-    /// The records of allocations on an adapter without GPU virtual addresses.
-    pub patched: BTreeMap<AllocationIx, Patched>,
     /// Submissions of all devices so far.
     pub submissions: u64,
     /// The bytes that have gone through each memory, for all processes.
@@ -97,6 +95,54 @@ impl Objects {
         record.submitted
     }
 
+    /// No trace of an allocation is left.
+    pub fn note_dead(&mut self, index: AllocationIx) {
+        self.dead.push(index);
+    }
+
+    /// A device has closed an allocation and does not use it any more.
+    pub fn note_closed(&mut self, index: AllocationIx, device: DeviceIx) {
+        self.closed.push((index, device));
+    }
+
+    /// Takes the allocations of which no trace is left.
+    pub fn take_dead(&mut self) -> Vec<AllocationIx> {
+        core::mem::take(&mut self.dead)
+    }
+
+    /// Takes the allocations and the devices that have closed them.
+    pub fn take_closed(&mut self) -> Vec<(AllocationIx, DeviceIx)> {
+        core::mem::take(&mut self.closed)
+    }
+
+    /// The owner of an allocation does without it until it is reclaimed (RES-61).
+    pub fn begin_offer(&mut self, index: AllocationIx, offer: Offer) {
+        let process = self[index].process;
+        self[process].offered.insert(index);
+        self[index].begin_offer(offer);
+    }
+
+    /// Ends the offer of an allocation. Returns the offer, and whether the content was lost meanwhile; none if it is not offered.
+    pub fn end_offer(&mut self, index: AllocationIx) -> Option<(Offer, bool)> {
+        let ended = self[index].end_offer()?;
+        let process = self[index].process;
+        self[process].offered.remove(&index);
+        Some(ended)
+    }
+
+    /// An allocation moves to another home with a request of a device.
+    pub fn begin_rehoming(&mut self, index: AllocationIx, rehoming: Rehoming) {
+        self[index].set_rehoming(Some(rehoming));
+        self[rehoming.device].rehomed.insert(index);
+    }
+
+    /// No request moves an allocation to another home any more.
+    pub fn end_rehoming(&mut self, index: AllocationIx) {
+        if let Some(rehoming) = self[index].set_rehoming(None) {
+            self[rehoming.device].rehomed.remove(&index);
+        }
+    }
+
     pub fn new(accounts: Accounts) -> Self {
         Self {
             processes: Slots::new(),
@@ -105,7 +151,6 @@ impl Objects {
             paging_queues: Slots::new(),
             monitored_fences: Slots::new(),
             allocations: Slots::new(),
-            patched: BTreeMap::new(),
             submissions: 0,
             traffic: accounts.none(),
             dead: Vec::new(),
@@ -180,7 +225,7 @@ impl Objects {
     /// The index of an allocation that the caller has not destroyed.
     pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
         let index = self.allocations.lookup(id)?;
-        if self[index].state.contains(AllocationState::DESTROYED) {
+        if self[index].is(AllocationState::DESTROYED) {
             return Err(InvalidHandle { kind: "allocation", index: index.get() });
         }
         Ok(index)

@@ -5,7 +5,7 @@ use crate::{
     contract::KmdProcessHandle,
     data::ordered_set::OrderedSet,
     gpu_va::{PageTables, VaSpace},
-    id::{DeviceIx, PlanNo, Slots, kind},
+    id::{AllocationIx, DeviceIx, PlanNo, Slots, kind},
     objects::{traffic::Traffic, turn::Stillness},
 };
 
@@ -28,6 +28,8 @@ pub(crate) struct Process {
     pub reserved_by: PlanNo,
     /// Its importance to the user.
     pub standing: Standing,
+    /// Its offered allocations.
+    pub offered: OrderedSet<AllocationIx>,
     /// When nothing of it is in flight.
     pub stillness: Stillness,
     /// The bytes of its allocations that have gone through each memory.

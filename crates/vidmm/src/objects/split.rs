@@ -92,6 +92,17 @@ impl References {
         first..first + rest.iter().take_while(|location| location.split_offset == offset).count()
     }
 
+    /// A portion is handed out: the next begins at byte `start` and at patch location `next`.
+    pub fn advance(&mut self, start: u32, next: usize, table: ResourceTable, fixed: BTreeSet<AllocationIx>) {
+        let portions = self.progress.portions + 1;
+        self.progress = Progress { start, next, portions, table, fixed };
+    }
+
+    /// Takes the allocations that keep their places for the next portion.
+    pub fn take_fixed(&mut self) -> BTreeSet<AllocationIx> {
+        core::mem::take(&mut self.progress.fixed)
+    }
+
     /// The split offset of a patch location.
     pub fn split_offset(&self, location: usize) -> Option<u32> {
         self.patch_locations.get(location).map(|location| location.split_offset)

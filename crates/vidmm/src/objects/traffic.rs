@@ -24,6 +24,10 @@ impl Traffic {
         self.evicted[reason as usize]
     }
 
+    pub(crate) fn demote(&mut self, bytes: u64) {
+        self.bytes_demoted += bytes;
+    }
+
     pub(crate) fn evict(&mut self, reason: EvictReason, bytes: u64) {
         self.evicted[reason as usize] += bytes;
     }

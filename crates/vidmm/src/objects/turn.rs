@@ -1,13 +1,9 @@
 //! Turns: which devices run while the lists of all do not fit together (RES-71, U-38, U-39).
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, vec::Vec};
 
 use crate::{
-    data::ordered_set::OrderedSet,
-    id::{AllocationId, AllocationIx, DeviceIx, PlanNo, SubmissionNo},
+    id::{DeviceIx, PlanNo, SubmissionNo},
     units::Nanoseconds,
 };
 
@@ -125,6 +121,16 @@ impl Turn {
         self.waits_since.unwrap_or(now).saturating_add(STARVATION)
     }
 
+    /// Work is submitted, or has ended.
+    pub fn note_busy(&mut self, now: Nanoseconds) {
+        self.last_busy = now;
+    }
+
+    /// Whether the device waits for all memory.
+    pub fn set_takes_all(&mut self, takes_all: bool) {
+        self.takes_all = takes_all;
+    }
+
     /// The paging fence that work waits for; none while that is not known.
     pub fn fence(&self) -> Option<u64> {
         (!self.unbuilt).then_some(self.paging_fence)
@@ -199,79 +205,4 @@ impl Stillness {
         }
         Some(self.since.saturating_add(ASLEEP_MIN).max(forgotten))
     }
-}
-
-/// The turns of all devices.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    /// Active devices whose list is on its way back.
-    pub resuming: OrderedSet<DeviceIx>,
-    /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
-    pub to_replace: OrderedSet<DeviceIx>,
-    /// Allocations of devices that may have another home than they prefer, and since when they do.
-    pub away: BTreeMap<(DeviceIx, AllocationIx), Nanoseconds>,
-    /// No allocation that is away is smaller, in bytes.
-    pub smallest_away: u64,
-    /// Allocations that have come home by an exchange, and the sleeping devices that gave the room.
-    pub exchanges: BTreeMap<AllocationId, Vec<DeviceIx>>,
-    /// The time for which a process sleeps before it gives its memory away.
-    pub exchange_after: Nanoseconds,
-    /// The times of the last and of the next look for such processes.
-    pub exchange_look: (Nanoseconds, Nanoseconds),
-    /// The time at which a device last yielded for another.
-    pub last_yield: Nanoseconds,
-    /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
-    pub power: Power,
-    pub power_up_wanted: bool,
-}
-
-impl Turns {
-    /// Whether there is power, and the list of every device that has its turn is there, in the places that it prefers.
-    pub fn is_calm(&self) -> bool {
-        self.power == Power::Up
-            && self.away.is_empty()
-            && [&self.resuming, &self.to_replace].into_iter().all(OrderedSet::is_empty)
-    }
-
-    /// An allocation of a device may be away from home.
-    pub fn note_away(&mut self, device: DeviceIx, index: AllocationIx, now: Nanoseconds) {
-        self.away.entry((device, index)).or_insert(now);
-        self.smallest_away = 0;
-    }
-
-    /// An allocation of a device leaves its home.
-    pub fn note_demoted(&mut self, device: DeviceIx, index: AllocationIx, now: Nanoseconds) {
-        self.away.insert((device, index), now);
-        self.smallest_away = 0;
-    }
-
-    /// The devices of allocations that may be away.
-    pub fn debtors(&self) -> Vec<DeviceIx> {
-        let first = self.away.keys().next();
-        let next = |&device: &DeviceIx| {
-            let behind = self.away.range((device.next(), AllocationIx::FIRST)..).next();
-            behind.map(|(&(device, _), _)| device)
-        };
-        core::iter::successors(first.map(|&(device, _)| device), next).collect()
-    }
-
-    /// Forgets a device that is gone.
-    pub fn forget(&mut self, device: DeviceIx) {
-        for devices in [&mut self.resuming, &mut self.to_replace] {
-            devices.remove(&device);
-        }
-        self.away.retain(|&(of, _), _| of != device);
-        self.exchanges.values_mut().for_each(|givers| givers.retain(|&giver| giver != device));
-    }
-}
-
-/// Whether the adapter has power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Power {
-    #[default]
-    Up,
-    /// Devices drain, then everything leaves.
-    GoingDown,
-    /// Everything is in system memory.
-    Down,
 }

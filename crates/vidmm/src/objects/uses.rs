@@ -16,12 +16,12 @@ impl Objects {
 
     /// Whether an allocation was destroyed and no work will use it (RES-91).
     pub(crate) fn is_dead(&self, index: AllocationIx) -> bool {
-        self[index].state.contains(AllocationState::DESTROYED) && self.is_done_with(index)
+        self[index].is(AllocationState::DESTROYED) && self.is_done_with(index)
     }
 
     /// Whether an allocation is offered and no work that was submitted before will use it (RES-61).
     pub(crate) fn is_discardable(&self, index: AllocationIx) -> bool {
-        self[index].state.contains(AllocationState::OFFERED) && self.is_done_with(index)
+        self[index].is(AllocationState::OFFERED) && self.is_done_with(index)
     }
 
     /// Whether no undispatched work requires the allocation. The work of a suspended device requires it, although no
@@ -38,7 +38,7 @@ impl Objects {
 
     /// Whether a queued DMA buffer refers to an allocation.
     pub(crate) fn is_queued(&self, index: AllocationIx) -> bool {
-        self.patched.get(&index).is_some_and(|patched| patched.queued > 0)
+        self[index].patched().is_some_and(|patched| patched.queued > 0)
     }
 
     /// Whether content is to be discarded of which nothing that was submitted or requested before makes use any more.

@@ -29,9 +29,9 @@ pub(crate) fn better_homes(objects: &Objects, index: AllocationIx) -> impl Itera
 /// Whether an allocation on a device's list may go to another home now: the CPU does not see it, and no request is to bring it in.
 pub(crate) fn may_come_home(state: &State, device: DeviceIx, index: AllocationIx) -> bool {
     let allocation = &state.objects[index];
-    let is_seen = allocation.state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+    let is_seen = allocation.is_any(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
     let is_granted = allocation.entry(device).is_some_and(|entry| entry.is_open() && !entry.has_ungranted_span());
-    let is_free = is_granted && !is_seen && !state.residency.rehomings.contains_key(&index);
+    let is_free = is_granted && !is_seen && allocation.rehoming().is_none();
     is_free && choices_if_movable(&state.adapter, &state.objects, device, index).is_some()
 }
 
@@ -46,13 +46,11 @@ fn choices_if_movable(
     let allocation = objects.allocations.contains(index).then(|| &objects[index])?;
     let is_only_here = allocation.openings().next().is_none() && allocation.device == device;
     let is_listed = allocation.entry(device).is_some_and(|entry| entry.count > 0);
-    let allocation_state = allocation.state;
     let choices = allocation.allowed_homes();
     let may_move = is_only_here && is_listed && choices != Choices::only(allocation.home());
     // An allocation that engines address physically stays in the home that it was admitted to, unless the CPU is to see it.
-    let is_to_be_seen = allocation_state.intersects(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
-    let is_free =
-        !allocation_state.contains(AllocationState::ACCESSED_PHYSICALLY) || (adapter.is_physical() && is_to_be_seen);
+    let is_to_be_seen = allocation.is_any(AllocationState::LOCKED | AllocationState::LOCK_PENDING);
+    let is_free = !allocation.is(AllocationState::ACCESSED_PHYSICALLY) || (adapter.is_physical() && is_to_be_seen);
     (may_move && is_free).then_some((index, choices))
 }
 
@@ -67,5 +65,5 @@ pub(crate) fn movable_with_requests(state: &State, device: DeviceIx) -> Option<V
     }
     let named = packing::on_list(objects, device, |entry| entry.count > 0).into_iter();
     let movable = named.filter_map(|index| choices_if_movable(&state.adapter, objects, device, index));
-    Some(movable.filter(|(index, _)| !state.residency.rehomings.contains_key(index)).collect())
+    Some(movable.filter(|(index, _)| state.objects[*index].rehoming().is_none()).collect())
 }

@@ -228,7 +228,7 @@ fn try_in_memory(state: &mut State, transaction: &mut Transaction, account: Acco
     if size > state.memory.placers[account].size() {
         return false;
     }
-    let known = state.objects.patched.get(&index);
+    let known = state.objects[index].patched();
     let hint = known.map(|patched| patched.hint_in(account)).unwrap_or_default();
     let range = loop {
         if let Some(range) = transaction.ranges(&mut state.memory, account).allocate(size, &hint) {
@@ -368,9 +368,9 @@ pub(crate) fn bytes_in_system(objects: &Objects, index: AllocationIx, target: Op
     let is_there = allocation.place.is_some_and(|place| place.account() == Account::SYSTEM);
     match target {
         // It gives back what it takes.
-        Some(_) if is_there && !allocation.state.contains(AllocationState::EVICTABLE) => (0, 0),
+        Some(_) if is_there && !allocation.is(AllocationState::EVICTABLE) => (0, 0),
         Some(_) => (allocation.size, 0),
-        None if allocation.state.contains(AllocationState::EVICTABLE) => (0, allocation.size),
+        None if allocation.is(AllocationState::EVICTABLE) => (0, allocation.size),
         None => (0, 0),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn satisfy_request(
     let placement = if may_move { satisfy(state, device, items, until) } else { Err(Shortfall::Own) };
     match placement {
         Ok(_) => {
-            let unmoved = state.residency.end_rehoming(&state.objects, device, request);
+            let unmoved = state.residency.end_rehoming(&mut state.objects, device, request);
             unmoved.into_iter().for_each(|index| state.record_counted(index, false));
         }
         Err(_) => rehoming::undo_rehoming(&mut state.objects, &mut state.shares, device, &left),
@@ -103,10 +103,9 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
     let mut needs = Needs { missing: accounts.none(), kept: accounts.none(), leaving: accounts.none() };
     for index in indices(items) {
         let allocation = &mut objects[index];
-        if allocation.state.contains(AllocationState::SEEN) {
+        if allocation.set_seen(true) {
             continue;
         }
-        allocation.state |= AllocationState::SEEN;
         let (account, size) = (allocation.account(), allocation.size);
         if !allocation.entry(device).is_some_and(|entry| entry.is_pinning() || entry.is_to_restore()) {
             not_pinned[account] += size;
@@ -117,11 +116,11 @@ fn needs(accounts: Accounts, objects: &mut Objects, device: DeviceIx, items: &It
         // An allocation that is elsewhere and is wanted here makes room there as any victim does.
         if allocation.place.is_none_or(|place| place.account() != account) {
             needs.missing[account] += size;
-        } else if allocation.state.contains(AllocationState::EVICTABLE) {
+        } else if allocation.is(AllocationState::EVICTABLE) {
             needs.kept[account] += size;
         }
     }
-    indices(items).for_each(|index| objects[index].state -= AllocationState::SEEN);
+    indices(items).for_each(|index| _ = objects[index].set_seen(false));
     (not_pinned, needs)
 }
 
@@ -154,7 +153,7 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
     let expiring = objects[device].expiring.up_to(position);
     let dying = expiring.filter(|&(last, index)| {
         let allocation = &objects[index];
-        allocation.state.contains(AllocationState::DESTROYED)
+        allocation.is(AllocationState::DESTROYED)
             && allocation.account() == account
             && allocation.entries().all(|(user, entry)| {
                 !entry.has_ungranted_span()

@@ -109,7 +109,7 @@ impl Plans {
         // System memory first: an allocation that leaves a memory segment may then stay resident in what is left there. Ranges before
         // pages, which go wherever there is room.
         let is_assigned =
-            |index: &AllocationIx| state.objects.patched.get(index).is_some_and(|of| of.assigned.is_some());
+            |index: &AllocationIx| state.objects[*index].patched().is_some_and(|of| of.coming_at.is_some());
         let (ranges, pages): (Vec<_>, Vec<_>) = coming.iter().copied().partition(is_assigned);
         for account in [Account::SYSTEM].into_iter().chain(state.memory.accounts().memory()) {
             for &index in ranges.iter().chain(&pages) {
@@ -141,7 +141,7 @@ impl Plans {
             None | Some(Target::Pages) => {}
             Some(Target::Memory(account, range)) => {
                 state.set_home(index, account.into());
-                state.objects.patched.entry(index).or_default().assigned = Some(range);
+                state.objects[index].patched_mut().coming_at = Some(range);
             }
             Some(Target::Aperture) => {
                 let range = state.memory.aperture.assigned(index).expect("a placement assigns what it names");

@@ -47,6 +47,7 @@ pub(crate) struct Encoded {
 
 /// The driver encodes an operation, or goes on with it at `multipass_offset`, behind what is in the buffer.
 pub(crate) fn encode(
+    moment: &mut Moment,
     kmd: &mut dyn Kmd,
     buffer: &mut PagingBuffer,
     operation: &PagingOperation,
@@ -68,6 +69,7 @@ pub(crate) fn encode(
         system_context,
     };
     let status = kmd.build_paging_buffer(&mut build);
+    moment.statistics_mut().build_calls += 1;
     Encoded { status, dma_bytes: build.dma_bytes_written, private_bytes: build.private_bytes_written }
 }
 
@@ -174,8 +176,7 @@ impl Plans {
         let (plan, system_context) = (self.builder.plan, self.system_context);
         let (mut no_buffer, mut multipass_offset) = (PagingBuffer::new(0, 0), 0);
         let Encoded { status, dma_bytes, private_bytes } =
-            encode(kmd, &mut no_buffer, &operation, &mut multipass_offset, false, system_context);
-        moment.statistics_mut().build_calls += 1;
+            encode(moment, kmd, &mut no_buffer, &operation, &mut multipass_offset, false, system_context);
         let bytes = dma_bytes as u32;
         moment.record(|| Event::PagingOperation { plan, operation, status, offset: 0, bytes, multipass_offset });
         let operation = operation.kind();
@@ -248,8 +249,7 @@ impl Plans {
         let was_idle = builder.idle_at.is_some();
         let multipass_offset = &mut builder.multipass_offset;
         let Encoded { status, dma_bytes, private_bytes } =
-            encode(kmd, buffer, operation, multipass_offset, was_idle, system_context);
-        moment.statistics_mut().build_calls += 1;
+            encode(moment, kmd, buffer, operation, multipass_offset, was_idle, system_context);
         let multipass_offset = builder.multipass_offset;
         moment.record(|| Event::PagingOperation {
             plan,

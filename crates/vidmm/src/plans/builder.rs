@@ -44,6 +44,11 @@ impl Builder {
         (self.idle_at, self.host_step_at) = (None, None);
     }
 
+    /// Takes the steps that are not done.
+    pub fn take_steps(&mut self) -> VecDeque<Step> {
+        core::mem::take(&mut self.steps)
+    }
+
     /// The driver begins to encode a step.
     pub fn begin_operation(&mut self) {
         (self.multipass_offset, self.passes, self.empty_passes) = (0, 0, 0);

@@ -10,7 +10,6 @@ use crate::{
     moment::Moment,
     objects::{Objects, allocation::AllocationState},
     plans::Plans,
-    residency::Residents,
     state::State,
     units::PhysicalAddress,
 };
@@ -25,7 +24,7 @@ impl Plans {
         size: u64,
     ) -> Result<PhysicalAddress, BackingStoreError> {
         host.commit_backing_store(size).or_else(|error| {
-            let offered = self.decommittable(&state.objects, &state.residency);
+            let offered = self.decommittable(&state.objects);
             if offered.is_empty() {
                 return Err(error);
             }
@@ -36,14 +35,15 @@ impl Plans {
     }
 
     /// Offered allocations that allow it and are in no memory, the least wanted first.
-    fn decommittable(&self, objects: &Objects, residency: &Residents) -> Vec<AllocationIx> {
+    fn decommittable(&self, objects: &Objects) -> Vec<AllocationIx> {
         let mut candidates: Vec<(OfferPriority, AllocationIx)> = Vec::new();
-        for (&index, offer) in &residency.offers {
+        let offered = objects.processes.iter().flat_map(|(_, process)| process.offered.iter().copied());
+        for (index, offer) in offered.filter_map(|index| Some((index, objects[index].offer()?))) {
             let allocation = &objects[index];
             let can_go = offer.flags.contains(OfferFlags::ALLOW_DECOMMIT)
                 && objects.is_discardable(index)
                 && allocation.place.is_none()
-                && !allocation.state.contains(AllocationState::NOT_COMMITTED)
+                && !allocation.is(AllocationState::NOT_COMMITTED)
                 && self.stream.is_retired(allocation.last_plan);
             if can_go {
                 candidates.push((offer.priority, index));
@@ -76,7 +76,7 @@ fn decommit_offered(
 /// Gives back the backing store of an offered allocation whose content is lost (RES-66).
 pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
     let allocation = &mut objects[index];
-    allocation.state |= AllocationState::NOT_COMMITTED;
+    allocation.decommit();
     host.decommit_backing_store(allocation.store_address(), allocation.size);
     let allocation = objects.allocation_id(index);
     moment.record(|| Event::Decommitted { allocation });
@@ -84,11 +84,8 @@ pub(crate) fn decommit(moment: &mut Moment, objects: &mut Objects, host: &mut dy
 
 /// Notes that the content of an offered allocation is lost (RES-63), with a plan or at once.
 pub(crate) fn note_discarded(moment: &mut Moment, objects: &mut Objects, index: AllocationIx, plan: Option<PlanNo>) {
-    if !objects[index].state.contains(AllocationState::DISCARDED) {
+    if objects[index].discard() {
         let allocation = objects.allocation_id(index);
         moment.record(|| Event::ContentDiscarded { allocation, plan });
     }
-    let allocation = &mut objects[index];
-    allocation.state |= AllocationState::DISCARDED;
-    allocation.state -= AllocationState::BACKED | AllocationState::DIRTY;
 }

@@ -33,7 +33,7 @@ impl Plans {
         // Also without entries to write: whoever brings the allocation in writes them, and must follow the plan that
         // initialises their tables.
         if allocation.place.is_some() || draft.decided || !draft.plan.after.is_empty() {
-            allocation.last_plan = number;
+            allocation.follow(number);
             draft.decided = true;
         }
         match (allocation.place.is_some(), valid) {
@@ -74,7 +74,7 @@ pub(crate) fn hide_mapping(
     };
     draft.plan.io_mmu_unmap.push(range);
     let is_current = adapter.revision == NotificationRevision::Current;
-    if is_current && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+    if is_current && allocation.is(AllocationState::NOTIFY_IO_MMU_UNMAP) {
         let (handle, process) = (allocation.handle, objects[mapping.process].handle);
         draft.plan.notify_unmap.push(UnmapNotice { handle, process, mapping });
     }
@@ -82,6 +82,6 @@ pub(crate) fn hide_mapping(
 
 fn entries(adapter: &Adapter, allocation: &Allocation, mapping: Mapping) -> PteRange {
     let (segment, extents) = allocation.location(adapter);
-    let may_be_large = !allocation.state.contains(AllocationState::NO_LARGE_PAGES);
+    let may_be_large = !allocation.is(AllocationState::NO_LARGE_PAGES);
     PteRange { handle: allocation.handle, mapping, segment, extents, is_cached: allocation.is_cached(), may_be_large }
 }

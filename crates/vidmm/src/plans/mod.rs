@@ -18,13 +18,7 @@ pub(crate) mod unmapping;
 pub(crate) mod victims;
 pub(crate) mod views;
 
-use alloc::collections::BTreeMap;
-
-use crate::{
-    contract::KmdContextHandle,
-    id::{AllocationIx, PlanNo},
-    plans::builder::Builder,
-};
+use crate::{contract::KmdContextHandle, plans::builder::Builder};
 pub(crate) use expand::{BuildEnv, Cursor, expand, lent};
 pub(crate) use plan::{
     ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
@@ -43,8 +37,6 @@ pub(crate) struct Plans {
     pub stream: Stream,
     pub builder: Builder,
     pub windows: Windows,
-    /// The last plan that discards an allocation, while that has not retired: then the backing store is reset.
-    pub discards: BTreeMap<AllocationIx, PlanNo>,
 }
 
 pub(crate) mod step;

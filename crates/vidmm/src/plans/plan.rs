@@ -56,7 +56,7 @@ pub(crate) struct Plan {
     /// Devices that must have retired a submission before the plan enters the stream. All are dispatched (D5).
     pub waits: Vec<(DeviceIx, SubmissionNo)>,
     /// Devices of which nothing may be in flight when the plan enters: what is not dispatched yet waits for the plan.
-    pub idle: Vec<DeviceIx>,
+    pub idle_devices: Vec<DeviceIx>,
     /// Plans that must enter the stream before it: of the same allocation, or of a range that it was promised.
     pub after: Vec<PlanNo>,
     /// Plans that must have retired before it enters: they unmap from the IOMMU what it maps again.

@@ -49,10 +49,11 @@ impl Plans {
         index: AllocationIx,
     ) -> ContentSource {
         let allocation = &state.objects[index];
-        let (store, content) = (allocation.store(), allocation.state);
+        let (store, content) = (allocation.store(), allocation.state());
         let Store { handle, size, .. } = store;
-        let patched = state.objects.patched.get_mut(&index);
-        let extents = match patched.and_then(|patched| patched.assigned.take()) {
+        let is_assigned = state.objects[index].patched().is_some_and(|patched| patched.coming_at.is_some());
+        let assigned = is_assigned.then(|| state.objects[index].patched_mut().coming_at.take()).flatten();
+        let extents = match assigned {
             None => self.take(state, draft, account, size),
             Some(range) => {
                 let mut after = Vec::new();
@@ -92,7 +93,7 @@ impl Plans {
     pub(crate) fn plan_into_system(&self, state: &mut State, draft: &mut Draft, index: AllocationIx) -> ContentSource {
         let store = state.objects[index].store();
         let mut after = Vec::new();
-        state.memory.commit.take(store.size, &mut after);
+        state.memory.commit.charge(store.size, &mut after);
         let place = match state.memory.aperture.assigned(index) {
             None => Place::System,
             Some(range) => {
@@ -117,15 +118,13 @@ impl Plans {
             draft.plan.follow_retired(last_plan);
         }
         // Until its backing store is reset, that has what was discarded.
-        if let Some(&discard) = self.discards.get(&index) {
+        if let Some(discard) = objects[index].discarded_by() {
             draft.plan.follow_retired(discard);
         }
         let number = self.stream.next_number();
         let allocation = &mut objects.allocations[index];
         shares.by_account[place.account()].add_usage(allocation.process, allocation.size);
-        allocation.place = Some(place);
-        allocation.state -= AllocationState::LOCK_PENDING;
-        allocation.last_plan = number;
+        allocation.come(place, number);
         draft.decided = true;
         for mapping in Vec::from_iter(objects[index].mappings()) {
             mappings::show_mapping(adapter, objects, draft, index, mapping);
@@ -201,25 +200,10 @@ impl Plans {
         }
         let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));
         let allocation = &mut state.objects.allocations[index];
-        let place = allocation.take_place().expect("what leaves a segment is in it");
+        let (place, has_news) = allocation.leave(number, worthless, reason == EvictReason::Promoted);
         state.shares.by_account[place.account()].subtract_usage(allocation.process, allocation.size);
         state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
-        let allocation = &mut state.objects.allocations[index];
-        let has_news = !worthless && allocation.state.contains(AllocationState::DIRTY);
         let copied = has_news && matches!(place, Place::Memory(..));
-        if has_news {
-            allocation.state |= AllocationState::BACKED;
-            // Content that a driver would have put right in a notification is promoted as it is: it must be copied out again.
-            let as_it_is =
-                reason == EvictReason::Promoted && allocation.state.contains(AllocationState::NOTIFY_EVICTION);
-            allocation.state.set(AllocationState::DIRTY, as_it_is);
-        }
-        allocation.state -= AllocationState::EVICT_SOON;
-        // A required allocation comes in again, where the CPU sees it.
-        if !allocation.is_required() {
-            allocation.state -= AllocationState::LOCK_PENDING;
-        }
-        allocation.last_plan = number;
         draft.decided = true;
         match place {
             Place::Memory(account, _) => {
@@ -275,7 +259,7 @@ impl Plans {
         state.memory.placers[account].promise(self.stream.next_number(), extents.iter());
         let store = state.objects[index].store();
         let Store { handle, size, .. } = store;
-        if state.objects[index].state.contains(AllocationState::NOTIFY_RESIDENCY) {
+        if state.objects[index].is(AllocationState::NOTIFY_RESIDENCY) {
             let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
             let leaves = NotifyResidency { allocation: handle, physical_address: nowhere, resident: false };
             draft.plan.out.push(Leaving::Told(leaves));
@@ -294,7 +278,7 @@ impl Plans {
     /// The range of an aperture through which an allocation leaves, if its driver wants that and there is one (SEG-45).
     fn lend_aperture(&self, objects: &Objects, memory: &mut Memory, index: AllocationIx) -> Option<u64> {
         let size = objects[index].size;
-        let wanted = objects.patched.get(&index).map(|patched| patched.leaves_through).unwrap_or_default();
+        let wanted = objects[index].patched().map(|patched| patched.leaves_through).unwrap_or_default();
         let mut apertures = wanted.into_iter().filter(|_| size <= memory.commit.available());
         let range = apertures.find_map(|home| memory.aperture.lend(self.stream.next_number(), size, home));
         range.map(|range| range.offset)
@@ -316,11 +300,11 @@ impl Plans {
             return;
         }
         let notice = |flags| Notice { allocation: id, store: allocation.store(), flags, has_news };
-        if allocation.state.contains(AllocationState::NOTIFY_EVICTION) {
+        if allocation.is(AllocationState::NOTIFY_EVICTION) {
             draft.plan.notify(notice(NotifyAllocFlags::EVICTION));
         }
         let as_eviction = state.adapter.revision == NotificationRevision::August2024;
-        if as_eviction && allocation.state.contains(AllocationState::NOTIFY_IO_MMU_UNMAP) {
+        if as_eviction && allocation.is(AllocationState::NOTIFY_IO_MMU_UNMAP) {
             draft.plan.notify(notice(NotifyAllocFlags::IO_MMU_UNMAP));
         }
     }

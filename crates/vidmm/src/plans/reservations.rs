@@ -49,13 +49,13 @@ impl Plans {
 
     /// Plans that reserved addresses which were given back are not zero any more, as there is room for the tables of the rest.
     pub(crate) fn hide_reservations(&mut self, state: &mut State) {
-        for unreserved in core::mem::take(&mut state.addresses.unreserved) {
+        for unreserved in state.addresses.take_unreserved() {
             let Unreserved { process, part, around } = unreserved;
             let keys = tables_of_rests(&state.adapter, &around, part);
             let has_room = satisfy::has_room_for_tables(state, process, keys.iter().copied());
             // A reservation that is not shown yet is shown first.
             if !has_room || !state.objects[process].space.is_shown(part) {
-                state.addresses.unreserved.push(unreserved);
+                state.addresses.note_unreserved(unreserved);
                 continue;
             }
             let mut draft = Draft::default();

@@ -19,8 +19,13 @@ impl Plans {
                 buffer.reset();
                 self.builder.pool.push(buffer);
             }
-            _ => self.builder.buffers -= 1,
+            _ => self.lose_buffer(),
         }
+    }
+
+    /// A paging buffer does not come back.
+    pub(crate) fn lose_buffer(&mut self) {
+        self.builder.buffers -= 1;
     }
 
     /// Retires plans whose last operation has completed.
@@ -43,8 +48,8 @@ impl Plans {
     pub(crate) fn follow_plan(&mut self, state: &mut State, host: &mut dyn Host, number: PlanNo, plan: Plan) {
         for retire in plan.retire {
             match retire {
-                Retire::Allocation(index) => state.objects.dead.push(index),
-                Retire::Opening { allocation, device } => state.objects.closed.push((allocation, device)),
+                Retire::Allocation(index) => state.objects.note_dead(index),
+                Retire::Opening { allocation, device } => state.objects.note_closed(allocation, device),
                 Retire::Discard(index) => self.settle_discard(state, host, index, number),
                 Retire::Mapping { mapping, reason } => {
                     end_mapping(state, &mapping);

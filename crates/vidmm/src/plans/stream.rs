@@ -63,7 +63,7 @@ impl Stream {
             plan.after.iter().all(|before| !self.parked.contains(before))
                 && plan.after_retired.iter().all(|before| !self.plans.contains_key(before))
                 && plan.waits.iter().all(|&(device, submission)| is_over(device, submission))
-                && plan.idle.iter().all(|&device| is_idle(device))
+                && plan.idle_devices.iter().all(|&device| is_idle(device))
         };
         let number = *self.parked.iter().find(can_enter)?;
         self.parked.remove(&number);
@@ -77,7 +77,7 @@ impl Stream {
     pub fn forget_device(&mut self, device: DeviceIx) {
         for entry in self.plans.values_mut() {
             entry.plan.waits.retain(|&(awaited, _)| awaited != device);
-            entry.plan.idle.retain(|&awaited| awaited != device);
+            entry.plan.idle_devices.retain(|&awaited| awaited != device);
         }
     }
 

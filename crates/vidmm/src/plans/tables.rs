@@ -29,7 +29,7 @@ impl Plans {
             if !placed && !satisfy::has_room_for(state, account, state.adapter.table_bytes_in(account)) {
                 return;
             }
-            state.addresses.rootless.remove(&process);
+            state.addresses.note_root(process);
             let mut draft = Draft::default();
             self.plan_table(state, &mut draft, process, root);
             self.decide(&mut state.moment, &state.objects, draft);
@@ -100,7 +100,7 @@ impl Plans {
         for key in keys {
             let plan = state.objects[process].tables.get_mut(key).plan;
             if plan == 0 {
-                state.addresses.rootless.remove(&process);
+                state.addresses.note_root(process);
                 self.plan_table(state, draft, process, key);
             } else {
                 self.plan_after(draft, plan);
@@ -113,7 +113,7 @@ impl Plans {
     /// Frees the tables that nothing is mapped through any more, but those that plans under way write to or point to:
     /// these later.
     pub(crate) fn free_empty_tables(&mut self, state: &mut State, host: &mut dyn Host) {
-        let mut empty = core::mem::take(&mut state.addresses.empty_tables);
+        let mut empty = state.addresses.take_empty();
         while let Some(&(process, _)) = empty.first() {
             let others = empty.split_off(&(process.next(), TableKey::FIRST));
             let keys = core::mem::replace(&mut empty, others);
@@ -133,7 +133,7 @@ impl Plans {
             }
             if stays.contains(&key) || self.is_table_in_use(&state.objects, process, key, &table) {
                 stays.extend(key.parent(&state.adapter));
-                state.addresses.empty_tables.insert((process, key));
+                state.addresses.note_empty(process, key);
                 continue;
             }
             state.objects[process].tables.remove(key);

@@ -84,7 +84,7 @@ impl Plans {
         planner::record_placed(state, index, content);
         state.moment.statistics_mut().demotions += 1;
         let size = state.objects[index].size;
-        state.objects.count(index, from, |traffic| traffic.bytes_demoted += size);
+        state.objects.count(index, from, |traffic| traffic.demote(size));
         state.residency.make_evictable(&mut state.objects, index);
     }
 
@@ -130,7 +130,7 @@ fn next_victim(state: &mut State, draft: &mut Draft, account: Account) -> (Alloc
 /// range would need one of the aperture.
 fn can_be_demoted(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let is_pages = !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY);
+    let is_pages = !allocation.is(AllocationState::ACCESSED_PHYSICALLY);
     is_pages
         && allocation.may_be_in_system()
         && !objects.is_worthless(index)

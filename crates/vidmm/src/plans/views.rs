@@ -37,12 +37,12 @@ pub(crate) fn plan_view(
     let allocation = &mut objects[index];
     // Of what is destroyed the CPU sees nothing new.
     let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;
-    if !allocation.state.contains(AllocationState::LOCKED) || allocation.state.intersects(stays) {
+    if !allocation.is(AllocationState::LOCKED) || allocation.is_any(stays) {
         return;
     }
     if matches!(allocation.place, Some(Place::Memory(..))) {
         // The CPU may write there.
-        allocation.state |= AllocationState::DIRTY;
+        allocation.note_written();
     }
     let (segment, extents) = views::view_of(adapter, objects, index);
     // An allocation that leaves and comes back with the plan is seen once: where it comes.
@@ -53,14 +53,14 @@ pub(crate) fn plan_view(
 /// A plan has retired: what it has moved is seen where it is.
 pub(crate) fn reveal(state: &mut State, host: &mut dyn Host, plan: PlanNo, rotation: &Rotation) {
     let index = rotation.allocation;
-    if state.residency.locks.get(&index).is_some_and(|lock| lock.moved_by == plan) {
+    if state.objects[index].lock().is_some_and(|lock| lock.moved_by == plan) {
         rotate(state, host, plan, index, rotation.segment, rotation.extents.iter().collect());
     }
 }
 
 /// After a reset nothing is anywhere else.
 pub(crate) fn show_backing_store(state: &mut State, host: &mut dyn Host, index: AllocationIx) {
-    if state.objects[index].state.contains(AllocationState::KEEPS_COPY) {
+    if state.objects[index].is(AllocationState::KEEPS_COPY) {
         return;
     }
     let (segment, extents) = views::view_of(&state.adapter, &state.objects, index);
@@ -75,9 +75,7 @@ pub(crate) fn rotate(
     segment: SegmentId,
     extents: Vec<Extent>,
 ) {
-    let lock = state.residency.locks.get_mut(&index).expect("only what is locked is shown elsewhere");
-    lock.shown = (segment, extents.clone());
-    let address = lock.address;
+    let address = state.objects[index].show((segment, extents.clone()));
     host.rotate_cpu_virtual_address(address, segment, &extents);
     let allocation = state.objects.allocation_id(index);
     state.moment.record(|| Event::Rotated { plan, allocation, address, segment, extents });
@@ -88,8 +86,8 @@ impl Plans {
     pub(crate) fn conceal(&self, state: &mut State, host: &mut dyn Host, plan: PlanNo) {
         let rotations = self.stream.get(plan).map_or(&[][..], |plan| &plan.rotate);
         for index in Vec::from_iter(rotations.iter().map(|rotation| rotation.allocation)) {
-            if let Some(lock) = state.residency.locks.get_mut(&index) {
-                lock.moved_by = plan;
+            if state.objects[index].is(AllocationState::LOCKED) {
+                state.objects[index].conceal(plan);
                 rotate(state, host, plan, index, SegmentId::SYSTEM, Vec::new());
             }
         }
@@ -101,7 +99,7 @@ impl Plans {
         let allocation = &objects[index];
         let Allocation { size, last_plan, place, .. } = *allocation;
         let Some(Place::Memory(account, place)) = place else { return };
-        if !allocation.state.contains(AllocationState::KEEPS_COPY) {
+        if !allocation.is(AllocationState::KEEPS_COPY) {
             return;
         }
         let mut draft = Draft::default();
@@ -113,14 +111,12 @@ impl Plans {
         for device in devices {
             draft::plan_wait(objects, &mut draft, device, objects[device].dispatched());
             // Work may have been handed out before other work that it does not wait for.
-            draft.plan.idle.push(device);
+            draft.plan.idle_devices.push(device);
             self.await_plan(objects, device, number);
         }
         // Earlier writes are overwritten.
         pins::note_writes_to(objects, index);
-        let allocation = &mut objects[index];
-        allocation.last_plan = number;
-        allocation.state -= AllocationState::DIRTY;
+        objects[index].refresh(number);
         moment.statistics_mut().bytes_paged_in += size;
         objects.count(index, account, |traffic| traffic.bytes_paged_in += size);
         draft.decided = true;

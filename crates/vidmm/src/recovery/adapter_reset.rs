@@ -90,9 +90,7 @@ pub(crate) fn end_all(state: &mut State, plans: &mut Plans, host: &mut dyn Host)
         while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(u64::MAX) {
             retire::ended(state, engine, packet, true);
         }
-        let record = &mut state.engines.engines[engine as usize];
-        record.retired = record.submitted;
-        record.last_answered = record.preemption_fence_id;
+        state.engines.engines[engine as usize].end_all();
     }
     plans.builder.forget_work();
 }

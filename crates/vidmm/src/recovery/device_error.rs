@@ -11,7 +11,7 @@ use crate::{
     },
     id::DeviceIx,
     moment::Output,
-    objects::{allocation::AllocationState, context::Queued},
+    objects::context::Queued,
     requests::Requests,
     residency::pins,
     state::State,
@@ -40,7 +40,7 @@ pub(crate) fn put_device_in_error(
 /// Drops the queued work of a device that is over, and empties its list. The fences that the work would have signalled are at the
 /// maximum when nothing of the device is in flight any more.
 pub(crate) fn end_work(state: &mut State, requests: &mut Requests, work: &mut Work, index: DeviceIx) {
-    state.objects[index].turn.takes_all = false;
+    state.objects[index].turn.set_takes_all(false);
     pins::note_writes(&mut state.objects, index);
     drop_queued_work(state, requests, work, index);
     empty_list(state, index);
@@ -70,7 +70,7 @@ fn drop_queued_work(state: &mut State, requests: &mut Requests, work: &mut Work,
             for wait in &dropped.desc.waits {
                 state.objects[wait.fence.ix()].references -= 1;
             }
-            state.objects[index].dropped_signals.extend(dropped.desc.signals.iter().map(|named| named.fence));
+            state.objects[index].drop_signals(dropped.desc.signals.iter().map(|named| named.fence));
         }
     }
 }
@@ -80,10 +80,12 @@ fn empty_list(state: &mut State, device: DeviceIx) {
     let listed = Vec::from_iter(pins::named_by_list(&state.objects, device));
     for index in listed {
         if state.objects[index].entry(device).is_some_and(|entry| entry.count > 0) {
-            state.objects[index].state -= AllocationState::EVICT_SOON;
+            state.objects[index].set_hastened(false);
             state.leave_list(index, device, EvictFlags::EVICT_ONLY_IF_NECESSARY);
         }
     }
     // Nothing is brought in for it any more: its allocations keep their homes.
-    state.residency.rehomings.retain(|_, rehoming| rehoming.device != device);
+    while let Some(&index) = state.objects[device].rehomed.first() {
+        state.objects.end_rehoming(index);
+    }
 }

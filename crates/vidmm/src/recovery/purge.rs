@@ -93,16 +93,16 @@ pub(crate) fn clear(state: &mut State, plans: &mut Plans, host: &mut dyn Host) {
     }
     // The promises of these plans are free.
     abandoned.iter().for_each(|abandoned| state.memory.entered(abandoned.number));
-    state.memory.commit.clear();
-    state.memory.aperture.clear_shown();
+    state.memory.forget_plans();
     for Abandoned { number, plan, .. } in abandoned {
         state.moment.record(|| Event::PlanAbandoned { plan: number });
         plans.follow_plan(state, host, number, plan);
     }
-    for index in Vec::from_iter(state.residency.locks.keys().copied()) {
+    let locked = state.objects.allocations.iter().filter(|(_, allocation)| allocation.is(AllocationState::LOCKED));
+    for index in Vec::from_iter(locked.map(|(index, _)| index)) {
         views::show_backing_store(state, host, index);
     }
-    plans.builder.steps.clear();
+    plans.builder.take_steps();
 }
 
 /// Each allocation in a memory segment gets a transfer of no bytes, each in an aperture is unmapped, and so are those that were about to
@@ -138,8 +138,7 @@ fn encode_purge_operation(
         // Nothing runs any more.
         let is_idle = true;
         let Encoded { status, dma_bytes, .. } =
-            encode(kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.system_context);
-        moment.statistics_mut().build_calls += 1;
+            encode(moment, kmd, &mut buffer, operation, &mut multipass_offset, is_idle, plans.system_context);
         if status != BuildStatus::InsufficientDmaBuffer || dma_bytes == 0 {
             return status;
         }
@@ -207,7 +206,7 @@ fn purge_io_mmu(state: &mut State, plans: &mut Plans, host: &mut dyn Host, aband
         return;
     }
     let waiting = abandoned.iter().filter(|abandoned| !abandoned.has_entered);
-    let steps = core::mem::take(&mut plans.builder.steps);
+    let steps = plans.builder.take_steps();
     let is_shown = |step: &Step| !matches!(step, Step::MapIoMmu(_));
     debug_assert!(steps.iter().all(is_shown), "a window is mapped as soon as there are steps for it");
     let mut never_mapped =
@@ -244,8 +243,8 @@ enum Loss {
 
 /// Whether a reset loses the right content of an allocation that was at `place`.
 fn loss_of(allocation: &Allocation, place: Option<Place>, halfway: &Halfway) -> Option<Loss> {
-    let is_news = allocation.state.contains(AllocationState::DIRTY);
-    let as_left = allocation.state.contains(AllocationState::NOTIFY_EVICTION).then_some(Loss::AsLeft);
+    let is_news = allocation.is(AllocationState::DIRTY);
+    let as_left = allocation.is(AllocationState::NOTIFY_EVICTION).then_some(Loss::AsLeft);
     if halfway.leaving.contains(&allocation.handle) {
         return Some(Loss::Gone);
     }
@@ -270,19 +269,14 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
     let is_dead = state.objects.is_dead(index);
     let allocation = &mut state.objects.allocations[index];
     let (_, extents) = allocation.location(&state.adapter);
-    let place = allocation.take_place();
+    let place = allocation.place;
+    let loss = loss_of(allocation, place, halfway).filter(|_| !is_dead);
+    allocation.purge();
     if let Some(place) = place {
         state.shares.by_account[place.account()].subtract_usage(allocation.process, allocation.size);
         state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
     }
-    let allocation = &mut state.objects.allocations[index];
-    let loss = loss_of(allocation, place, halfway).filter(|_| !is_dead);
-    let is_news = allocation.state.contains(AllocationState::DIRTY);
-    allocation.state -= AllocationState::DIRTY | AllocationState::EVICT_SOON | AllocationState::LOCK_PENDING;
-    if is_news && matches!(place, Some(Place::System | Place::Aperture(_))) {
-        allocation.state |= AllocationState::BACKED;
-    }
-    let size = allocation.size;
+    let size = state.objects[index].size;
     if let Some(loss) = loss {
         lose_content(state, host, index, loss);
     }
@@ -296,10 +290,10 @@ fn purge_allocation(state: &mut State, host: &mut dyn Host, index: AllocationIx,
 /// the copy that the CPU sees there wherever the allocation is (2.2).
 fn lose_content(state: &mut State, host: &mut dyn Host, index: AllocationIx, loss: Loss) {
     let allocation = &mut state.objects[index];
-    let is_kept = matches!(loss, Loss::AsLeft) || allocation.state.contains(AllocationState::KEEPS_COPY);
+    let is_kept = matches!(loss, Loss::AsLeft) || allocation.is(AllocationState::KEEPS_COPY);
     if !is_kept {
-        allocation.state -= AllocationState::BACKED;
-        if !allocation.state.contains(AllocationState::NOT_COMMITTED) {
+        allocation.lose_content();
+        if !allocation.is(AllocationState::NOT_COMMITTED) {
             host.reset_backing_store(allocation.store_address(), allocation.size);
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn has_missed_interrupts(state: &mut State, plans: &mut Plans, found:
 pub(crate) fn complete_up_to(state: &mut State, plans: &mut Plans, engine: u32, fence_id: u64) {
     while let Some(packet) = state.engines.engines[engine as usize].pop_up_to(fence_id) {
         if matches!(packet.work, PacketWork::Paging { .. }) {
-            plans.builder.buffers -= 1;
+            plans.lose_buffer();
         }
         ended(state, engine, packet, false);
     }
@@ -42,19 +42,19 @@ pub(crate) fn ended(state: &mut State, engine: u32, packet: InFlight, is_aborted
     state.moment.record(|| if is_aborted { Event::Aborted { signal } } else { Event::Completed { signal } });
     let PacketWork::User { context, submission, signals, .. } = packet.work else { return };
     let context = &mut state.objects[context];
-    context.in_flight -= 1;
+    context.end();
     let device_index = context.device;
     let now = state.moment.now();
     let device = &mut state.objects.devices[device_index];
     device.retirements.end(submission);
-    device.turn.last_busy = now;
+    device.turn.note_busy(now);
     state.objects.processes[device.process].stillness.end(now);
     state.shares.settle_list(&mut state.objects, device_index);
     for named in signals {
         let fence = &mut state.objects[named.fence.ix()];
-        fence.dispatched.retain(|&(_, by)| by != signal);
+        fence.forget_signal(signal);
         if is_aborted {
-            state.objects[device_index].dropped_signals.push(named.fence);
+            state.objects[device_index].drop_signals([named.fence]);
         } else {
             fence.references -= 1;
             state.objects.raise_fence(&mut state.moment, named.fence, named.value);

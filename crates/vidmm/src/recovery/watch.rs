@@ -20,7 +20,7 @@ use crate::{
 /// Acts on the limits that are over, and notes when the next one is.
 #[inline(never)]
 pub(crate) fn watch(state: &mut State, requests: &mut Requests, work: &mut Work) {
-    state.engines.recovery.due = None;
+    state.engines.recovery.forget_due();
     if let AdapterPhase::Resetting { until } | AdapterPhase::Restarting { until } = state.engines.recovery.adapter {
         return expect_driver(&mut state.moment, &mut state.engines, until);
     }
@@ -54,10 +54,10 @@ fn watch_packet(moment: &mut Moment, engines: &mut Engines, engine: u32) {
     let first = &record.in_flight()[0];
     let can_run = first.waits.iter().all(|wait| engines.engines[wait.engine as usize].retired >= wait.fence_id);
     if !can_run {
-        engines.engines[engine as usize].running_since = None;
+        engines.engines[engine as usize].wait();
         return;
     }
-    let since = *engines.engines[engine as usize].running_since.get_or_insert(moment.now());
+    let since = engines.engines[engine as usize].run(moment.now());
     let until = since.saturating_add(engines.tdr().quantum);
     if moment.now() < until {
         return engines.recovery.due_at(until);

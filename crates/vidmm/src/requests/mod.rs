@@ -11,7 +11,7 @@ use crate::{
     objects::{
         Objects,
         allocation::AllocationState,
-        device::{Deferred, DeferredAction},
+        device::{Deferred, DeferredAction, Device},
         request::{Request, RequestKind},
     },
     plans::{Plans, retire},
@@ -51,12 +51,19 @@ impl Requests {
         self.deferring.insert(device);
     }
 
+    /// Takes the first of a device's deferred actions, which is carried out now.
+    pub(crate) fn take_deferred(&mut self, objects: &mut Objects, device: DeviceIx) {
+        objects[device].deferred.pop_front();
+    }
+
+    /// A device has nothing deferred any more.
+    pub(crate) fn end_deferring(&mut self, device: DeviceIx) {
+        self.deferring.remove(&device);
+    }
+
     /// Appends a request of the queue's device.
     pub(crate) fn request(&mut self, objects: &mut Objects, queue: PagingQueueIx, kind: RequestKind) {
-        let record = &mut objects[queue];
-        record.last_value += 1;
-        record.pending += 1;
-        let (device_index, fence_value) = (record.device, record.last_value);
+        let (device_index, fence_value) = (objects[queue].device, objects[queue].begin());
         let device = &mut objects[device_index];
         device.last_request += 1;
         self.arrivals += 1;
@@ -92,21 +99,14 @@ impl Requests {
 
     /// Signals requests whose plans have retired, in their order (RES-33).
     fn signal_requests(&mut self, state: &mut State, plans: &Plans, device: DeviceIx) {
-        let record = &mut state.objects.devices[device];
-        let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan);
-        while record.ready > 0 && record.requests[0].plans.iter().all(has_retired) {
-            let request = record.requests.pop_front().expect("ready requests are queued");
-            record.ready -= 1;
-            record.granted -= 1;
-            let queue = &mut state.objects.paging_queues[request.queue];
-            queue.pending -= 1;
-            queue.completed_value = request.fence_value;
+        while let Some(request) = take_ended(&mut state.objects[device], plans) {
+            state.objects[request.queue].complete(request.fence_value);
             let (queue, value) = (state.objects.paging_queues.id(request.queue), request.fence_value);
             state.moment.statistics_mut().paging_fences_signaled += 1;
             state.moment.record(|| Event::PagingFenceSignaled { queue, value });
             state.moment.hand_out(Output::PagingFenceSignaled { queue, value });
         }
-        if record.granted == 0 {
+        if state.objects[device].granted == 0 {
             self.granted.remove(&device);
         }
     }
@@ -135,7 +135,7 @@ impl Requests {
 
     /// Tells the driver and the host of allocations that are gone.
     pub(crate) fn reap(&mut self, state: &mut State, kmd: &mut dyn Kmd, host: &mut dyn Host) {
-        for (index, device) in core::mem::take(&mut state.objects.closed) {
+        for (index, device) in state.objects.take_closed() {
             let closed = state.objects[index].forget_opening(device).expect("an opening ends once");
             state.objects[device].allocations -= 1;
             if let Some(handle) = closed.handle {
@@ -143,24 +143,32 @@ impl Requests {
             }
             let record = &state.objects[index];
             let owner = record.device;
-            if record.state.contains(AllocationState::PURGE_DUE) && record.openings().next().is_none() {
+            if record.is(AllocationState::PURGE_DUE) && record.openings().next().is_none() {
                 self.defer(&mut state.objects, owner, DeferredAction::Purge(index));
             }
         }
-        for index in core::mem::take(&mut state.objects.dead) {
+        for index in state.objects.take_dead() {
             let id = state.objects.allocation_id(index);
-            state.residency.rehomings.remove(&index);
+            state.objects.end_rehoming(index);
             state.residency.note_gone(&state.objects, index);
             let gone = state.objects.allocations.remove(index);
-            state.objects.patched.remove(&index);
             gone.mappings().for_each(|mapping| retire::end_mapping(state, &mapping));
             gone.give_back_store(host);
             kmd.destroy_allocation(gone.handle);
             state.objects[gone.device].allocations -= 1;
             state.moment.record(|| Event::AllocationReclaimed { allocation: id });
-            if gone.state.contains(AllocationState::SYNCHRONOUS_DESTROY) {
+            if gone.is(AllocationState::SYNCHRONOUS_DESTROY) {
                 state.moment.hand_out(Output::AllocationReclaimed { allocation: id });
             }
         }
     }
+}
+
+/// Takes the oldest request of a device, if the plans of the request have retired.
+fn take_ended(device: &mut Device, plans: &Plans) -> Option<Request> {
+    let has_retired = |plan: &PlanNo| plans.stream.is_retired(*plan);
+    device.requests.front().filter(|request| device.ready > 0 && request.plans.iter().all(has_retired))?;
+    device.ready -= 1;
+    device.granted -= 1;
+    device.requests.pop_front()
 }

@@ -14,12 +14,12 @@ use crate::{
     budget::{AccountShares, account::Account},
     data::rank_queue::RankQueue,
     id::{AllocationIx, ProcessIx},
-    objects::allocation::{Allocation, AllocationState, Allocations},
-    policy::{Candidate, Candidates},
-    residency::{
-        firsts::Firsts,
+    objects::allocation::{
+        Allocation, AllocationState, Allocations,
         worth::{Class, QueueKey, Worth},
     },
+    policy::{Candidate, Candidates},
+    residency::firsts::Firsts,
     units::SegmentId,
 };
 
@@ -70,9 +70,7 @@ impl Evictable {
     /// Appends `index`, which is in no queue, to its own.
     pub fn push(&mut self, allocations: &mut Allocations, index: AllocationIx, class: Class) {
         let allocation = &mut allocations[index];
-        debug_assert!(!allocation.state.contains(AllocationState::EVICTABLE), "an allocation is in one queue");
-        allocation.state |= AllocationState::EVICTABLE;
-        allocation.set_queued_class(class);
+        allocation.enter_queue(class);
         self.bytes[class as usize] += allocation.size;
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
         self.change(process, key, |queue| {
@@ -83,10 +81,10 @@ impl Evictable {
     /// Takes `index` out. Does nothing if it is not in. Its process, priority and rank are what they were when it entered.
     pub fn remove(&mut self, allocations: &mut Allocations, index: AllocationIx) {
         let allocation = &mut allocations[index];
-        if !allocation.state.contains(AllocationState::EVICTABLE) {
+        if !allocation.is(AllocationState::EVICTABLE) {
             return;
         }
-        allocation.state -= AllocationState::EVICTABLE;
+        allocation.leave_queue();
         self.bytes[allocation.queued_class() as usize] -= allocation.size;
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
         let standing = allocation.standing;
@@ -248,7 +246,7 @@ impl<'a> Cheapest<'a> {
     pub fn find(&self, slot: usize) -> Option<AllocationIx> {
         let index = AllocationIx::new(u32::try_from(slot).ok()?);
         let allocation = self.allocations.contains(index).then(|| &self.allocations[index])?;
-        let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
+        let is_evictable = allocation.is(AllocationState::EVICTABLE);
         let is_in = allocation.place.is_some_and(|place| place.account() == self.account);
         let (key, _) = allocation.queue_key();
         (is_evictable && is_in && allocation.process == self.process && key == self.key).then_some(index)

@@ -11,7 +11,7 @@ use crate::{
     budget::{AccountShares, ToLose},
     data::tree::{Ranked, Tree},
     id::ProcessIx,
-    residency::worth::{Class, Worth},
+    objects::allocation::worth::{Class, Worth},
 };
 
 /// The first evictable allocation of a process.

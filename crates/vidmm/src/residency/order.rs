@@ -2,8 +2,11 @@ use crate::{
     budget::{AccountShares, account::Account},
     event::{EvictReason, offer::OfferPriority},
     id::{AllocationIx, ProcessIx},
-    objects::{Objects, allocation::AllocationState},
-    residency::{Residents, evictable::Cheapest, worth::Class},
+    objects::{
+        Objects,
+        allocation::{AllocationState, worth::Class},
+    },
+    residency::{Residents, evictable::Cheapest},
     shares::Shares,
     units::SegmentId,
 };
@@ -17,7 +20,7 @@ impl Residents {
         (account, memory): (Account, SegmentId),
         wanted_by: Option<ProcessIx>,
     ) -> (AllocationIx, EvictReason) {
-        let shares = &mut shares.by_account[account];
+        let shares = shares.account_mut(account);
         let victim = self.evictable[account].first_not_kept(&objects.allocations, shares, wanted_by);
         let mut victim = victim.expect("a decision is made only when what is evictable makes enough room");
         if let Some(policy) = self.policy.as_mut().filter(|_| !objects[victim].queued_class().is_worthless()) {
@@ -47,10 +50,10 @@ impl Residents {
     /// The worth of an evictable allocation to its owner.
     #[inline(always)]
     pub(crate) fn class_of(&self, objects: &Objects, index: AllocationIx) -> Class {
-        let state = objects[index].state;
+        let allocation = &objects[index];
         let is_done_with =
-            state.intersects(AllocationState::DESTROYED | AllocationState::OFFERED) && objects.is_done_with(index);
-        if is_done_with && state.contains(AllocationState::DESTROYED) {
+            allocation.is_any(AllocationState::DESTROYED | AllocationState::OFFERED) && objects.is_done_with(index);
+        if is_done_with && allocation.is(AllocationState::DESTROYED) {
             return Class::Dead;
         }
         if objects[index].is_to_restore() {
@@ -59,7 +62,7 @@ impl Residents {
         if !is_done_with {
             return Class::NotRequired;
         }
-        match self.offers[&index].priority {
+        match objects[index].offer().expect("what is done with and not destroyed is offered").priority {
             OfferPriority::Low => Class::OfferedLow,
             OfferPriority::Normal | OfferPriority::Auto => Class::OfferedNormal,
             OfferPriority::High => Class::OfferedHigh,

@@ -67,8 +67,8 @@ impl Residents {
         if rank == objects[index].rank() {
             return;
         }
-        let Allocation { state, place, .. } = objects[index];
-        match place.filter(|_| state.contains(AllocationState::EVICTABLE)) {
+        let allocation = &objects[index];
+        match allocation.place.filter(|_| allocation.is(AllocationState::EVICTABLE)) {
             Some(place) => self.evictable[place.account()].set_rank(&mut objects.allocations, index, rank),
             None => objects[index].set_rank(rank),
         }
@@ -115,7 +115,7 @@ impl Residents {
     /// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
     #[inline(always)]
     fn open(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-        objects[index].state -= AllocationState::EVICT_SOON;
+        objects[index].set_hastened(false);
         objects[device].expiring.forget_noted(index);
         self.pin(objects, index, device);
     }
@@ -127,19 +127,18 @@ impl Residents {
         let record = &mut objects.devices[device];
         let (account, size) = (allocation.account(), allocation.size);
         let entry = allocation.entry_mut(device);
-        let was_pinned = entry.is_pinned();
-        if entry.replace(EntryFlags::TO_RESTORE, false) {
+        let before = entry.pin();
+        if before.contains(EntryFlags::TO_RESTORE) {
             record.to_restore[account] -= size;
         }
-        if !entry.replace(EntryFlags::PINNING, true) {
-            let is_noted = entry.replace(EntryFlags::IN_PINNED, true);
+        if !before.contains(EntryFlags::PINNING) {
             record.pinned[account] += size;
             record.num_pins += 1;
-            if !is_noted {
+            if !before.contains(EntryFlags::IN_PINNED) {
                 note_pinned(objects, device, index);
             }
         }
-        if !was_pinned {
+        if !before.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE) {
             weight::note_pinned(objects, device, index, true);
         }
         self.remove_candidate(objects, index);
@@ -159,7 +158,7 @@ impl Residents {
         let Objects { allocations, devices, .. } = &mut *objects;
         let (allocation, record) = (&mut allocations[index], &mut devices[device]);
         if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-            note_written(allocation);
+            allocation.note_written();
         }
         let Some(entry) = allocation.entry(device) else { return };
         if entry.is_open() || entry.until() > record.dispatched() {
@@ -168,8 +167,8 @@ impl Residents {
         // Of several spans that end with one submission the last decides (RES-21). An allocation that was offered since
         // stays where it is until memory is wanted (RES-61).
         let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
-        let is_offered = allocation.state.contains(AllocationState::OFFERED);
-        allocation.state.set(AllocationState::EVICT_SOON, is_hastened && !is_offered);
+        let is_offered = allocation.is(AllocationState::OFFERED);
+        allocation.set_hastened(is_hastened && !is_offered);
         release(objects, index, device);
         self.unpin(moment, objects, memory, index);
     }
@@ -185,24 +184,34 @@ impl Residents {
     ) {
         let allocation = &objects[index];
         // Ranges are assigned with each grant: an allocation that nothing pins keeps none.
-        if allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_pinned() {
+        if allocation.is(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_pinned() {
             memory.aperture.release(index);
         }
         if allocation.place.is_none() || allocation.is_pinned() {
             return;
         }
-        if objects[index].state.contains(AllocationState::EVICT_SOON) {
-            self.evict_soon.push_back(index);
-            moment.request_poll();
+        if objects[index].is(AllocationState::EVICT_SOON) {
+            self.hasten(moment, index);
         }
         self.make_evictable(objects, index);
+    }
+
+    /// The allocation goes at the earliest opportunity.
+    pub(crate) fn hasten(&mut self, moment: &mut Moment, index: AllocationIx) {
+        self.evict_soon.push_back(index);
+        moment.request_poll();
+    }
+
+    /// The next allocation that was to go at the earliest opportunity; it may have been pinned since, or be gone.
+    pub(crate) fn next_hastened(&mut self) -> Option<AllocationIx> {
+        self.evict_soon.pop_front()
     }
 
     /// The allocation is no victim any more.
     #[inline]
     pub(crate) fn remove_candidate(&mut self, objects: &mut Objects, index: AllocationIx) {
         let allocation = &objects[index];
-        if allocation.state.contains(AllocationState::EVICTABLE)
+        if allocation.is(AllocationState::EVICTABLE)
             && let Some(place) = &allocation.place
         {
             self.evictable[place.account()].remove(&mut objects.allocations, index);
@@ -221,7 +230,7 @@ impl Residents {
         let Some(place) = objects[index].place else { return };
         let class = self.class_of(objects, index);
         let allocation = &objects[index];
-        if allocation.state.contains(AllocationState::EVICTABLE) {
+        if allocation.is(AllocationState::EVICTABLE) {
             if allocation.queued_class() == class {
                 return;
             }
@@ -236,7 +245,7 @@ impl Residents {
     /// Sets the priority of an allocation. Among the worthless it does not count: there the allocation keeps its place.
     pub(crate) fn set_priority(&mut self, objects: &mut Objects, index: AllocationIx, priority: u32) {
         let allocation = &mut objects[index];
-        let is_evictable = allocation.state.contains(AllocationState::EVICTABLE);
+        let is_evictable = allocation.is(AllocationState::EVICTABLE);
         if is_evictable && allocation.queued_class().is_worthless() {
             allocation.priority = priority;
         } else {
@@ -246,7 +255,7 @@ impl Residents {
 
     /// Changes what the place of an allocation among the evictable ones depends on.
     pub(crate) fn requeue(&mut self, objects: &mut Objects, index: AllocationIx, change: impl FnOnce(&mut Allocation)) {
-        let is_evictable = objects[index].state.contains(AllocationState::EVICTABLE);
+        let is_evictable = objects[index].is(AllocationState::EVICTABLE);
         self.remove_candidate(objects, index);
         change(&mut objects[index]);
         if is_evictable {
@@ -256,7 +265,7 @@ impl Residents {
 
     /// A call has changed the worth of an allocation to its owner.
     pub(crate) fn reclassify(&mut self, objects: &mut Objects, index: AllocationIx) {
-        if objects[index].state.contains(AllocationState::EVICTABLE) {
+        if objects[index].is(AllocationState::EVICTABLE) {
             self.make_evictable(objects, index);
         }
     }
@@ -267,10 +276,10 @@ impl Residents {
 pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
     let (account, size) = (allocation.account(), allocation.size);
-    let entry = allocation.entry_mut(device);
-    if entry.replace(EntryFlags::TO_RESTORE, false) {
+    let before = allocation.entry_mut(device).release();
+    if before.contains(EntryFlags::TO_RESTORE) {
         record.to_restore[account] -= size;
-    } else if entry.replace(EntryFlags::PINNING, false) {
+    } else if before.contains(EntryFlags::PINNING) {
         record.pinned[account] -= size;
         record.num_pins -= 1;
     } else {
@@ -280,12 +289,39 @@ pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: Device
 }
 
 /// The device is suspended: its entry, which pins the allocation, is to pin the allocation again when the device is resumed.
-pub(crate) fn hold_for_resume(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+fn hold_for_resume(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
     release(objects, index, device);
     let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
     record.to_restore[allocation.account()] += allocation.size;
-    allocation.entry_mut(device).is |= EntryFlags::TO_RESTORE;
+    allocation.entry_mut(device).hold_for_resume();
     weight::note_pinned(objects, device, index, true);
+}
+
+impl Residents {
+    /// The device is suspended: the allocations that its list pins are to be pinned again when the device is resumed. Returns them.
+    pub(crate) fn hold_all_for_resume(&mut self, objects: &mut Objects, device: DeviceIx) -> Vec<AllocationIx> {
+        note_writes(objects, device);
+        let mut held = core::mem::take(&mut objects[device].pinned_allocations);
+        held.retain(|&index| {
+            let is_open = objects.allocations.contains(index) && objects[index].entry(device).is_some();
+            if !is_open {
+                return false;
+            }
+            let entry = objects.allocations[index].entry_mut(device);
+            entry.forget_pinned();
+            if !entry.is_pinning() {
+                return false;
+            }
+            if entry.is_used(objects.devices[device].submitted, &self.spans) {
+                self.note_use(objects, index, device);
+            }
+            let id = objects.allocation_id(index);
+            objects[device].to_bring_back.push(id);
+            hold_for_resume(objects, index, device);
+            true
+        });
+        held
+    }
 }
 
 /// Notes writes by dispatched work of a device to pinned allocations, beyond earlier notes.
@@ -313,7 +349,7 @@ pub(crate) fn note_writes_to(objects: &mut Objects, index: AllocationIx) {
 fn note_ended_writes(objects: &mut Objects, device: DeviceIx) {
     let Objects { allocations, devices, .. } = objects;
     let Device { expiring, dispatches, .. } = &mut devices[device];
-    expiring.take_ended_writes(dispatches).for_each(|index| note_written(&mut allocations[index]));
+    expiring.take_ended_writes(dispatches).for_each(|index| allocations[index].note_written());
 }
 
 fn note_open_writes(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
@@ -322,14 +358,7 @@ fn note_open_writes(objects: &mut Objects, index: AllocationIx, device: DeviceIx
     // DMA buffers with references name written allocations.
     let is_written = expiring.take_writes(index, allocations[index].entry_mut(device), dispatches);
     if is_written && !devices[device].has_reference_lists() {
-        note_written(&mut allocations[index]);
-    }
-}
-
-/// Work may have written to an allocation. A device in error has nothing brought in, and writes nowhere.
-fn note_written(allocation: &mut Allocation) {
-    if allocation.place.is_some() {
-        allocation.state |= AllocationState::DIRTY;
+        allocations[index].note_written();
     }
 }
 
@@ -349,11 +378,7 @@ fn strike_out_unpinned(objects: &mut Objects, device: DeviceIx) {
     let Objects { allocations, devices, .. } = objects;
     devices[device].pinned_allocations.retain(|&index| {
         let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
-        is_open && {
-            let entry = allocations[index].entry_mut(device);
-            entry.is.set(EntryFlags::IN_PINNED, entry.is_pinning());
-            entry.is_pinning()
-        }
+        is_open && allocations[index].entry_mut(device).keep_pinned()
     });
 }
 
@@ -422,6 +447,11 @@ impl Residents {
             }
         }
     }
+}
+
+/// The device is resumed: nothing is to be brought back any more.
+pub(crate) fn forget_held(objects: &mut Objects, device: DeviceIx) {
+    objects[device].to_bring_back.clear();
 }
 
 /// The allocations that were pinned when the device was suspended, and are still required.

@@ -60,7 +60,7 @@ pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx)
     match allocation.place {
         Some(Place::Memory(account, _)) => allocation.account() == account,
         Some(Place::System) => {
-            allocation.account() == Account::SYSTEM && !allocation.state.contains(AllocationState::ACCESSED_PHYSICALLY)
+            allocation.account() == Account::SYSTEM && !allocation.is(AllocationState::ACCESSED_PHYSICALLY)
         }
         Some(Place::Aperture(offset)) => {
             let shown = Extent { offset: offset.bytes(), size: allocation.size };
@@ -77,7 +77,7 @@ pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx)
 pub(crate) fn reason_to_move(objects: &Objects, index: AllocationIx) -> EvictReason {
     let allocation = &objects[index];
     match (&allocation.place, allocation.account()) {
-        _ if allocation.state.contains(AllocationState::LOCK_PENDING) => EvictReason::Locked,
+        _ if allocation.is(AllocationState::LOCK_PENDING) => EvictReason::Locked,
         (Some(Place::Memory(..)), Account::SYSTEM) => EvictReason::RoomWanted,
         (_, Account::SYSTEM) => EvictReason::RangeWanted,
         (Some(Place::Memory(..)), _) => EvictReason::Moved,

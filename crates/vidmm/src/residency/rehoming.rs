@@ -9,18 +9,15 @@ use alloc::vec::Vec;
 use crate::{
     budget::account::{Account, Choices, Home},
     id::{AllocationIx, DeviceIx},
-    objects::{
-        Objects,
-        list::{EntryFlags, ListEntry},
-    },
-    residency::{Rehoming, Residents, weight},
+    objects::{Objects, allocation::Rehoming, list::ListEntry},
+    residency::{Residents, weight},
     shares::Shares,
 };
 
 impl Residents {
     /// The home in which the list of its device counts an allocation.
     pub(crate) fn home_on_list(&self, objects: &Objects, index: AllocationIx) -> Home {
-        self.rehomings.get(&index).map_or(objects[index].home(), |rehoming| rehoming.to)
+        objects[index].rehoming().map_or(objects[index].home(), |rehoming| rehoming.to)
     }
 
     /// The account of that home.
@@ -31,7 +28,7 @@ impl Residents {
     /// The possible homes of an allocation that joins the list of `device`. A span without a submission fixes no home: a lock may have moved
     /// the allocation.
     pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
-        match self.rehomings.get(&index) {
+        match objects[index].rehoming() {
             Some(rehoming) => Choices::only(rehoming.to),
             None if objects[index].is_required() && !self.is_wanted(objects, index) => objects[index].allowed_homes(),
             None => objects[index].homes(device),
@@ -47,9 +44,8 @@ impl Residents {
         device: DeviceIx,
         request: u64,
     ) -> Vec<(AllocationIx, Home)> {
-        let is_of_request = |rehoming: &Rehoming| (rehoming.device, rehoming.request) == (device, request);
         let mut left = Vec::new();
-        for (&index, rehoming) in self.rehomings.iter().filter(|(_, rehoming)| is_of_request(rehoming)) {
+        for (index, rehoming) in rehomed(objects, device, request) {
             if objects[index].is_required() {
                 left.push((index, objects[index].home()));
                 move_home(objects, shares, device, index, rehoming.to);
@@ -60,15 +56,19 @@ impl Residents {
 
     /// The request was granted: the next homes of its allocations are theirs. Returns those that keep their own, as they were not
     /// required any more.
-    pub(crate) fn end_rehoming(&mut self, objects: &Objects, device: DeviceIx, request: u64) -> Vec<AllocationIx> {
-        let mut unmoved = Vec::new();
-        self.rehomings.retain(|&index, rehoming| {
-            let is_over = (rehoming.device, rehoming.request) == (device, request);
-            unmoved.extend(Some(index).filter(|_| is_over && objects[index].home() != rehoming.to));
-            !is_over
-        });
-        unmoved
+    pub(crate) fn end_rehoming(&self, objects: &mut Objects, device: DeviceIx, request: u64) -> Vec<AllocationIx> {
+        let over = rehomed(objects, device, request);
+        over.iter().for_each(|&(index, _)| objects.end_rehoming(index));
+        let unmoved = over.into_iter().filter(|(index, rehoming)| objects[*index].home() != rehoming.to);
+        unmoved.map(|(index, _)| index).collect()
     }
+}
+
+/// The allocations that a request of a device moves to other homes.
+fn rehomed(objects: &Objects, device: DeviceIx, request: u64) -> Vec<(AllocationIx, Rehoming)> {
+    let of_device = objects[device].rehomed.iter();
+    let rehomings = of_device.filter_map(|&index| Some((index, objects[index].rehoming()?)));
+    rehomings.filter(|(_, rehoming)| rehoming.request == request).collect()
 }
 
 /// The request was not granted: its allocations have their homes again.
@@ -102,7 +102,7 @@ pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: Devi
 #[inline]
 pub(crate) fn note_choice(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
     let allocation = &mut objects.allocations[index];
-    if allocation.choices.len() < 2 || allocation.entry_mut(device).replace(EntryFlags::WITH_CHOICE, true) {
+    if allocation.choices.len() < 2 || allocation.entry_mut(device).set_with_choice(true) {
         return;
     }
     let with_choice = &objects[device].with_choice;
@@ -123,10 +123,10 @@ pub(crate) fn strike_out_unlisted(objects: &mut Objects, device: DeviceIx) {
         let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
         is_open && {
             let entry = allocations[index].entry_mut(device);
-            entry.replace(EntryFlags::WITH_CHOICE, false) && entry.count > 0
+            entry.set_with_choice(false) && entry.count > 0
         }
     });
     for &index in &*with_choice {
-        allocations[index].entry_mut(device).is |= EntryFlags::WITH_CHOICE;
+        _ = allocations[index].entry_mut(device).set_with_choice(true);
     }
 }

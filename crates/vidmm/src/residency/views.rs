@@ -4,16 +4,13 @@ use crate::{
     data::extents::Extents,
     id::AllocationIx,
     objects::{Objects, allocation::AllocationState, place::Place},
-    residency::{Residents, place},
+    residency::place,
     units::{Extent, SegmentId},
 };
-impl Residents {
-    /// The CPU no longer sees the allocation.
-    pub(crate) fn end_locks(&mut self, objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
-        if let Some(lock) = self.locks.remove(&index) {
-            objects[index].state -= AllocationState::LOCKED;
-            host.unmap_cpu_virtual_address(lock.address);
-        }
+/// The CPU no longer sees the allocation.
+pub(crate) fn end_locks(objects: &mut Objects, host: &mut dyn Host, index: AllocationIx) {
+    if let Some(lock) = objects[index].end_locks() {
+        host.unmap_cpu_virtual_address(lock.address);
     }
 }
 
@@ -21,7 +18,7 @@ impl Residents {
 /// memory segment. Memory that the aperture shows is in system memory too.
 pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx) -> (SegmentId, Extents) {
     let allocation = &objects[index];
-    let is_copy = allocation.state.contains(AllocationState::KEEPS_COPY);
+    let is_copy = allocation.is(AllocationState::KEEPS_COPY);
     match allocation.place {
         Some(Place::Memory(account, place)) if !is_copy => (adapter.memory_id(account), allocation.extents(place)),
         _ => {
@@ -39,5 +36,5 @@ pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
         true => !allocation.is_seen_at_home(),
         false => !allocation.may_be_seen(),
     };
-    allocation.state.contains(AllocationState::LOCKED) && is_hidden
+    allocation.is(AllocationState::LOCKED) && is_hidden
 }

@@ -23,12 +23,12 @@ pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u
 }
 
 fn alignment_in_memory(objects: &Objects, index: AllocationIx) -> u64 {
-    objects.patched.get(&index).map_or(Hint::default().alignment, |known| known.hint.alignment)
+    objects[index].patched().map_or(Hint::default().alignment, |known| known.hint.alignment)
 }
 
 /// Whether an allocation is one range wherever it is, and not pages: engines address it physically (SEG-13).
 pub(crate) fn is_one_range(objects: &Objects, index: AllocationIx) -> bool {
-    objects[index].state.contains(AllocationState::ACCESSED_PHYSICALLY)
+    objects[index].is(AllocationState::ACCESSED_PHYSICALLY)
 }
 
 /// The bytes of an allocation, and the alignment of a range.

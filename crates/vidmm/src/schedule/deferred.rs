@@ -5,7 +5,7 @@ use crate::{
     gpu_va::Mapping,
     id::DeviceIx,
     objects::{
-        allocation::{Allocation, AllocationState},
+        allocation::Allocation,
         device::{Deferred, DeferredAction},
     },
     plans::{
@@ -31,14 +31,14 @@ fn follow_up(state: &mut State, plans: &mut Plans, requests: &mut Requests, devi
         if !state.objects[device].is_due(&next) || !unmapping::get_ready_for(state, &next.action) {
             return;
         }
-        state.objects[device].deferred.pop_front();
+        requests.take_deferred(&mut state.objects, device);
         carry_out(state, plans, device, next);
         // The owner may have offered it, to be discarded at once, while the device that closed it still had a use for it.
         if let DeferredAction::Close(index) = next.action {
             carry_out(state, plans, device, Deferred { action: DeferredAction::Discard(index), ..next });
         }
     }
-    requests.deferring.remove(&device);
+    requests.end_deferring(device);
 }
 
 fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: Deferred) {
@@ -46,7 +46,7 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
     match deferred.action {
         DeferredAction::Purge(index) if state.objects[index].openings().next().is_some() => {
             // Devices that have closed it may still use it: the last of them purges it.
-            state.objects[index].state |= AllocationState::PURGE_DUE;
+            state.objects[index].purge_when_unused();
             return;
         }
         DeferredAction::Purge(index) => {
@@ -62,7 +62,7 @@ fn carry_out(state: &mut State, plans: &mut Plans, device: DeviceIx, deferred: D
                 }
             }
             if is_out && !draft.decided && retired && plans.stream.is_retired(last_plan) {
-                state.objects.dead.push(index);
+                state.objects.note_dead(index);
                 state.moment.request_poll();
                 return;
             }

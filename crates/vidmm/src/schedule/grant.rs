@@ -9,11 +9,11 @@ use crate::{
     event::EvictReason,
     gpu_va::PageTables,
     id::{DeviceIx, PlanNo, SubmissionNo},
-    objects::{Objects, allocation::AllocationState, request::RequestKind, turn::Power},
+    objects::{Objects, allocation::AllocationState, request::RequestKind},
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
-    schedule::{Schedule, turns},
+    schedule::{Schedule, turns, waiting::Power},
     state::State,
 };
 
@@ -26,9 +26,9 @@ impl Schedule {
         }
         let mut draft = Draft::default();
         let mut device = None;
-        while let Some(index) = state.residency.evict_soon.pop_front() {
+        while let Some(index) = state.residency.next_hastened() {
             let wanted = AllocationState::EVICTABLE | AllocationState::EVICT_SOON;
-            if !state.objects.allocations.contains(index) || !state.objects[index].state.contains(wanted) {
+            if !state.objects.allocations.contains(index) || !state.objects[index].is(wanted) {
                 continue;
             }
             let owner = state.objects[index].device;
@@ -36,7 +36,7 @@ impl Schedule {
                 plans.decide(&mut state.moment, &state.objects, core::mem::take(&mut draft));
             }
             let suspended = state.objects[index].is_to_restore();
-            let locked = state.objects[index].state.contains(AllocationState::LOCK_PENDING);
+            let locked = state.objects[index].is(AllocationState::LOCK_PENDING);
             let reason = match (self.turns.power, suspended) {
                 (Power::Up, _) if locked => EvictReason::Locked,
                 (Power::Up, true) => EvictReason::DeviceSuspended,

@@ -15,12 +15,12 @@ use crate::{
     },
     event::{ResumeReason, SuspendReason},
     id::{AllocationIx, DeviceIx},
-    objects::turn::{CALM, HOME_BATCH, Power, RETURN_MIN},
+    objects::turn::{CALM, HOME_BATCH, RETURN_MIN},
     placement::{homes, moving, satisfy},
     plans::{Plans, draft::Draft},
     requests::Requests,
     residency::rehoming,
-    schedule::{Schedule, spare, turns},
+    schedule::{Schedule, spare, turns, waiting::Power},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -107,7 +107,7 @@ impl Schedule {
         self.turns.away.retain(|&(device, index), &mut since| {
             let Some(home) = homes::prefers_elsewhere(&state.objects, device, index) else {
                 // The grant of a pending request may move the allocation away from home.
-                return state.residency.rehomings.contains_key(&index);
+                return state.objects.allocations.contains(index) && state.objects[index].rehoming().is_some();
             };
             smallest = smallest.min(state.objects[index].size);
             let record = &state.objects[device];

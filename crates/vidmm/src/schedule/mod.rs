@@ -10,14 +10,15 @@ mod spare;
 pub(crate) mod suspension;
 pub(crate) mod trims;
 pub(crate) mod turns;
+pub(crate) mod waiting;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     budget::MemorySegmentGroup,
     event::trim::TrimIntervals,
-    id::{DeviceIx, Slots, TrimNotificationIx, kind},
-    objects::turn::Turns,
+    id::{DeviceIx, Slots, TrimNotificationId, TrimNotificationIx, kind},
+    schedule::waiting::Turns,
     units::Nanoseconds,
 };
 
@@ -55,6 +56,11 @@ impl Schedule {
     pub(crate) fn forget_device(&mut self, device: DeviceIx) {
         self.turns.forget(device);
         self.periods.retain(|&(_, of)| of != device);
+    }
+
+    /// Registers a device for trim notifications.
+    pub(crate) fn register(&mut self, device: DeviceIx) -> TrimNotificationId {
+        self.trim_notifications.insert(device)
     }
 
     /// Ends a registration. Returns its device.

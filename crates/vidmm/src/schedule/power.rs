@@ -7,9 +7,9 @@ use crate::{
     gpu_va::TableKey,
     id::{AllocationIx, ProcessIx},
     moment::{Moment, Output},
-    objects::{Objects, turn::Power},
+    objects::Objects,
     plans::{Plans, draft::Draft},
-    schedule::Schedule,
+    schedule::{Schedule, waiting::Power},
     state::State,
 };
 impl Schedule {
@@ -86,7 +86,7 @@ pub(crate) fn write_all_tables_again(state: &mut State, plans: &mut Plans) {
         write_tables_again(&mut state.moment, &mut state.objects, plans, process);
     }
     for context in Vec::from_iter(state.objects.contexts.iter().map(|(index, _)| index)) {
-        state.objects[context].root_entries = 0;
+        state.objects[context].note_root(0);
     }
 }
 

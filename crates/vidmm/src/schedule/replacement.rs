@@ -8,13 +8,10 @@ use crate::{
     budget::account::{Choices, Home, PerAccount},
     event::{SuspendReason, error::LockError},
     id::{AllocationIx, DeviceIx},
-    objects::{
-        allocation::Allocation,
-        turn::{RETURN_MIN, Turns},
-    },
+    objects::{allocation::Allocation, turn::RETURN_MIN},
     placement::homes,
     residency::{packing, rehoming},
-    schedule::{Schedule, turns},
+    schedule::{Schedule, turns, waiting::Turns},
     state::State,
 };
 

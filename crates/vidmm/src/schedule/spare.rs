@@ -11,7 +11,7 @@ use crate::{
     budget::account::Account,
     id::{AllocationIx, DeviceIx, ProcessIx},
     objects::Objects,
-    residency::worth::Class,
+    objects::allocation::worth::Class,
     state::State,
 };
 

@@ -3,15 +3,24 @@ use alloc::vec::Vec;
 use crate::{
     event::{Event, SuspendReason},
     id::{ContextIx, DeviceIx, ProcessIx},
-    objects::{
-        Objects, allocation::AllocationState, context::Queued, list::ListEntry, submission::Submission, turn::Power,
-    },
-    schedule::{Schedule, turns},
+    objects::{Objects, context::Queued, list::ListEntry, submission::Submission},
+    schedule::{Schedule, turns, waiting::Power},
     state::State,
     work::Work,
 };
 
 impl Schedule {
+    /// No device of a process gets a turn until [`end_suspension`](Self::end_suspension).
+    pub(crate) fn suspend_process(&self, state: &mut State, index: ProcessIx, allow_wake_on_submission: bool) {
+        state.objects[index].standing.halted = Some(allow_wake_on_submission);
+        let process = state.objects.processes.id(index);
+        state.moment.record(|| Event::ProcessSuspended { process, allow_wake_on_submission });
+        for device in Vec::from_iter(state.objects[index].devices.iter().copied()) {
+            self.halt(state, device);
+        }
+        self.renew_demand(state, index);
+    }
+
     /// Ends the suspension of a process, if it is suspended.
     pub(crate) fn end_suspension(&self, state: &mut State, index: ProcessIx, by_submission: bool) {
         if state.objects[index].standing.halted.take().is_none() {
@@ -61,7 +70,7 @@ fn evict_suspended(state: &mut State, device: DeviceIx) {
         if let Ok(index) = state.objects.allocations.lookup(id)
             && state.objects[index].entry(device).is_some_and(ListEntry::is_to_restore)
         {
-            state.objects[index].state |= AllocationState::EVICT_SOON;
+            state.objects[index].set_hastened(true);
             state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
         }
     }
@@ -81,7 +90,7 @@ impl Schedule {
 
     /// A device has submitted work: its period begins, and it ends a suspension that allows it (P10).
     fn note_work(&mut self, state: &mut State, device: DeviceIx) {
-        state.objects[device].turn.last_busy = state.moment.now();
+        state.objects[device].turn.note_busy(state.moment.now());
         self.begin_period(state, device);
         let process = state.objects[device].process;
         if state.objects[process].standing.halted == Some(true) {

@@ -21,16 +21,18 @@ use crate::{
         Objects,
         allocation::AllocationState,
         device::Device,
-        list::EntryFlags,
         request::RequestKind,
         spans::SpanNo,
-        turn::{Activity, CALM, Power, RETURN_MIN, SLICE_MIN, SLICE_PER_PAGING, Turns},
+        turn::{Activity, CALM, RETURN_MIN, SLICE_MIN, SLICE_PER_PAGING},
     },
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
     residency::pins,
-    schedule::{Schedule, replacement},
+    schedule::{
+        Schedule, replacement,
+        waiting::{Power, Turns},
+    },
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -66,7 +68,7 @@ pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
     debug_assert!(!is_alone || is_in_flight, "a list that was admitted has its places with nobody else there");
     if !is_alone && !is_in_flight {
         stop(state, device, SuspendReason::WaitsForRoom, None, false);
-        state.objects[device].turn.takes_all = true;
+        state.objects[device].turn.set_takes_all(true);
     }
 }
 
@@ -97,7 +99,7 @@ fn settle_takers(state: &mut State, work: &Work) {
         if state.moment.now() < slice_over && has_more {
             state.moment.wake_at(slice_over);
         } else {
-            state.objects[device].turn.takes_all = false;
+            state.objects[device].turn.set_takes_all(false);
         }
     }
 }
@@ -158,7 +160,7 @@ impl Schedule {
                 && !state.objects[device].is_in_flight()
             {
                 // There are bytes enough, but not the ranges: the device waits for the whole account.
-                state.objects[device].turn.takes_all = true;
+                state.objects[device].turn.set_takes_all(true);
                 needed[account] = state.memory.list_capacity(account);
                 has_room = fits_beside(state, device, &needed, &spoken_for);
             }
@@ -397,12 +399,12 @@ impl Schedule {
         turn.resumed_after = dispatched;
         turn.resumed_at = state.moment.now();
         (turn.began_at, turn.slice) = (state.moment.now(), SLICE_MIN);
-        turn.takes_all &= !has_list;
+        turn.set_takes_all(turn.takes_all && !has_list);
         // A device that only yielded may still wait for the plans of its last turn.
         if was_suspended {
             turn.unbuilt = !numbers.is_empty();
             turn.plans.clone_from(&numbers);
-            state.objects[device].to_bring_back.clear();
+            pins::forget_held(&mut state.objects, device);
             self.turns.resuming.insert(device);
         }
         let id = state.objects.device_id(device);
@@ -525,7 +527,7 @@ pub(crate) fn stop(
     if turn.activity != Activity::Active {
         return;
     }
-    turn.takes_all = false;
+    turn.set_takes_all(false);
     state.shares.set_activity(&mut state.objects, device, Activity::Yielding);
     let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
     state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
@@ -556,38 +558,18 @@ fn suspend(turns: &mut Turns, state: &mut State, device: DeviceIx) {
 /// The allocations that a device's list pins are to be pinned again when the device is resumed.
 fn release_all(turns: &mut Turns, state: &mut State, device: DeviceIx) {
     let halted = state.objects[device].turn.is_halted;
-    pins::note_writes(&mut state.objects, device);
-    let mut released = core::mem::take(&mut state.objects[device].pinned_allocations);
-    released.retain(|&index| {
-        let is_open = state.objects.allocations.contains(index) && state.objects[index].entry(device).is_some();
-        if !is_open {
-            return false;
-        }
-        let entry = state.objects.allocations[index].entry_mut(device);
-        entry.is -= EntryFlags::IN_PINNED;
-        if !entry.is_pinning() {
-            return false;
-        }
-        let is_used = entry.is_used(state.objects.devices[device].submitted, &state.residency.spans);
-        if is_used {
-            state.residency.note_use(&mut state.objects, index, device);
-        }
-        let id = state.objects.allocation_id(index);
-        state.objects[device].to_bring_back.push(id);
-        pins::hold_for_resume(&mut state.objects, index, device);
-        true
-    });
+    let released = state.residency.hold_all_for_resume(&mut state.objects, device);
     for index in released {
         // From now on the allocation counts where the lock wants it. If the list has grown too large for that, the lock is not granted.
         // The whole list was noted in the first pass, and counts beside the allocation.
-        let is_to_be_seen = state.objects[index].state.contains(AllocationState::LOCK_PENDING)
-            && !state.objects[index].is_seen_at_home();
+        let is_to_be_seen =
+            state.objects[index].is(AllocationState::LOCK_PENDING) && !state.objects[index].is_seen_at_home();
         let goes_into_sight = is_to_be_seen && replacement::move_into_sight(turns, state, index);
         if is_to_be_seen && !goes_into_sight {
-            state.objects[index].state -= AllocationState::LOCK_PENDING;
+            state.objects[index].set_lock_pending(false);
         }
         if halted || goes_into_sight {
-            state.objects[index].state |= AllocationState::EVICT_SOON;
+            state.objects[index].set_hastened(true);
         }
         state.residency.unpin(&mut state.moment, &mut state.objects, &mut state.memory, index);
     }

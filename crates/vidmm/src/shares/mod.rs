@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::{
     adapter::Adapter,
     budget::{
-        AccountShares,
+        AccountShares, ProcessShare,
         account::{Account, Accounts, PerAccount},
     },
     data::ordered_set::OrderedSet,
@@ -116,6 +116,31 @@ impl Shares {
     pub(crate) fn set_halted(&mut self, process: ProcessIx, is_halted: bool) -> bool {
         let accounts = self.accounts().iter();
         accounts.filter(|&account| self.by_account[account].set_halted(process, is_halted)).count() > 0
+    }
+
+    /// A process with a weight begins to share each account.
+    pub(crate) fn insert_process(&mut self, process: ProcessIx, weight: u32) {
+        let share = ProcessShare { weight, reservation: 0, demand: 0 };
+        self.accounts().iter().for_each(|account| self.by_account[account].insert(process, share));
+    }
+
+    /// Bytes in use of an account are another process's from now on.
+    pub(crate) fn move_usage(&mut self, account: Account, from: ProcessIx, to: ProcessIx, bytes: u64) {
+        self.by_account[account].subtract_usage(from, bytes);
+        self.by_account[account].add_usage(to, bytes);
+    }
+
+    /// The sharing of an account.
+    pub(crate) fn account_mut(&mut self, account: Account) -> &mut AccountShares {
+        &mut self.by_account[account]
+    }
+
+    /// Whether a process wants to be told its budgets.
+    pub(crate) fn set_listening(&mut self, process: ProcessIx, is_listening: bool) {
+        match is_listening {
+            true => self.listeners.insert(process),
+            false => self.listeners.remove(&process),
+        };
     }
 
     /// A process is gone.

@@ -80,13 +80,13 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
 /// A DMA buffer has been handed out to its end, or is dropped: it refers to nothing any more.
 pub(crate) fn forget_references(state: &mut State, requests: &mut Requests, references: &References) {
     for index in references.allocations() {
-        let patched = state.objects.patched.get_mut(&index).expect("it was counted when it was rendered");
+        let patched = state.objects[index].patched_mut();
         patched.queued -= 1;
         if patched.queued > 0 {
             continue;
         }
         state.residency.reclassify(&mut state.objects, index);
-        if state.objects[index].state.contains(AllocationState::PURGE_DUE) {
+        if state.objects[index].is(AllocationState::PURGE_DUE) {
             let device = state.objects[index].device;
             requests.defer(&mut state.objects, device, DeferredAction::Purge(index));
         }
@@ -98,9 +98,9 @@ impl Work {
     pub(crate) fn give_up_portion(&mut self, state: &mut State, index: ContextIx) {
         let context = &mut state.objects[index];
         let device = context.device;
-        let portion = context.portion.take();
+        let portion = context.take_portion();
         let front = context.queue.front_mut().and_then(|front| front.references.as_deref_mut());
-        let fixed = front.map(|references| core::mem::take(&mut references.progress.fixed)).unwrap_or_default();
+        let fixed = front.map(|references| references.take_fixed()).unwrap_or_default();
         let listed: BTreeSet<AllocationIx> =
             portion.into_iter().flat_map(|portion| portion.required).chain(fixed).collect();
         // Only work that is not dispatched keeps an allocation in place, and nothing that is given up will be.
@@ -108,7 +108,7 @@ impl Work {
         for allocation in listed {
             leave_required(state, device, number, allocation);
         }
-        self.patching.splitting = self.patching.splitting.filter(|&splitting| splitting != index);
+        self.patching.end_splitting(index);
     }
 
     /// Whether a context of a device has begun a DMA buffer and not handed out its last portion.

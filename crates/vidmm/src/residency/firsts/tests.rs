@@ -8,7 +8,7 @@ use super::Firsts;
 use crate::{
     budget::{AccountShares, ProcessShare},
     id::ProcessIx,
-    residency::worth::{Class, Worth},
+    objects::allocation::worth::{Class, Worth},
 };
 
 /// A change of one process.

@@ -1,6 +1,6 @@
 //! The worth of an evictable allocation: class, priority and rank. The allocation of least worth goes first (CRE-31a).
 
-use crate::objects::allocation::{Allocation, AllocationState};
+use super::{flags::AllocationState, record::Allocation};
 
 /// The worth of an evictable allocation to the owner, in the order of the evictions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -42,9 +42,16 @@ impl Allocation {
         Class::ALL[(self.state.bits() / AllocationState::LOWEST_CLASS_BIT) as usize]
     }
 
-    pub fn set_queued_class(&mut self, class: Class) {
+    /// Enters the queue of a class.
+    pub fn enter_queue(&mut self, class: Class) {
+        debug_assert!(!self.is(AllocationState::EVICTABLE), "an allocation is in one queue");
         let bits = AllocationState::from_bits_retain(class as u32 * AllocationState::LOWEST_CLASS_BIT);
-        self.state = self.state.difference(AllocationState::CLASS) | bits;
+        self.state = self.state.difference(AllocationState::CLASS) | bits | AllocationState::EVICTABLE;
+    }
+
+    /// Leaves its queue.
+    pub fn leave_queue(&mut self) {
+        self.state -= AllocationState::EVICTABLE;
     }
 
     /// The worth in the queue. Among worthless allocations only the time in the queue counts.

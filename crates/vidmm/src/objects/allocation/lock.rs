@@ -11,12 +11,12 @@ use crate::{
 /// A locked allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
-    /// How often it is locked; never 0.
+    /// The number of locks; never 0.
     pub count: u32,
-    /// Where the CPU sees it.
+    /// The address of the CPU's view.
     pub address: CpuVirtualAddress,
-    /// The ranges that the CPU sees there, and their segment.
+    /// The ranges in the CPU's view, and the segment of the ranges.
     pub shown: (SegmentId, Vec<Extent>),
-    /// The last plan in the stream that moves it: until that has retired, nothing is seen.
+    /// The last plan in the stream with a move of the allocation: the CPU sees nothing until the plan has retired.
     pub moved_by: PlanNo,
 }
