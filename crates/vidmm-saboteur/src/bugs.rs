@@ -89,9 +89,9 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "Of several mappings only the first becomes invalid.",
         file: "vidmm/src/plans/planner.rs",
-        edit: Edit::Expression {
-            right: "Vec::from_iter(state.objects[index].mappings())",
-            wrong: "Vec::from_iter(state.objects[index].mappings().take(1))",
+        edit: Edit::Statement {
+            right: "mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping);",
+            wrong: "if state.objects[index].mappings().next() == Some(mapping) { mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping); }",
         },
     },
     Bug {

@@ -39,9 +39,9 @@ mod calls;
 mod poll;
 mod check;
 
+pub use adapter::NotificationRevision;
 pub use adapter::patching::{PatchListRule, PreparationKnobs};
 pub use adapter::verifier::VerifierKnobs;
-pub use adapter::{BrokenRule, NotificationRevision, StartAdapterError};
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,
@@ -49,6 +49,7 @@ pub use calls::{
     Reserved, Residency, SegmentStatistics, UpdateAllocationProperty,
 };
 pub use check::CheckError;
+pub use contract::{BrokenRule, StartAdapterError};
 pub use engines::recovering::TdrOptions;
 pub use event::destroy_flags::DestroyFlags;
 pub use event::device_residency::DeviceResidency;

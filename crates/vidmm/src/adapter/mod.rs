@@ -20,10 +20,8 @@ use crate::{
 };
 use verifier::VerifierKnobs;
 
-pub use broken_rule::{BrokenRule, StartAdapterError};
 pub(crate) use report::validate;
 
-pub(crate) mod broken_rule;
 pub(crate) mod report;
 
 /// Which revision of the allocation notification's documents is followed (C-16, D16).

@@ -1,8 +1,6 @@
 //! The driver's report, checked (U-1).
 
-use super::{
-    Adapter, ApertureSegment, BrokenRule, LargePages, Level, MemorySegment, NotificationRevision, VerifierKnobs,
-};
+use super::{Adapter, ApertureSegment, LargePages, Level, MemorySegment, NotificationRevision, VerifierKnobs};
 use alloc::vec::Vec;
 
 use vidmm_linear::{MAX_BANKS, MAX_SEGMENT_SIZE};
@@ -13,8 +11,8 @@ use crate::{
         account::{Account, Home},
     },
     contract::{
-        AdapterInfo, AddressingModel, EngineKind, GpuMmuFlags, LegacyBehaviors, PageTableUpdateMode, PagingBufferDesc,
-        PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
+        AdapterInfo, AddressingModel, BrokenRule, EngineKind, GpuMmuFlags, LegacyBehaviors, PageTableUpdateMode,
+        PagingBufferDesc, PatchingCaps, SegmentDescriptor, SegmentFlags, VidMmCaps, WddmVersion,
     },
     units::{PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId},
 };

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::{
     adapter::{
-        self, Adapter, ApertureSegment, BrokenRule, MemorySegment, NotificationRevision, StartAdapterError,
+        self, Adapter, ApertureSegment, MemorySegment, NotificationRevision,
         patching::{Patching, PreparationKnobs},
         verifier::VerifierKnobs,
     },
@@ -16,8 +16,8 @@ use crate::{
     buggify::Buggify,
     calls::paging_va::{PagingVaQuery, QUERY_TYPE},
     contract::{
-        AdapterInfo, AddressingModel, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle, SegmentFlags,
-        WddmVersion,
+        AdapterInfo, AddressingModel, BrokenRule, Host, Kmd, KmdContextHandle, KmdError, KmdProcessHandle,
+        SegmentFlags, StartAdapterError, WddmVersion,
     },
     data::ordered_set::OrderedSet,
     engines::{Engines, recovering::TdrOptions},

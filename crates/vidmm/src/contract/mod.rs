@@ -19,6 +19,7 @@
 
 mod adapter;
 mod allocation;
+mod broken_rule;
 mod dma;
 mod host;
 mod interrupt;
@@ -35,6 +36,7 @@ pub use allocation::{
     AllocationFlags, AllocationFlags2, AllocationInfo, CreateAllocationError, Direction, SegmentBankPreference,
     SegmentPreference, SegmentSet,
 };
+pub use broken_rule::{BrokenRule, StartAdapterError};
 pub use dma::{DmaBuffer, EngineFence, Packet, PagingBuffer, RenderedBuffer};
 pub use host::{BackingStoreError, CpuAddressError, CpuVirtualAddress, Host, IoMmuDomain};
 pub use interrupt::{

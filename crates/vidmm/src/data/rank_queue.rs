@@ -184,11 +184,18 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     /// The first of a member in the row, and of those in the tree from a key on. Of equal rank, those in the row came first.
     fn first_of(&self, in_row: Option<Entry<T>>, key: (u64, u64)) -> Option<(u64, T)> {
         let in_row = in_row.map(|entry| (entry.rank, entry.member));
-        let late = self.late.range(key..).next().map(|(&(rank, _), &member)| (rank, member));
+        let late = self.late_from(key);
         match (in_row, late) {
             (Some(in_row), Some(late)) if late.0 < in_row.0 => Some(late),
             _ => in_row.or(late),
         }
+    }
+
+    /// The first member in the tree from a key on. Nearly always the tree is empty.
+    #[inline]
+    fn late_from(&self, key: (u64, u64)) -> Option<(u64, T)> {
+        let from = || self.late.range(key..).next().map(|(&(rank, _), &member)| (rank, member));
+        if self.late.is_empty() { None } else { from() }
     }
 
     /// Adds a member behind those of its rank or lower ones. `tell` hears the standing of each member that has got another.
@@ -196,7 +203,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         let last = self.row.back().map(|&index| index as usize);
         let is_late = last.and_then(|last| self.blocks[last].last_rank()).is_some_and(|last| rank < last)
             // A late member of equal rank may have outlived the members before.
-            || self.late.range((rank, 0)..).next().is_some_and(|(&(late, _), _)| late == rank);
+            || self.late_from((rank, 0)).is_some_and(|(late, _)| late == rank);
         let standing = if is_late {
             self.last_late += 1;
             self.late.insert((rank, self.last_late), member);

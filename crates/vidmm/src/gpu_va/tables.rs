@@ -2,6 +2,7 @@
 //! table lies is kept.
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::cmp::Ordering;
 
 use crate::{
     adapter::Adapter,
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// Which table: its level, its side (leaf tables of dual entries, GVA-43), and its number at that level.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TableKey {
     pub level: u32,
     /// The size of the pages that its entries map; 4 KiB above the leaves.
@@ -53,6 +54,21 @@ pub(crate) struct PageTables {
     root_entries: u32,
     /// Addresses that read as zero where nothing is mapped, by the entries that are built.
     zero: FreeRanges,
+}
+
+impl PartialOrd for TableKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TableKey {
+    /// By level, page size and number, in one comparison: a table has fewer than 2^48 neighbours.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        let packed = |key: &Self| u64::from(key.level) << 56 | (key.page_size as u64) << 48 | key.number;
+        packed(self).cmp(&packed(other))
+    }
 }
 
 impl TableKey {

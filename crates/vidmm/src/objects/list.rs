@@ -409,7 +409,7 @@ impl Pin {
 impl Expiries {
     /// The pin of a span at the end of the span.
     pub fn pin(&mut self, allocation: AllocationIx, unwritten: SubmissionNo, flags: EvictFlags) -> Pin {
-        Pin { allocation, flags, unwritten, noted: self.noted_early.remove(&allocation).unwrap_or(0) }
+        Pin { allocation, flags, unwritten, noted: self.take_noted(allocation) }
     }
 
     /// Records the end of a pin with submission `last`.
@@ -427,7 +427,7 @@ impl Expiries {
 
     /// Forgets the end of the pin on an allocation.
     pub fn forget(&mut self, allocation: AllocationIx) {
-        self.noted_early.remove(&allocation);
+        self.take_noted(allocation);
         self.expiries.retain_mut(|expiry| {
             expiry.pins.retain(|pin| pin.allocation != allocation);
             !expiry.pins.is_empty()
@@ -435,8 +435,15 @@ impl Expiries {
     }
 
     /// Forgets notes of an open span: either submissions up to now write nothing, or no span is open yet.
+    #[inline]
     pub fn forget_noted(&mut self, allocation: AllocationIx) {
-        self.noted_early.remove(&allocation);
+        self.take_noted(allocation);
+    }
+
+    /// Takes the number of noted submissions of an open span. Nearly always there is no note.
+    #[inline]
+    fn take_noted(&mut self, allocation: AllocationIx) -> u64 {
+        if self.noted_early.is_empty() { 0 } else { self.noted_early.remove(&allocation).unwrap_or(0) }
     }
 
     /// Whether dispatched work may have written to an allocation in the open span, beyond the notes; notes these writes.
@@ -445,7 +452,7 @@ impl Expiries {
             return false;
         }
         let dispatched = dispatches.count_between(entry.until(), SubmissionNo::MAX);
-        let is_written = dispatched > self.noted_early.remove(&allocation).unwrap_or(0);
+        let is_written = dispatched > self.take_noted(allocation);
         if dispatches.up_to() > entry.until() {
             entry.is |= EntryFlags::READ;
             entry.extend(dispatches.up_to());

@@ -35,7 +35,7 @@ impl Plans {
         placement: Placement,
     ) -> Vec<PlanNo> {
         let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
-        let draft = Draft::wanted_by(device, state.objects.next_request(device));
+        let draft = self.begin(device, state.objects.next_request(device));
         let numbers = self.carry_out(state, draft, &required, placement);
         pin_list(state, device, items);
         numbers

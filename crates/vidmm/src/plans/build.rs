@@ -142,10 +142,7 @@ impl Plans {
             match step {
                 Step::Operation(_) => unreachable!("it needs a buffer"),
                 Step::UpdateInView(update) => {
-                    self.builder.steps.pop_front();
-                    for step in self.windows.write_in_view(&state.adapter, update).into_iter().rev() {
-                        self.builder.steps.push_front(step);
-                    }
+                    self.builder.steps.replace_front(self.windows.write_in_view(&state.adapter, update));
                     continue;
                 }
                 Step::MapIoMmu(range) => map_io_mmu(&mut state.moment, host, plan, range),
@@ -157,7 +154,7 @@ impl Plans {
                 return false;
             }
             self.builder.host_step_at = None;
-            self.builder.steps.pop_front();
+            self.builder.steps.end_front();
         }
     }
 
@@ -272,7 +269,7 @@ impl Plans {
             BuildStatus::Success => {
                 count(moment.statistics_mut(), operation);
                 let is_in_window = matches!(operation, PagingOperation::NotifyAlloc(op) if op.process.is_none());
-                builder.steps.pop_front();
+                builder.steps.end_front();
                 builder.begin_operation();
                 builder.idle_at = None;
                 if is_in_window { Built::InWindow } else { Built::Operation }

@@ -1,11 +1,11 @@
 //! The paging buffer that is being built.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
     contract::{KmdAllocationHandle, PagingBuffer},
     id::PlanNo,
-    plans::step::Step,
+    plans::step::Steps,
 };
 
 /// The paging buffer that is being built, and those that wait for use.
@@ -20,7 +20,7 @@ pub(crate) struct Builder {
     /// The allocations that the operations in it name; one may be there more than once.
     pub named: Vec<KmdAllocationHandle>,
     /// Steps that are not done yet, all of one plan.
-    pub steps: VecDeque<Step>,
+    pub steps: Steps,
     /// That plan; 0 is adapter start.
     pub plan: PlanNo,
     /// The driver's progress in the first of them.
@@ -45,7 +45,7 @@ impl Builder {
     }
 
     /// Takes the steps that are not done.
-    pub fn take_steps(&mut self) -> VecDeque<Step> {
+    pub fn take_steps(&mut self) -> Steps {
         core::mem::take(&mut self.steps)
     }
 

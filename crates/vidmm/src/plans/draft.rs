@@ -57,6 +57,11 @@ impl Draft {
 }
 
 impl Plans {
+    /// Begins a decision for a device, and for a request of it.
+    pub(crate) fn begin(&mut self, device: DeviceIx, request: Option<RequestName>) -> Draft {
+        Draft { plan: self.stream.blank(), ..Draft::wanted_by(device, request) }
+    }
+
     /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given
     /// after its content has moved.
     pub(crate) fn cut_before(&mut self, state: &mut State, draft: &mut Draft, index: AllocationIx) {
@@ -90,7 +95,7 @@ impl Plans {
     }
 
     fn park_draft(&mut self, moment: &mut Moment, objects: &Objects, draft: &mut Draft) {
-        let plan = core::mem::take(&mut draft.plan);
+        let plan = core::mem::replace(&mut draft.plan, self.stream.blank());
         draft.decided = false;
         let number = self.stream.next_number();
         let devices = &objects.devices;

@@ -1,6 +1,6 @@
 //! Expanding a plan: its operations, in the order of the grammar (D6). It decides nothing.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
     adapter::Adapter,
@@ -16,7 +16,7 @@ use crate::{
     id::{PlanNo, ProcessIx},
     objects::{allocation::Store, process::Processes},
     plans::{
-        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step,
+        ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Step, Steps,
         UnmapNotice, Windows, ZeroRange, large_pages,
         table::{self, PteTarget, TableWriter, write_zero},
     },
@@ -78,7 +78,7 @@ impl BuildEnv<'_> {
 const FLUSH_RANGES_MAX: usize = 16;
 
 /// Appends the next operations of `plan`; `false` when there are none left.
-pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> bool {
+pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, steps: &mut Steps) -> bool {
     let before = steps.len();
     while steps.len() == before {
         match cursor.phase {
@@ -174,7 +174,7 @@ pub(crate) fn expand(plan: &Plan, cursor: &mut Cursor, env: &mut BuildEnv<'_>, s
 
 /// The range of an aperture in which content that leaves is mapped, as far as the driver has been told, while `steps` are the next of
 /// the plan (SEG-45).
-pub(crate) fn lent(plan: &Plan, cursor: &Cursor, steps: &VecDeque<Step>) -> Option<ApertureRange> {
+pub(crate) fn lent(plan: &Plan, cursor: &Cursor, steps: &Steps) -> Option<ApertureRange> {
     let is_ending = cursor.offset == 0 && !steps.is_empty();
     let item = if is_ending { cursor.item.checked_sub(1)? } else { cursor.item };
     let leaving = plan.out.get(item).filter(|_| cursor.phase == Phase::Out && (is_ending || cursor.offset > 0));
@@ -204,7 +204,7 @@ impl Cursor {
 }
 
 /// Writes the next chunk of a notification, from its byte `offset` on. Returns the chunk's bytes.
-fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn notify(notice: &Notice, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     let &Notice { allocation, store, flags, .. } = notice;
     let chunk = env.chunk(store, offset);
     let window = match env.adapter.io_mmu_domain(env.windows.process) {
@@ -247,7 +247,7 @@ fn notify_unmap(notice: &UnmapNotice) -> Step {
     }))
 }
 
-fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut Steps) {
     let &ApertureRange { store, offset } = range;
     let (aperture, offset) = env.adapter.aperture_at(offset);
     let mut flags = MapApertureFlags::empty();
@@ -266,18 +266,18 @@ fn map_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<
     }));
 }
 
-fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn unmap_aperture(range: &ApertureRange, env: &BuildEnv<'_>, steps: &mut Steps) {
     steps.push_back(Step::Operation(range.unmap(env.adapter)));
 }
 
 /// The entry of the parent of a table that was freed says what is there now: nothing, or only the table for pages of the other
 /// size.
-fn unlink(table: &ProcessTable, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn unlink(table: &ProcessTable, env: &BuildEnv<'_>, steps: &mut Steps) {
     let mut writer = TableWriter::of(env.adapter, &env.processes[table.process], steps);
     writer.push(writer.link(table.key));
 }
 
-fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn write_entries(ranges: &[PteRange], valid: bool, env: &mut BuildEnv<'_>, steps: &mut Steps) {
     for range in ranges {
         let process = &env.processes[range.mapping.process];
         let mut writer = TableWriter::of(env.adapter, process, steps);
@@ -318,7 +318,7 @@ fn span_of(table: &ProcessTable, adapter: &Adapter) -> Span {
 }
 
 /// One flush for each run of adjoining spans of a process, or one for the whole span where there are too many.
-fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn flush(mut spans: Vec<Span>, env: &mut BuildEnv<'_>, steps: &mut Steps) {
     spans.sort_unstable();
     merge(&mut spans, |before, next| before.2 >= next.1);
     if spans.len() > FLUSH_RANGES_MAX {
@@ -348,7 +348,7 @@ fn merge(spans: &mut Vec<Span>, joins: impl Fn(&Span, &Span) -> bool) {
 }
 
 /// Writes the next chunk of `out`, from its byte `offset` on. Returns the chunk's bytes.
-fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     if env.adapter.is_physical() {
         return page_out_physically(out, offset, env, steps);
     }
@@ -358,7 +358,7 @@ fn page_out(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecD
 }
 
 /// Writes the next chunk of `page_in`, from its byte `offset` on. Returns the chunk's bytes.
-fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     if env.adapter.is_physical() {
         return bring_in_physically(page_in, offset, env, steps);
     }
@@ -370,7 +370,7 @@ fn bring_in(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut V
     size
 }
 
-fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     let &PageOut { from: InMemory { store, .. }, through_aperture } = out;
     let through = through_aperture.map(|offset| ApertureRange { store, offset });
     if let Some(range) = through.as_ref().filter(|_| offset == 0) {
@@ -386,7 +386,7 @@ fn page_out_physically(out: &PageOut, offset: u64, env: &mut BuildEnv<'_>, steps
 }
 
 /// Without GPU virtual addresses one operation fills an allocation, and the next part of a transfer follows.
-fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) -> u64 {
+fn bring_in_physically(page_in: &PageIn, offset: u64, env: &mut BuildEnv<'_>, steps: &mut Steps) -> u64 {
     let store = page_in.to.store;
     let destination = page_in.to.address(env.adapter);
     if !page_in.is_backed {
@@ -408,7 +408,7 @@ fn physical_transfer(
     (offset, transfer_size): (u64, u64),
     source: PhysicalAddress,
     destination: PhysicalAddress,
-    steps: &mut VecDeque<Step>,
+    steps: &mut Steps,
 ) {
     let mut flags = TransferFlags::empty();
     flags.set(TransferFlags::TRANSFER_START, offset == 0);
@@ -435,7 +435,7 @@ fn in_system(store: Store) -> PhysicalAddress {
 }
 
 /// Fills the part of an allocation that begins at an offset, and has so many bytes, in a window.
-fn fill(to: &InMemory, (offset, size): (u64, u64), env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+fn fill(to: &InMemory, (offset, size): (u64, u64), env: &mut BuildEnv<'_>, steps: &mut Steps) {
     let local = env.windows.map_local(env.adapter, to, offset, size, steps);
     steps.push_back(Step::Operation(PagingOperation::VirtualFill(FillVirtual {
         allocation: to.store.handle,
@@ -453,7 +453,7 @@ fn transfer(
     (offset, size): (u64, u64),
     transfer_direction: MemoryTransferDirection,
     env: &mut BuildEnv<'_>,
-    steps: &mut VecDeque<Step>,
+    steps: &mut Steps,
 ) {
     let local = env.windows.map_local(env.adapter, of, offset, size, steps);
     let system = env.windows.map_system(env.adapter, of.store, offset, size, steps);

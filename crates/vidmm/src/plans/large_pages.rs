@@ -3,17 +3,15 @@
 //! The leaf table says the same all the while. So a part of a large page is hidden as any range is, once its parent points to the
 //! leaf table again; and since both say the same, nothing that a TLB remembers becomes wrong when one takes the other's place.
 
-use alloc::collections::VecDeque;
-
 use crate::{
     contract::{PteFlags, UpdatePageTable},
     gpu_va::{Mapping, TableKey, leaf_runs},
-    plans::{BuildEnv, PteRange, Step, table::TableWriter},
+    plans::{BuildEnv, PteRange, Steps, table::TableWriter},
     units::PhysicalAddress,
 };
 
 /// Leaf tables show the parts of some ranges, whose entries change next, instead of large pages.
-pub(super) fn split(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+pub(super) fn split(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut Steps) {
     if env.adapter.large_pages.is_none() {
         return;
     }
@@ -30,7 +28,7 @@ pub(super) fn split(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut Vec
 }
 
 /// Large pages show the parts of some ranges, whose entries are written, that are one piece of memory each.
-pub(super) fn join(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+pub(super) fn join(ranges: &[PteRange], env: &mut BuildEnv<'_>, steps: &mut Steps) {
     let Some(large) = env.adapter.large_pages else { return };
     for range in ranges.iter().filter(|range| range.may_be_large) {
         let Mapping { virtual_address, size, allocation_offset, pte_page_size, driver_protection, .. } = range.mapping;

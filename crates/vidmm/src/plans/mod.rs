@@ -24,7 +24,7 @@ pub(crate) use plan::{
     ApertureRange, Coming, InMemory, Leaving, Notice, PageIn, PageOut, Plan, ProcessTable, PteRange, Retire, Rotation,
     UnmapNotice, ZeroRange,
 };
-pub(crate) use step::Step;
+pub(crate) use step::{Step, Steps};
 pub(crate) use stream::{Abandoned, Stream};
 pub(crate) use table::root_page_table;
 pub(crate) use victims::exceeds_limits;

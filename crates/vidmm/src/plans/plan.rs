@@ -319,6 +319,31 @@ impl Plan {
         self.page_in.push(Coming::Memory(page_in));
     }
 
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        let Self { waits, idle_devices, after, after_retired, notify, invalidate, unlink, out, .. } = self;
+        waits.clear();
+        idle_devices.clear();
+        after.clear();
+        after_retired.clear();
+        notify.clear();
+        invalidate.clear();
+        unlink.clear();
+        out.clear();
+        let Self { notify_unmap, tables, page_in, validate, reserved, zero, rotate, .. } = self;
+        notify_unmap.clear();
+        tables.clear();
+        page_in.clear();
+        validate.clear();
+        reserved.clear();
+        zero.clear();
+        rotate.clear();
+        self.io_mmu_map.clear();
+        self.io_mmu_unmap.clear();
+        self.retire.clear();
+        self.bytes = 0;
+    }
+
     /// Bytes that are notified of or copied.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -126,7 +126,7 @@ impl Plans {
         shares.by_account[place.account()].add_usage(allocation.process, allocation.size);
         allocation.come(place, number);
         draft.decided = true;
-        for mapping in Vec::from_iter(objects[index].mappings()) {
+        for mapping in objects[index].mappings() {
             mappings::show_mapping(adapter, objects, draft, index, mapping);
         }
         views::plan_view(adapter, objects, draft, index, place);
@@ -195,7 +195,7 @@ impl Plans {
                 draft.plan.wait_for(device, entry.until());
             }
         }
-        for mapping in Vec::from_iter(state.objects[index].mappings()) {
+        for mapping in state.objects[index].mappings() {
             mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping);
         }
         let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));

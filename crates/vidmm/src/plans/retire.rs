@@ -45,8 +45,8 @@ impl Plans {
     }
 
     /// Carries out what follows when a plan is over.
-    pub(crate) fn follow_plan(&mut self, state: &mut State, host: &mut dyn Host, number: PlanNo, plan: Plan) {
-        for retire in plan.retire {
+    pub(crate) fn follow_plan(&mut self, state: &mut State, host: &mut dyn Host, number: PlanNo, mut plan: Plan) {
+        for retire in plan.retire.drain(..) {
             match retire {
                 Retire::Allocation(index) => state.objects.note_dead(index),
                 Retire::Opening { allocation, device } => state.objects.note_closed(allocation, device),
@@ -66,6 +66,7 @@ impl Plans {
                 Retire::Table { address, bytes } => host.decommit_backing_store(address, bytes),
             }
         }
+        self.stream.reuse(plan);
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Stream {
     to_build: VecDeque<PlanNo>,
     /// Built, with the fence of the buffer that its last operation is in.
     built: VecDeque<(u64, PlanNo)>,
+    /// A plan without content, for its memory.
+    blank: Option<Plan>,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,17 @@ impl Stream {
     /// The number that the next plan gets.
     pub fn next_number(&self) -> PlanNo {
         self.last + 1
+    }
+
+    /// A plan without content, with the memory of a plan that is over.
+    pub fn blank(&mut self) -> Plan {
+        self.blank.take().unwrap_or_default()
+    }
+
+    /// A plan is over: the next plan may have the memory.
+    pub fn reuse(&mut self, mut plan: Plan) {
+        plan.clear();
+        self.blank = Some(plan);
     }
 
     /// Parks the plan whose number is [`next_number`](Self::next_number).

@@ -1,6 +1,6 @@
 //! Tables: how their entries are written, and how a new one is initialised and linked to its parent (GVA-25).
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     },
     gpu_va::{PageTables, TableKey, leaf_runs},
     objects::process::Process,
-    plans::{BuildEnv, Step, ZeroRange},
+    plans::{BuildEnv, Step, Steps, ZeroRange},
     units::{Extent, GpuVirtualAddress, PageSize},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn initialise(
     tables: &mut PageTables,
     key: TableKey,
     by_cpu: bool,
-    steps: &mut VecDeque<Step>,
+    steps: &mut Steps,
 ) {
     let table = tables.get_mut(key);
     (table.initialised, table.large_page) = (true, None);
@@ -50,7 +50,7 @@ pub(super) fn initialise(
 
 /// Says in the tables of a process that addresses read as zero, or fault: in the highest entries that are wholly among them. An
 /// entry that points to a table stays, and that table says so. What reads as zero is said on the side of 4 KiB pages.
-pub(super) fn write_zero(zero: &ZeroRange, env: &BuildEnv<'_>, steps: &mut VecDeque<Step>) {
+pub(super) fn write_zero(zero: &ZeroRange, env: &BuildEnv<'_>, steps: &mut Steps) {
     let pte = if zero.reads_zero { Pte::ZERO } else { Pte::INVALID };
     let mut writer = TableWriter::of(env.adapter, &env.processes[zero.process], steps);
     writer.write_below(TableKey::root(env.adapter), zero.range, pte);
@@ -68,7 +68,7 @@ pub(super) struct TableWriter<'a> {
     pub tables: &'a PageTables,
     /// The CPU writes them, however the driver has reported.
     pub by_cpu: bool,
-    pub steps: &'a mut VecDeque<Step>,
+    pub steps: &'a mut Steps,
 }
 
 /// The target of a run of leaf entries.
@@ -91,7 +91,7 @@ impl PteTarget {
 
 impl<'a> TableWriter<'a> {
     /// Writes as the driver has reported (GVA-33).
-    pub fn of(adapter: &'a Adapter, process: &'a Process, steps: &'a mut VecDeque<Step>) -> Self {
+    pub fn of(adapter: &'a Adapter, process: &'a Process, steps: &'a mut Steps) -> Self {
         Self { adapter, process: process.handle, tables: &process.tables, by_cpu: false, steps }
     }
 

@@ -31,13 +31,12 @@ pub(crate) fn plan_view(
     index: AllocationIx,
     place: Place,
 ) {
-    if !matches!(place, Place::Memory(..)) {
+    if !objects[index].is(AllocationState::LOCKED) || !matches!(place, Place::Memory(..)) {
         return;
     }
     let allocation = &mut objects[index];
     // Of what is destroyed the CPU sees nothing new.
-    let stays = AllocationState::KEEPS_COPY | AllocationState::DESTROYED;
-    if !allocation.is(AllocationState::LOCKED) || allocation.is_any(stays) {
+    if allocation.is_any(AllocationState::KEEPS_COPY | AllocationState::DESTROYED) {
         return;
     }
     if matches!(allocation.place, Some(Place::Memory(..))) {

@@ -4,7 +4,7 @@
 //! (U-16). The rings are used in stream order, so a window needs no waiting: the steps before it are over when its own
 //! begin. Its page tables are pinned from adapter start (PGV-04). The [`table_views`] are where it sees tables that it writes.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 
 use crate::{
     adapter::Adapter,
@@ -17,7 +17,7 @@ use crate::{
     gpu_va::{PageTables, TableKey},
     objects::allocation::Store,
     plans::{
-        InMemory, Step,
+        InMemory, Step, Steps,
         table::{PteTarget, TableWriter},
         table_views,
     },
@@ -119,7 +119,7 @@ impl Windows {
     }
 
     /// The paging process sees its own leaf tables from now on, where it writes tables by their virtual addresses (GVA-61).
-    pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut VecDeque<Step>) {
+    pub fn map_own_tables(&self, adapter: &Adapter, steps: &mut Steps) {
         let (Some(all), Some(ring)) = (adapter.table_views, &self.views) else { return };
         for (table, address, size) in table_views::own_tables(adapter, &self.tables) {
             let target = PteTarget::of_no_allocation(address, size, PageSize::Kib4);
@@ -132,8 +132,8 @@ impl Windows {
 
     /// The steps by which the paging engine writes entries at addresses of the paging process: its own tables are mapped for ever,
     /// any other for as long as that takes (GVA-10, GVA-61).
-    pub fn write_in_view(&mut self, adapter: &Adapter, update: UpdatePageTable) -> VecDeque<Step> {
-        let mut steps = VecDeque::new();
+    pub fn write_in_view(&mut self, adapter: &Adapter, update: UpdatePageTable) -> Steps {
+        let mut steps = Steps::default();
         let at = |address| {
             let update_mode = UpdateMode::GpuVirtual(GpuVirtualAddress(address));
             Step::Operation(PagingOperation::UpdatePageTable(UpdatePageTable { update_mode, ..update }))
@@ -161,7 +161,7 @@ impl Windows {
     }
 
     /// Lets the host map a part of an allocation at the next window of system memory; where is decided here.
-    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut VecDeque<Step>) -> Window {
+    pub fn map_io_mmu(&mut self, range: IoMmuRange, steps: &mut Steps) -> Window {
         let (window, _) = self.system.next(range.size);
         let range = IoMmuRange { virtual_address: window.address(), ..range };
         steps.push_back(Step::MapIoMmu(range));
@@ -174,14 +174,7 @@ impl Windows {
     }
 
     /// Maps `size` bytes of an allocation's backing store, from its byte `offset` on.
-    pub fn map_system(
-        &mut self,
-        adapter: &Adapter,
-        store: Store,
-        offset: u64,
-        size: u64,
-        steps: &mut VecDeque<Step>,
-    ) -> Window {
+    pub fn map_system(&mut self, adapter: &Adapter, store: Store, offset: u64, size: u64, steps: &mut Steps) -> Window {
         let extents = Extents::one(Extent { offset: store.address, size: store.size });
         let next = self.system.next(size);
         let at = (SegmentId::SYSTEM, adapter.coherence(store.is_cached, SegmentId::SYSTEM));
@@ -195,7 +188,7 @@ impl Windows {
         local: &InMemory,
         offset: u64,
         size: u64,
-        steps: &mut VecDeque<Step>,
+        steps: &mut Steps,
     ) -> Window {
         let next = self.local.next(size);
         let at = (adapter.memory_id(local.account), PteFlags::empty());
@@ -212,7 +205,7 @@ impl Windows {
         (segment, flags): (SegmentId, PteFlags),
         extents: &Extents,
         offset: u64,
-        steps: &mut VecDeque<Step>,
+        steps: &mut Steps,
     ) -> Window {
         steps.extend(anew.map(|ring| self.flush(ring.offset, ring.end())));
         let mut writer = self.writer(adapter, steps);
@@ -237,7 +230,7 @@ impl Windows {
 
     /// Takes a window away. Its addresses are not used again before a flush: ours of its entries, or the driver's of what the
     /// device caches of the IOMMU.
-    pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut VecDeque<Step>) {
+    pub fn unmap(&self, adapter: &Adapter, window: Window, steps: &mut Steps) {
         if let Some(range) = window.io_mmu {
             steps.push_back(Step::UnmapIoMmu(range));
             return;
@@ -246,7 +239,7 @@ impl Windows {
         self.writer(adapter, steps).write(target, Pte::INVALID);
     }
 
-    fn writer<'a>(&'a self, adapter: &'a Adapter, steps: &'a mut VecDeque<Step>) -> TableWriter<'a> {
+    fn writer<'a>(&'a self, adapter: &'a Adapter, steps: &'a mut Steps) -> TableWriter<'a> {
         let by_cpu = adapter.paging_tables_by_cpu;
         TableWriter { adapter, process: self.process, tables: &self.tables, by_cpu, steps }
     }

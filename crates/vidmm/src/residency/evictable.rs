@@ -23,14 +23,19 @@ use crate::{
     units::SegmentId,
 };
 
-/// The queues of a process, in the order in which they go.
-type Queues = BTreeMap<QueueKey, RankQueue<AllocationIx>>;
+/// The queues of a process, in the order in which they go: where each stands among all queues.
+type Queues = BTreeMap<QueueKey, usize>;
 
 /// Resident allocations that may be evicted.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
     /// By process. At most one queue is empty.
-    queues: Vec<Queues>,
+    by_process: Vec<Queues>,
+    queues: Vec<RankQueue<AllocationIx>>,
+    /// Where queues stood that are gone.
+    unused: Vec<usize>,
+    /// The queue that was changed last, which nearly always is the next that is changed.
+    changed: Option<(ProcessIx, QueueKey, usize)>,
     firsts: Firsts,
     bytes: [u64; Class::COUNT],
     /// The queue that has become empty last. It stays: often it is wanted again at once.
@@ -59,8 +64,10 @@ impl Evictable {
         allocations: &'e Allocations,
         process: ProcessIx,
     ) -> impl Iterator<Item = AllocationIx> + 'e {
-        let queues = self.queues.get(process.at()).into_iter().flat_map(|of| of.range((Class::DeviceSuspended, 0)..));
-        queues.flat_map(|(_, queue)| {
+        let of_process = self.by_process.get(process.at()).into_iter();
+        let queues = of_process.flat_map(|of| of.range((Class::DeviceSuspended, 0)..));
+        queues.flat_map(|(_, &at)| {
+            let queue = &self.queues[at];
             let after = |&index: &AllocationIx| queue.after(allocations[index].rank(), allocations[index].standing);
             let first = queue.first().map(|(_, index)| index);
             core::iter::successors(first, move |index| after(index).map(|(_, next)| next))
@@ -107,10 +114,11 @@ impl Evictable {
 
     /// Changes a queue, and what depends on its first.
     fn change(&mut self, process: ProcessIx, key: QueueKey, change: impl FnOnce(&mut RankQueue<AllocationIx>)) {
-        if self.queues.len() <= process.at() {
-            self.queues.resize_with(process.at() + 1, Queues::new);
-        }
-        let queue = self.queues[process.at()].entry(key).or_default();
+        let at = match self.changed {
+            Some((last, last_key, at)) if (last, last_key) == (process, key) => at,
+            _ => self.find_or_make(process, key),
+        };
+        let queue = &mut self.queues[at];
         let before = queue.first().map(|(rank, _)| rank);
         change(queue);
         let after = queue.first().map(|(rank, _)| rank);
@@ -119,17 +127,35 @@ impl Evictable {
         }
     }
 
+    /// Where a queue stands, which is made if there is none.
+    #[inline(never)]
+    fn find_or_make(&mut self, process: ProcessIx, key: QueueKey) -> usize {
+        if self.by_process.len() <= process.at() {
+            self.by_process.resize_with(process.at() + 1, Queues::new);
+        }
+        let Self { by_process, queues, unused, .. } = self;
+        let at = *by_process[process.at()].entry(key).or_insert_with(|| {
+            unused.pop().unwrap_or_else(|| {
+                queues.push(RankQueue::default());
+                queues.len() - 1
+            })
+        });
+        self.changed = Some((process, key, at));
+        at
+    }
+
     /// Notes the first of a process anew: the first of one of its queues has the rank `after` now.
     fn note_first(&mut self, process: ProcessIx, key: QueueKey, after: Option<u64>) {
         if after.is_none()
             && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
         {
-            let queues = &mut self.queues[other.at()];
-            if queues.get(&key).is_some_and(RankQueue::is_empty) {
-                queues.remove(&key);
+            if let Some(&at) = self.by_process[other.at()].get(&key).filter(|&&at| self.queues[at].is_empty()) {
+                self.by_process[other.at()].remove(&key);
+                self.queues[at] = RankQueue::default();
+                self.unused.push(at);
             }
         }
-        if self.queues[process.at()].range(..key).any(|(_, queue)| !queue.is_empty()) {
+        if self.by_process[process.at()].range(..key).any(|(_, &at)| !self.queues[at].is_empty()) {
             return;
         }
         let (class, priority) = key;
@@ -140,7 +166,7 @@ impl Evictable {
 
     /// A queue of a process, if there is one.
     fn queue(&self, process: ProcessIx, key: QueueKey) -> Option<&RankQueue<AllocationIx>> {
-        self.queues.get(process.at())?.get(&key)
+        self.by_process.get(process.at())?.get(&key).map(|&at| &self.queues[at])
     }
 
     /// The first of a process in the queue of `key`, of those of `rank` or above, and of the queues behind it.
@@ -152,9 +178,9 @@ impl Evictable {
 
     /// The first of a process in the queues behind that of `key`.
     fn first_behind(&self, process: ProcessIx, key: QueueKey) -> Option<(Worth, AllocationIx)> {
-        let behind = self.queues[process.at()].range((Bound::Excluded(key), Bound::Unbounded));
-        let first = |(&(class, priority), queue): (&QueueKey, &RankQueue<AllocationIx>)| {
-            queue.first().map(|(rank, index)| ((class, priority, rank), index))
+        let behind = self.by_process[process.at()].range((Bound::Excluded(key), Bound::Unbounded));
+        let first = |(&(class, priority), &at): (&QueueKey, &usize)| {
+            self.queues[at].first().map(|(rank, index)| ((class, priority, rank), index))
         };
         { behind }.find_map(first)
     }
@@ -162,7 +188,7 @@ impl Evictable {
     /// The allocation that goes after `index`, which is one of them; after none, the first. Where it is the last of its worth in its
     /// process, each process is asked for its next.
     pub fn after(&self, allocations: &Allocations, index: Option<AllocationIx>) -> Option<AllocationIx> {
-        let Some(index) = index else { return self.firsts.first().map(|first| first_of(&self.queues, first)) };
+        let Some(index) = index else { return self.firsts.first().map(|first| self.first_of(first)) };
         let allocation = &allocations[index];
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
         let next = self.queue(process, key).and_then(|queue| queue.after(rank, allocation.standing));
@@ -194,13 +220,17 @@ impl Evictable {
         if !is_kept(shares, first) {
             return Some(first);
         }
-        let Self { firsts, queues, .. } = self;
-        let size_of = |worth, process| allocations[first_of(queues, (worth, process))].size;
+        let Self { firsts, by_process, queues, .. } = self;
+        let size_of = |worth, process| allocations[first_of(by_process, queues, (worth, process))].size;
         if let Some(first) = firsts.first_not_kept(shares, other, size_of) {
-            return Some(first_of(&self.queues, first));
+            return Some(self.first_of(first));
         }
         let behind = || self.iter(allocations).find(|&index| !is_kept(shares, index));
         self.firsts.can_lose(shares, other).then(behind).flatten().or(Some(first))
+    }
+
+    fn first_of(&self, first: (Worth, ProcessIx)) -> AllocationIx {
+        first_of(&self.by_process, &self.queues, first)
     }
 
     /// All of them in the order in which they go.
@@ -210,8 +240,12 @@ impl Evictable {
 }
 
 /// The first allocation of a process, by worth.
-fn first_of(queues: &[Queues], ((class, priority, _), process): (Worth, ProcessIx)) -> AllocationIx {
-    let first = queues[process.at()].get(&(class, priority)).and_then(RankQueue::first);
+fn first_of(
+    by_process: &[Queues],
+    queues: &[RankQueue<AllocationIx>],
+    ((class, priority, _), process): (Worth, ProcessIx),
+) -> AllocationIx {
+    let first = by_process[process.at()].get(&(class, priority)).and_then(|&at| queues[at].first());
     first.expect("a process has its first in a queue that has one").1
 }
 
