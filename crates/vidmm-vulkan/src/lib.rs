@@ -56,6 +56,7 @@
 //! `live/image_desc.rs`.
 
 // A file imports only from those above it, apart from `VulkanDevice`, which everything is made on.
+mod buffer_info;
 mod error;
 mod report;
 mod instance;

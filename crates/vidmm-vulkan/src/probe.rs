@@ -2,10 +2,10 @@
 
 use ash::{ext, vk};
 
+use crate::buffer_info::sparse_buffer_info;
 use crate::error::{Feature, VulkanError};
 use crate::instance::{Instance, Validation};
 use crate::report::{DeviceReport, Heap, Limits, MemoryType, Mode, QueueFamily};
-use crate::sparse::sparse_buffer_info;
 
 /// All devices of this machine, usable or not, in the order in which the manager prefers them: discrete GPUs first.
 ///

@@ -5,21 +5,9 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::block::Block;
+use crate::buffer_info::sparse_buffer_info;
 use crate::device::{BindOrder, VulkanDevice};
 use crate::error::VulkanError;
-
-/// A sparse buffer for addresses of `bytes` bytes. The memory behind it is bound elsewhere too (SPARSE_ALIASED).
-pub(crate) fn sparse_buffer_info(bytes: u64) -> vk::BufferCreateInfo<'static> {
-    vk::BufferCreateInfo::default()
-        .flags(
-            vk::BufferCreateFlags::SPARSE_BINDING
-                | vk::BufferCreateFlags::SPARSE_RESIDENCY
-                | vk::BufferCreateFlags::SPARSE_ALIASED,
-        )
-        .size(bytes)
-        .usage(vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS)
-        .sharing_mode(vk::SharingMode::EXCLUSIVE)
-}
 
 /// The flags of an image to which memory is bound piece by piece, all of it before it is used. The memory is bound elsewhere too.
 pub(crate) fn sparse_image_flags() -> vk::ImageCreateFlags {

@@ -1,7 +1,6 @@
 //! The state that the operations so far leave, as documented: page tables, apertures.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 use vidmm::contract::{
     AdapterInfo, FlushTlb, KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, NotifyAlloc,
@@ -9,7 +8,8 @@ use vidmm::contract::{
 };
 use vidmm::{GpuVirtualAddress, PAGE_SIZE, PAGE_SIZE_64K, PageSize, PhysicalAddress, SegmentId};
 
-use super::effect::{Content, Effect, Entries, Moved, Page};
+use super::effect::{Content, Effect, Entries, Moved};
+use super::page::Page;
 use crate::probe::{TableEntry, leads_somewhere};
 
 /// The digest of a page whose words all are 1, by [`kernel`](crate::kernel): that of a uniform page is a multiple of it.
@@ -273,11 +273,6 @@ fn moved(
     let pages = (offset / PAGE_SIZE..).zip(pages);
     let seen = pages.filter_map(|(page, (content, to))| Some(Moved { page, content: content?, to: to?, before: None }));
     Effect::Moved(allocation, seen.collect())
-}
-
-/// The range of a process's addresses, in pages.
-pub(super) fn in_pages(addresses: &Range<GpuVirtualAddress>) -> Range<u64> {
-    addresses.start.0 / PAGE_SIZE..addresses.end.0.div_ceil(PAGE_SIZE)
 }
 
 #[cfg(test)]

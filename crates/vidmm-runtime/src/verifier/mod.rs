@@ -8,6 +8,7 @@
 mod documented;
 mod effect;
 mod finding;
+mod page;
 mod state;
 mod under_way;
 mod watch;

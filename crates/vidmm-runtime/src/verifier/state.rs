@@ -6,8 +6,9 @@ use vidmm::Nanoseconds;
 use vidmm::contract::{BuildPagingBuffer, BuildStatus, EngineFence, PagingOperation, PagingOperationKind, Patch};
 
 use super::documented::Documented;
-use super::effect::{Effect, Flush, Page};
+use super::effect::{Effect, Flush};
 use super::finding::{Request, Wrong, WrongEffect};
+use super::page::Page;
 use super::under_way::{Space, UnderWay, Values};
 use crate::probe::Sees;
 use crate::{Gpu, GpuEvent};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use vidmm::{PhysicalAddress, SegmentId};
 
-use super::effect::Page;
+use super::page::Page;
 use crate::probe::TableEntry;
 
 /// Places of one kind, which a number tells apart.

@@ -9,7 +9,7 @@ use vidmm::contract::{
 };
 use vidmm::{Nanoseconds, PhysicalAddress};
 
-use super::effect::Page;
+use super::page::Page;
 use super::state::State;
 use crate::{Content, Gpu, GpuEvent, KmdHook};
 

@@ -6,31 +6,11 @@ use vidmm::{
 use vidmm_runtime::{PageRange, Runtime};
 use vidmm_trace::Lifetime;
 
-use super::{
-    Client,
-    desc::Lifetimes,
-    error::{ClientError, NEVER_ENDS, not_created, polled, refused},
-    process::Spare,
-};
+use super::Client;
+use super::desc::Lifetimes;
+use super::error::{ClientError, NEVER_ENDS, not_created, polled, refused};
+use super::process::Spare;
 use crate::system_copies::SystemCopies;
-
-/// A buffer of the workload.
-#[derive(Clone, Copy, Default)]
-pub(super) struct BufferState {
-    pub allocation: Option<AllocationId>,
-    pub mapping: Option<PageRange>,
-    pub last_use: u32,
-    /// The value of each engine's fence after its last kernel that names the allocation.
-    pub last_access: [u64; 2],
-    /// Whether a kernel has named it.
-    pub was_used: bool,
-    /// Whether the CPU's view of it has been judged since then.
-    pub copy_is_judged: bool,
-    /// Whether its content was lost with a device, so that it is loaded again before it is read.
-    pub is_lost: bool,
-    /// Whether it was given up: the allocation is gone, or another buffer's.
-    pub is_dead: bool,
-}
 
 impl Client<'_> {
     /// The buffer that a process has mapped at an address, and which page of it is there.

@@ -6,6 +6,7 @@ mod desc;
 mod error;
 mod list;
 mod kept;
+mod state;
 mod models;
 mod process;
 mod buffers;
@@ -20,7 +21,11 @@ use vidmm::{DeviceId, MonitoredFenceId, Nanoseconds, ProcessId, TrimFlags};
 use vidmm_runtime::{Content, Runtime};
 use vidmm_trace::Workload;
 
-use self::{buffers::BufferState, error::refused, process::Process, submission::Attempt};
+use self::{
+    error::refused,
+    process::Process,
+    state::{Attempt, BufferState},
+};
 use crate::{illegal_uses::Declared, system_copies::SystemCopies};
 
 pub use desc::{BufferDesc, ClientDesc, Lifetimes, Misbehaviour, Misdeed, ResidencyPolicy};

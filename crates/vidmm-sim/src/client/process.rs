@@ -10,13 +10,11 @@ use vidmm::{
 use vidmm_runtime::{PageRange, Runtime};
 use vidmm_trace::Engine;
 
-use super::{
-    desc::{ClientDesc, ResidencyPolicy},
-    error::{ClientError, refused},
-    kept::Kept,
-    list::{DeviceList, EachKernel, ListKeeper},
-    models::model,
-};
+use super::desc::{ClientDesc, ResidencyPolicy};
+use super::error::{ClientError, refused};
+use super::kept::Kept;
+use super::list::{DeviceList, EachKernel, ListKeeper};
+use super::models::model;
 use crate::features::engine_for;
 
 /// A process of the workload at work.

@@ -4,24 +4,12 @@ use vidmm::{FenceValueDesc, MakeResidentError, MemorySegmentGroup, SubmitDesc, T
 use vidmm_runtime::{AllocationSegments, KernelCommand, Runtime};
 use vidmm_trace::{Cost, Lifetime};
 
-use super::{
-    Client,
-    error::{ClientError, NEVER_ENDS, polled, refused},
-    list::{DeviceList, ListError, ListKeeper, Listed, Named},
-    process::slot,
-};
+use super::Client;
+use super::error::{ClientError, NEVER_ENDS, polled, refused};
+use super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
+use super::process::slot;
+use super::state::Attempt;
 use crate::{illegal_uses::Declared, system_copies::SystemCopies};
-
-/// The result of an attempt to submit.
-pub(super) enum Attempt {
-    Submitted,
-    /// There is no room at present.
-    NoMemory {
-        num_bytes_to_trim: u64,
-    },
-    /// The kernels of the process up to this one must end before.
-    WaitsFor(u64),
-}
 
 impl Client<'_> {
     /// Submits one kernel, after its buffers exist, are mapped and are on the list.

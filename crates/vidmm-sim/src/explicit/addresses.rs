@@ -129,7 +129,7 @@ impl Make<Session<'_>> for Map {
             let mapped = answer?;
             let virtual_address = mapped.virtual_address;
             if session.rules.is_some() {
-                session.asked_mappings.push((desc, virtual_address));
+                session.asked_mappings.ask(desc, virtual_address);
             }
             let addresses = virtual_address.0..virtual_address.0 + size.max(PAGE_SIZE);
             session.objects.uncover_zeros(process, &addresses);

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use vidmm::contract::EngineKind;
 use vidmm::{
-    AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, GpuVirtualAddress, MapGpuVirtualAddress,
-    MemorySegmentGroup, MonitoredFenceId, Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
+    AllocationId, CheckError, DeviceErrorReason, DeviceId, EndUseError, Event, MemorySegmentGroup, MonitoredFenceId,
+    Nanoseconds, NumberedEvent, Output, ProcessId, TrimFlags,
 };
 use vidmm_runtime::{AllocationSegments, Happening, Runtime};
 use vidmm_trace::{Audit, IllegalUse, Rights};
@@ -19,7 +19,7 @@ use super::ledger::{Comparison, Difference, Ledger};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
-use super::told::Told;
+use super::told::{AskedMappings, Untold};
 use super::truth::Truth;
 use crate::features::engine_for;
 use crate::held_up::HeldUp;
@@ -115,11 +115,11 @@ pub(crate) struct Session<'a> {
     /// The events so far.
     pub num_events: u64,
     /// The outputs that must follow the events so far.
-    pub untold: Vec<Told>,
+    pub untold: Untold,
     /// Processes that are to be told of changes of their budgets.
     pub budget_listeners: BTreeSet<ProcessId>,
     /// The mappings that were asked for, and where they were made, of which no event has told yet.
-    pub asked_mappings: Vec<(MapGpuVirtualAddress, GpuVirtualAddress)>,
+    pub asked_mappings: AskedMappings,
     /// The things that the manager has of the host and of the driver, now and when it had just started.
     pub held: Rc<RefCell<Held>>,
     pub held_at_start: Held,
@@ -180,9 +180,9 @@ impl<'a> Session<'a> {
             last_active_step: 0,
             patience: PATIENCE.saturating_add(scenario.longest_kernel()),
             num_events: 0,
-            untold: Vec::new(),
+            untold: Untold::default(),
             budget_listeners: BTreeSet::new(),
-            asked_mappings: Vec::new(),
+            asked_mappings: AskedMappings::default(),
             held: Rc::clone(&held),
             held_at_start: held.borrow().clone(),
             observer,
@@ -239,7 +239,9 @@ impl<'a> Session<'a> {
     pub fn settle(&mut self) {
         self.runtime.pump();
         self.take_note();
-        self.judge_untold();
+        if let Some(fault) = self.untold.judge_untold() {
+            self.broke("OUTPUTS", fault);
+        }
         self.judge_banks();
     }
 
@@ -387,8 +389,10 @@ impl<'a> Session<'a> {
     }
 
     fn take_note_of(&mut self, numbered: &NumberedEvent) {
-        self.must_tell(&numbered.event);
-        self.judge_mapping(&numbered.event);
+        self.untold.must_tell(&numbered.event, |process| self.budget_listeners.contains(&process));
+        if let Some(fault) = self.asked_mappings.judge(&numbered.event) {
+            self.broke("GVA-50", fault);
+        }
         self.judge_knobs(&numbered.event);
         self.follow_page_faults(&numbered.event);
         let name = |device| Some(self.narrator.names.device(device));
@@ -472,7 +476,9 @@ impl<'a> Session<'a> {
     }
 
     fn told(&mut self, output: Output) {
-        self.judge_told(&output);
+        if let Some(fault) = self.untold.judge_told(&output) {
+            self.broke("OUTPUTS", fault);
+        }
         match output {
             Output::MonitoredFenceSignaled { fence, value } => self.fence_signaled(fence, value),
             Output::AdapterInError(violation) => {

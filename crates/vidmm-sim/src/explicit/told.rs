@@ -5,8 +5,6 @@ use vidmm::{
     PagingQueueId, ProcessId, TrimFlags, TrimNotificationId,
 };
 
-use super::session::Session;
-
 /// News for a client, which an event and an output tell of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
@@ -16,25 +14,28 @@ pub(crate) enum Told {
     Budget(ProcessId, MemorySegmentGroup, u64),
 }
 
-impl Session<'_> {
-    /// An event tells of news: an output follows.
-    pub fn must_tell(&mut self, event: &Event) {
-        let told = match *event {
-            Event::PagingFenceSignaled { queue, value } => Told::PagingFence(queue, value),
-            Event::MonitoredFenceSignaled { fence, value } => Told::MonitoredFence(fence, value),
+/// The news of events that no client has been told yet.
+#[derive(Debug, Default)]
+pub(crate) struct Untold(Vec<Told>);
+
+impl Untold {
+    /// An event tells of news: an output follows. `listens` says whether a process is to be told of its budgets.
+    pub fn must_tell(&mut self, event: &Event, listens: impl Fn(ProcessId) -> bool) {
+        self.0.extend(match *event {
+            Event::PagingFenceSignaled { queue, value } => Some(Told::PagingFence(queue, value)),
+            Event::MonitoredFenceSignaled { fence, value } => Some(Told::MonitoredFence(fence, value)),
             Event::TrimNotified { notification, device, flags, group, num_bytes_to_trim } => {
-                Told::Trim(notification, device, flags, group, num_bytes_to_trim)
+                Some(Told::Trim(notification, device, flags, group, num_bytes_to_trim))
             }
-            Event::BudgetChanged { process, group, budget, .. } if self.budget_listeners.contains(&process) => {
-                Told::Budget(process, group, budget)
+            Event::BudgetChanged { process, group, budget, .. } if listens(process) => {
+                Some(Told::Budget(process, group, budget))
             }
-            _ => return,
-        };
-        self.untold.push(told);
+            _ => None,
+        });
     }
 
-    /// An output tells of news: an event has told of the same.
-    pub fn judge_told(&mut self, output: &Output) {
+    /// An output tells of news: an event has told of the same. Returns the fault.
+    pub fn judge_told(&mut self, output: &Output) -> Option<String> {
         let told = match *output {
             Output::PagingFenceSignaled { queue, value } => Told::PagingFence(queue, value),
             Output::MonitoredFenceSignaled { fence, value } => Told::MonitoredFence(fence, value),
@@ -42,24 +43,38 @@ impl Session<'_> {
                 Told::Trim(notification, device, flags, group, num_bytes_to_trim)
             }
             Output::BudgetChanged { process, group, budget } => Told::Budget(process, group, budget),
-            _ => return,
+            _ => return None,
         };
-        match self.untold.iter().position(|known| *known == told) {
-            Some(at) => drop(self.untold.remove(at)),
-            None => self.broke("OUTPUTS", format!("a client is told {told:?}, of which no event tells")),
+        match self.0.iter().position(|known| *known == told) {
+            Some(at) => {
+                self.0.remove(at);
+                None
+            }
+            None => Some(format!("a client is told {told:?}, of which no event tells")),
         }
     }
 
-    /// All that events told of has been told to clients.
-    pub fn judge_untold(&mut self) {
-        if let Some(told) = self.untold.first().copied() {
-            self.untold.clear();
-            self.broke("OUTPUTS", format!("an event tells of {told:?}, but no client is told"));
-        }
+    /// All that events told of has been told to clients. Returns the fault.
+    pub fn judge_untold(&mut self) -> Option<String> {
+        let told = self.0.first().copied()?;
+        self.0.clear();
+        Some(format!("an event tells of {told:?}, but no client is told"))
+    }
+}
+
+/// The mappings that were asked for, and where they were made, of which no event has told yet.
+#[derive(Debug, Default)]
+pub(crate) struct AskedMappings(Vec<(MapGpuVirtualAddress, GpuVirtualAddress)>);
+
+impl AskedMappings {
+    /// A call has asked for a mapping, and was told the address.
+    pub fn ask(&mut self, asked: MapGpuVirtualAddress, address: GpuVirtualAddress) {
+        self.0.push((asked, address));
     }
 
-    /// An event tells of a mapping: it is as it was asked for (GVA-50, GVA-57). What a driver cannot forbid is allowed.
-    pub fn judge_mapping(&mut self, event: &Event) {
+    /// An event tells of a mapping: the mapping is as it was asked for (GVA-50, GVA-57). What a driver cannot forbid is allowed.
+    /// Returns the fault.
+    pub fn judge(&mut self, event: &Event) -> Option<String> {
         let &Event::GpuVirtualAddressMapped {
             virtual_address,
             size,
@@ -71,21 +86,19 @@ impl Session<'_> {
             ..
         } = event
         else {
-            return;
+            return None;
         };
         let is_this = |(asked, address): &(MapGpuVirtualAddress, GpuVirtualAddress)| {
             asked.allocation == allocation && *address == virtual_address
         };
-        let Some(at) = self.asked_mappings.iter().position(is_this) else { return };
-        let (asked, _) = self.asked_mappings.swap_remove(at);
+        let at = self.0.iter().position(is_this)?;
+        let (asked, _) = self.0.swap_remove(at);
         let is_right = asked.base_address.is_none_or(|base| base == virtual_address)
             && allocation_offset == asked.offset
             && (asked.size == 0 || size == asked.size)
             && !(read_only && asked.write)
             && !(no_execute && asked.execute)
             && driver_protection == asked.driver_protection;
-        if !is_right {
-            self.broke("GVA-50", format!("{asked:?} was asked for, but {event:?} was made"));
-        }
+        (!is_right).then(|| format!("{asked:?} was asked for, but {event:?} was made"))
     }
 }

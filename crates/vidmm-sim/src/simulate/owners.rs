@@ -1,18 +1,13 @@
 //! Programs that run queues of their own, beside what they submit (D25).
 
 use super::dice::Dice;
-use super::player::Player;
 use super::world::World;
-use crate::scenario::steps::{BeginUse, EndUse};
-
-/// The most uses that are open or wait to begin.
-const USES_MAX: usize = 4;
 
 /// The uses of a world's programs, and the dice that they are drawn with.
 pub(super) struct Owners {
-    dice: Dice,
+    pub dice: Dice,
     /// The names of those that have not ended, oldest first.
-    uses: Vec<String>,
+    pub uses: Vec<String>,
 }
 
 impl Owners {
@@ -20,21 +15,5 @@ impl Owners {
     pub fn draw(seed: u64, world: &World) -> Option<Self> {
         let mut dice = Dice::of_owners(seed);
         (dice.chance(25) && !world.scenario.adapter.is_physical()).then(|| Self { dice, uses: Vec::new() })
-    }
-}
-
-impl Player<'_, '_> {
-    /// Begins a use of what a device's list names, or ends one: mostly the oldest. One may be ended before it has begun, or twice.
-    pub fn run_own_queues(&mut self, device: usize) {
-        let Some(Owners { dice, uses }) = &mut self.owners else { return };
-        if uses.len() < USES_MAX && dice.chance(10) {
-            let (name, device) = (self.cast.name("u"), Some(self.cast.devices[device].name.clone()));
-            uses.push(name.clone());
-            self.call(BeginUse { name, device });
-        } else if !uses.is_empty() && dice.chance(12) {
-            let at = if dice.chance(80) { 0 } else { dice.below(uses.len()) };
-            let name = if dice.chance(90) { uses.remove(at) } else { uses[at].clone() };
-            self.call(EndUse { name });
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use csv::Result;
 
-use super::{Column, Value};
+use super::column::{Column, Value};
 
 /// Writes a table. A missing value is an empty field; text is quoted where it must be.
 pub struct CsvWriter<W: Write>(csv::Writer<W>);

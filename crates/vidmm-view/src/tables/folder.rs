@@ -8,7 +8,10 @@ use std::{
 
 use vidmm::NumberedEvent;
 
-use super::{CsvWriter, ParquetWriter, Rows, Table, Value};
+use super::column::Value;
+use super::csv::CsvWriter;
+use super::parquet::ParquetWriter;
+use super::rows::{Rows, Table};
 use crate::{WholeFile, timeline::Record};
 
 /// A format of files.

@@ -10,7 +10,7 @@ use parquet::{
     schema::types::{ColumnPath, Type},
 };
 
-use super::{Column, Kind, Value};
+use super::column::{Column, Kind, Value};
 
 /// The rows that are kept before they are written as a group.
 const ROWS_KEPT: usize = 1 << 16;

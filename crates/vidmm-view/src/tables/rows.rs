@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use vidmm::{AllocationId, MemorySegmentGroup, Nanoseconds, NumberedEvent};
 
-use super::{Column, Kind, Value};
+use super::column::{Column, Kind, Value};
 use crate::timeline::Record;
 use crate::timeline::record::{
     Budget, Created, Eviction, GoneObject, Object, Occupancy, Operation, Packet, PacketContent, PacketEnd, PageIn,

@@ -23,7 +23,7 @@ use crate::{
     plans::{Plans, draft::Draft},
     requests::Requests,
     residency::{place, views, weight},
-    schedule::turns,
+    schedule::{stopping, turns},
     state::State,
     work::{self, Work},
 };
@@ -145,7 +145,7 @@ fn prepare_next(
         }
         Err(Obstacle::Wait) => Ok(false),
         Err(Obstacle::WaitForTurn) => {
-            turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
+            stopping::stop(state, device, SuspendReason::WaitsForRoom, None, false);
             state.objects[device].turn.set_takes_all(true);
             Ok(true)
         }

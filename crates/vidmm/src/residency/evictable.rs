@@ -148,12 +148,11 @@ impl Evictable {
     fn note_first(&mut self, process: ProcessIx, key: QueueKey, after: Option<u64>) {
         if after.is_none()
             && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
+            && let Some(&at) = self.by_process[other.at()].get(&key).filter(|&&at| self.queues[at].is_empty())
         {
-            if let Some(&at) = self.by_process[other.at()].get(&key).filter(|&&at| self.queues[at].is_empty()) {
-                self.by_process[other.at()].remove(&key);
-                self.queues[at] = RankQueue::default();
-                self.unused.push(at);
-            }
+            self.by_process[other.at()].remove(&key);
+            self.queues[at] = RankQueue::default();
+            self.unused.push(at);
         }
         if self.by_process[process.at()].range(..key).any(|(_, &at)| !self.queues[at].is_empty()) {
             return;

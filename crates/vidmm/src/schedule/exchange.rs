@@ -15,7 +15,7 @@ use crate::{
     objects::turn::{EXCHANGE_MAX, EXCHANGES_MAX, RETURN_MIN},
     placement::homes,
     plans::Plans,
-    schedule::{Schedule, replacement, turns},
+    schedule::{Schedule, replacement, stopping},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -60,7 +60,7 @@ impl Schedule {
             }
             sleepers.retain(|(_, sleeper)| !givers.contains(sleeper));
             for &giver in &givers {
-                turns::stop(state, giver, SuspendReason::Exchange, Some(debt.device), true);
+                stopping::stop(state, giver, SuspendReason::Exchange, Some(debt.device), true);
                 let turn = &mut state.objects[giver].turn;
                 turn.given = (turn.given + 1).min(EXCHANGES_MAX);
                 let pause = self.turns.exchange_after.saturating_mul(1 << turn.given).min(EXCHANGE_MAX);
@@ -125,7 +125,7 @@ impl Schedule {
                 self.give_back(state, plans, device);
                 state.moment.request_poll();
             } else if state.objects[device].is_active() {
-                turns::stop(state, device, SuspendReason::ExchangeEnds, Some(woken), false);
+                stopping::stop(state, device, SuspendReason::ExchangeEnds, Some(woken), false);
                 state.objects[device].turn.drains_for_home = true;
             }
         }

@@ -20,7 +20,7 @@ use crate::{
     plans::{Plans, draft::Draft},
     requests::Requests,
     residency::rehoming,
-    schedule::{Schedule, spare, turns, waiting::Power},
+    schedule::{Schedule, spare, stopping, turns, waiting::Power},
     state::State,
     units::Nanoseconds,
     work::Work,
@@ -139,7 +139,7 @@ impl Schedule {
         if due > now {
             state.moment.wake_at(due);
         } else if state.objects[device].is_active() {
-            turns::stop(state, device, SuspendReason::Replace, None, false);
+            stopping::stop(state, device, SuspendReason::Replace, None, false);
             state.objects[device].turn.drains_for_home = true;
         }
     }

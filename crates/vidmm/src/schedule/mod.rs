@@ -7,6 +7,7 @@ pub(crate) mod homecoming;
 pub(crate) mod power;
 pub(crate) mod replacement;
 mod spare;
+pub(crate) mod stopping;
 pub(crate) mod suspension;
 pub(crate) mod trims;
 pub(crate) mod turns;

@@ -11,7 +11,7 @@ use crate::{
     objects::{allocation::Allocation, turn::RETURN_MIN},
     placement::homes,
     residency::{packing, rehoming},
-    schedule::{Schedule, turns, waiting::Turns},
+    schedule::{Schedule, stopping, waiting::Turns},
     state::State,
 };
 
@@ -57,7 +57,7 @@ pub(crate) fn move_into_sight(turns: &mut Turns, state: &mut State, index: Alloc
             (state.objects[device].list[from].now() - size, state.objects[device].list[account].now() + size);
         let beside = state.shares.not_promised_to_others(&state.objects, &state.memory, device, account);
         if state.objects[device].needed(account).max(grown) > beside {
-            turns::stop(state, device, SuspendReason::WaitsForRoom, None, false);
+            stopping::stop(state, device, SuspendReason::WaitsForRoom, None, false);
         }
         state.shares.set_list_bytes(&mut state.objects, device, account, grown);
         // Outstanding work and requests count the allocation where it was, too.
@@ -104,7 +104,7 @@ impl Schedule {
     pub(crate) fn replace(&mut self, state: &mut State) {
         while let Some(device) = self.turns.to_replace.pop_first() {
             if state.objects.devices.contains(device) && !state.objects[device].is_suspended() {
-                turns::stop(state, device, SuspendReason::Replace, None, true);
+                stopping::stop(state, device, SuspendReason::Replace, None, true);
             }
         }
     }

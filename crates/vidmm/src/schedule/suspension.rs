@@ -4,7 +4,7 @@ use crate::{
     event::{Event, SuspendReason},
     id::{ContextIx, DeviceIx, ProcessIx},
     objects::{Objects, context::Queued, list::ListEntry, submission::Submission},
-    schedule::{Schedule, turns, waiting::Power},
+    schedule::{Schedule, stopping, waiting::Power},
     state::State,
     work::Work,
 };
@@ -50,7 +50,7 @@ impl Schedule {
             Power::GoingDown | Power::Down => SuspendReason::PowerDown,
         };
         state.objects[device].turn.is_halted = true;
-        turns::stop(state, device, reason, None, true);
+        stopping::stop(state, device, reason, None, true);
         if state.objects[device].is_suspended() {
             evict_suspended(state, device);
         }

@@ -30,7 +30,7 @@ use crate::{
     requests::Requests,
     residency::pins,
     schedule::{
-        Schedule, replacement,
+        Schedule, replacement, stopping,
         waiting::{Power, Turns},
     },
     state::State,
@@ -53,7 +53,7 @@ pub(crate) fn change_list(
         needed <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     });
     if !has_room || !lists_may_run(&state.adapter, &state.objects, work) {
-        stop(state, device, SuspendReason::WaitsForRoom, None, false);
+        stopping::stop(state, device, SuspendReason::WaitsForRoom, None, false);
     }
     for account in accounts.iter().filter(|&account| added[account] + removed[account] > 0) {
         state.shares.set_list_bytes(&mut state.objects, device, account, now[account]);
@@ -67,7 +67,7 @@ pub(crate) fn note_no_place(state: &mut State, device: DeviceIx) {
     let is_in_flight = state.objects[device].is_in_flight();
     debug_assert!(!is_alone || is_in_flight, "a list that was admitted has its places with nobody else there");
     if !is_alone && !is_in_flight {
-        stop(state, device, SuspendReason::WaitsForRoom, None, false);
+        stopping::stop(state, device, SuspendReason::WaitsForRoom, None, false);
         state.objects[device].turn.set_takes_all(true);
     }
 }
@@ -258,7 +258,7 @@ impl Schedule {
         if is_made(&missing) {
             for (other, reason) in asked {
                 self.turns.last_yield = state.moment.now();
-                stop(state, other, reason, Some(device), true);
+                stopping::stop(state, other, reason, Some(device), true);
             }
             return Ok(());
         }
@@ -511,27 +511,6 @@ fn fits_beside(state: &State, device: DeviceIx, needed: &PerAccount<u64>, spoken
         needed[account].saturating_add(spoken_for[account])
             <= state.shares.not_promised_to_others(&state.objects, &state.memory, device, account)
     })
-}
-
-/// Nothing of the device is dispatched or granted from now on.
-pub(crate) fn stop(
-    state: &mut State,
-    device: DeviceIx,
-    reason: SuspendReason,
-    wanted_by: Option<DeviceIx>,
-    gives_way: bool,
-) {
-    let turn = &mut state.objects[device].turn;
-    turn.gives_way |= gives_way;
-    // A device that waits for its turn already waits for the same memory still, whichever other has its turn before.
-    if turn.activity != Activity::Active {
-        return;
-    }
-    turn.set_takes_all(false);
-    state.shares.set_activity(&mut state.objects, device, Activity::Yielding);
-    let (id, wanted_by) = (state.objects.device_id(device), wanted_by.map(|other| state.objects.device_id(other)));
-    state.moment.record(|| Event::DeviceYielded { device: id, reason, wanted_by });
-    state.moment.statistics_mut().yields += 1;
 }
 
 /// Suspends who gives way and has nothing in flight any more.

@@ -2,8 +2,8 @@
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, TrimFlags};
 
-use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 use super::lru::{Lru, Resident, allocations};
+use crate::client::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 
 /// The rung of the ladder on which a refused submission is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use vidmm::{AllocationId, Nanoseconds};
 
-use super::super::list::Named;
+use crate::client::list::Named;
 
 /// An allocation that the client believes to be resident.
 #[derive(Clone, Copy, Debug)]

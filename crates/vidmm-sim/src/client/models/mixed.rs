@@ -5,8 +5,8 @@
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, MemorySegmentGroup};
 
-use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 use super::lru::{Lru, Resident};
+use crate::client::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 
 /// The share of its budget that it uses, in percent.
 const OF_BUDGET: u64 = 95;

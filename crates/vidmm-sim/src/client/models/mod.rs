@@ -10,7 +10,8 @@ mod mixed;
 mod controller;
 
 use self::{controller::Controller, mixed::Mixed, sync_point_lru::SyncPointLru};
-use super::{kind::ClientKind, list::ListKeeper};
+use super::kind::ClientKind;
+use super::list::ListKeeper;
 
 /// A client that has done nothing yet.
 pub(super) fn model(kind: ClientKind) -> Box<dyn ListKeeper> {

@@ -3,8 +3,8 @@
 
 use vidmm::{AllocationId, EvictError, EvictFlags, MakeResidentFlags, MemorySegmentGroup, Nanoseconds, TrimFlags};
 
-use super::super::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 use super::lru::{Lru, Resident, allocations};
+use crate::client::list::{DeviceList, ListError, ListKeeper, Listed, Named};
 
 const SECOND: Nanoseconds = 1_000_000_000;
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vidmm::{AllocationId, DeviceErrorReason, DeviceId, Event, PlanNo, Violation};
 
 use super::Audit;
+use super::aspects::Residency;
 use super::fences::Engine;
 use super::finding::Invariant;
-use super::residency_notices::Residency;
 
 /// A reset that is going on.
 #[derive(Debug)]

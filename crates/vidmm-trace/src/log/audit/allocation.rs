@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vidmm::contract::{AllocationFlags2, KmdAllocationHandle};
 use vidmm::{DeviceId, Extent, PAGE_SIZE, PageSize, PagingQueueId, PlanNo, ProcessId, SegmentId};
 
-use super::aspects::{Charge, CpuView, Offer, Pool};
+use super::aspects::{Charge, CpuView, Offer, Pool, Residency};
 use super::list_entry::{ListEntry, Writes};
-use super::residency_notices::Residency;
 use super::segment::{Run, runs_of};
 
 /// The record of an allocation.

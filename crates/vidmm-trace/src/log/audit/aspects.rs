@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::CpuVirtualAddress;
-use vidmm::{DeviceId, Extent, OfferFlags, OfferPriority, PlanNo, ProcessId, SegmentId};
+use vidmm::{DeviceId, Extent, OfferFlags, OfferPriority, PhysicalAddress, PlanNo, ProcessId, SegmentId};
 
 /// Memory that is shared among processes: a memory segment, or system memory that engines reach.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,3 +68,7 @@ pub(super) struct CpuView {
     pub hidden_by: Option<PlanNo>,
     pub locks: u32,
 }
+
+/// Where in a memory segment the driver believes an allocation to be; nowhere at first, and after a reset of the adapter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Residency(pub Option<PhysicalAddress>);

@@ -6,11 +6,11 @@ use vidmm::contract::{KmdProcessHandle, SegmentSet};
 use vidmm::{ContextId, DeviceId, DeviceResidency, Event, Extent, ProcessId};
 
 use super::allocation::Allocation;
+use super::aspects::Residency;
 use super::device::{Context, Device};
 use super::finding::Invariant;
 use super::list_entry::{ListEntry, Writes};
 use super::names::Name;
-use super::residency_notices::Residency;
 use super::{Audit, Process};
 
 impl Audit {

@@ -5,11 +5,8 @@ use vidmm::{AllocationId, PhysicalAddress, SegmentId};
 
 use super::Audit;
 use super::allocation::Place;
+use super::aspects::Residency;
 use super::finding::Invariant;
-
-/// Where in a memory segment the driver believes an allocation to be; nowhere at first, and after a reset of the adapter.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Residency(Option<PhysicalAddress>);
 
 impl Audit {
     /// The driver hears of what has come, all of it, or of what leaves, none of it yet, and of each once.

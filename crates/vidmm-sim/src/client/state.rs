@@ -1,0 +1,33 @@
+//! The state of a buffer, and the result of an attempt to submit.
+
+use vidmm::AllocationId;
+use vidmm_runtime::PageRange;
+
+/// A buffer of the workload.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BufferState {
+    pub allocation: Option<AllocationId>,
+    pub mapping: Option<PageRange>,
+    pub last_use: u32,
+    /// The value of each engine's fence after its last kernel that names the allocation.
+    pub last_access: [u64; 2],
+    /// Whether a kernel has named it.
+    pub was_used: bool,
+    /// Whether the CPU's view of it has been judged since then.
+    pub copy_is_judged: bool,
+    /// Whether its content was lost with a device, so that it is loaded again before it is read.
+    pub is_lost: bool,
+    /// Whether it was given up: the allocation is gone, or another buffer's.
+    pub is_dead: bool,
+}
+
+/// The result of an attempt to submit.
+pub(super) enum Attempt {
+    Submitted,
+    /// There is no room at present.
+    NoMemory {
+        num_bytes_to_trim: u64,
+    },
+    /// The kernels of the process up to this one must end before.
+    WaitsFor(u64),
+}
