@@ -12,7 +12,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 3
+#define VIDMM_TEST_INTERFACE_VERSION 4
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -67,14 +67,21 @@ typedef struct _VIDMM_GPU {
      * the CPU sees them. The private data of an allocation tells its surface then.
      */
     BOOLEAN Compresses;
+    /*
+     * Above 1: the hardware has a queue. The driver is handed so many packets of an engine at once, and each call of Run executes the
+     * oldest of them.
+     */
+    UINT NumQueuedPackets;
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {
     UINT Version; /* VIDMM_TEST_INTERFACE_VERSION */
     /* Writes the private data from which CreateAllocation makes an allocation, and returns its size in bytes; 0 if Size is too
-     * small or there is no such allocation. */
+     * small or the driver has no allocation of the kind: then CreateAllocation is not called. */
     UINT (*GetAllocationPrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
     const VIDMM_GPU *Gpu; /* NULL: none */
+    /* The same for the resource that the allocation is all of; 0 if it is part of none. NULL: none ever is. */
+    UINT (*GetResourcePrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
 } VIDMM_TEST_INTERFACE;
 
 /*

@@ -48,6 +48,35 @@ VOID VidmmCheckListEntry(const LIST_ENTRY *Entry) {
 
 /* ---- Locks ---- */
 
+static void Acquire(const char *Kind, ULONG_PTR *Owner);
+static void Release(const char *Kind, ULONG_PTR *Owner);
+
+PLIST_ENTRY ExInterlockedInsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY Last;
+    Acquire("spin lock", Lock);
+    Last = IsListEmpty(Head) ? NULL : Head->Blink;
+    InsertTailList(Head, Entry);
+    Release("spin lock", Lock);
+    return Last;
+}
+
+PLIST_ENTRY ExInterlockedInsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY First;
+    Acquire("spin lock", Lock);
+    First = IsListEmpty(Head) ? NULL : Head->Flink;
+    InsertHeadList(Head, Entry);
+    Release("spin lock", Lock);
+    return First;
+}
+
+PLIST_ENTRY ExInterlockedRemoveHeadList(PLIST_ENTRY Head, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY First;
+    Acquire("spin lock", Lock);
+    First = IsListEmpty(Head) ? NULL : RemoveHeadList(Head);
+    Release("spin lock", Lock);
+    return First;
+}
+
 static UINT64 Threads(void) {
     UINT64 Count;
     pthread_mutex_lock(&g_VidmmLock);
@@ -61,17 +90,26 @@ static ULONG_PTR ThisThread(void) {
     return (ULONG_PTR)&g_VidmmIrql;
 }
 
+/* A lock that is held for so many turns is the lock of a thread that waits. */
+#define MOST_TURNS 100000
+
 static void Acquire(const char *Kind, ULONG_PTR *Owner) {
     ULONG_PTR Me = ThisThread(), Holder = 0;
+    UINT Turns = 0;
+    VidmmYield();
     g_VidmmLocksHeld++;
     while (!__atomic_compare_exchange_n(Owner, &Holder, Me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        if (Holder == Me || Threads() == 0) {
+        if (Holder == Me || Threads() == 0 || ++Turns == MOST_TURNS) {
             VidmmReport("SHIM-LOCK", "a %s is acquired while it is held: the thread would wait for itself", Kind);
             __atomic_store_n(Owner, Me, __ATOMIC_RELEASE);
             return;
         }
         Holder = 0;
-        sched_yield();
+        VidmmYield();
+        if (!VidmmTakesTurns()) {
+            Turns = 0;
+            sched_yield();
+        }
     }
 }
 
@@ -81,6 +119,7 @@ static void Release(const char *Kind, ULONG_PTR *Owner) {
     } else {
         VidmmReport("SHIM-LOCK", "a %s is released that is not held", Kind);
     }
+    VidmmYield();
 }
 
 VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock) {
@@ -131,6 +170,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
     LONG Before;
     (void)Increment;
     (void)Wait;
+    VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     Before = Event->Signaled;
     Event->Signaled = 1;
@@ -160,24 +200,55 @@ static BOOLEAN IsPast(const struct timespec *Time) {
     return Now.tv_sec != Time->tv_sec ? Now.tv_sec > Time->tv_sec : Now.tv_nsec >= Time->tv_nsec;
 }
 
-/* Takes the signal of an event, if it has one. */
-static BOOLEAN Take(PKEVENT Event) {
-    BOOLEAN IsSignaled;
-    pthread_mutex_lock(&g_VidmmLock);
-    IsSignaled = Event->Signaled != 0;
-    if (IsSignaled && Event->Type == SynchronizationEvent) {
+static void TakeLocked(PKEVENT Event) {
+    if (Event->Type == SynchronizationEvent) {
         Event->Signaled = 0;
     }
+}
+
+/* With the lock held: takes the signal of one of the events, or of all. STATUS_TIMEOUT if there is none. */
+NTSTATUS VidmmTakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    ULONG At, Signaled = 0;
+    for (At = 0; At < Count; At++) {
+        PKEVENT Event = (PKEVENT)Objects[At];
+        if (Event->Signaled != 0 && WaitType == WaitAny) {
+            TakeLocked(Event);
+            return STATUS_WAIT_0 + (NTSTATUS)At;
+        }
+        Signaled += Event->Signaled != 0;
+    }
+    if (WaitType == WaitAny || Signaled < Count) {
+        return STATUS_TIMEOUT;
+    }
+    for (At = 0; At < Count; At++) {
+        TakeLocked((PKEVENT)Objects[At]);
+    }
+    return STATUS_SUCCESS;
+}
+
+BOOLEAN VidmmHasSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    ULONG At, Signaled = 0;
+    for (At = 0; At < Count; At++) {
+        Signaled += ((PKEVENT)Objects[At])->Signaled != 0;
+    }
+    return Count > 0 && (WaitType == WaitAny ? Signaled > 0 : Signaled == Count);
+}
+
+static NTSTATUS Take(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    NTSTATUS Status;
+    pthread_mutex_lock(&g_VidmmLock);
+    Status = VidmmTakeSignalsLocked(Count, Objects, WaitType);
     pthread_mutex_unlock(&g_VidmmLock);
-    return IsSignaled;
+    return Status;
 }
 
 /* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
-static BOOLEAN HasChanged(const KEVENT *Event) {
+static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
-    Changed = Event->Signaled != 0 || pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
+    Changed = VidmmHasSignalsLocked(Count, Objects, WaitType) ||
+              pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
 }
@@ -195,29 +266,29 @@ static UINT64 UnitsOf(const LARGE_INTEGER *Timeout) {
 }
 
 /* Threads wait by the clock of the machine. Where the driver has none, what it has deferred is all that can end a wait. */
-NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
-                               PLARGE_INTEGER Timeout) {
-    PKEVENT Event = (PKEVENT)Object;
+static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_INTEGER Timeout) {
     UINT64 Until, Units = UnitsOf(Timeout), Begun = KeQueryInterruptTime();
     struct timespec RealUntil = RealTimeIn(Units < UINT64_MAX / 100 ? Units * 100 : 0);
-    (void)Reason;
-    (void)Mode;
-    (void)Alertable;
+    NTSTATUS Status;
     Until = Units < UINT64_MAX - Begun ? Begun + Units : UINT64_MAX;
     if (Units != 0) {
         VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
+    }
+    if (VidmmTakesTurns()) {
+        return VidmmWaitInTurn(Count, Objects, WaitType, Units == 0 ? 0 : Until);
     }
     for (;;) {
         UINT64 Now = KeQueryInterruptTime();
         /* Asked before the event is: the last thing that a thread does may be to set it. */
         BOOLEAN HasThreads = Threads() != 0;
-        if (Take(Event)) {
-            return STATUS_SUCCESS;
+        Status = Take(Count, Objects, WaitType);
+        if (Status != STATUS_TIMEOUT) {
+            return Status;
         }
         if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
             return STATUS_TIMEOUT;
         }
-        if (VidmmRunOne() || (HasThreads && (HasChanged(Event) || VidmmIsOwnThread()))) {
+        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType) || VidmmIsOwnThread()))) {
             continue;
         }
         if (Until > Now && VidmmFireTimer(Until == UINT64_MAX ? UINT64_MAX : Until - Now)) {
@@ -232,4 +303,21 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
         }
         return STATUS_TIMEOUT;
     }
+}
+
+NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
+                               PLARGE_INTEGER Timeout) {
+    (void)Reason;
+    (void)Mode;
+    (void)Alertable;
+    return Wait(1, &Object, WaitAny, Timeout);
+}
+
+NTSTATUS KeWaitForMultipleObjects(ULONG Count, PVOID Object[], WAIT_TYPE WaitType, KWAIT_REASON Reason, KPROCESSOR_MODE Mode,
+                                  BOOLEAN Alertable, PLARGE_INTEGER Timeout, PKWAIT_BLOCK WaitBlockArray) {
+    (void)Reason;
+    (void)Mode;
+    (void)Alertable;
+    (void)WaitBlockArray;
+    return Wait(Count, Object, WaitType, Timeout);
 }

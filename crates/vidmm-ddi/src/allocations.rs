@@ -32,6 +32,10 @@ impl Allocations {
         private_driver_data: &[u8],
     ) -> Result<AllocationInfo, CreateAllocationError> {
         let function = adapter.ddi().DxgkDdiCreateAllocation.ok_or(CreateAllocationError::InvalidParameter)?;
+        // The driver's user-mode half has no allocation of the kind: its kernel-mode half hears nothing of it.
+        if private_driver_data.is_empty() {
+            return Err(CreateAllocationError::NoMemory);
+        }
         let mut data = private_driver_data.to_vec();
         let mut info = DXGK_ALLOCATIONINFO {
             pPrivateDriverData: data.as_mut_ptr().cast(),
@@ -87,6 +91,7 @@ impl Allocations {
     pub fn destroy(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
         let resource = self.resources.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(adapter, allocation);
+        adapter.forget_handle(handle(allocation.0));
         adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle(allocation.0)];

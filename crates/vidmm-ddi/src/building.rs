@@ -1,41 +1,76 @@
 //! BuildPagingBuffer: the operation goes to the driver, and its answer comes back judged.
 
-use vidmm::PAGE_SIZE;
-use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperationKind};
+use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperation, PagingOperationKind};
+use vidmm::{PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
+use crate::dma_buffers::{Target, Written};
 use crate::memory::SegmentBases;
 use crate::payload::{Payloads, handle};
 use crate::progress::Entry;
 use crate::reports::report;
 
-/// The lists and buffers that the calls point to; they live until the next one.
+/// The lists of a call, until the next call.
 pub(crate) struct Building {
     payloads: Payloads,
-    dma: Bounce,
-    private: Bounce,
+    /// A page table as the CPU sees it.
+    table: Bounce,
+    /// Bytes of a table of each level, leaf first.
+    table_bytes: Vec<u32>,
 }
 
+/// A table of more bytes no driver has.
+const TABLE_BYTES_MAX: u32 = 64 << 20;
+
 impl Building {
-    pub fn new(bases: SegmentBases) -> Self {
-        Self { payloads: Payloads::new(bases), dma: Bounce::default(), private: Bounce::default() }
+    pub fn new(bases: SegmentBases, table_bytes: Vec<u32>) -> Self {
+        Self { payloads: Payloads::new(bases), table: Bounce::default(), table_bytes }
+    }
+
+    /// Shows the CPU the table of an update, if the CPU writes tables (GVA-33).
+    fn show_table(&mut self, adapter: &Adapter, operation: &PagingOperation) -> Option<Shown> {
+        let PagingOperation::UpdatePageTable(op) = operation else { return None };
+        let bytes =
+            self.table_bytes.get(op.page_table_level as usize).copied().unwrap_or_default().min(TABLE_BYTES_MAX);
+        op.update_mode.is_by_cpu().then(|| {
+            let start = self.table.start(0, bytes as usize);
+            let mut before = vec![0; bytes as usize];
+            if let Some(memory) = adapter.memory() {
+                memory.read_place(op.page_table_address, &mut before);
+            }
+            // SAFETY: the room is as large as the table.
+            unsafe { start.copy_from_nonoverlapping(before.as_ptr(), before.len()) };
+            Shown { place: op.page_table_address, start, bytes: bytes as usize }
+        })
+    }
+
+    /// Copies the bytes from the CPU to the table.
+    fn take_table(&mut self, adapter: &Adapter, shown: Shown) {
+        match self.table.written(0, shown.start.wrapping_add(shown.bytes)) {
+            Some(bytes) => adapter.memory().iter().for_each(|memory| memory.write_place(shown.place, bytes)),
+            None => report("BPB-02", "UPDATE_PAGE_TABLE: bytes behind the table were written by the CPU"),
+        }
     }
 
     /// Lets the driver encode an operation.
     pub fn build(&mut self, adapter: &Adapter, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return BuildStatus::Other(-1) };
-        let (operation, payload) = self.payloads.payload(build.operation);
-        let by_cpu = build.operation.is_by_cpu();
+        adapter.retire_mdls();
+        let shown = self.show_table(adapter, build.operation);
+        let table = shown.as_ref().map(|shown| shown.start);
+        let (operation, payload) = self.payloads.payload(adapter, build.operation, table);
         let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
         let private_room = build.dma_buffer_private_data.len();
-        let dma = if by_cpu { std::ptr::null_mut() } else { self.dma.start(offset, room) };
-        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start(0, private_room) };
+        // The place of the first byte names the manager's buffer, and stays.
+        let key = build.dma_buffer.as_ptr().addr().wrapping_sub(offset);
+        let is_by_gpu = !build.operation.is_by_cpu();
+        let place = is_by_gpu.then(|| adapter.dma.paging(key, offset, offset + room, private_room));
         let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: dma,
+            pDmaBuffer: place.map_or(std::ptr::null_mut(), |place| place.dma),
             DmaSize: room as u32,
-            pDmaBufferPrivateData: private,
+            pDmaBufferPrivateData: place.map_or(std::ptr::null_mut(), |place| place.private),
             DmaBufferPrivateDataSize: private_room as u32,
             Operation: operation,
             MultipassOffset: *build.multipass_offset,
@@ -50,25 +85,39 @@ impl Building {
         let status = adapter
             .call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
         *build.multipass_offset = args.MultipassOffset;
-        let kind = build.operation.kind();
-        if !by_cpu {
-            build.dma_bytes_written = take(&mut self.dma, offset, args.pDmaBuffer, build.dma_buffer, kind);
+        if let Some(shown) = shown {
+            self.take_table(adapter, shown);
         }
-        if private_room > 0 {
-            let (end, data) = (args.pDmaBufferPrivateData, &mut *build.dma_buffer_private_data);
-            build.private_bytes_written = take(&mut self.private, 0, end, data, kind);
+        let kind = build.operation.kind();
+        let lists = &mut self.payloads.lists;
+        match place {
+            Some(place) => {
+                adapter.dma.keep_mdls(place.number, lists);
+                if let Some(target) = target(adapter, build.operation) {
+                    adapter.dma.add_target(place.number, target);
+                }
+                let written = adapter.dma.take_dma(place, args.pDmaBuffer, build.dma_buffer);
+                build.dma_bytes_written = must_be_within(written, room, kind);
+                if private_room > 0 {
+                    let end = args.pDmaBufferPrivateData;
+                    let written = adapter.dma.take_private(place, end, build.dma_buffer_private_data);
+                    build.private_bytes_written = must_be_within(written, private_room, kind);
+                }
+            }
+            None => adapter.mdls.retire(adapter.driver(), std::mem::take(lists)),
         }
         judged(status, kind, build.allocation_is_idle)
     }
 
     /// Asks for an operation that no version has.
-    pub fn ask_unknown(&mut self, adapter: &Adapter) {
+    pub fn ask_unknown(&self, adapter: &Adapter) {
         /// Far behind the last operation of WDDM 3.2.
         const UNKNOWN_OPERATION: u32 = 0x7FFF;
         const ROOM: usize = PAGE_SIZE as usize;
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return };
+        let place = adapter.dma.paging(0, 0, ROOM, 0);
         let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: self.dma.start(0, ROOM),
+            pDmaBuffer: place.dma,
             DmaSize: ROOM as u32,
             Operation: UNKNOWN_OPERATION,
             ..DXGKARG_BUILDPAGINGBUFFER::zeroed()
@@ -85,23 +134,41 @@ impl Building {
     }
 }
 
-/// Takes the bytes that the driver has written, and returns how many there are: more than there was room for if it has left its room.
-fn take(from: &mut Bounce, offset: usize, end: *const u8, into: &mut [u8], kind: PagingOperationKind) -> usize {
-    match from.written(offset, end) {
-        Some(written) => {
-            into[..written.len()].copy_from_slice(written);
-            written.len()
-        }
-        None => {
-            let room = into.len();
-            let message = "or the pointer that is to be behind the last byte is not within it";
-            report(
-                "BPB-02",
-                format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"),
-            );
-            room + 1
-        }
-    }
+/// The pages for an operation to write, if the operation writes any: none within, if the pages are unknown.
+fn target(adapter: &Adapter, operation: &PagingOperation) -> Option<Option<Target>> {
+    let (first, bytes) = match operation {
+        PagingOperation::Transfer(op) => (op.first_destination(), op.transfer_size),
+        PagingOperation::Fill(op) => (op.destination, op.fill_size),
+        PagingOperation::VirtualTransfer(_)
+        | PagingOperation::VirtualFill(_)
+        | PagingOperation::UpdatePageTable(_)
+        | PagingOperation::NotifyAlloc(_) => return Some(None),
+        PagingOperation::DiscardContent(_)
+        | PagingOperation::FlushTlb(_)
+        | PagingOperation::MapApertureSegment(_)
+        | PagingOperation::MapApertureSegment2(_)
+        | PagingOperation::UnmapApertureSegment(_)
+        | PagingOperation::NotifyResidency(_) => return None,
+    };
+    let is_aperture = adapter.memory().is_some_and(|memory| memory.is_aperture(first.segment.0.into()));
+    let target = Target { kind: operation.kind(), first, num_pages: bytes / PAGE_SIZE };
+    Some((!is_aperture).then_some(target))
+}
+
+/// A table for the CPU: the place, and the bytes.
+struct Shown {
+    place: PhysicalAddress,
+    start: *mut u8,
+    bytes: usize,
+}
+
+/// How many bytes the driver has written: more than the room if the driver has left the room.
+fn must_be_within(written: Written, room: usize, kind: PagingOperationKind) -> usize {
+    written.unwrap_or_else(|| {
+        let message = "or the pointer that is to be behind the last byte is not within it";
+        report("BPB-02", format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"));
+        room + 1
+    })
 }
 
 /// The answer. An illegal one is reported here, because a world in which mistakes are made on purpose expects the adapter to fail.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vidmm::contract::{
     AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
-    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand, WddmVersion,
 };
 
 use crate::abi::*;
@@ -43,6 +43,7 @@ impl DdiKmd {
         let bases = SegmentBases::new(&info);
         let patching = Patching::new(bases.clone(), info.patching.no_dma_patching);
         adapter.is_physical.set(info.addressing_model == AddressingModel::Physical);
+        let table_bytes = info.page_table_levels.iter().map(|level| level.page_table_size_in_bytes).collect();
         Self {
             adapter,
             info,
@@ -52,7 +53,7 @@ impl DdiKmd {
             contexts: BTreeMap::new(),
             allocations: Allocations::default(),
             last_handle: 0,
-            building: Building::new(bases),
+            building: Building::new(bases, table_bytes),
             patching,
         }
     }
@@ -124,7 +125,8 @@ impl Kmd for DdiKmd {
             Flags: if system_process { FLAG_SYSTEM } else { 0 },
             ..DXGKARG_CREATEPROCESS::zeroed()
         };
-        let process = match self.ddi().DxgkDdiCreateProcess {
+        let function = self.ddi().DxgkDdiCreateProcess.filter(|_| self.has_processes());
+        let process = match function {
             // A driver without processes of its own: Dxgkrnl's name stands for one.
             None => dxgk,
             Some(function) => {
@@ -195,6 +197,7 @@ impl Kmd for DdiKmd {
     fn destroy_context(&mut self, context: KmdContextHandle) {
         self.roots.remove(&context);
         self.contexts.remove(&context);
+        self.adapter.dma.release_context(context.0);
         if let Some(function) = self.ddi().DxgkDdiDestroyContext {
             let context = handle(context.0);
             // SAFETY: the context is the driver's, and none of its work is left.
@@ -281,7 +284,7 @@ impl Kmd for DdiKmd {
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         let index = usize::from_le_bytes(status.try_into().ok()?);
         match self.adapter.notifications.borrow().get(index) {
-            Some(&Notification::Faulted { interrupt }) => Some(interrupt),
+            Some(&(Notification::Faulted { interrupt }, _)) => Some(interrupt),
             _ => None,
         }
     }
@@ -313,8 +316,13 @@ impl DdiKmd {
         }
     }
 
+    /// Processes exist from WDDM 2.0 on (DRV-07).
+    fn has_processes(&self) -> bool {
+        self.ddi().Version >= WddmVersion::WDDM2_0.0
+    }
+
     fn destroy_process_of_driver(&self, process: HANDLE) {
-        if let Some(function) = self.ddi().DxgkDdiDestroyProcess {
+        if let Some(function) = self.ddi().DxgkDdiDestroyProcess.filter(|_| self.has_processes()) {
             // SAFETY: the process is the driver's, and nothing of it is left.
             self.adapter.call(Entry::DxgkDdiDestroyProcess, PASSIVE_LEVEL, || unsafe {
                 function(self.adapter.handle(), process)

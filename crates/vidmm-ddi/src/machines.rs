@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, FaultSwitch, Machine, Umd};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, FaultSwitch, Machine, Umd};
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
 
@@ -28,8 +28,15 @@ pub struct DriverMachines {
     name: String,
     lacks: Features,
     info: AdapterInfo,
+    splits: bool,
+    has_allocations: bool,
+    has_threads: bool,
     source: DataSource,
     fail_at: AtomicU64,
+    seed: AtomicU64,
+    is_racing: AtomicBool,
+    /// The lack of the adapter for the last asked machine.
+    lack: Mutex<Option<String>>,
 }
 
 impl DriverMachines {
@@ -39,24 +46,71 @@ impl DriverMachines {
     ///
     /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
-        let adapter = Adapter::start(Arc::clone(&driver.0))?;
+        let adapter = Adapter::start(Arc::clone(&driver.0), 0, false)?;
         let info = description::describe(&adapter)?;
-        let resets_engines = adapter.resets_engines.get();
-        let mut kmd = DdiKmd::new(adapter, info.clone(), true);
+        let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
+        let mut kmd = DdiKmd::new(Rc::clone(&adapter), info.clone(), true);
         let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
         let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
-        drop(kmd);
         let source = DataSource::of(&driver.0, recorded).ok_or(
             "nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
-        let lacks = lacks(&driver, &info, &source, resets_engines);
-        Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0) })
+        let mut lacks = lacks(&driver, &info, &source, resets_engines);
+        let has_threads = driver.0.counts().Threads > 0;
+        let mut has_allocations = true;
+        if source.names_segments() {
+            let umd = DdiUmd::new(adapter, source.clone());
+            let kinds = [AllocationSegments::Local, AllocationSegments::System, AllocationSegments::LocalOrSystem];
+            has_allocations = kinds
+                .into_iter()
+                .any(|segments| umd.has(&AllocationDesc { segments, ..AllocationDesc::local(1 << 16) }));
+            lacks |= lacking_kinds(&umd, lacks);
+        }
+        drop(kmd);
+        Ok(Self {
+            driver,
+            name: name.into(),
+            lacks,
+            info,
+            splits,
+            has_allocations,
+            has_threads,
+            source,
+            fail_at: AtomicU64::new(0),
+            seed: AtomicU64::new(0),
+            is_racing: AtomicBool::new(false),
+            lack: Mutex::new(None),
+        })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
     pub fn set_failing(&self, number: u64) {
         self.fail_at.store(number, Ordering::Relaxed);
+    }
+
+    /// Sets the seed from the next adapter on: of addresses, of the order of buffers, and of turns of threads.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// Lets the driver's threads race from the next adapter on, or run in turns by the seed.
+    pub fn set_racing(&self, is_racing: bool) {
+        self.is_racing.store(is_racing, Ordering::Relaxed);
+    }
+
+    fn note_lack(&self, lack: &str) {
+        self.lack.lock().unwrap_or_else(PoisonError::into_inner).replace(lack.to_owned());
+    }
+
+    /// Takes the adapter's lack for the last asked machine: no machine was made for want of the lack.
+    pub fn take_lack(&self) -> Option<String> {
+        self.lack.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn adapter(&self) -> Result<Rc<Adapter>, String> {
+        let (seed, is_racing) = (self.seed.load(Ordering::Relaxed), self.is_racing.load(Ordering::Relaxed));
+        Adapter::start(Arc::clone(&self.driver.0), seed, is_racing)
     }
 
     fn fail_at(&self, number: u64) {
@@ -72,7 +126,7 @@ impl DriverMachines {
     /// If the driver does not start.
     pub fn ask_unknown_operation(&self) -> Result<(), String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         DdiKmd::new(adapter, info, true).ask_unknown_operation();
         Ok(())
@@ -86,13 +140,16 @@ impl DriverMachines {
     /// If the driver does not start.
     pub fn create_several(&self) -> Result<(), String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
         let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
             true => AllocationSegments::System,
             false => AllocationSegments::Local,
         };
+        if !self.has_allocations {
+            return Ok(());
+        }
         let largest = self.source.largest_allocation().unwrap_or(u64::MAX);
         let described: Described = std::array::from_fn(|at| {
             let size = ((at as u64 + 1) << 16).min(largest);
@@ -113,7 +170,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start although nothing fails.
     pub fn start_and_stop(&self) -> Result<(), String> {
-        let start = || description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop);
+        let start = || description::describe(&*self.adapter()?).map(drop);
         self.fail_at(0);
         start()?;
         for number in 1..=MOST_FAILURES {
@@ -159,10 +216,45 @@ impl DriverMachines {
         segments.filter(move |segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
     }
 
+    /// Whether the driver's user-mode half has allocations of any kind.
+    pub fn has_allocations(&self) -> bool {
+        self.has_allocations
+    }
+
+    /// Whether a started driver has threads of its own.
+    pub fn has_threads(&self) -> bool {
+        self.has_threads
+    }
+
+    /// Whether DMA buffers may be split.
+    pub fn splits(&self) -> bool {
+        self.splits
+    }
+
     /// Whether the driver brings a model of its GPU.
     pub fn has_gpu(&self) -> bool {
         self.driver.0.gpu().is_some()
     }
+}
+
+/// The features of the kinds of allocations that the driver's user-mode half does not have.
+fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {
+    const SIZE: u64 = 1 << 16;
+    let segments = match lacks.contains(Features::LOCAL_MEMORY) {
+        true => AllocationSegments::System,
+        false => AllocationSegments::Local,
+    };
+    let with = |cpu| umd.has(&AllocationDesc { cpu, segments, ..AllocationDesc::local(SIZE) });
+    let system = |cpu| AllocationDesc { cpu, segments: AllocationSegments::System, ..AllocationDesc::local(SIZE) };
+    let mut lacking = Features::empty();
+    lacking.set(Features::CPU_ACCESS, !with(CpuAccess::Visible));
+    lacking.set(Features::NAMED_SEGMENTS, !with(CpuAccess::None));
+    if !lacks.contains(Features::APERTURE) {
+        let kinds = [CpuAccess::PermanentSysMem, CpuAccess::ExistingSysMem];
+        lacking.set(Features::SYSTEM_COPIES, kinds.into_iter().any(|cpu| !umd.has(&system(cpu))));
+        lacking.set(Features::NAMED_SEGMENTS, !with(CpuAccess::None) || !umd.has(&system(CpuAccess::None)));
+    }
+    lacking
 }
 
 /// The features that machines of a driver lack.
@@ -252,7 +344,7 @@ impl MachineFactory for DriverMachines {
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let mut info = description::describe(&adapter)?;
         let sizes = Sizes {
             local: desc.local_memory_bytes,
@@ -260,7 +352,7 @@ impl MachineFactory for DriverMachines {
             aperture_commit_limit: desc.aperture_commit_limit_bytes,
             slots: desc.num_slots,
         };
-        description::shrink(&mut info, sizes)?;
+        description::shrink(&mut info, sizes).inspect_err(|lack| self.note_lack(lack))?;
         self.fail_at(self.fail_at.load(Ordering::Relaxed));
         let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), self.source.clone()));
         if !self.has_gpu() {

@@ -18,6 +18,9 @@ fn permuted(page: u64) -> u64 {
 /// The number of a page that no memory has. It stands behind the last page of a list.
 pub(crate) const NO_PAGE: u64 = 0x000D_EAD0_0000;
 
+/// The number of a page that no memory has. It stands in a list whose operation is over (DRV-03).
+pub(crate) const RETIRED_PAGE: u64 = 0x000D_EAD1_0000;
+
 /// A place as the driver sees it: of system memory, a permuted page.
 pub(crate) fn to_driver(address: PhysicalAddress) -> (u32, u64) {
     let offset = match address.segment.is_system() {
@@ -135,6 +138,22 @@ impl Memory {
             };
             self.with_driver_page(segment, at, write).is_some()
         })
+    }
+
+    /// Reads the bytes of a place of the manager's, page by page. What there is no memory for reads as zeros.
+    pub fn read_place(&self, place: PhysicalAddress, data: &mut [u8]) {
+        for (page, data) in (0..).zip(data.chunks_mut(PAGE_SIZE as usize)) {
+            let (segment, offset) = to_driver(place.offset_by(page * PAGE_SIZE));
+            self.read(segment, offset, data);
+        }
+    }
+
+    /// Writes the bytes of a place of the manager's, page by page.
+    pub fn write_place(&self, place: PhysicalAddress, data: &[u8]) {
+        for (page, data) in (0..).zip(data.chunks(PAGE_SIZE as usize)) {
+            let (segment, offset) = to_driver(place.offset_by(page * PAGE_SIZE));
+            self.write(segment, offset, data);
+        }
     }
 
     /// Copies a page between places that the driver has named. Returns whether there is memory.

@@ -22,12 +22,17 @@ pub enum Job {
     Scenario { number: usize },
     /// A random world.
     World { seed: u64 },
+    /// A world in which the driver's threads race.
+    Race { seed: u64 },
     /// The world of seed 1, in which the n-th allocation of pool fails once the adapter has started.
     Pool { number: u64 },
 }
 
 /// How many allocations of pool fail, each in a check of its own.
 const POOL_CHECKS: u64 = 24;
+
+/// How many worlds race.
+const RACES: u64 = 3;
 
 /// The world in which they fail.
 const POOL_SEED: u64 = 1;
@@ -37,8 +42,15 @@ impl Job {
     pub fn all(args: &CheckArgs) -> Result<Vec<Self>, String> {
         let worlds = args.seeds.clone().map(|seed| Self::World { seed });
         let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
+        let races = (1..=RACES).map(|seed| Self::Race { seed });
         let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
-        Ok([Self::Start, Self::Unknown, Self::Several].into_iter().chain(pool).chain(scenarios).chain(worlds).collect())
+        Ok([Self::Start, Self::Unknown, Self::Several]
+            .into_iter()
+            .chain(pool)
+            .chain(scenarios)
+            .chain(worlds)
+            .chain(races)
+            .collect())
     }
 
     /// Reads the name of a check.
@@ -52,19 +64,44 @@ impl Job {
             None if name == "unknown" => Some(Self::Unknown),
             None if name == "several" => Some(Self::Several),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
+            Some(("race", seed)) => Some(Self::Race { seed: number(seed)? }),
             Some(("pool", nth)) => Some(Self::Pool { number: number(nth)? }),
             _ => None,
         }
     }
 
+    /// Whether programs create allocations in the check.
+    fn creates(self) -> bool {
+        !matches!(self, Self::Start | Self::Unknown)
+    }
+
     /// Runs it, and tells what was found and what was judged.
     pub fn run(self, machines: &DriverMachines, steps: u64) -> Outcome {
         let mut outcome = Outcome::new(self);
+        machines.set_seed(match self {
+            Self::World { seed } | Self::Race { seed } => seed,
+            Self::Scenario { number } => number as u64,
+            _ => POOL_SEED,
+        });
+        if self.creates() && !machines.has_allocations() {
+            outcome.skipped_for_want_of = Some("allocations of any kind".to_owned());
+            return outcome;
+        }
         let error = match self {
             Self::Start => machines.start_and_stop().err(),
             Self::Unknown => machines.ask_unknown_operation().err(),
             Self::Several => machines.create_several().err(),
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
+            Self::Race { .. } if !machines.has_threads() => {
+                outcome.skipped_for_want_of = Some("threads of the driver".to_owned());
+                None
+            }
+            Self::Race { seed } => {
+                machines.set_racing(true);
+                let error = world(seed, steps, machines, &mut outcome).err();
+                machines.set_racing(false);
+                error
+            }
             Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
             Self::Pool { number } => {
                 machines.set_failing(number);
@@ -75,8 +112,15 @@ impl Job {
                 None
             }
         };
-        outcome.found.extend(error.map(|error| Found::new("START", error)));
-        outcome.found.extend(take_reports().into_iter().map(|report| Found::new(&report.rule, report.message)));
+        outcome.found.extend(error.iter().flat_map(|error| Found::of_start(error)));
+        let is_race = matches!(self, Self::Race { .. });
+        for report in take_reports() {
+            let found = Found::new(&report.rule, report.message);
+            if report.is_remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
+        }
+        if is_race {
+            outcome.found.iter_mut().for_each(|found| found.message += " (a race: the finding may not repeat)");
+        }
         outcome
     }
 }
@@ -90,9 +134,18 @@ fn world(seed: u64, steps: u64, machines: &DriverMachines, outcome: &mut Outcome
             outcome.found.extend(ran.failure.map(|failure| Found::of_finding(&failure.finding)));
             Ok(())
         }
-        Err(RunError::NoWorld(_)) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(RunError::NoWorld(lacks)) => {
+            outcome.skipped_for_want_of = Some(lacks.to_string());
+            Ok(())
+        }
+        Err(error) => skipped_or(error, machines, outcome),
     }
+}
+
+/// A world beyond the adapter is skipped; further errors are the driver's.
+fn skipped_or(error: RunError, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
+    outcome.skipped_for_want_of = machines.take_lack();
+    if outcome.skipped_for_want_of.is_some() { Ok(()) } else { Err(error.to_string()) }
 }
 
 /// Plays a scenario, if the driver's machine can.
@@ -100,7 +153,8 @@ fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> 
     let (local_memory, aperture) = machines.memory();
     let (lacks, is_cpu_visible) = (machines.lacks(), machines.is_memory_cpu_visible());
     let has_more_segments = machines.has_more_segments();
-    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible, has_more_segments };
+    let splits = machines.splits();
+    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible, has_more_segments, splits };
     let scenario = match catalogue::load(number, &needed) {
         Ok(scenario) => scenario,
         Err(lack) => {
@@ -116,7 +170,7 @@ fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> 
                 outcome.found.extend(report.findings.first().map(Found::of_finding));
                 Ok(())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => skipped_or(error, machines, outcome),
         };
     });
     outcome.found.extend(panic.map(|message| Found::new("PANIC", message)));
@@ -131,6 +185,7 @@ impl fmt::Display for Job {
             Self::Several => f.write_str("several"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
             Self::World { seed } => write!(f, "world-{seed}"),
+            Self::Race { seed } => write!(f, "race-{seed}"),
             Self::Pool { number } => write!(f, "pool-{number}"),
         }
     }

@@ -42,7 +42,7 @@ fn load(args: &CheckArgs, driver: &Path, progress: &Progress) -> Result<DriverMa
 }
 
 fn described(machines: &DriverMachines) -> (String, Vec<String>) {
-    let answers = machines.has_more_segments().then_some(NO_ANSWERS);
+    let answers = (machines.has_more_segments() || !machines.splits()).then_some(NO_ANSWERS);
     let not_judged = machines.lacks().not_judged().into_iter().chain(answers).map(str::to_owned).collect();
     (machines.to_string(), not_judged)
 }
@@ -52,6 +52,7 @@ fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> 
     progress.begin();
     let mut outcome = job.run(machines, steps);
     (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
+    outcome.operations = progress.operations();
     outcome.reports_from_threads = progress.reports_from_threads();
     outcome
 }

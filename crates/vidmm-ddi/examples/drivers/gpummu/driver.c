@@ -120,6 +120,10 @@ static ULONG ReadSetting(PCWSTR Name) {
 
 static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber);
 
+static BOOLEAN LookAtInterrupt(PVOID Context) {
+    return InterruptRoutine(Context, 0);
+}
+
 /* Hardware without an interrupt of its own: a thread looks after it. */
 static VOID InterruptThread(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
@@ -131,8 +135,14 @@ static VOID InterruptThread(PVOID Context) {
         }
         /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
         KeStallExecutionProcessor(200);
+        GpuShare(&Adapter->Gpu);
         Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
-        InterruptRoutine(Adapter, 0);
+        if (BUG(THREAD_AT_PASSIVE)) {
+            LookAtInterrupt(Adapter);
+        } else {
+            BOOLEAN Returned;
+            Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, LookAtInterrupt, Adapter, 0, &Returned);
+        }
         InterlockedExchange(&Adapter->Gpu.Taken, Raised);
         KeSetEvent(&Adapter->Gpu.IsTaken, 0, FALSE);
     }
@@ -298,11 +308,15 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     Memory->Flags.LocalBudgetGroup = 1;
     Memory->Flags.Use64KBPages = 1;
     Memory->Size = GPU_MEMORY_BYTES;
-    Memory->CommitLimit = GPU_MEMORY_BYTES;
+#ifndef WITH_SAME_BASES
+    Memory->CommitLimit = GPU_MEMORY_BYTES; /* 0 is right too */
+#endif
     Aperture = (DXGK_SEGMENTDESCRIPTOR4 *)(Out->pSegmentDescriptor + Out->SegmentDescriptorStride);
     Aperture->Flags.Aperture = 1;
     Aperture->Flags.NonLocalBudgetGroup = 1;
+#ifndef WITH_SAME_BASES
     Aperture->BaseAddress.QuadPart = GPU_MEMORY_BYTES;
+#endif
     Aperture->Size = GPU_APERTURE_BYTES;
     Aperture->CommitLimit = GPU_APERTURE_BYTES;
 #ifdef WITH_MORE_MEMORY
@@ -1004,8 +1018,8 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE};
-    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;
 #endif

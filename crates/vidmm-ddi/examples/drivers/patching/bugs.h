@@ -20,6 +20,7 @@ enum {
     BUG_MULTIPASS_SKIPS_ONE,       /* a transfer that goes on in another buffer leaves one page out */
     BUG_FILL_PATTERN_IGNORED,      /* every fill writes 0xFF */
     BUG_HALF_FILL,                 /* the size of a fill is halved */
+    BUG_FILL_TOO_FAR,              /* a fill writes a page behind its allocation */
     BUG_BUSY_FILL,                 /* a fill is answered with busy */
     BUG_UNKNOWN_IS_SUCCESS,        /* operations that the driver does not know are answered with success */
     BUG_NO_PREPATCH,               /* addresses that are known to Render are not written there */
@@ -43,6 +44,17 @@ enum {
     BUG_WRONG_ABORTED_FENCE,       /* ResetEngine names the packet before the one that was aborted */
     BUG_RESTART_FAILS,             /* RestartFromTimeout fails */
     BUG_CLOSE_LEAK,                /* CloseAllocation frees nothing */
+    BUG_FORGED_IN_BUILD,           /* BuildPagingBuffer reports the end of a packet that is not submitted */
+    BUG_FORGED_AT_SUBMISSION,      /* SubmitCommand reports the end of its packet, which the hardware has not run */
+    BUG_MDL_KEPT,                  /* the list of the first transfer serves all later ones */
+    BUG_PATCH_LAST_RENDERED,       /* Patch writes into the DMA buffer of the last call of Render */
+    BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
+    BUG_DPC_IN_INTERRUPT,          /* the interrupt routine calls DxgkCbNotifyDpc */
+    BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
+    /* With WITH_KEPT_POINTERS=1: */
+    BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
+    /* With WITH_QUEUE=1: */
+    BUG_NEWEST_FIRST,              /* the hardware runs the newest packet of its queue first */
     /* With WITH_PARTS=1: */
     BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
     /* With WITH_APERTURE=1: */
@@ -50,6 +62,7 @@ enum {
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
     BUG_RESOURCE_LEAK,             /* DestroyAllocation leaves the resource that it is to destroy */
     BUG_COMMAND_GARBLED,           /* a byte of the user's commands is lost on the way: the number of its first kernel */
+    BUG_MAP_OFFSET_IGNORED,        /* a mapping begins at the first page of its list */
     BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
 };
 

@@ -80,17 +80,32 @@ static VOID Unload(VOID) {
 }
 
 static NTSTATUS QuerySegments(SEGMENTS *Out) {
-#ifdef WITH_APERTURE
+#if defined(WITHOUT_MEMORY)
+    Out->NbSegment = 1;
+#elif defined(WITH_APERTURE)
     Out->NbSegment = 2;
 #else
     Out->NbSegment = 1;
 #endif
     Out->PagingBufferSegmentId = 0;
     Out->PagingBufferSize = 4 << 10;
+#ifdef WITH_KEPT_POINTERS
+    Out->PagingBufferPrivateDataSize = sizeof(PAGING_DATA);
+#else
     Out->PagingBufferPrivateDataSize = 0;
+#endif
 #ifdef WITH_WDDM2
     Out->SegmentDescriptorStride = sizeof(SEGMENT);
 #endif
+#ifdef WITHOUT_MEMORY
+    /* Limits are left 0: the whole aperture may be used. */
+    if (Out->pSegmentDescriptor != NULL) {
+        SEGMENT *Aperture = (SEGMENT *)Out->pSegmentDescriptor;
+        Aperture->Flags.Aperture = 1;
+        Aperture->BaseAddress.QuadPart = GPU_APERTURE_BASE;
+        Aperture->Size = GPU_APERTURE_BYTES;
+    }
+#else
     if (Out->pSegmentDescriptor != NULL) {
         SEGMENT *Memory = (SEGMENT *)Out->pSegmentDescriptor;
         Memory->BaseAddress.QuadPart = GPU_MEMORY_BASE;
@@ -103,6 +118,7 @@ static NTSTATUS QuerySegments(SEGMENTS *Out) {
         Memory[1].CommitLimit = GPU_APERTURE_BYTES;
 #endif
     }
+#endif
     return STATUS_SUCCESS;
 }
 
@@ -115,8 +131,10 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
             return STATUS_BUFFER_TOO_SMALL;
         }
         Caps->HighestAcceptableAddress.QuadPart = -1;
+#ifndef WITHOUT_MEMORY
         Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
         Caps->MaxAllocationListSlotId = SLOTS;
+#endif
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
         Caps->SupportPerEngineTDR = TRUE;
@@ -130,6 +148,15 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
 }
 
 /* ---- Devices, contexts ---- */
+
+#ifndef WITH_WDDM2
+/* Processes exist from WDDM 2.0 on: nobody calls this. */
+static NTSTATUS CreateProcess(const HANDLE hAdapter, DXGKARG_CREATEPROCESS *Create) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(Create);
+    return STATUS_NOT_SUPPORTED;
+}
+#endif
 
 static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
     DEVICE *Device = (DEVICE *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Device), TAG);
@@ -168,6 +195,12 @@ static NTSTATUS DestroyContext(const HANDLE hContext) {
 
 /* ---- Allocations ---- */
 
+/* Bit 0 is segment 1. */
+static UINT SegmentSet(UINT Segments) {
+    UINT Memory = GPU_MEMORY_SEGMENT != 0 && (Segments & 1) != 0 ? 1u << (GPU_MEMORY_SEGMENT + 31) % 32 : 0;
+    return Memory | ((Segments & 2) != 0 ? 1u << (GPU_APERTURE_SEGMENT - 1) : 0);
+}
+
 static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     const PRIVATE_DATA *Data = (const PRIVATE_DATA *)Info->pPrivateDriverData;
     ALLOCATION *Allocation;
@@ -181,8 +214,9 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Allocation->Size = Data->Size;
     Info->hAllocation = Allocation;
     Info->Size = Data->Size;
-    Info->SupportedReadSegmentSet = Data->Segments & 3;
-    Info->SupportedWriteSegmentSet = Data->Segments & 3;
+    Info->Alignment = 256; /* any is right: below a page it is a page */
+    Info->SupportedReadSegmentSet = SegmentSet(Data->Segments);
+    Info->SupportedWriteSegmentSet = SegmentSet(Data->Segments);
     if (Data->Segments & 1) {
         Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
         Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
@@ -211,9 +245,10 @@ static NTSTATUS CreateResource(DXGKARG_CREATEALLOCATION *Create) {
 }
 
 static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
+    BOOLEAN IsNewResource = Create->Flags.Resource && (Create->hResource == NULL || BUG(RESOURCE_ANEW));
     UINT At;
     UNREFERENCED_PARAMETER(hAdapter);
-    if (Create->Flags.Resource) {
+    if (IsNewResource) {
         NTSTATUS Status = CreateResource(Create);
         if (!NT_SUCCESS(Status)) {
             return Status;
@@ -225,7 +260,7 @@ static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION
             while (At-- > 0) {
                 ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
             }
-            if (Create->Flags.Resource) {
+            if (IsNewResource) {
                 ExFreePoolWithTag(Create->hResource, TAG);
             }
             return Status;
@@ -248,7 +283,7 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
 
 /* The private data of surfaces that Dxgkrnl creates by itself. It asks for the sizes first, and then with room. */
 static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
-    PRIVATE_DATA Private = {0, 1, 0, 0, PRIVATE_DATA_MAGIC};
+    PRIVATE_DATA Private = {0, GPU_MEMORY_SEGMENT != 0 ? 1 : 2, 0, 0, PRIVATE_DATA_MAGIC};
     RESOURCE_DATA Resource = {0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
     UINT Height;
@@ -302,6 +337,10 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
         if (Open->PrivateDriverSize == sizeof(RESOURCE_DATA)) {
             Opened->Pitch = ((const RESOURCE_DATA *)Open->pPrivateDriverData)->Pitch;
         }
+        if (BUG(HANDLE_NOT_RELEASED)) {
+            DXGKARG_RELEASE_HANDLE Release;
+            Dxgkrnl->DxgkCbAcquireHandleData(&GetData, &Release);
+        }
         Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
     }
@@ -319,6 +358,22 @@ static NTSTATUS CloseAllocation(const HANDLE hDevice, const DXGKARG_CLOSEALLOCAT
 
 /* ---- Submission and interrupts ---- */
 
+static BOOLEAN NotifyEnd(PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
+    RtlZeroMemory(&Data, sizeof(Data));
+    Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+    Data.DmaCompleted.SubmissionFenceId = Adapter->ForgedFenceId;
+    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    return Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+}
+
+VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId) {
+    BOOLEAN Returned;
+    Adapter->ForgedFenceId = FenceId;
+    Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, NotifyEnd, Adapter, 0, &Returned);
+}
+
 static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     GPU_PACKET Packet;
@@ -326,6 +381,16 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
                                      Submit->DmaBufferSubmissionEndOffset) {
         return STATUS_INVALID_PARAMETER;
     }
+#ifdef WITH_KEPT_POINTERS
+    if (Submit->Flags.Paging &&
+        (Submit->DmaBufferPrivateDataSize != sizeof(PAGING_DATA) ||
+         ((const PAGING_DATA *)Submit->pDmaBufferPrivateData)->Address != (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+    if (!Submit->Flags.Paging && !IsKeptBuffer(Submit->pDmaBufferPrivateData, NULL, (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+#endif
     RtlZeroMemory(&Packet, sizeof(Packet));
     Packet.Address = (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart;
     Packet.Start = BUG(START_IGNORED) ? 0 : Submit->DmaBufferSubmissionStartOffset;
@@ -336,6 +401,10 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
         Packet.FenceId += *(volatile UINT *)&((const CONTEXT *)Submit->hContext)->NodeOrdinal;
     }
     GpuSubmit(&Adapter->Gpu, &Packet);
+    Adapter->LastSubmittedFenceId = Packet.FenceId;
+    if (BUG(FORGED_AT_SUBMISSION)) {
+        ForgeEnd(Adapter, Packet.FenceId);
+    }
     return BUG(SUBMIT_FAILS) && Submit->DmaBufferSubmissionStartOffset != 0 ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
@@ -368,6 +437,9 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
     Gpu->Status = GPU_IDLE;
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
     Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    if (BUG(DPC_IN_INTERRUPT)) {
+        Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+    }
     return TRUE;
 }
 
@@ -385,7 +457,7 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
+    Reset->LastAbortedFenceId = GpuCurrentFenceId(&Adapter->Gpu) - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
     GpuResetEngine(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
@@ -421,6 +493,9 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiInterruptRoutine = InterruptRoutine;
     Data.DxgkDdiDpcRoutine = DpcRoutine;
     Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
+#ifndef WITH_WDDM2
+    Data.DxgkDdiCreateProcess = CreateProcess;
+#endif
     Data.DxgkDdiCreateDevice = CreateDevice;
     Data.DxgkDdiDestroyDevice = DestroyDevice;
     Data.DxgkDdiCreateContext = CreateContext;
@@ -447,7 +522,11 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 #ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
-    PRIVATE_DATA Private = {Wanted->Size, Wanted->MayBeLocal ? 1u : 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+#ifdef WITHOUT_ALLOCATIONS
+    Size = 0;
+#endif
+    UINT Segments = GPU_MEMORY_SEGMENT != 0 && Wanted->MayBeLocal ? 1u : 0;
+    PRIVATE_DATA Private = {Wanted->Size, Segments, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
 #ifdef WITH_APERTURE
     Private.Segments |= Wanted->MayBeSystem ? 2u : 0;
@@ -481,8 +560,8 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UI
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE};
-    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE, GPU_QUEUE};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;
 #endif

@@ -7,13 +7,28 @@
 
 #include "vidmm_test.h"
 
+#ifdef WITHOUT_MEMORY
+#define GPU_MEMORY_SEGMENT 0 /* none */
+#else
 #define GPU_MEMORY_SEGMENT 1
+#endif
+#ifdef WITH_SMALL_MEMORY
+#define GPU_MEMORY_BYTES (4ull << 20)
+#else
 #define GPU_MEMORY_BYTES (128ull << 20)
+#endif
 /* Where the engine addresses its memory, and page 0 of system memory, which the copy commands alone reach. */
 #define GPU_MEMORY_BASE (1ull << 32)
 #define GPU_SYSTEM_BASE (1ull << 63)
 
-#define GPU_APERTURE_SEGMENT 2
+/* So many packets the engine queues. */
+#ifdef WITH_QUEUE
+#define GPU_QUEUE 4
+#else
+#define GPU_QUEUE 1
+#endif
+
+#define GPU_APERTURE_SEGMENT (GPU_MEMORY_SEGMENT + 1)
 #define GPU_APERTURE_BASE (GPU_MEMORY_BASE + GPU_MEMORY_BYTES)
 #define GPU_APERTURE_PAGES (16u << 10)
 #define GPU_APERTURE_BYTES ((UINT64)GPU_APERTURE_PAGES << 12)
@@ -49,8 +64,10 @@ typedef enum GPU_STATUS {
 
 typedef struct GPU {
     HANDLE DeviceHandle;
+    /* The queue, oldest first, and the packet that the engine ran last. */
+    GPU_PACKET Packets[GPU_QUEUE];
+    UINT PacketCount;
     GPU_PACKET Packet;
-    BOOLEAN IsSubmitted;
     /* The registers that the interrupt routine reads. */
     GPU_STATUS Status;
     UINT FenceId;
@@ -70,7 +87,9 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 void GpuRun(GPU *Gpu);
 /* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
 void GpuYield(GPU *Gpu);
-/* Forgets the packet. */
+/* The fence of the packet that the engine has, or had last. */
+UINT GpuCurrentFenceId(const GPU *Gpu);
+/* Forgets the packets. */
 void GpuResetEngine(GPU *Gpu);
 /* Forgets everything. */
 void GpuReset(GPU *Gpu);

@@ -22,6 +22,13 @@ static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT Segment
     if (!BUG(MDL_OFFSET_IGNORED)) {
         Page += Build->Transfer.MdlOffset;
     }
+    if (BUG(MDL_KEPT)) {
+        /* The list of an operation before, whose packet may have ended. */
+        static MDL *Kept;
+        MDL *Before = Kept != NULL ? Kept : Mdl;
+        Kept = Page == 0 && Kept == NULL ? Mdl : Kept;
+        Mdl = Before;
+    }
     if (BUG(FIRST_PAGE_COUNTED_ON)) {
         return GPU_SYSTEM_BASE + (MmGetMdlPfnArray(Mdl)[0] + Page) * PAGE_SIZE;
     }
@@ -52,7 +59,7 @@ static NTSTATUS BuildTransfer(DXGKARG_BUILDPAGINGBUFFER *Build) {
 
 static NTSTATUS BuildFill(DXGKARG_BUILDPAGINGBUFFER *Build) {
     UINT64 To = (UINT64)Build->Fill.Destination.SegmentAddress.QuadPart;
-    UINT64 Size = BUG(HALF_FILL) ? Build->Fill.FillSize / 2 : Build->Fill.FillSize;
+    UINT64 Size = (BUG(HALF_FILL) ? Build->Fill.FillSize / 2 : Build->Fill.FillSize) + (BUG(FILL_TOO_FAR) ? PAGE_SIZE : 0);
     UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Build->Fill.FillPattern;
     if (BUG(BUSY_FILL)) {
         return STATUS_GRAPHICS_ALLOCATION_BUSY;
@@ -62,7 +69,8 @@ static NTSTATUS BuildFill(DXGKARG_BUILDPAGINGBUFFER *Build) {
 
 #ifdef WITH_APERTURE
 static NTSTATUS BuildMap(DXGKARG_BUILDPAGINGBUFFER *Build) {
-    const PFN_NUMBER *Pages = MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + Build->MapApertureSegment.MdlOffset;
+    const PFN_NUMBER *Pages =
+        MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + (BUG(MAP_OFFSET_IGNORED) ? 0 : Build->MapApertureSegment.MdlOffset);
     UINT Page = Build->MultipassOffset;
     for (; Page < Build->MapApertureSegment.NumberOfPages - (BUG(SHORT_MAP) ? 1 : 0); Page++) {
         UINT64 Shows = BUG(MAP_COUNTS_ON) ? Pages[0] + Page : Pages[Page];
@@ -85,8 +93,32 @@ static NTSTATUS BuildUnmap(DXGKARG_BUILDPAGINGBUFFER *Build) {
 }
 #endif
 
+#ifdef WITH_KEPT_POINTERS
+/* A buffer is where it was when its private data was written, and private data stays when the buffer is used again. */
+static BOOLEAN IsKept(const DXGKARG_BUILDPAGINGBUFFER *Build) {
+    PAGING_DATA *Data = (PAGING_DATA *)Build->pDmaBufferPrivateData;
+    BYTE *Begin = (BYTE *)Build->pDmaBuffer - Build->DmaBufferWriteOffset;
+    if (Data->DmaBuffer == NULL) {
+        Data->DmaBuffer = Begin;
+        Data->Address = (UINT64)MmGetPhysicalAddress(Begin).QuadPart;
+    }
+    return Data->DmaBuffer == Begin && (ULONG_PTR)Begin % PAGE_SIZE == 0 && Data->Address >> 32 != 0;
+}
+#endif
+
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
-    UNREFERENCED_PARAMETER(hAdapter);
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+#ifdef WITH_KEPT_POINTERS
+    if (Build->DmaBufferPrivateDataSize != 0 && !IsKept(Build)) {
+        return STATUS_UNSUCCESSFUL;
+    }
+    if (BUG(PAGING_DATA_TOO_FAR)) {
+        Build->pDmaBufferPrivateData = (BYTE *)Build->pDmaBufferPrivateData + Build->DmaBufferPrivateDataSize + 8;
+    }
+#endif
+    if (BUG(FORGED_IN_BUILD)) {
+        ForgeEnd(Adapter, Adapter->LastSubmittedFenceId + 1);
+    }
     switch (Build->Operation) {
     case DXGK_OPERATION_TRANSFER:
         return BuildTransfer(Build);
