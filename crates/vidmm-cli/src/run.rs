@@ -169,6 +169,6 @@ pub fn of_trace(trace: &Path) -> Scenario {
 
 fn process_of(trace: &Path) -> ProcessSettings {
     let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
-    let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes });
+    let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes, format: None });
     ProcessSettings { source, ..ProcessSettings::default() }
 }

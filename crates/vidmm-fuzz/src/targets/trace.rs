@@ -55,7 +55,7 @@ fn run(data: &[u8]) {
         Some(b'{') | None => ImportOptions::default().block_bytes,
         Some(&first) => u64::from(first).saturating_sub(48),
     };
-    let workload = match import::parse("fuzz", data, &ImportOptions { block_bytes }) {
+    let workload = match import::parse("fuzz", data, &ImportOptions { block_bytes, format: None }) {
         Ok(workload) => workload,
         Err(error) => return assert!(error.to_string().len() > 10, "a refusal without a word"),
     };
