@@ -15,4 +15,5 @@ mod trace;
 
 pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play};
 pub use references::{Object, PAGE, References, Use};
+pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};
 pub use trace::{Measure, Step, Stream, Trace, TraceError};

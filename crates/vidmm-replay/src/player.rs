@@ -29,12 +29,14 @@ pub struct Setup {
     pub in_flight: u64,
     /// The number of submissions at the start that the figures leave out.
     pub warm_up: usize,
+    /// A use of an object that is larger than local memory passes by: the use is a miss, and takes no memory.
+    pub pass_by: bool,
 }
 
 impl Setup {
-    /// So much local memory; two submissions are in flight, and everything counts.
+    /// So much local memory; two submissions are in flight, everything counts, and nothing passes by.
     pub fn new(local_memory: u64) -> Self {
-        Self { local_memory, in_flight: 2, warm_up: 0 }
+        Self { local_memory, in_flight: 2, warm_up: 0, pass_by: false }
     }
 }
 
@@ -74,8 +76,10 @@ pub struct Played {
     pub misses: u64,
     /// Bytes of all objects used, once for each use.
     pub bytes_used: u64,
-    /// Bytes that were brought in, without those of objects that had no content yet.
+    /// Bytes that were brought in, without those of objects that had no content yet. Bytes that pass by count.
     pub bytes_in: u64,
+    /// Uses that passed by; they count among the misses.
+    pub passed: u64,
     /// Bytes that were copied out.
     pub bytes_out: u64,
     /// Allocations that were taken out.
@@ -127,11 +131,11 @@ pub enum PlayError {
 pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
     let &Measure { page, largest_list, .. } = trace.measure();
     let local_memory = options.setup.local_memory / page * page;
-    if largest_list > local_memory {
+    if largest_list > local_memory && !options.setup.pass_by {
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
-    let mut player = Player::start(local_memory, page > PAGE, options)?;
-    let (mut stream, mut step) = (trace.open(false)?, Step::default());
+    let mut player = Player::start(local_memory, page, options)?;
+    let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
     let (mut warm, mut number) = (Played::default(), 0);
     while stream.read(&mut step)? {
         if number as usize == options.setup.warm_up {
@@ -149,6 +153,7 @@ impl Played {
         Self {
             uses: self.uses - earlier.uses,
             misses: self.misses.saturating_sub(earlier.misses),
+            passed: self.passed - earlier.passed,
             bytes_used: self.bytes_used - earlier.bytes_used,
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out - earlier.bytes_out,
@@ -186,15 +191,21 @@ struct Player {
     pace: Pace,
     /// Room for a list.
     batch: Vec<AllocationId>,
+    local_memory: u64,
+    /// The manager's bytes for each byte: where pages are small, a page of the trace is a page of the manager.
+    unit: u64,
+    /// Bytes that passed by.
+    bytes_passed: u64,
 }
 
 impl Player {
-    fn start(local_memory: u64, has_large_pages: bool, options: &PlayOptions) -> Result<Self, PlayError> {
+    fn start(local_memory: u64, page: u64, options: &PlayOptions) -> Result<Self, PlayError> {
         let model = AddressingModel::GpuMmu;
+        let unit = PAGE / page.min(PAGE);
         let adapter = NullAdapter {
             model,
-            local_bytes: local_memory,
-            has_large_pages,
+            local_bytes: local_memory.saturating_mul(unit),
+            has_large_pages: page > PAGE,
             system_bytes: 64 << 20,
             paging_va_mib: 64,
         };
@@ -219,6 +230,9 @@ impl Player {
             bytes_made: 0,
             pace: Pace::new(options.setup.in_flight),
             batch: Vec::new(),
+            local_memory,
+            unit,
+            bytes_passed: 0,
         })
     }
 
@@ -232,7 +246,12 @@ impl Player {
             is_written: false,
         }));
         self.complete(u64::from(number).saturating_sub(self.in_flight));
+        self.figures.passed += step.passed.0;
+        self.bytes_passed += step.passed.1;
+        self.figures.uses += step.passed.0;
+        self.figures.bytes_used += step.passed.1;
         let mut joining = mem::take(&mut self.batch);
+        let mut list_bytes = 0;
         for used in &step.uses {
             let instance = &mut self.instances[used.object()];
             let last = mem::replace(&mut instance.last, number);
@@ -240,6 +259,10 @@ impl Player {
             instance.is_written |= used.is_write();
             self.figures.uses += 1;
             self.figures.bytes_used += instance.object.size;
+            list_bytes += instance.object.size;
+            if list_bytes > self.local_memory {
+                return Err(PlayError::TooLarge { largest_list: list_bytes, local_memory: self.local_memory });
+            }
             if !is_listed {
                 joining.push(self.instance(used.object())?);
             }
@@ -271,7 +294,7 @@ impl Player {
         let statistics = self.machine.vidmm.statistics();
         // An object that is made may be filled later.
         let made = self.bytes_made.min(statistics.bytes_filled);
-        statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out
+        (statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out) / self.unit
     }
 
     /// The allocation of an object, which is made at its first use.
@@ -280,6 +303,7 @@ impl Player {
             return Ok(allocation);
         }
         let Object { size, lifetime } = self.instances[at].object;
+        let size = size * self.unit;
         let desc =
             NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty(), is_range: false };
         let data = desc.to_bytes();
@@ -314,7 +338,8 @@ impl Player {
     }
 
     fn destroy(&mut self, at: usize) {
-        let allocation = self.instances[at].allocation.take().expect("it has been used");
+        // A submission that was refused has made nothing.
+        let Some(allocation) = self.instances[at].allocation.take() else { return };
         let destroyed =
             self.machine.vidmm.destroy_allocation(&mut self.machine.host, allocation, DestroyFlags::empty());
         destroyed.expect("it exists");
@@ -330,9 +355,10 @@ impl Player {
     fn figures(&self) -> Played {
         let statistics = self.machine.vidmm.statistics();
         Played {
-            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made),
-            misses: statistics.page_ins.saturating_sub(self.made),
-            bytes_out: statistics.bytes_paged_out,
+            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made) / self.unit
+                + self.bytes_passed,
+            misses: statistics.page_ins.saturating_sub(self.made) + self.figures.passed,
+            bytes_out: statistics.bytes_paged_out / self.unit,
             evictions: statistics.evictions,
             virtual_ns: self.pace.nanoseconds(),
             ..self.figures
