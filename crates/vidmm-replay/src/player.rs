@@ -1,9 +1,9 @@
 //! Plays references through the manager, on an adapter that costs nothing.
 
-use std::mem;
+use std::{collections::BTreeMap, mem};
 
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, EvictFlags, MakeResidentError,
+    AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, Event, EvictFlags, MakeResidentError,
     MakeResidentFlags, PagingQueueId, StartAdapterError, SubmitDesc,
     contract::{AddressingModel, AllocationFlags2},
     policy::PolicyChoice,
@@ -129,12 +129,29 @@ pub enum PlayError {
 ///
 /// If the manager is wrong.
 pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
+    played(trace, options, None)
+}
+
+/// The same, and `watch` hears of each victim by the number of the object, in the order of the manager's log.
+///
+/// # Errors
+///
+/// As [`play`].
+///
+/// # Panics
+///
+/// As [`play`].
+pub fn play_watched(trace: &Trace, options: &PlayOptions, mut watch: impl FnMut(u32)) -> Result<Played, PlayError> {
+    played(trace, options, Some(&mut watch))
+}
+
+fn played(trace: &Trace, options: &PlayOptions, watch: Option<&mut dyn FnMut(u32)>) -> Result<Played, PlayError> {
     let &Measure { page, largest_list, .. } = trace.measure();
     let local_memory = options.setup.local_memory / page * page;
     if largest_list > local_memory && !options.setup.pass_by {
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
-    let mut player = Player::start(local_memory, page, options)?;
+    let mut player = Player::start(local_memory, page, options, watch)?;
     let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
     let (mut warm, mut number) = (Played::default(), 0);
     while stream.read(&mut step)? {
@@ -145,6 +162,7 @@ pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
         player.play(number, &step)?;
     }
     player.complete(u64::MAX);
+    player.tell();
     Ok(player.figures().since(&warm))
 }
 
@@ -174,7 +192,9 @@ struct Instance {
     is_written: bool,
 }
 
-struct Player {
+struct Player<'a> {
+    /// Hears of victims, and the objects by allocations.
+    watch: Option<(&'a mut dyn FnMut(u32), BTreeMap<AllocationId, u32>)>,
     lists: Lists,
     in_flight: u64,
     machine: NullMachine,
@@ -198,8 +218,13 @@ struct Player {
     bytes_passed: u64,
 }
 
-impl Player {
-    fn start(local_memory: u64, page: u64, options: &PlayOptions) -> Result<Self, PlayError> {
+impl<'a> Player<'a> {
+    fn start(
+        local_memory: u64,
+        page: u64,
+        options: &PlayOptions,
+        watch: Option<&'a mut dyn FnMut(u32)>,
+    ) -> Result<Self, PlayError> {
         let model = AddressingModel::GpuMmu;
         let unit = PAGE / page.min(PAGE);
         let adapter = NullAdapter {
@@ -209,7 +234,8 @@ impl Player {
             system_bytes: 64 << 20,
             paging_va_mib: 64,
         };
-        let adapter_options = AdapterOptions { policy: options.policy, ..AdapterOptions::default() };
+        let adapter_options =
+            AdapterOptions { policy: options.policy, events: watch.is_some(), ..AdapterOptions::default() };
         let mut machine = NullMachine::start(adapter, adapter_options)?;
         let NullMachine { vidmm, driver, host, .. } = &mut machine;
         let process = vidmm.create_process(driver, host).expect("the driver refuses nothing");
@@ -217,6 +243,7 @@ impl Player {
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
         let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
         Ok(Self {
+            watch: watch.map(|watch| (watch, BTreeMap::new())),
             lists: options.lists,
             in_flight: options.setup.in_flight,
             machine,
@@ -284,6 +311,7 @@ impl Player {
             Lists::Kept => self.listed.extend(all),
         }
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
+        self.tell();
         self.figures.work_ns += step.nanoseconds;
         self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())
@@ -310,11 +338,24 @@ impl Player {
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
         let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;
         self.instances[at].allocation = Some(created);
+        if let Some((_, objects)) = &mut self.watch {
+            objects.insert(created, at as u32);
+        }
         if lifetime != Lifetime::Whole {
             self.made += 1;
             self.bytes_made += size;
         }
         Ok(created)
+    }
+
+    /// Tells of the victims since the last call.
+    fn tell(&mut self) {
+        let Some((watch, objects)) = &mut self.watch else { return };
+        for event in self.machine.vidmm.events().drain() {
+            if let Event::Evicted { allocation, .. } = event.event {
+                watch(objects[&allocation]);
+            }
+        }
     }
 
     /// Takes objects off the list.

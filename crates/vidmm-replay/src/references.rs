@@ -142,6 +142,11 @@ impl References {
         references
     }
 
+    /// Whether an object is dropped while others go on.
+    pub(crate) fn drops_early(&self) -> bool {
+        !self.drops.is_empty()
+    }
+
     /// The page size in bytes.
     pub(crate) fn page(&self) -> u64 {
         self.page

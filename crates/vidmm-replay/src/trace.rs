@@ -196,6 +196,16 @@ impl Trace {
         &self.remarks
     }
 
+    /// Whether objects are dropped otherwise than after the last use: deletions, or sizes that change.
+    pub(crate) fn drops_early(&self) -> bool {
+        match &self.input {
+            Input::Held { references, .. } => references.drops_early(),
+            Input::Requests { file, .. } => {
+                self.remarks.deletions > 0 || file.sizes() == Sizes::New && self.remarks.size_changes > 0
+            }
+        }
+    }
+
     /// Its size in several respects.
     pub fn measure(&self) -> &Measure {
         &self.measure

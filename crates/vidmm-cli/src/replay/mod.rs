@@ -15,7 +15,9 @@ use std::{
 };
 
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds, play};
+use vidmm_replay::{
+    PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds, is_exact, play, study,
+};
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
 
@@ -348,7 +350,8 @@ fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum,
 
 fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
     let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
-    let played = match play(trace, &options) {
+    let is_study = !args.manager && is_exact(trace, &options);
+    let played = match if is_study { study(trace, &options) } else { play(trace, &options) } {
         Ok(played) => played,
         // Without the objects that pass by, a submission of several requests is still larger than the memory.
         Err(PlayError::TooLarge { .. }) => return Ok(cell.row(args)),
