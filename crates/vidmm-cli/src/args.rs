@@ -184,6 +184,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = page_size, conflicts_with = "check")]
     pub page_size: ByteSize,
 
+    /// Read a share of the objects of requests to a cache, such as `1%`: sizes of memory shrink with the sample, and the table has the
+    /// error of the sample (SHARDS)
+    #[arg(long, value_name = "PERCENT", value_parser = sample, conflicts_with_all = ["check", "manager", "pass_by"])]
+    pub sample: Option<u32>,
+
     /// The size of a cache block in a log of Mooncake or Bailian; the log has no size
     #[arg(long, value_name = "SIZE")]
     pub block_bytes: Option<ByteSize>,
@@ -252,8 +257,23 @@ impl ReplayArgs {
             format: RequestFormat::ALL.into_iter().find(is_named),
             columns: self.columns.clone(),
             delimiter: self.delimiter,
+            sample: self.sample,
         }
     }
+
+    /// The share of the objects that are read.
+    pub fn share(&self) -> f64 {
+        self.sample.map_or(1.0, |millionths| f64::from(millionths) / 1e6)
+    }
+}
+
+/// A share in millionths.
+fn sample(text: &str) -> Result<u32, String> {
+    let share = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let millionths = share.map(|percent| (percent * 1e4).round()).filter(|millionths| (1.0..=1e6).contains(millionths));
+    millionths
+        .map(|millionths| millionths as u32)
+        .ok_or_else(|| "give a share from 0.0001% to 100%, such as `1%`".to_owned())
 }
 
 fn formats() -> clap::builder::PossibleValuesParser {

@@ -193,8 +193,10 @@ struct Instance {
 }
 
 struct Player<'a> {
-    /// Hears of victims, and the objects by allocations.
-    watch: Option<(&'a mut dyn FnMut(u32), BTreeMap<AllocationId, u32>)>,
+    /// The watcher of victims, if there is one.
+    watch: Option<&'a mut dyn FnMut(u32)>,
+    /// The objects by their allocations, for a watcher.
+    objects: BTreeMap<AllocationId, u32>,
     lists: Lists,
     in_flight: u64,
     machine: NullMachine,
@@ -243,7 +245,8 @@ impl<'a> Player<'a> {
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
         let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
         Ok(Self {
-            watch: watch.map(|watch| (watch, BTreeMap::new())),
+            watch,
+            objects: BTreeMap::new(),
             lists: options.lists,
             in_flight: options.setup.in_flight,
             machine,
@@ -338,8 +341,8 @@ impl<'a> Player<'a> {
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
         let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;
         self.instances[at].allocation = Some(created);
-        if let Some((_, objects)) = &mut self.watch {
-            objects.insert(created, at as u32);
+        if self.watch.is_some() {
+            self.objects.insert(created, at as u32);
         }
         if lifetime != Lifetime::Whole {
             self.made += 1;
@@ -350,10 +353,10 @@ impl<'a> Player<'a> {
 
     /// Tells of the victims since the last call.
     fn tell(&mut self) {
-        let Some((watch, objects)) = &mut self.watch else { return };
+        let Some(watch) = &mut self.watch else { return };
         for event in self.machine.vidmm.events().drain() {
             if let Event::Evicted { allocation, .. } = event.event {
-                watch(objects[&allocation]);
+                watch(self.objects[&allocation]);
             }
         }
     }

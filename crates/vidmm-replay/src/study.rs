@@ -33,43 +33,29 @@ pub fn study(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> 
     study_watched(trace, options, |_| {})
 }
 
+/// The same for a sample of the objects: the standard error of the share of the bytes used that is brought in, as an estimate for all
+/// objects. Each object is in the sample by itself (Poisson sampling), and the share is a quotient of two sums.
+///
+/// # Errors
+///
+/// As [`study`].
+pub fn study_sample(trace: &Trace, options: &PlayOptions, share: f64) -> Result<(Played, f64), PlayError> {
+    let mut study = Study::new(trace, options, |_| {})?;
+    study.tally = Some(Vec::new());
+    let (played, tally) = study.run(trace, options)?;
+    let ratio = played.bytes_in as f64 / played.bytes_used.max(1) as f64;
+    let squares = tally.iter().map(|&(bytes_in, bytes_used)| (bytes_in as f64 - ratio * bytes_used as f64).powi(2));
+    let error = (squares.sum::<f64>() * (1.0 - share).max(0.0)).sqrt() / played.bytes_used.max(1) as f64;
+    Ok((played, error))
+}
+
 /// The same, and `watch` hears of each victim by the number of the object.
 ///
 /// # Errors
 ///
 /// As [`study`].
 pub fn study_watched(trace: &Trace, options: &PlayOptions, watch: impl FnMut(u32)) -> Result<Played, PlayError> {
-    let &Measure { page, largest_list, .. } = trace.measure();
-    let local_memory = options.setup.local_memory / page * page;
-    if largest_list > local_memory && !options.setup.pass_by {
-        return Err(PlayError::TooLarge { largest_list, local_memory });
-    }
-    let mut study = Study {
-        lists: options.lists,
-        ledger: Ledger { objects: Vec::new(), order: Order::default() },
-        policy: options.policy.policy(),
-        local_memory,
-        used: 0,
-        dropped: VecDeque::new(),
-        dead: Vec::new(),
-        in_flight: options.setup.in_flight,
-        listed: Vec::new(),
-        joining: Vec::new(),
-        figures: Played::default(),
-        pace: Pace::new(options.setup.in_flight),
-        watch,
-    };
-    let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
-    let (mut warm, mut number) = (Played::default(), 0);
-    while stream.read(&mut step)? {
-        if number as usize == options.setup.warm_up {
-            warm = study.figures;
-        }
-        number += 1;
-        study.play(number, &step)?;
-    }
-    study.complete(u64::MAX);
-    Ok(study.figures.since(&warm))
+    Study::new(trace, options, watch)?.run(trace, options).map(|(played, _)| played)
 }
 
 /// An object.
@@ -162,10 +148,52 @@ struct Study<W> {
     joining: Vec<u32>,
     figures: Played,
     pace: Pace,
+    /// Bytes in and bytes used of each object, if wanted.
+    tally: Option<Vec<(u64, u64)>>,
     watch: W,
 }
 
 impl<W: FnMut(u32)> Study<W> {
+    fn new(trace: &Trace, options: &PlayOptions, watch: W) -> Result<Self, PlayError> {
+        let &Measure { page, largest_list, .. } = trace.measure();
+        let local_memory = options.setup.local_memory / page * page;
+        if largest_list > local_memory && !options.setup.pass_by {
+            return Err(PlayError::TooLarge { largest_list, local_memory });
+        }
+        Ok(Self {
+            lists: options.lists,
+            ledger: Ledger { objects: Vec::new(), order: Order::default() },
+            policy: options.policy.policy(),
+            local_memory,
+            used: 0,
+            dropped: VecDeque::new(),
+            dead: Vec::new(),
+            in_flight: options.setup.in_flight,
+            listed: Vec::new(),
+            joining: Vec::new(),
+            figures: Played::default(),
+            pace: Pace::new(options.setup.in_flight),
+            tally: None,
+            watch,
+        })
+    }
+
+    /// Plays all submissions. Returns the figures and the tally, both without the warm-up.
+    fn run(mut self, trace: &Trace, options: &PlayOptions) -> Result<(Played, Vec<(u64, u64)>), PlayError> {
+        let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
+        let (mut warm, mut number) = (Played::default(), 0);
+        while stream.read(&mut step)? {
+            if number as usize == options.setup.warm_up {
+                warm = self.figures;
+                self.tally.iter_mut().flatten().for_each(|tally| *tally = (0, 0));
+            }
+            number += 1;
+            self.play(number, &step)?;
+        }
+        self.complete(u64::MAX);
+        Ok((self.figures.since(&warm), self.tally.unwrap_or_default()))
+    }
+
     /// Plays submission `number`, from 1.
     fn play(&mut self, number: u32, step: &Step) -> Result<(), PlayError> {
         self.complete(u64::from(number).saturating_sub(self.in_flight));
@@ -191,6 +219,12 @@ impl<W: FnMut(u32)> Study<W> {
             }
         }
         self.figures.bytes_used += list_bytes;
+        if let Some(tally) = &mut self.tally {
+            tally.resize(self.ledger.objects.len(), (0, 0));
+            for used in &step.uses {
+                tally[used.object()].1 += self.ledger.objects[used.object()].size();
+            }
+        }
         if list_bytes > self.local_memory {
             return Err(PlayError::TooLarge { largest_list: list_bytes, local_memory: self.local_memory });
         }
@@ -237,6 +271,9 @@ impl<W: FnMut(u32)> Study<W> {
             if record.is(Record::CONTENT) {
                 self.figures.bytes_in += size;
                 self.figures.misses += 1;
+                if let Some(tally) = &mut self.tally {
+                    tally[object as usize].0 += size;
+                }
             }
             record.bits |= Record::CONTENT;
             while self.used + size > self.local_memory {

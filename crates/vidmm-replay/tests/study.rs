@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{
-    Lists, PAGE, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play_watched,
-    study_watched, suite,
+    Lists, PAGE, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play_watched, study,
+    study_sample, study_watched, suite,
 };
 use vidmm_trace::Lifetime;
 
@@ -108,4 +108,39 @@ fn a_study_of_the_suite_chooses_the_victims_of_the_manager() {
             }
         }
     }
+}
+
+/// Requests by popularity: a tenth of the objects says the share of the bytes that all objects bring in, within the stated error.
+#[test]
+fn a_sample_tells_the_share_of_the_bytes_and_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let mut state = 7_u64;
+    let mut draw = |below: f64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1_u64 << 31) as f64 * below
+    };
+    // The number of an object is a power of a uniform draw, so that low numbers are popular.
+    let text: String = (0..150_000_u32)
+        .map(|time| {
+            let object = (draw(1.0).powi(2) * 8000.0) as u64;
+            format!("{time},{object},{}\n", 4096 * (1 + object % 7))
+        })
+        .collect();
+    std::fs::write(&path, text).unwrap();
+    let read =
+        |sample| Trace::requests(&path, &RequestOptions { sample, ..RequestOptions::default() }).unwrap().unwrap();
+    let share = |trace: &Trace, of: f64| {
+        let setup = Setup::new(trace.measure().footprint / 5);
+        let options = PlayOptions { setup, policy: PolicyChoice::Lru, lists: Lists::Anew };
+        let (played, error) = study_sample(trace, &options, of).unwrap();
+        assert_eq!(played, study(trace, &options).unwrap());
+        (played.bytes_in as f64 / played.bytes_used as f64, error)
+    };
+    let (all, sample) = (read(None), read(Some(100_000)));
+    assert!((700..900).contains(&sample.measure().objects), "{:?}", sample.measure());
+    let (whole, exact) = share(&all, 1.0);
+    let (estimate, error) = share(&sample, 0.1);
+    assert_eq!(exact, 0.0);
+    assert!(error > 0.001 && (whole - estimate).abs() < 4.0 * error, "{whole} {estimate} {error}");
 }

@@ -93,8 +93,11 @@ struct Frames<R: Read> {
     state: Option<State<R>>,
 }
 
+/// A frame, behind the first bytes that were read already.
+type Frame<R> = StreamingDecoder<io::Chain<io::Cursor<[u8; 4]>, R>, FrameDecoder>;
+
 enum State<R: Read> {
-    Within(Box<StreamingDecoder<io::Chain<io::Cursor<[u8; 4]>, R>, FrameDecoder>>),
+    Within(Box<Frame<R>>),
     Between(R),
 }
 

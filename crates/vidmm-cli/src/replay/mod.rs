@@ -17,6 +17,7 @@ use std::{
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{
     PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds, is_exact, play, study,
+    study_sample,
 };
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
 use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
@@ -51,25 +52,29 @@ struct Cell<'a> {
 
 impl Cell<'_> {
     /// The bytes of local memory, where the references are known.
-    fn local_memory_bytes(&self, trace: &Trace) -> u64 {
-        self.local_memory.bytes_of(trace.measure().footprint)
+    fn local_memory_bytes(&self, args: &ReplayArgs, trace: &Trace) -> u64 {
+        match self.local_memory {
+            // Memory for all objects is memory for the sample in the same share.
+            LocalMemory::Bytes(bytes) if args.sample.is_some() => (bytes.bytes() as f64 * args.share()).round() as u64,
+            local_memory => local_memory.bytes_of(trace.measure().footprint),
+        }
     }
 
     /// Whether the largest submission fits, as far as that is known before the combination runs.
     fn fits(&self, args: &ReplayArgs) -> bool {
         self.input.trace.as_ref().is_none_or(|trace| {
-            let (measure, local_memory) = (trace.measure(), self.local_memory_bytes(trace));
+            let (measure, local_memory) = (trace.measure(), self.local_memory_bytes(args, trace));
             local_memory >= measure.page && (args.pass_by || measure.largest_list <= local_memory)
         })
     }
 
     /// The reason why a combination does not run that does not fit.
-    fn too_small(&self) -> String {
+    fn too_small(&self, args: &ReplayArgs) -> String {
         let trace = self.input.trace.as_ref().expect("it is known not to fit");
         let (largest, footprint) = (trace.measure().largest_list, trace.measure().footprint);
         // A share that is rounded up fits.
         let tenths = (u128::from(largest) * 1000).div_ceil(u128::from(footprint.max(1)));
-        let size = table::size(&self.local_memory.to_string(), self.local_memory_bytes(trace));
+        let size = table::size(&self.local_memory.to_string(), self.local_memory_bytes(args, trace));
         format!(
             "{} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint, or let larger requests pass by \
              with --pass-by",
@@ -93,6 +98,7 @@ impl Cell<'_> {
             in_flight: setup.in_flight,
             warm_up: setup.warm_up as u64,
             page_bytes: args.page_size.bytes(),
+            sample: args.sample.map(u64::from),
             local_memory_bytes: setup.local_memory,
             footprint_bytes: trace.measure().footprint,
             submissions: Some(trace.measure().submissions),
@@ -132,7 +138,7 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     }
     let (own, too_small): (Vec<_>, Vec<_>) = own_of(args, &cells).partition(|&at| cells[at].fits(args));
     if let (true, Some(&first)) = (own.is_empty(), too_small.first()) {
-        return Err(cells[first].too_small().into());
+        return Err(cells[first].too_small(args).into());
     }
     let mut rows = run_all(args, &cells, &own, factory)?;
     rows.extend(too_small.iter().map(|&at| Row { number: at as u64, ..cells[at].row(args) }));
@@ -140,7 +146,7 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
     args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
-    let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small()));
+    let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small(args)));
     left_out.dedup();
     unless_closed(table::write(&mut anstream::stdout().lock(), &rows, &left_out))?;
     Ok(rows.iter().all(|row| row.findings.unwrap_or(0) == 0))
@@ -160,6 +166,11 @@ fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Erro
             );
         }
         Some(trace) => Some(trace),
+        None if args.sample.is_some() => {
+            return Err(
+                format!("{} has kernels, and all objects of a kernel are needed; leave out --sample", name()).into()
+            );
+        }
         None if args.batch > 1 => {
             return Err(format!("each kernel of {} is a submission of its own; leave out --batch", name()).into());
         }
@@ -332,7 +343,7 @@ fn run_task(args: &ReplayArgs, factory: &dyn MachineFactory, task: &Task<'_>) ->
 
 fn setup(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Setup {
     Setup {
-        local_memory: cell.local_memory_bytes(trace),
+        local_memory: cell.local_memory_bytes(args, trace),
         in_flight: u64::from(args.ahead.unwrap_or(1)) + 1,
         warm_up: args.warm_up,
         pass_by: args.pass_by,
@@ -351,7 +362,16 @@ fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum,
 fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
     let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
     let is_study = !args.manager && is_exact(trace, &options);
-    let played = match if is_study { study(trace, &options) } else { play(trace, &options) } {
+    let mut error = None;
+    let outcome = match (args.sample, is_study) {
+        (Some(_), _) => study_sample(trace, &options, args.share()).map(|(played, of_sample)| {
+            error = Some(of_sample);
+            played
+        }),
+        (None, true) => study(trace, &options),
+        (None, false) => play(trace, &options),
+    };
+    let played = match outcome {
         Ok(played) => played,
         // Without the objects that pass by, a submission of several requests is still larger than the memory.
         Err(PlayError::TooLarge { .. }) => return Ok(cell.row(args)),
@@ -359,6 +379,7 @@ fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<
     };
     let Played { uses, misses, bytes_used, bytes_in, passed, bytes_out, evictions, work_ns, virtual_ns } = played;
     Ok(Row {
+        sample_error: error,
         uses: Some(uses),
         misses: Some(misses),
         passed: Some(passed),

@@ -47,6 +47,10 @@ pub struct Row {
     pub in_flight: u64,
     pub warm_up: u64,
     pub page_bytes: u64,
+    /// The share of the objects that were read, in millionths.
+    pub sample: Option<u64>,
+    /// The standard error of the share of the bytes used that is brought in, for a sample.
+    pub sample_error: Option<f64>,
     pub local_memory_bytes: u64,
     pub footprint_bytes: u64,
     pub submissions: Option<u64>,
@@ -68,7 +72,7 @@ pub struct Row {
 }
 
 /// The columns of a row.
-const COLUMNS: usize = 33;
+const COLUMNS: usize = 35;
 
 impl Row {
     /// A row without figures.
@@ -115,6 +119,8 @@ impl Row {
             count("in_flight", self.in_flight),
             count("warm_up", self.warm_up),
             count("page_bytes", self.page_bytes),
+            count("sample_millionths", self.sample),
+            count("sample_error_millionths", self.sample_error.map(|error| (error * 1e6).round() as u64)),
             count("local_memory_bytes", self.local_memory_bytes),
             count("footprint_bytes", self.footprint_bytes),
             count("submissions", self.submissions),

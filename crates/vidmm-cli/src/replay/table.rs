@@ -76,6 +76,7 @@ fn optimum(row: &Row) -> Option<Row> {
     let split = row.optimum?.split;
     Some(Row {
         passed: None,
+        sample_error: None,
         misses: Some(split.misses),
         bytes_in: Some(split.bytes_in),
         bytes_out: Some(split.bytes_out),
@@ -94,6 +95,7 @@ fn parameters(row: &Row) -> String {
         (row.batch > 1).then(|| format!("{} requests each", row.batch)),
         (row.iterations > 1).then(|| format!("{} iterations", row.iterations)),
         (row.page_bytes != vidmm_replay::PAGE).then(|| format!("pages of {}", ByteSize(row.page_bytes))),
+        row.sample.map(|millionths| format!("a sample of {} % of the objects", millionths as f64 / 1e4)),
         (row.in_flight != 2).then(|| format!("{} in flight", row.in_flight)),
         (row.warm_up > 0).then(|| format!("{} left out to warm up", number(row.warm_up))),
     ];
@@ -163,6 +165,9 @@ fn write_line(out: &mut impl Write, size: &str, name: &str, rows: &[Row]) -> io:
     if let Some(mean) = in_seeds {
         let percent = if mean.mean > 0.0 { mean.interval(rows.len()) / mean.mean * 100.0 } else { 0.0 };
         write!(out, "  +- {percent:.2} % (95 % interval of {} seeds)", rows.len())?;
+    }
+    if let Some(error) = rows[0].sample_error {
+        write!(out, "  bytes +- {:.2} % (95 % interval of the sample)", error * 196.0)?;
     }
     if let Some(passed) = rows[0].passed.filter(|&passed| passed > 0) {
         write!(out, "  {} passed by", counted(passed, "request", "requests"))?;

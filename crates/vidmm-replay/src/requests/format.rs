@@ -108,12 +108,14 @@ pub struct RequestOptions {
     pub columns: Option<Columns>,
     /// The character between columns of text.
     pub delimiter: u8,
+    /// The share of the objects that are read, in millionths; the hash of an object's name decides (SHARDS).
+    pub sample: Option<u32>,
 }
 
 impl Default for RequestOptions {
     fn default() -> Self {
         let (sizes, format, columns) = (Sizes::First, None, None);
-        Self { batch: 1, page: crate::PAGE, sizes, format, columns, delimiter: b',' }
+        Self { batch: 1, page: crate::PAGE, sizes, format, columns, delimiter: b',', sample: None }
     }
 }
 

@@ -55,14 +55,17 @@ impl RequestFile {
 
     /// Whether each request may say when the object is used next.
     pub fn may_state_next_uses(&self) -> bool {
-        self.format.may_state_next_uses()
+        // The numbers in a file count requests that a sample leaves out.
+        self.format.may_state_next_uses() && self.options.sample.is_none()
     }
 
     fn requests(&self) -> Result<Requests, TraceError> {
         let open = || {
             let bytes = packed::open(&self.path, self.format.is_text())?;
             match self.format.is_text() {
-                true => text::Lines::open(bytes, self.format, &self.options).map(Requests::Text),
+                true => {
+                    text::Lines::open(bytes, self.format, &self.options).map(|lines| Requests::Text(Box::new(lines)))
+                }
                 false => binary::Records::open(bytes, self.format).map(Requests::Binary),
             }
         };
@@ -167,7 +170,7 @@ fn too_large() -> Failure {
 }
 
 enum Requests {
-    Text(text::Lines),
+    Text(Box<text::Lines>),
     Binary(binary::Records),
 }
 
@@ -347,12 +350,24 @@ impl<'a> RequestStream<'a> {
                 self.file.failed(failure, place)
             })?;
             let Some(request) = request else { break };
-            self.ahead.push_back(request);
+            if self.is_sampled(request.id) {
+                self.ahead.push_back(request);
+            }
         }
         for request in &self.ahead {
             black_box(self.known.contains_key(&request.id));
         }
         Ok(())
+    }
+
+    /// Whether the requests to an object belong to the sample.
+    fn is_sampled(&self, id: u64) -> bool {
+        self.file.options.sample.is_none_or(|share| {
+            let mut mixer = Mixer::default();
+            // The map's buckets and the sample must not depend on each other.
+            mixer.write_u64(id.rotate_left(32) ^ 0x5348_4152_4453);
+            mixer.finish() % 1_000_000 < share.into()
+        })
     }
 
     fn delete(&mut self, request: &Request, step: &mut Step) {
