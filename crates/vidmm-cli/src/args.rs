@@ -9,10 +9,10 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::Lists;
+use vidmm_replay::{Columns, Lists, RequestFormat, RequestOptions, Sizes};
 use vidmm_runtime::TransferOffset;
 use vidmm_sim::{Bench, Fault, Profile};
-use vidmm_trace::{ByteSize, EventsLevel, LocalMemory};
+use vidmm_trace::{ByteSize, EventsLevel, LocalMemory, TraceFormat};
 
 use crate::check::CheckArgs;
 
@@ -131,11 +131,11 @@ pub struct ManArgs {
 /// all processors. Decisions are the same on every machine.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes; by whole: on whole allocations\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
+    after_help = "Columns:\n  in, out    bytes copied to local memory and back\n  misses     objects brought in, of all uses; bytes: the same by size\n  by MIN     bytes in by those of Belady's MIN on bytes, which no policy betters\n  by whole   bytes in by those of MIN on whole allocations, a heuristic: a policy may be below 1\n  by work    virtual time by that of the kernels; by plan: by that of MIN's copies with the kernels\n\nExample:\n  vidmm replay bert.txt --policy lru,predict --local-memory 25%,50%,75% --csv bert.csv --svg bert.svg"
 )]
 pub struct ReplayArgs {
-    /// Traces, as `vidmm run --trace` reads them; requests to a cache in a format of libCacheSim (`.csv`, `.oracleGeneral`, either with
-    /// `.zst`); or scenarios with a workload, which end in `.toml`
+    /// Traces, as `vidmm run --trace` reads them; requests to a cache, known by the ending (`.csv`, `.oracleGeneral`, `.lcs`, `.vscsi`)
+    /// or by --format; or scenarios with a workload, which end in `.toml`. Files may be packed by gzip or zstd
     #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
 
@@ -159,6 +159,40 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = ListsArg::Anew, conflicts_with = "check")]
     pub lists: ListsArg,
 
+    /// The format of the traces, where content or ending does not say enough
+    #[arg(long, value_name = "NAME", value_parser = formats(), ignore_case = true)]
+    pub format: Option<String>,
+
+    /// The columns of text that count, by numbers from 1 or by the names in the first line: `time=2,id=5,size=4,op=3`. Only `id` is
+    /// needed; the id may be any text, and without `op` each request is a read
+    #[arg(long, value_name = "WHAT=COLUMN,..")]
+    pub columns: Option<Columns>,
+
+    /// The character between columns: a character, `tab` or `space`
+    #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = delimiter)]
+    pub delimiter: u8,
+
+    /// The size of an object whose requests state different sizes: of the `first` request, the `largest`, or a `new` object each time
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = SizesArg::First, conflicts_with = "check")]
+    pub sizes: SizesArg,
+
+    /// Let requests for objects larger than local memory pass by: such a request is a miss, and takes no memory
+    #[arg(long, conflicts_with = "check")]
+    pub pass_by: bool,
+
+    /// The page size to which sizes are rounded up, a power of two from 1 byte to 64 KiB; small objects of a cache need small pages
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = page_size, conflicts_with = "check")]
+    pub page_size: ByteSize,
+
+    /// Read a share of the objects of requests to a cache, such as `1%`: sizes of memory shrink with the sample, and the table has the
+    /// error of the sample (SHARDS)
+    #[arg(long, value_name = "PERCENT", value_parser = sample, conflicts_with_all = ["check", "manager", "pass_by"])]
+    pub sample: Option<u32>,
+
+    /// The size of a cache block in a log of Mooncake or Bailian; the log has no size
+    #[arg(long, value_name = "SIZE")]
+    pub block_bytes: Option<ByteSize>,
+
     /// The number of cache requests that make one submission
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "check")]
     pub batch: u32,
@@ -170,6 +204,11 @@ pub struct ReplayArgs {
     /// Leave out the offline optimum
     #[arg(long)]
     pub no_bounds: bool,
+
+    /// Play the whole manager, with plans and page tables. Without the option a study of the manager's order and policies gives the same
+    /// figures in a fraction of the time; with --ahead above 1 the manager plays by itself
+    #[arg(long, conflicts_with = "check")]
+    pub manager: bool,
 
     /// Run each combination with content on the model GPU, and check every page that a kernel reads
     #[arg(long)]
@@ -198,6 +237,83 @@ pub struct ReplayArgs {
     /// Draw the bytes brought in by the size of memory to this file, a curve for each policy
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
+}
+
+impl ReplayArgs {
+    /// The format of traces with kernels, if the arguments state one.
+    pub fn trace_format(&self) -> Option<TraceFormat> {
+        self.format.as_deref().and_then(|name| name.to_ascii_lowercase().parse().ok())
+    }
+
+    /// How files of requests are read.
+    pub fn requests(&self) -> RequestOptions {
+        let is_named = |format: &RequestFormat| {
+            self.format.as_deref().is_some_and(|name| format.name().eq_ignore_ascii_case(name))
+        };
+        RequestOptions {
+            batch: self.batch,
+            page: self.page_size.bytes(),
+            sizes: self.sizes.into(),
+            format: RequestFormat::ALL.into_iter().find(is_named),
+            columns: self.columns.clone(),
+            delimiter: self.delimiter,
+            sample: self.sample,
+        }
+    }
+
+    /// The share of the objects that are read.
+    pub fn share(&self) -> f64 {
+        self.sample.map_or(1.0, |millionths| f64::from(millionths) / 1e6)
+    }
+}
+
+/// A share in millionths.
+fn sample(text: &str) -> Result<u32, String> {
+    let share = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let millionths = share.map(|percent| (percent * 1e4).round()).filter(|millionths| (1.0..=1e6).contains(millionths));
+    millionths
+        .map(|millionths| millionths as u32)
+        .ok_or_else(|| "give a share from 0.0001% to 100%, such as `1%`".to_owned())
+}
+
+fn formats() -> clap::builder::PossibleValuesParser {
+    RequestFormat::ALL.map(RequestFormat::name).into_iter().chain(TraceFormat::ALL.map(TraceFormat::name)).into()
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"tab" => Ok(b'\t'),
+        b"space" => Ok(b' '),
+        &[character] if character.is_ascii() && !character.is_ascii_alphanumeric() => Ok(character),
+        _ => Err("give one character that no name has, such as `;`, or `tab` or `space`".to_owned()),
+    }
+}
+
+fn page_size(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    let is_good = size.bytes().is_power_of_two() && size.bytes() <= 64 << 10;
+    if is_good { Ok(size) } else { Err("give a power of two from 1 byte to 64 KiB".to_owned()) }
+}
+
+/// The size of an object whose requests state different sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum SizesArg {
+    /// The size of the first request
+    First,
+    /// The largest size of all requests
+    Largest,
+    /// A request of another size replaces the object by a new object
+    New,
+}
+
+impl From<SizesArg> for Sizes {
+    fn from(sizes: SizesArg) -> Self {
+        match sizes {
+            SizesArg::First => Self::First,
+            SizesArg::Largest => Self::Largest,
+            SizesArg::New => Self::New,
+        }
+    }
 }
 
 /// How programs keep their device's list.
@@ -272,8 +388,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE|PERCENT", value_parser = vidmm_sim::local_memory)]
     pub local_memory: Option<LocalMemory>,
 
-    /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with
-    /// parameters as in `predict:sample=16:seed=7` [default: the scenario's]
+    /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da`, `sieve`, `lru-2`,
+    /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7` [default: the scenario's]
     #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
     pub policy: Option<PolicyChoice>,
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use vidmm::NumberedEvent;
 use vidmm_trace::{LogFile, LogHeader, LogWriter};
 use vidmm_view::WholeFile;
@@ -90,14 +91,14 @@ impl Files {
     }
 }
 
-/// The length and the CRC-32 of a file, by which another file of that name is known. What can be read only once is not read.
+/// The length and the SHA-256 of a file, by which another file of that name is known. What can be read only once is not read.
 pub fn digest(path: &Path) -> String {
     let is_file = path.metadata().is_ok_and(|data| data.is_file());
-    let read = || -> io::Result<(u64, u32)> {
-        let (mut file, mut hash, mut length, mut part) = (File::open(path)?, crc32fast::Hasher::new(), 0, [0; 1 << 16]);
+    let read = || -> io::Result<(u64, String)> {
+        let (mut file, mut hash, mut length, mut part) = (File::open(path)?, Sha256::new(), 0, vec![0; 1 << 16]);
         loop {
             match file.read(&mut part)? {
-                0 => return Ok((length, hash.finalize())),
+                0 => return Ok((length, hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())),
                 read => {
                     hash.update(&part[..read]);
                     length += read as u64;
@@ -106,7 +107,7 @@ pub fn digest(path: &Path) -> String {
         }
     };
     match is_file.then(read) {
-        Some(Ok((length, crc32))) => format!("{length} bytes, crc32 {crc32:#010x}"),
+        Some(Ok((length, sha256))) => format!("{length} bytes, sha256 {sha256}"),
         Some(Err(_)) | None => "no file that can be read again".to_owned(),
     }
 }

@@ -9,7 +9,7 @@ use vidmm_sim::{
     Bench, Benched, Content, ExplicitScenario, Fault, JudgedBy, Lifetimes, MachineFactory, ProcessSettings,
     ResidencyPolicy, RunError, Scenario, ScenarioFile, TraceSource, WorkloadSource,
 };
-use vidmm_trace::{ImportOptions, LocalMemory};
+use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, TraceFormat};
 
 use crate::{
     args::{ContentArg, LifetimesArg, ResidencyArg, RunArgs},
@@ -161,14 +161,18 @@ fn of_traces(traces: &[PathBuf]) -> Scenario {
     Scenario { name: names.collect::<Vec<_>>().join(" + "), ..Scenario::default() }
 }
 
-/// A trace on the machine of the default scenario.
-pub fn of_trace(trace: &Path) -> Scenario {
-    let processes = vec![process_of(trace)];
-    Scenario { processes, ..of_traces(&[trace.to_owned()]) }
+/// A trace on the machine of the default scenario, in a stated format or as the content says.
+pub fn of_trace(trace: &Path, format: Option<TraceFormat>, block_bytes: Option<ByteSize>) -> Scenario {
+    let mut process = process_of(trace);
+    if let WorkloadSource::Trace(source) = &mut process.source {
+        source.format = format;
+        source.block_bytes = block_bytes.unwrap_or(source.block_bytes);
+    }
+    Scenario { processes: vec![process], ..of_traces(&[trace.to_owned()]) }
 }
 
 fn process_of(trace: &Path) -> ProcessSettings {
-    let block_bytes = vidmm_trace::ByteSize(ImportOptions::default().block_bytes);
-    let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes });
+    let block_bytes = ByteSize(ImportOptions::default().block_bytes);
+    let source = WorkloadSource::Trace(TraceSource { trace: trace.to_owned(), block_bytes, format: None });
     ProcessSettings { source, ..ProcessSettings::default() }
 }

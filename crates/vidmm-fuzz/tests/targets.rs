@@ -48,6 +48,7 @@ targets! {
     any_text_is_a_scenario_or_is_refused, "scenario";
     any_small_scenario_of_steps_runs, "scenario_run";
     any_bytes_are_a_trace_or_are_refused, "trace";
+    any_bytes_are_requests_or_are_refused, "requests";
     any_events_are_audited_and_told, "event_log";
     any_adapter_is_refused_or_works, "caps";
     any_calls_leave_every_page_as_it_must_be, "calls";

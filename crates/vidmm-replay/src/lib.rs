@@ -10,9 +10,12 @@ mod pace;
 mod player;
 mod references;
 mod requests;
+mod study;
 pub mod suite;
 mod trace;
 
-pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play};
+pub use player::{Lists, PlayError, PlayOptions, Played, Setup, play, play_watched};
 pub use references::{Object, PAGE, References, Use};
+pub use requests::{Column, Columns, Remarks, RequestFormat, RequestOptions, Sizes};
+pub use study::{is_exact, study, study_sample, study_watched};
 pub use trace::{Measure, Step, Stream, Trace, TraceError};

@@ -1,9 +1,9 @@
 //! Plays references through the manager, on an adapter that costs nothing.
 
-use std::mem;
+use std::{collections::BTreeMap, mem};
 
 use vidmm::{
-    AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, EvictFlags, MakeResidentError,
+    AdapterOptions, AllocationId, ContextId, CreateError, DestroyFlags, DeviceId, Event, EvictFlags, MakeResidentError,
     MakeResidentFlags, PagingQueueId, StartAdapterError, SubmitDesc,
     contract::{AddressingModel, AllocationFlags2},
     policy::PolicyChoice,
@@ -29,12 +29,14 @@ pub struct Setup {
     pub in_flight: u64,
     /// The number of submissions at the start that the figures leave out.
     pub warm_up: usize,
+    /// A use of an object that is larger than local memory passes by: the use is a miss, and takes no memory.
+    pub pass_by: bool,
 }
 
 impl Setup {
-    /// So much local memory; two submissions are in flight, and everything counts.
+    /// So much local memory; two submissions are in flight, everything counts, and nothing passes by.
     pub fn new(local_memory: u64) -> Self {
-        Self { local_memory, in_flight: 2, warm_up: 0 }
+        Self { local_memory, in_flight: 2, warm_up: 0, pass_by: false }
     }
 }
 
@@ -74,8 +76,10 @@ pub struct Played {
     pub misses: u64,
     /// Bytes of all objects used, once for each use.
     pub bytes_used: u64,
-    /// Bytes that were brought in, without those of objects that had no content yet.
+    /// Bytes that were brought in, without those of objects that had no content yet. Bytes that pass by count.
     pub bytes_in: u64,
+    /// Uses that passed by; they count among the misses.
+    pub passed: u64,
     /// Bytes that were copied out.
     pub bytes_out: u64,
     /// Allocations that were taken out.
@@ -125,13 +129,30 @@ pub enum PlayError {
 ///
 /// If the manager is wrong.
 pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
+    played(trace, options, None)
+}
+
+/// The same, and `watch` hears of each victim by the number of the object, in the order of the manager's log.
+///
+/// # Errors
+///
+/// As [`play`].
+///
+/// # Panics
+///
+/// As [`play`].
+pub fn play_watched(trace: &Trace, options: &PlayOptions, mut watch: impl FnMut(u32)) -> Result<Played, PlayError> {
+    played(trace, options, Some(&mut watch))
+}
+
+fn played(trace: &Trace, options: &PlayOptions, watch: Option<&mut dyn FnMut(u32)>) -> Result<Played, PlayError> {
     let &Measure { page, largest_list, .. } = trace.measure();
     let local_memory = options.setup.local_memory / page * page;
-    if largest_list > local_memory {
+    if largest_list > local_memory && !options.setup.pass_by {
         return Err(PlayError::TooLarge { largest_list, local_memory });
     }
-    let mut player = Player::start(local_memory, page > PAGE, options)?;
-    let (mut stream, mut step) = (trace.open(false)?, Step::default());
+    let mut player = Player::start(local_memory, page, options, watch)?;
+    let (mut stream, mut step) = (trace.play(&options.setup, false)?, Step::default());
     let (mut warm, mut number) = (Played::default(), 0);
     while stream.read(&mut step)? {
         if number as usize == options.setup.warm_up {
@@ -141,6 +162,7 @@ pub fn play(trace: &Trace, options: &PlayOptions) -> Result<Played, PlayError> {
         player.play(number, &step)?;
     }
     player.complete(u64::MAX);
+    player.tell();
     Ok(player.figures().since(&warm))
 }
 
@@ -149,6 +171,7 @@ impl Played {
         Self {
             uses: self.uses - earlier.uses,
             misses: self.misses.saturating_sub(earlier.misses),
+            passed: self.passed - earlier.passed,
             bytes_used: self.bytes_used - earlier.bytes_used,
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out - earlier.bytes_out,
@@ -169,7 +192,11 @@ struct Instance {
     is_written: bool,
 }
 
-struct Player {
+struct Player<'a> {
+    /// The watcher of victims, if there is one.
+    watch: Option<&'a mut dyn FnMut(u32)>,
+    /// The objects by their allocations, for a watcher.
+    objects: BTreeMap<AllocationId, u32>,
     lists: Lists,
     in_flight: u64,
     machine: NullMachine,
@@ -186,19 +213,31 @@ struct Player {
     pace: Pace,
     /// Room for a list.
     batch: Vec<AllocationId>,
+    local_memory: u64,
+    /// The manager's bytes for each byte: where pages are small, a page of the trace is a page of the manager.
+    unit: u64,
+    /// Bytes that passed by.
+    bytes_passed: u64,
 }
 
-impl Player {
-    fn start(local_memory: u64, has_large_pages: bool, options: &PlayOptions) -> Result<Self, PlayError> {
+impl<'a> Player<'a> {
+    fn start(
+        local_memory: u64,
+        page: u64,
+        options: &PlayOptions,
+        watch: Option<&'a mut dyn FnMut(u32)>,
+    ) -> Result<Self, PlayError> {
         let model = AddressingModel::GpuMmu;
+        let unit = PAGE / page.min(PAGE);
         let adapter = NullAdapter {
             model,
-            local_bytes: local_memory,
-            has_large_pages,
+            local_bytes: local_memory.saturating_mul(unit),
+            has_large_pages: page > PAGE,
             system_bytes: 64 << 20,
             paging_va_mib: 64,
         };
-        let adapter_options = AdapterOptions { policy: options.policy, ..AdapterOptions::default() };
+        let adapter_options =
+            AdapterOptions { policy: options.policy, events: watch.is_some(), ..AdapterOptions::default() };
         let mut machine = NullMachine::start(adapter, adapter_options)?;
         let NullMachine { vidmm, driver, host, .. } = &mut machine;
         let process = vidmm.create_process(driver, host).expect("the driver refuses nothing");
@@ -206,6 +245,8 @@ impl Player {
         let queue = vidmm.create_paging_queue(device, 0).expect("the device exists");
         let context = vidmm.create_context(driver, device, RENDER).expect("the device exists");
         Ok(Self {
+            watch,
+            objects: BTreeMap::new(),
             lists: options.lists,
             in_flight: options.setup.in_flight,
             machine,
@@ -219,6 +260,9 @@ impl Player {
             bytes_made: 0,
             pace: Pace::new(options.setup.in_flight),
             batch: Vec::new(),
+            local_memory,
+            unit,
+            bytes_passed: 0,
         })
     }
 
@@ -232,7 +276,12 @@ impl Player {
             is_written: false,
         }));
         self.complete(u64::from(number).saturating_sub(self.in_flight));
+        self.figures.passed += step.passed.0;
+        self.bytes_passed += step.passed.1;
+        self.figures.uses += step.passed.0;
+        self.figures.bytes_used += step.passed.1;
         let mut joining = mem::take(&mut self.batch);
+        let mut list_bytes = 0;
         for used in &step.uses {
             let instance = &mut self.instances[used.object()];
             let last = mem::replace(&mut instance.last, number);
@@ -240,6 +289,10 @@ impl Player {
             instance.is_written |= used.is_write();
             self.figures.uses += 1;
             self.figures.bytes_used += instance.object.size;
+            list_bytes += instance.object.size;
+            if list_bytes > self.local_memory {
+                return Err(PlayError::TooLarge { largest_list: list_bytes, local_memory: self.local_memory });
+            }
             if !is_listed {
                 joining.push(self.instance(used.object())?);
             }
@@ -261,6 +314,7 @@ impl Player {
             Lists::Kept => self.listed.extend(all),
         }
         step.dying.iter().for_each(|&at| self.destroy(at as usize));
+        self.tell();
         self.figures.work_ns += step.nanoseconds;
         self.pace.submit(self.bytes_moved().saturating_sub(before), step.nanoseconds);
         Ok(())
@@ -271,7 +325,7 @@ impl Player {
         let statistics = self.machine.vidmm.statistics();
         // An object that is made may be filled later.
         let made = self.bytes_made.min(statistics.bytes_filled);
-        statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out
+        (statistics.bytes_paged_in + statistics.bytes_filled - made + statistics.bytes_paged_out) / self.unit
     }
 
     /// The allocation of an object, which is made at its first use.
@@ -280,17 +334,31 @@ impl Player {
             return Ok(allocation);
         }
         let Object { size, lifetime } = self.instances[at].object;
+        let size = size * self.unit;
         let desc =
             NullAllocation { size, memory: NullMemory::Local, flags2: AllocationFlags2::empty(), is_range: false };
         let data = desc.to_bytes();
         let NullMachine { vidmm, driver, host, .. } = &mut self.machine;
         let created = vidmm.create_allocation(driver, host, self.device, &data[..])?;
         self.instances[at].allocation = Some(created);
+        if self.watch.is_some() {
+            self.objects.insert(created, at as u32);
+        }
         if lifetime != Lifetime::Whole {
             self.made += 1;
             self.bytes_made += size;
         }
         Ok(created)
+    }
+
+    /// Tells of the victims since the last call.
+    fn tell(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        for event in self.machine.vidmm.events().drain() {
+            if let Event::Evicted { allocation, .. } = event.event {
+                watch(self.objects[&allocation]);
+            }
+        }
     }
 
     /// Takes objects off the list.
@@ -314,7 +382,8 @@ impl Player {
     }
 
     fn destroy(&mut self, at: usize) {
-        let allocation = self.instances[at].allocation.take().expect("it has been used");
+        // A submission that was refused has made nothing.
+        let Some(allocation) = self.instances[at].allocation.take() else { return };
         let destroyed =
             self.machine.vidmm.destroy_allocation(&mut self.machine.host, allocation, DestroyFlags::empty());
         destroyed.expect("it exists");
@@ -330,9 +399,10 @@ impl Player {
     fn figures(&self) -> Played {
         let statistics = self.machine.vidmm.statistics();
         Played {
-            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made),
-            misses: statistics.page_ins.saturating_sub(self.made),
-            bytes_out: statistics.bytes_paged_out,
+            bytes_in: (statistics.bytes_paged_in + statistics.bytes_filled).saturating_sub(self.bytes_made) / self.unit
+                + self.bytes_passed,
+            misses: statistics.page_ins.saturating_sub(self.made) + self.figures.passed,
+            bytes_out: statistics.bytes_paged_out / self.unit,
             evictions: statistics.evictions,
             virtual_ns: self.pace.nanoseconds(),
             ..self.figures

@@ -2,7 +2,7 @@
 
 use vidmm_trace::{Cost, Lifetime, Workload};
 
-/// A page of memory, to which sizes are rounded up: 4 KiB.
+/// A page of memory, to which sizes are rounded up unless another size is given: 4 KiB.
 pub const PAGE: u64 = 4096;
 
 /// A use of an object by a submission.
@@ -36,28 +36,45 @@ impl Use {
 /// An object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// Its size in bytes, a multiple of [`PAGE`].
+    /// Its size in bytes, a multiple of the page size.
     pub size: u64,
     /// When it has content. One that is there from the start is brought in at its first use; another is made there.
     pub lifetime: Lifetime,
 }
 
 /// Objects, and the lists of them that submissions use one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct References {
     /// A name for reports.
     pub name: String,
+    /// The page size in bytes.
+    page: u64,
     objects: Vec<Object>,
     uses: Vec<Use>,
     ends: Vec<usize>,
     /// The time for which each submission keeps the GPU busy, in nanoseconds.
     times: Vec<u64>,
+    /// The objects that are dropped while others go on, and the submissions after which that is, in their order.
+    drops: Vec<(usize, u32)>,
 }
 
 impl References {
+    /// No object and no submission. Sizes are rounded up to pages of `page` bytes.
+    pub fn with_page(name: impl Into<String>, page: u64) -> Self {
+        Self {
+            name: name.into(),
+            page: page.max(1),
+            objects: Vec::new(),
+            uses: Vec::new(),
+            ends: Vec::new(),
+            times: Vec::new(),
+            drops: Vec::new(),
+        }
+    }
+
     /// Objects of these sizes in bytes that are there from the start to the end, and no submission yet.
     pub fn new(name: impl Into<String>, sizes: impl IntoIterator<Item = u64>) -> Self {
-        let mut references = Self { name: name.into(), ..Self::default() };
+        let mut references = Self::with_page(name, PAGE);
         for size in sizes {
             references.add(size, Lifetime::Whole);
         }
@@ -71,7 +88,7 @@ impl References {
     /// If there are 2^31 objects.
     pub fn add(&mut self, size: u64, lifetime: Lifetime) -> u32 {
         let number = u32::try_from(self.objects.len()).ok().filter(|&number| number & Use::WRITES == 0);
-        self.objects.push(Object { size: size.max(1).next_multiple_of(PAGE), lifetime });
+        self.objects.push(Object { size: size.max(1).next_multiple_of(self.page), lifetime });
         number.expect("there are fewer than 2^31 objects")
     }
 
@@ -102,7 +119,7 @@ impl References {
     /// The same several times; what is made and dropped is another object each time.
     #[must_use]
     pub fn repeated(&self, iterations: u32) -> Self {
-        let mut references = Self { name: self.name.clone(), ..Self::default() };
+        let mut references = Self::with_page(self.name.clone(), self.page);
         let mut numbers = Vec::new();
         for iteration in 0..iterations {
             for (at, object) in self.objects.iter().enumerate() {
@@ -123,6 +140,35 @@ impl References {
             }
         }
         references
+    }
+
+    /// Whether an object is dropped while others go on.
+    pub(crate) fn drops_early(&self) -> bool {
+        !self.drops.is_empty()
+    }
+
+    /// The page size in bytes.
+    pub(crate) fn page(&self) -> u64 {
+        self.page
+    }
+
+    /// Drops an object after the last submission so far; no later submission uses the object.
+    ///
+    /// # Panics
+    ///
+    /// If there is no submission.
+    pub(crate) fn drop_object(&mut self, object: u32) {
+        self.drops.push((self.ends.len() - 1, object));
+    }
+
+    /// The objects that are dropped, and the submissions after which that is, in their order.
+    pub(crate) fn deaths(&self) -> Vec<(usize, u32)> {
+        let times = self.objects.iter().zip(self.times_of_use()).enumerate();
+        let dropped = times.filter(|(_, (object, (_, end)))| object.lifetime == Lifetime::Temporary && *end > 0);
+        let mut deaths = self.drops.clone();
+        deaths.extend(dropped.map(|(index, (_, (_, end)))| (end - 1, index as u32)));
+        deaths.sort_unstable();
+        deaths
     }
 
     /// The objects, by their numbers.
@@ -186,7 +232,14 @@ impl References {
 impl From<&Workload> for References {
     /// Each kernel is a submission, and each buffer an object.
     fn from(workload: &Workload) -> Self {
-        let mut references = Self { name: workload.name.clone(), ..Self::default() };
+        Self::of_workload(workload, PAGE)
+    }
+}
+
+impl References {
+    /// The same with pages of `page` bytes.
+    pub fn of_workload(workload: &Workload, page: u64) -> Self {
+        let mut references = Self::with_page(workload.name.clone(), page);
         for buffer in &workload.buffers {
             references.add(buffer.bytes, buffer.lifetime);
         }

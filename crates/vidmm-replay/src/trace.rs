@@ -1,16 +1,15 @@
 //! Traces: references that can be read from the start again and again, from memory or from a file.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use vidmm_trace::Lifetime;
-
 use crate::{
-    Object, References, Use,
-    requests::{RequestFile, RequestStream},
+    Object, References, Setup, Use,
+    requests::{Remarks, RequestFile, RequestOptions, RequestStream, Sizes, Survey},
 };
 
 /// The size of large pages.
@@ -23,7 +22,7 @@ const HELD_USES: usize = 1 << 24;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("cannot read {path}: {error}")]
+    #[error("cannot read {path}: {error}; check the path, and whether the file is whole")]
     Read {
         /// The file.
         path: PathBuf,
@@ -38,7 +37,7 @@ pub enum TraceError {
         /// Where it is: `line 7` of text, or `request 7`, from 1.
         place: String,
         /// The mistake.
-        mistake: &'static str,
+        mistake: String,
     },
     /// The file has no request.
     #[error("{0} has no request")]
@@ -56,6 +55,8 @@ pub struct Step {
     pub next_uses: Vec<u64>,
     /// Objects that are dropped after the submission.
     pub dying: Vec<u32>,
+    /// The number and the bytes of uses that pass by, since their objects are larger than the memory.
+    pub passed: (u64, u64),
     /// The time for which it keeps the GPU busy, in nanoseconds.
     pub nanoseconds: u64,
 }
@@ -66,6 +67,7 @@ impl Step {
         self.uses.clear();
         self.next_uses.clear();
         self.dying.clear();
+        self.passed = (0, 0);
     }
 }
 
@@ -92,7 +94,9 @@ pub struct Measure {
     pub footprint: u64,
     /// Bytes of the largest submission.
     pub largest_list: u64,
-    /// The page size of which all sizes are multiples: 64 or 4 KiB, in bytes.
+    /// Bytes of the largest object.
+    pub largest_object: u64,
+    /// The page size of which all sizes are multiples, in bytes: 64 KiB, 4 KiB, or what was asked for below that.
     pub page: u64,
     /// The time for which the submissions keep the GPU busy, in nanoseconds.
     pub nanoseconds: u64,
@@ -102,6 +106,9 @@ pub struct Measure {
 #[derive(Debug)]
 pub struct Trace {
     name: String,
+    /// How the file is read, in words.
+    reading: String,
+    remarks: Remarks,
     input: Input,
     measure: Measure,
     /// The next submission that uses the object, for each use, once it has been asked for and the file does not say it.
@@ -115,20 +122,25 @@ enum Input {
         /// The objects that are dropped, and the submissions after which that is, in their order.
         deaths: Vec<(usize, u32)>,
     },
-    Requests(RequestFile),
+    Requests {
+        file: RequestFile,
+        /// The size of each object, if that is the largest of all requests.
+        largest: Option<Vec<u64>>,
+        /// The file states next uses, and the first pass found them right.
+        states_next_uses: bool,
+    },
 }
 
 impl Trace {
-    /// A file of requests in a format of libCacheSim, if its name says so: `.csv` or `.oracleGeneral`, with `.zst` behind it where it
-    /// is compressed. `batch` requests at a time are a submission.
+    /// A file of requests to a cache, if the options or the end of the name state a format.
     ///
-    /// A file of up to 16 million requests is held in memory. A longer one is read once here, and streamed then.
+    /// A file of up to 16 million requests is held in memory. A longer file is read once here, and streamed later.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is none.
-    pub fn requests(path: &Path, batch: u32) -> Option<Result<Self, TraceError>> {
-        Some(Self::of_file(RequestFile::recognise(path, batch)?, HELD_USES))
+    /// If the file cannot be read, or a request is not of the format.
+    pub fn requests(path: &Path, options: &RequestOptions) -> Option<Result<Self, TraceError>> {
+        Self::requests_held_up_to(path, options, HELD_USES)
     }
 
     /// The same, with a limit of its own to what is held.
@@ -136,50 +148,62 @@ impl Trace {
     /// # Errors
     ///
     /// As [`requests`](Self::requests).
-    pub fn requests_held_up_to(path: &Path, batch: u32, uses: usize) -> Option<Result<Self, TraceError>> {
-        Some(Self::of_file(RequestFile::recognise(path, batch)?, uses))
+    pub fn requests_held_up_to(path: &Path, options: &RequestOptions, uses: usize) -> Option<Result<Self, TraceError>> {
+        Some(Self::of_file(RequestFile::recognise(path, options)?, options.page, uses))
     }
 
-    fn of_file(file: RequestFile, held_uses: usize) -> Result<Self, TraceError> {
+    fn of_file(file: RequestFile, page: u64, held_uses: usize) -> Result<Self, TraceError> {
         let name = file.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        if let Some(references) = held(&name, &file, held_uses)? {
-            return if references.is_empty() {
-                Err(TraceError::Empty(file.path().to_owned()))
-            } else {
-                Ok(references.into())
-            };
+        let mut stream = RequestStream::open(&file, None, None)?.surveying();
+        let reading = stream.reading();
+        let (mut measure, mut references) = measured(&mut stream, page, Some((&name, held_uses)))?;
+        let survey: Survey = stream.survey();
+        let remarks = survey.remarks;
+        let largest = (file.sizes() == Sizes::Largest && remarks.size_changes > 0).then(|| survey.largest());
+        if largest.is_some() {
+            let mut stream = RequestStream::open(&file, None, largest.as_deref())?;
+            (measure, references) = measured(&mut stream, page, Some((&name, held_uses)))?;
         }
-        let mut trace =
-            Self { name, input: Input::Requests(file), measure: Measure::default(), next_uses: OnceLock::new() };
-        trace.measure = trace.measured()?;
-        Ok(trace)
-    }
-
-    fn measured(&self) -> Result<Measure, TraceError> {
-        let mut measure = Measure { page: LARGE_PAGE, ..Measure::default() };
-        let (mut sizes, mut step, mut stream) = (Vec::new(), Step::default(), self.open(false)?);
-        while stream.read(&mut step)? {
-            sizes.extend(step.objects.iter().map(|object| object.size));
-            measure.submissions += 1;
-            measure.uses += step.uses.len() as u64;
-            measure.nanoseconds += step.nanoseconds;
-            let bytes = step.uses.iter().map(|used| sizes[used.object()]).sum();
-            measure.largest_list = measure.largest_list.max(bytes);
+        if measure.submissions == 0 {
+            return Err(TraceError::Empty(file.path().to_owned()));
         }
-        measure.objects = sizes.len() as u64;
-        measure.footprint = match &self.input {
-            Input::Held { references, .. } => references.footprint(),
-            Input::Requests(_) => sizes.iter().sum(),
+        let states_next_uses = file.may_state_next_uses() && remarks.wrong_next_uses == 0;
+        let input = match references {
+            Some(references) => Input::Held { deaths: references.deaths(), references },
+            None => Input::Requests { file, largest, states_next_uses },
         };
-        if sizes.iter().any(|size| size % LARGE_PAGE != 0) {
-            measure.page = crate::PAGE;
-        }
-        Ok(measure)
+        Ok(Self { name, reading, remarks, input, measure, next_uses: OnceLock::new() })
     }
 
     /// The name for reports.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How the file is read: the format and the columns, in words. Empty for references that no file gave.
+    pub fn reading(&self) -> &str {
+        &self.reading
+    }
+
+    /// The same trace, with words for how the file was read.
+    #[must_use]
+    pub fn read_as(self, reading: impl Into<String>) -> Self {
+        Self { reading: reading.into(), ..self }
+    }
+
+    /// Counts of odd requests, by the reader of a file.
+    pub fn remarks(&self) -> &Remarks {
+        &self.remarks
+    }
+
+    /// Whether objects are dropped otherwise than after the last use: deletions, or sizes that change.
+    pub(crate) fn drops_early(&self) -> bool {
+        match &self.input {
+            Input::Held { references, .. } => references.drops_early(),
+            Input::Requests { file, .. } => {
+                self.remarks.deletions > 0 || file.sizes() == Sizes::New && self.remarks.size_changes > 0
+            }
+        }
     }
 
     /// Its size in several respects.
@@ -194,8 +218,8 @@ impl Trace {
     ///
     /// If the file cannot be read.
     pub fn open(&self, with_next_uses: bool) -> Result<Box<dyn Stream + '_>, TraceError> {
-        let says_next_uses = matches!(&self.input, Input::Requests(file) if file.says_next_uses());
-        let next_uses = match with_next_uses && !says_next_uses {
+        let states = matches!(&self.input, Input::Requests { states_next_uses: true, .. });
+        let next_uses = match with_next_uses && !states {
             true => Some(self.next_uses()?),
             false => None,
         };
@@ -203,7 +227,20 @@ impl Trace {
             Input::Held { references, deaths } => {
                 Box::new(Held { references, at: 0, used: 0, deaths: deaths.as_slice(), next_uses })
             }
-            Input::Requests(file) => Box::new(RequestStream::open(file, next_uses)?),
+            Input::Requests { file, largest, .. } => {
+                Box::new(RequestStream::open(file, next_uses, largest.as_deref())?)
+            }
+        })
+    }
+
+    /// The submissions as a run plays them: with `setup.pass_by`, uses of objects larger than local memory pass by.
+    pub(crate) fn play(&self, setup: &Setup, with_next_uses: bool) -> Result<Box<dyn Stream + '_>, TraceError> {
+        let inner = self.open(with_next_uses)?;
+        let largest = self.measure.largest_object;
+        let limit = setup.local_memory / self.measure.page * self.measure.page;
+        Ok(match setup.pass_by && largest > limit {
+            true => Box::new(Passing { inner, limit, objects: 0, large: BTreeMap::new() }),
+            false => inner,
         })
     }
 
@@ -228,33 +265,101 @@ impl Trace {
     }
 }
 
-/// The requests of a file, if there are no more than so many uses.
-fn held(name: &str, file: &RequestFile, most: usize) -> Result<Option<References>, TraceError> {
-    let (mut stream, mut step) = (RequestStream::open(file, None)?, Step::default());
-    let mut references = References::new(name, []);
+/// The measure of a stream whose objects appear with their first use, and the references, if a name and the most uses to hold are
+/// given and there are no more.
+fn measured(
+    stream: &mut dyn Stream,
+    page: u64,
+    mut held: Option<(&str, usize)>,
+) -> Result<(Measure, Option<References>), TraceError> {
+    let mut measure = Measure { page: LARGE_PAGE, ..Measure::default() };
+    let mut references = held.map(|(name, _)| References::with_page(name, page));
+    let (mut sizes, mut alive, mut step) = (Vec::new(), 0, Step::default());
     while stream.read(&mut step)? {
-        if references.len() + step.uses.len() > most {
-            return Ok(None);
-        }
         for object in &step.objects {
-            references.add(object.size, object.lifetime);
+            sizes.push(object.size);
+            alive += object.size;
+            measure.largest_object = measure.largest_object.max(object.size);
+            if object.size % LARGE_PAGE != 0 {
+                measure.page = page.min(crate::PAGE);
+            }
         }
-        references.submit(step.uses.iter().copied());
+        measure.submissions += 1;
+        measure.uses += step.uses.len() as u64;
+        measure.nanoseconds += step.nanoseconds;
+        let bytes = step.uses.iter().map(|used| sizes[used.object()]).sum();
+        measure.largest_list = measure.largest_list.max(bytes);
+        measure.footprint = measure.footprint.max(alive);
+        alive -= step.dying.iter().map(|&object| sizes[object as usize]).sum::<u64>();
+        if held.is_some_and(|(_, most)| measure.uses > most as u64) {
+            (held, references) = (None, None);
+        }
+        if let Some(references) = &mut references {
+            step.objects.iter().for_each(|object| _ = references.add(object.size, object.lifetime));
+            references.submit(step.uses.iter().copied());
+            step.dying.iter().for_each(|&object| references.drop_object(object));
+        }
     }
-    Ok(Some(references))
+    measure.objects = sizes.len() as u64;
+    Ok((measure, references))
 }
 
 impl From<References> for Trace {
     fn from(references: References) -> Self {
-        let times = references.objects().iter().zip(references.times_of_use()).enumerate();
-        let dropped = times.filter(|(_, (object, (_, end)))| object.lifetime == Lifetime::Temporary && *end > 0);
-        let mut deaths = Vec::from_iter(dropped.map(|(index, (_, (_, end)))| (end - 1, index as u32)));
-        deaths.sort_unstable();
-        let name = references.name.clone();
+        let (name, footprint, page) = (references.name.clone(), references.footprint(), references.page());
+        let deaths = references.deaths();
         let input = Input::Held { references, deaths };
-        let mut trace = Self { name, input, measure: Measure::default(), next_uses: OnceLock::new() };
-        trace.measure = trace.measured().expect("what is held can be read");
+        let (reading, remarks, measure) = (String::new(), Remarks::default(), Measure::default());
+        let mut trace = Self { name, reading, remarks, input, measure, next_uses: OnceLock::new() };
+        let mut stream = trace.open(false).expect("what is held can be read");
+        let (measure, _) = measured(&mut *stream, page, None).expect("what is held can be read");
+        drop(stream);
+        trace.measure = Measure { footprint, ..measure };
         trace
+    }
+}
+
+/// Submissions without the uses of objects that are larger than the memory.
+struct Passing<'a> {
+    inner: Box<dyn Stream + 'a>,
+    /// Bytes of memory.
+    limit: u64,
+    /// The number of objects so far.
+    objects: u32,
+    /// The larger objects, with their sizes.
+    large: BTreeMap<u32, u64>,
+}
+
+impl Stream for Passing<'_> {
+    fn read(&mut self, step: &mut Step) -> Result<bool, TraceError> {
+        if !self.inner.read(step)? {
+            return Ok(false);
+        }
+        for object in &step.objects {
+            if object.size > self.limit {
+                self.large.insert(self.objects, object.size);
+            }
+            self.objects += 1;
+        }
+        if self.large.is_empty() {
+            return Ok(true);
+        }
+        let mut kept = 0;
+        for at in 0..step.uses.len() {
+            if let Some(size) = self.large.get(&(step.uses[at].object() as u32)) {
+                step.passed = (step.passed.0 + 1, step.passed.1 + size);
+                continue;
+            }
+            step.uses[kept] = step.uses[at];
+            if let Some(&next) = step.next_uses.get(at) {
+                step.next_uses[kept] = next;
+            }
+            kept += 1;
+        }
+        step.uses.truncate(kept);
+        step.next_uses.truncate(kept);
+        step.dying.retain(|object| !self.large.contains_key(object));
+        Ok(true)
     }
 }
 

@@ -99,6 +99,11 @@ proptest! {
         let local_memory = trace(&references).measure().largest_list + spare * PAGE;
         let optimum = min_split(&references, local_memory);
         prop_assert!(optimum <= min_whole(&references, local_memory));
+        for warm_up in [0, 20] {
+            let setup = Setup { warm_up, ..Setup::new(local_memory) };
+            let pfoo = bounds::pfoo_lower(&trace(&references), &setup).unwrap();
+            prop_assert!(pfoo <= bounds::min_split(&trace(&references), &setup).unwrap().bytes_in, "{}", pfoo);
+        }
         for policy in PolicyChoice::ALL {
             prop_assert!(optimum <= played(&references, local_memory, policy, Lists::Anew).bytes_in, "{}", policy);
         }
@@ -113,6 +118,16 @@ proptest! {
         prop_assert_eq!(min_split(&references, local_memory), least);
         prop_assert_eq!(min_whole(&references, local_memory), least);
     }
+}
+
+/// Two objects in turn, and memory for one and a half: half of each hit fits beside the object in use.
+#[test]
+fn the_lower_bound_takes_a_hit_in_part() {
+    let mut references = References::new("turn", [2 * PAGE; 2]);
+    (0..10).for_each(|at| references.submit([Use::read(at % 2)]));
+    // Eight hits of 2 pages each take 2 submissions; 3 pages over 10 submissions are 30, and each page of a hit costs 2.
+    let bound = bounds::pfoo_lower(&trace(&references), &Setup::new(3 * PAGE)).unwrap();
+    assert_eq!(bound, (20 - 15) * PAGE);
 }
 
 /// An object that is made at its first use is not brought in, and one that is dropped after its last is not copied out.

@@ -3,7 +3,7 @@
 //! A [`Workload`] is a list of buffers and a list of kernels that read and write them, in order.
 //! It comes from one of two places:
 //!
-//! * [`import::read`] reads a recorded trace: a G10 training iteration or a Mooncake serving log;
+//! * [`import::read`] reads a recorded trace of a [`TraceFormat`];
 //! * [`Generator::generate`] makes one from a few parameters and a seed.
 //!
 //! Both return a workload that passed [`Workload::validate`] and in which no kernel reads a buffer that no kernel
@@ -21,6 +21,7 @@ pub mod faults;
 pub mod generate;
 pub mod import;
 pub mod log;
+pub mod packed;
 pub mod rights;
 pub mod segments;
 pub mod size;
@@ -29,7 +30,7 @@ pub mod workload;
 pub use explain::{ExplainError, Explanation, Explanations, allocation_name};
 pub use faults::FaultReporter;
 pub use generate::{Generator, SplitMix64};
-pub use import::{ImportError, ImportOptions};
+pub use import::{ImportError, ImportOptions, TraceFormat};
 pub use log::{Audit, AuditFinding, EventsLevel, Invariant, LogError, LogFile, LogHeader, LogReader, LogWriter};
 pub use rights::{EndOfRight, IllegalUse, Rights};
 pub use segments::Segments;

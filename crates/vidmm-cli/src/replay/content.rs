@@ -16,7 +16,7 @@ pub fn prepare(
     local_memory: LocalMemory,
     policy: PolicyChoice,
 ) -> Result<(Scenario, workload::Prepared), Box<dyn Error>> {
-    let (mut scenario, base) = super::scenario(input.path)?;
+    let (mut scenario, base) = super::scenario(args, input.path)?;
     scenario.adapter.local_memory = Some(local_memory);
     scenario.adapter.policy = policy;
     scenario.client.ahead = args.ahead.unwrap_or(scenario.client.ahead);
@@ -39,11 +39,11 @@ pub fn run(args: &ReplayArgs, cell: &Cell<'_>, factory: &dyn MachineFactory) -> 
         in_flight: u64::from(scenario.client.ahead) + 1,
         local_memory_bytes: *local_memory_bytes,
         footprint_bytes: *footprint_bytes,
-        bytes_in: figures.bytes_paged_in,
-        bytes_out: figures.bytes_paged_out,
-        evictions: figures.evictions,
-        work_ns: time.work_ns,
-        virtual_ns: time.virtual_ns,
+        bytes_in: Some(figures.bytes_paged_in),
+        bytes_out: Some(figures.bytes_paged_out),
+        evictions: Some(figures.evictions),
+        work_ns: Some(time.work_ns),
+        virtual_ns: Some(time.virtual_ns),
         pages_checked: Some(report.pages_checked),
         findings: Some(report.findings.len() as u64 + u64::from(!report.all_held() && report.findings.is_empty())),
         ..Row::of(cell)

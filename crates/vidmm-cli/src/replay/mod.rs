@@ -15,9 +15,12 @@ use std::{
 };
 
 use vidmm::policy::PolicyChoice;
-use vidmm_replay::{PlayOptions, Played, References, Setup, Trace, bounds, play};
+use vidmm_replay::{
+    PlayError, PlayOptions, Played, References, Remarks, Setup, Sizes, Trace, bounds, is_exact, play, study,
+    study_sample,
+};
 use vidmm_sim::{MachineFactory, Scenario, ScenarioFile, caught};
-use vidmm_trace::{ByteSize, LocalMemory};
+use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
 
 use self::row::{Optimum, Row};
 use crate::{
@@ -25,7 +28,7 @@ use crate::{
     output, progress,
     report::unless_closed,
     run,
-    style::counted,
+    style::{counted, number},
 };
 
 /// An input.
@@ -35,6 +38,8 @@ struct Input<'a> {
     digest: String,
     /// The references; none where content is checked.
     trace: Option<Trace>,
+    /// Remarks of the reader on odd requests, in words.
+    remarks: Vec<String>,
 }
 
 /// A combination, before it runs.
@@ -47,30 +52,59 @@ struct Cell<'a> {
 
 impl Cell<'_> {
     /// The bytes of local memory, where the references are known.
-    fn local_memory_bytes(&self, trace: &Trace) -> u64 {
-        self.local_memory.bytes_of(trace.measure().footprint)
+    fn local_memory_bytes(&self, args: &ReplayArgs, trace: &Trace) -> u64 {
+        match self.local_memory {
+            // Memory for all objects is memory for the sample in the same share.
+            LocalMemory::Bytes(bytes) if args.sample.is_some() => (bytes.bytes() as f64 * args.share()).round() as u64,
+            local_memory => local_memory.bytes_of(trace.measure().footprint),
+        }
     }
 
     /// Whether the largest submission fits, as far as that is known before the combination runs.
-    fn fits(&self) -> bool {
-        let trace = self.input.trace.as_ref();
-        trace.is_none_or(|trace| trace.measure().largest_list <= self.local_memory_bytes(trace))
+    fn fits(&self, args: &ReplayArgs) -> bool {
+        self.input.trace.as_ref().is_none_or(|trace| {
+            let (measure, local_memory) = (trace.measure(), self.local_memory_bytes(args, trace));
+            local_memory >= measure.page && (args.pass_by || measure.largest_list <= local_memory)
+        })
     }
 
     /// The reason why a combination does not run that does not fit.
-    fn too_small(&self) -> String {
+    fn too_small(&self, args: &ReplayArgs) -> String {
         let trace = self.input.trace.as_ref().expect("it is known not to fit");
         let (largest, footprint) = (trace.measure().largest_list, trace.measure().footprint);
         // A share that is rounded up fits.
         let tenths = (u128::from(largest) * 1000).div_ceil(u128::from(footprint.max(1)));
-        let size = table::size(&self.local_memory.to_string(), self.local_memory_bytes(trace));
+        let size = table::size(&self.local_memory.to_string(), self.local_memory_bytes(args, trace));
         format!(
-            "{} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint",
+            "{} at {size}: a submission uses {} at once; give at least {}.{} % of the footprint, or let larger requests pass by \
+             with --pass-by",
             self.input.path.display(),
             ByteSize(largest),
             tenths / 10,
             tenths % 10
         )
+    }
+
+    /// A row of the combination, without figures.
+    fn row(&self, args: &ReplayArgs) -> Row {
+        let Some(trace) = &self.input.trace else { return Row::of(self) };
+        let setup = setup(args, self, trace);
+        Row {
+            reading: trace.reading().to_owned(),
+            lists: Some(args.lists),
+            is_one_seed: args.seeds.is_some(),
+            batch: args.batch,
+            iterations: args.iterations,
+            in_flight: setup.in_flight,
+            warm_up: setup.warm_up as u64,
+            page_bytes: args.page_size.bytes(),
+            sample: args.sample.map(u64::from),
+            local_memory_bytes: setup.local_memory,
+            footprint_bytes: trace.measure().footprint,
+            submissions: Some(trace.measure().submissions),
+            objects: Some(trace.measure().objects),
+            ..Row::of(self)
+        }
     }
 }
 
@@ -102,24 +136,26 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
             .iter()
             .try_for_each(|input| content::prepare(args, input, args.local_memory[0], args.policy[0]).map(drop))?;
     }
-    let (own, too_small): (Vec<_>, Vec<_>) = own_of(args, &cells).partition(|&at| cells[at].fits());
+    let (own, too_small): (Vec<_>, Vec<_>) = own_of(args, &cells).partition(|&at| cells[at].fits(args));
     if let (true, Some(&first)) = (own.is_empty(), too_small.first()) {
-        return Err(cells[first].too_small().into());
+        return Err(cells[first].too_small(args).into());
     }
     let mut rows = run_all(args, &cells, &own, factory)?;
+    rows.extend(too_small.iter().map(|&at| Row { number: at as u64, ..cells[at].row(args) }));
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
     args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
-    let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small()));
+    let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small(args)));
     left_out.dedup();
     unless_closed(table::write(&mut anstream::stdout().lock(), &rows, &left_out))?;
     Ok(rows.iter().all(|row| row.findings.unwrap_or(0) == 0))
 }
 
 fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Error>> {
-    let requests = Trace::requests(path, args.batch).transpose()?;
     let name = || quoted(&path.display().to_string());
+    let has_kernels = is_scenario(path) || args.trace_format().is_some();
+    let requests = if has_kernels { None } else { Trace::requests(path, &args.requests()).transpose()? };
     let trace = match requests {
         Some(_) if args.check => {
             return Err(format!("{} has no kernels that could check content; leave out --check", name()).into());
@@ -130,33 +166,80 @@ fn load<'a>(args: &ReplayArgs, path: &'a Path) -> Result<Input<'a>, Box<dyn Erro
             );
         }
         Some(trace) => Some(trace),
+        None if args.sample.is_some() => {
+            return Err(
+                format!("{} has kernels, and all objects of a kernel are needed; leave out --sample", name()).into()
+            );
+        }
         None if args.batch > 1 => {
             return Err(format!("each kernel of {} is a submission of its own; leave out --batch", name()).into());
         }
         None if args.check => None,
-        None => {
-            let (scenario, base) = scenario(path)?;
-            Some(Trace::from(References::from(&scenario.load(&base)?.workload).repeated(args.iterations)))
-        }
+        None => Some(of_kernels(args, path)?),
     };
     let submissions = trace.as_ref().map_or(u64::MAX, |trace| trace.measure().submissions);
     if args.warm_up as u64 >= submissions {
         let submissions = counted(submissions, "submission", "submissions");
         return Err(format!("--warm-up {} leaves nothing of {}, which has {submissions}", args.warm_up, name()).into());
     }
-    Ok(Input { path, digest: output::digest(path), trace })
+    let remarks = trace.as_ref().map_or_else(Vec::new, |trace| told(trace.remarks(), args.sizes.into()));
+    Ok(Input { path, digest: output::digest(path), trace, remarks })
 }
 
-/// The scenario of an input, and the folder where its paths start. An input that ends in `.toml` is a scenario, and any other a trace.
-fn scenario(path: &Path) -> Result<(Scenario, std::path::PathBuf), Box<dyn Error>> {
-    let is_scenario = path.extension().is_some_and(|extension| extension == "toml");
-    match is_scenario.then(|| ScenarioFile::load(path)).transpose()? {
+/// The references of a trace of kernels, or of a scenario's workload.
+fn of_kernels(args: &ReplayArgs, path: &Path) -> Result<Trace, Box<dyn Error>> {
+    let (workload, reading) = if is_scenario(path) {
+        let (scenario, base) = scenario(args, path)?;
+        (scenario.load(&base)?.workload, "scenario".to_owned())
+    } else {
+        let block_bytes = args.block_bytes.map_or(ImportOptions::default().block_bytes, ByteSize::bytes);
+        let options = ImportOptions { block_bytes, format: args.trace_format() };
+        let (workload, format) = import::read_with_format(path, &options)?;
+        (workload, format!("{}, {}", format.name(), format.reading()))
+    };
+    let references = References::of_workload(&workload, args.page_size.bytes()).repeated(args.iterations);
+    Ok(Trace::from(references).read_as(reading))
+}
+
+/// The remarks of the reader, in words.
+fn told(remarks: &Remarks, sizes: Sizes) -> Vec<String> {
+    let Remarks { size_changes, empty, deletions, absent_deletions, wrong_next_uses } = *remarks;
+    let requests = |count| counted(count, "request", "requests");
+    let kept = match sizes {
+        Sizes::First => "each object keeps the size of the first request",
+        Sizes::Largest => "each object has the largest size",
+        Sizes::New => "each such request makes a new object",
+    };
+    let deleted = match absent_deletions {
+        0 => String::new(),
+        absent => format!(", and {} of objects that are absent", number(absent)),
+    };
+    let all = [
+        (size_changes, format!("{} of another size than before; {kept} (--sizes)", requests(size_changes))),
+        (empty, format!("{} of 0 bytes; such an object has a page", requests(empty))),
+        (deletions + absent_deletions, format!("{}{deleted}", counted(deletions, "deletion", "deletions"))),
+        (
+            wrong_next_uses,
+            format!("{} come otherwise than the file states; next uses are counted anew", requests(wrong_next_uses)),
+        ),
+    ];
+    all.into_iter().filter(|&(count, _)| count > 0).map(|(_, text)| text).collect()
+}
+
+/// Whether an input is a scenario; any other input is a trace.
+fn is_scenario(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// The scenario of an input, and the folder where its paths start.
+fn scenario(args: &ReplayArgs, path: &Path) -> Result<(Scenario, std::path::PathBuf), Box<dyn Error>> {
+    match is_scenario(path).then(|| ScenarioFile::load(path)).transpose()? {
         Some(ScenarioFile::Workload(scenario)) => Ok((*scenario, path.parent().unwrap_or(Path::new("")).to_owned())),
         Some(ScenarioFile::Explicit(_)) => {
             let name = quoted(&path.display().to_string());
             Err(format!("{name} is made of steps, which say what is evicted; replay a trace or a workload").into())
         }
-        None => Ok((run::of_trace(path), Path::new("").to_owned())),
+        None => Ok((run::of_trace(path, args.trace_format(), args.block_bytes), Path::new("").to_owned())),
     }
 }
 
@@ -259,39 +342,53 @@ fn run_task(args: &ReplayArgs, factory: &dyn MachineFactory, task: &Task<'_>) ->
 }
 
 fn setup(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Setup {
-    let local_memory = cell.local_memory_bytes(trace);
-    Setup { local_memory, in_flight: u64::from(args.ahead.unwrap_or(1)) + 1, warm_up: args.warm_up }
+    Setup {
+        local_memory: cell.local_memory_bytes(args, trace),
+        in_flight: u64::from(args.ahead.unwrap_or(1)) + 1,
+        warm_up: args.warm_up,
+        pass_by: args.pass_by,
+    }
 }
 
 fn optimum(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Optimum, Box<dyn Error>> {
     let setup = setup(args, cell, trace);
-    let (split, whole) = (bounds::min_split(trace, &setup)?, bounds::min_whole(trace, &setup)?);
-    Ok(Optimum { split_bytes_in: split.bytes_in, whole_bytes_in: whole.bytes_in, virtual_ns: whole.virtual_ns })
+    Ok(Optimum {
+        split: bounds::min_split(trace, &setup)?,
+        whole: bounds::min_whole(trace, &setup)?,
+        pfoo_bytes_in: bounds::pfoo_lower(trace, &setup)?,
+    })
 }
 
 fn played(args: &ReplayArgs, cell: &Cell<'_>, trace: &Trace) -> Result<Row, Box<dyn Error>> {
     let options = PlayOptions { setup: setup(args, cell, trace), policy: cell.policy, lists: args.lists.into() };
-    let Played { uses, misses, bytes_used, bytes_in, bytes_out, evictions, work_ns, virtual_ns } =
-        play(trace, &options)?;
+    let is_study = !args.manager && is_exact(trace, &options);
+    let mut error = None;
+    let outcome = match (args.sample, is_study) {
+        (Some(_), _) => study_sample(trace, &options, args.share()).map(|(played, of_sample)| {
+            error = Some(of_sample);
+            played
+        }),
+        (None, true) => study(trace, &options),
+        (None, false) => play(trace, &options),
+    };
+    let played = match outcome {
+        Ok(played) => played,
+        // Without the objects that pass by, a submission of several requests is still larger than the memory.
+        Err(PlayError::TooLarge { .. }) => return Ok(cell.row(args)),
+        Err(error) => return Err(error.into()),
+    };
+    let Played { uses, misses, bytes_used, bytes_in, passed, bytes_out, evictions, work_ns, virtual_ns } = played;
     Ok(Row {
-        lists: Some(args.lists),
-        is_one_seed: args.seeds.is_some(),
-        batch: args.batch,
-        iterations: args.iterations,
-        in_flight: options.setup.in_flight,
-        warm_up: options.setup.warm_up as u64,
-        local_memory_bytes: options.setup.local_memory,
-        footprint_bytes: trace.measure().footprint,
-        submissions: Some(trace.measure().submissions),
-        objects: Some(trace.measure().objects),
+        sample_error: error,
         uses: Some(uses),
         misses: Some(misses),
+        passed: Some(passed),
         bytes_used: Some(bytes_used),
-        bytes_in,
-        bytes_out,
-        evictions,
-        work_ns,
-        virtual_ns,
-        ..Row::of(cell)
+        bytes_in: Some(bytes_in),
+        bytes_out: Some(bytes_out),
+        evictions: Some(evictions),
+        work_ns: Some(work_ns),
+        virtual_ns: Some(virtual_ns),
+        ..cell.row(args)
     })
 }

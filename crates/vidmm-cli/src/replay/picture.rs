@@ -25,8 +25,8 @@ const COLOURS: [(&str, RGBColor); 6] = [
 
 const OPTIMUM: &str = "(optimum)";
 
-/// Points by the size of memory in percent of the footprint: the sum of the shares brought in, in percent, and their number.
-type Curve = BTreeMap<u64, (f64, u32)>;
+/// Points by the size of memory in hundredths of a percent of the footprint: the shares brought in, in percent, of each seed.
+type Curve = BTreeMap<u64, Vec<f64>>;
 
 /// Draws the rows, inputs below each other.
 pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
@@ -43,7 +43,7 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
         let largest = shares().map(|(size, _)| size).fold(0.0, f64::max);
         let (plot, legend) = area.split_horizontally(WIDTH as i32 - LEGEND_WIDTH);
         let mut chart = ChartBuilder::on(&plot)
-            .caption(&rows[0].input, ("sans-serif", 20))
+            .caption(file_name(&rows[0].input), ("sans-serif", 20))
             .margin(20)
             .x_label_area_size(45)
             .y_label_area_size(60)
@@ -58,6 +58,9 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
             let line = colour(name, number).stroke_width(2);
             chart.draw_series(LineSeries::new(points(curve), line))?;
             chart.draw_series(points(curve).map(|point| Circle::new(point, 3, line.filled())))?;
+            chart.draw_series(
+                bars(curve).map(|(size, low, high)| PathElement::new([(size, low), (size, high)], line)),
+            )?;
             legend.draw(&PathElement::new([(0, at), (24, at)], line))?;
             legend.draw(&Text::new(name.clone(), (32, at - 7), ("sans-serif", 14)))?;
         }
@@ -74,22 +77,35 @@ fn colour(name: &str, number: usize) -> RGBAColor {
     known.unwrap_or_else(|| HSLColor(0.5 + number as f64 * 0.618 % 1.0, 0.7, 0.35).to_rgba())
 }
 
-fn points(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
-    curve.iter().map(|(&size, &(sum, count))| (size as f64 / 100.0, sum / f64::from(count)))
+/// The name of an input without the folder.
+fn file_name(input: &str) -> String {
+    Path::new(input).file_name().map_or_else(|| input.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The curves by their names; of runs that differ only in the seed, the mean. With content the bytes used are not known: then the
+/// The mean of the seeds at each size.
+fn points(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
+    curve.iter().map(|(&size, shares)| (size as f64 / 100.0, shares.iter().sum::<f64>() / shares.len() as f64))
+}
+
+/// The least and the largest share of the seeds at each size.
+fn bars(curve: &Curve) -> impl Iterator<Item = (f64, f64, f64)> {
+    let least = |shares: &[f64]| shares.iter().copied().fold(f64::INFINITY, f64::min);
+    let largest = |shares: &[f64]| shares.iter().copied().fold(0.0, f64::max);
+    let several = curve.iter().filter(|(_, shares)| shares.len() > 1);
+    several.map(move |(&size, shares)| (size as f64 / 100.0, least(shares), largest(shares)))
+}
+
+/// The curves by their names; runs that differ only in the seed are one curve, with a bar from the least to the largest. With content the bytes used are not known: then the
 /// footprint stands for them.
 fn curves(rows: &[Row]) -> BTreeMap<String, Curve> {
     let mut curves: BTreeMap<String, Curve> = BTreeMap::new();
     for row in rows {
         let of = row.bytes_used.unwrap_or(row.footprint_bytes).max(1) as f64;
         let size = row.local_memory_bytes.saturating_mul(10_000) / row.footprint_bytes.max(1);
-        let of_policy = (row.policy_name(), row.bytes_in);
-        let optimum = row.optimum.map(|optimum| (OPTIMUM.to_owned(), optimum.split_bytes_in));
-        for (name, bytes_in) in [Some(of_policy), optimum].into_iter().flatten() {
-            let (sum, count) = curves.entry(name).or_default().entry(size).or_default();
-            (*sum, *count) = (*sum + bytes_in as f64 / of * 100.0, *count + 1);
+        let of_policy = row.bytes_in.map(|bytes_in| (row.policy_name(), bytes_in));
+        let optimum = row.optimum.map(|optimum| (OPTIMUM.to_owned(), optimum.split.bytes_in));
+        for (name, bytes_in) in [of_policy, optimum].into_iter().flatten() {
+            curves.entry(name).or_default().entry(size).or_default().push(bytes_in as f64 / of * 100.0);
         }
     }
     curves

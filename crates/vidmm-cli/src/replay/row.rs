@@ -3,20 +3,21 @@
 use std::{error::Error, path::Path};
 
 use vidmm::policy::PolicyChoice;
+use vidmm_replay::Played;
 use vidmm_view::tables::{Column, CsvWriter, ParquetWriter, Value};
 
 use super::Cell;
 use crate::{args::ListsArg, output::write_file};
 
-/// The figures that no policy betters, at one size of memory.
+/// The figures of runs that know the future, at one size of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Optimum {
-    /// Bytes in, of MIN on bytes.
-    pub split_bytes_in: u64,
-    /// Bytes in, of MIN on whole allocations.
-    pub whole_bytes_in: u64,
-    /// The time that the latter's copies take with the work.
-    pub virtual_ns: u64,
+    /// MIN on bytes: no policy brings in less.
+    pub split: Played,
+    /// MIN on whole allocations, a heuristic with a schedule that can be kept.
+    pub whole: Played,
+    /// The bytes in of PFOO-L, a lower bound.
+    pub pfoo_bytes_in: u64,
 }
 
 /// A quotient. Nothing by nothing is 1: as much.
@@ -31,6 +32,10 @@ pub struct Row {
     pub number: u64,
     pub input: String,
     pub input_digest: String,
+    /// How the input was read: the format and the columns. Empty with content.
+    pub reading: String,
+    /// Remarks of the reader on odd requests.
+    pub remarks: Vec<String>,
     pub policy: PolicyChoice,
     /// The seed is one of those that the command draws.
     pub is_one_seed: bool,
@@ -41,6 +46,11 @@ pub struct Row {
     pub iterations: u32,
     pub in_flight: u64,
     pub warm_up: u64,
+    pub page_bytes: u64,
+    /// The share of the objects that were read, in millionths.
+    pub sample: Option<u64>,
+    /// The standard error of the share of the bytes used that is brought in, for a sample.
+    pub sample_error: Option<f64>,
     pub local_memory_bytes: u64,
     pub footprint_bytes: u64,
     pub submissions: Option<u64>,
@@ -48,18 +58,21 @@ pub struct Row {
     pub uses: Option<u64>,
     pub misses: Option<u64>,
     pub bytes_used: Option<u64>,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub evictions: u64,
+    /// Uses that passed by, since their objects are larger than local memory.
+    pub passed: Option<u64>,
+    /// None where a submission does not fit.
+    pub bytes_in: Option<u64>,
+    pub bytes_out: Option<u64>,
+    pub evictions: Option<u64>,
     pub optimum: Option<Optimum>,
-    pub work_ns: u64,
-    pub virtual_ns: u64,
+    pub work_ns: Option<u64>,
+    pub virtual_ns: Option<u64>,
     pub pages_checked: Option<u64>,
     pub findings: Option<u64>,
 }
 
 /// The columns of a row.
-const COLUMNS: usize = 29;
+const COLUMNS: usize = 35;
 
 impl Row {
     /// A row without figures.
@@ -67,6 +80,8 @@ impl Row {
         Self {
             input: cell.input.path.display().to_string(),
             input_digest: cell.input.digest.clone(),
+            remarks: cell.input.remarks.clone(),
+            page_bytes: vidmm_replay::PAGE,
             policy: cell.policy,
             local_memory: cell.local_memory.to_string(),
             batch: 1,
@@ -94,6 +109,7 @@ impl Row {
             text("vidmm_commit", env!("VIDMM_COMMIT")),
             text("input", &*self.input),
             text("input_digest", &*self.input_digest),
+            text("format", &*self.reading),
             text("policy", self.policy.to_string()),
             count("seed", self.policy.seed()),
             text("local_memory", &*self.local_memory),
@@ -102,19 +118,24 @@ impl Row {
             count("iterations", u64::from(self.iterations)),
             count("in_flight", self.in_flight),
             count("warm_up", self.warm_up),
+            count("page_bytes", self.page_bytes),
+            count("sample_millionths", self.sample),
+            count("sample_error_millionths", self.sample_error.map(|error| (error * 1e6).round() as u64)),
             count("local_memory_bytes", self.local_memory_bytes),
             count("footprint_bytes", self.footprint_bytes),
             count("submissions", self.submissions),
             count("objects", self.objects),
             count("uses", self.uses),
             count("misses", self.misses),
+            count("passed", self.passed),
             count("bytes_used", self.bytes_used),
             count("bytes_in", self.bytes_in),
             count("bytes_out", self.bytes_out),
             count("evictions", self.evictions),
-            count("min_split_bytes_in", self.optimum.map(|optimum| optimum.split_bytes_in)),
-            count("min_whole_bytes_in", self.optimum.map(|optimum| optimum.whole_bytes_in)),
-            count("min_whole_virtual_ns", self.optimum.map(|optimum| optimum.virtual_ns)),
+            count("min_split_bytes_in", self.optimum.map(|optimum| optimum.split.bytes_in)),
+            count("min_whole_bytes_in", self.optimum.map(|optimum| optimum.whole.bytes_in)),
+            count("pfoo_bytes_in", self.optimum.map(|optimum| optimum.pfoo_bytes_in)),
+            count("min_whole_virtual_ns", self.optimum.map(|optimum| optimum.whole.virtual_ns)),
             count("work_ns", self.work_ns),
             count("virtual_ns", self.virtual_ns),
             count("findings", self.findings),

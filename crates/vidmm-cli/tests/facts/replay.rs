@@ -58,7 +58,10 @@ fn rows_without_content_say_how_far_they_are_from_the_optimum() {
     let (trace, csv, svg) = (scratch.file("t.csv", requests()), scratch.path("r.csv"), scratch.path("r.svg"));
     let options = "--policy lru,predict --seeds 1..3 --local-memory 50%,100% --warm-up 100";
     let run = shell(&format!("vidmm replay {trace} {options} --csv {csv} --svg {svg}")).expect(0);
-    assert!(run.stdout.contains("in 3 seeds") && run.stdout.contains("40 objects in 2,000 submissions"), "{run}");
+    assert!(
+        run.stdout.contains("interval of 3 seeds") && run.stdout.contains("40 objects in 2,000 submissions"),
+        "{run}"
+    );
     let rows = rows(&csv);
     assert_eq!(rows.len(), 2 * (1 + 3));
     for row in &rows {
@@ -126,6 +129,46 @@ fn duckdb(query: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
+/// The first line says how the input was read, and further lines say what the reader made of odd requests.
+#[test]
+fn the_output_says_how_the_input_was_read() {
+    let scratch = Scratch::new();
+    let sample = "version,time,op,size,lbn\n1,1,2a,512,7\n1,2,28,1024,8\n1,3,28,4096,7\n1,4,28,0,9\n";
+    let trace = scratch.file("sample.csv", sample);
+    let options = "--columns time=2,id=5,size=4,op=3 --page-size 1 --policy lru --local-memory 600,100%";
+    let csv = scratch.path("r.csv");
+    let run = shell(&format!("vidmm replay {trace} {options} --pass-by --csv {csv}")).expect(0);
+    let first = run.stdout.lines().next().unwrap();
+    let reading =
+        "csv, a first line of names, time in column 2, id in column 5, size in column 4, op in column 3; footprint";
+    assert!(first.contains(reading), "{first}");
+    for told in [
+        "1 request of another size than before; each object keeps",
+        "1 request of 0 bytes",
+        "1 request passed by",
+        "(MIN)",
+    ] {
+        assert!(run.stdout.contains(told), "{told}: {}", run.stdout);
+    }
+    let rows = rows(&csv);
+    assert_eq!(
+        (&rows[0]["passed"][..], &rows[0]["page_bytes"][..], &rows[0]["input_digest"][..17]),
+        ("1", "1", "77 bytes, sha256 ")
+    );
+}
+
+/// A size that is too small for one request stays in the table and in the files, without figures.
+#[test]
+fn a_size_that_is_too_small_has_a_row_without_figures() {
+    let scratch = Scratch::new();
+    let (trace, csv) = (scratch.file("t.csv", "1,1,4096\n2,2,65536\n"), scratch.path("r.csv"));
+    let run = shell(&format!("vidmm replay {trace} --policy lru --local-memory 10%,100% --csv {csv}")).expect(0);
+    assert!(run.stdout.contains("left out") && run.stdout.contains("--pass-by"), "{}", run.stdout);
+    let rows = rows(&csv);
+    assert_eq!(rows.len(), 2);
+    assert_eq!((&rows[0]["bytes_in"][..], &rows[1]["bytes_in"][..]), ("", "69632"));
+}
+
 #[test]
 fn wrong_inputs_are_told_before_anything_runs() {
     let scratch = Scratch::new();
@@ -138,13 +181,18 @@ fn wrong_inputs_are_told_before_anything_runs() {
         (format!("{workload} --csv {workload}"), "w.toml"),
         (scratch.path("absent.txt"), "absent.txt"),
         (scratch.path("absent.csv"), "absent.csv"),
-        (scratch.file("bad.csv", "1,2,large\n"), "line 1: its size is no number of bytes"),
+        (scratch.file("bad.csv", "1,2,large\n"), "line 1: its size `large` in column 3 is no whole number of bytes"),
         (format!("--check {}", scratch.file("some.csv", "1,2,3\n")), "leave out --check"),
         (format!("{workload} --shard 4/3"), "is no shard"),
         (format!("{workload} --local-memory 1%"), "a submission uses"),
         (scratch.file("one.csv", "id;size\n"), "line 1: it has one column"),
         (scratch.file("plain.csv.zst", "1,2,3\n"), "it is not compressed with zstd"),
         (scratch.file("some.dat", "1,2,3\n"), "ends in `.csv`"),
+        (format!("--format msr {}", scratch.file("short.csv", "1,2,3\n")), "Timestamp,Hostname,DiskNumber"),
+        (format!("--format floppy {}", scratch.file("floppy.csv", "1,2,3\n")), "libcachesim-csv"),
+        (format!("--columns id=9 {}", scratch.file("nine.csv", "1,2,3\n")), "asks for column 9"),
+        (format!("--page-size 3 {}", scratch.file("three.csv", "1,2,3\n")), "power of two"),
+        (format!("--format mooncake {}", scratch.file("seven.txt", "7\n")), "`timestamp`"),
         (format!("{} --warm-up 3", scratch.file("few.csv", "1,2,3\n2,2,3\n")), "--warm-up 3 leaves nothing"),
         (format!("{} --iterations 2", scratch.file("again.csv", "1,2,3\n")), "leave out --iterations"),
         (format!("{workload} --batch 2"), "leave out --batch"),

@@ -4,6 +4,7 @@ mod text;
 mod scenario;
 mod scenario_run;
 mod trace;
+mod requests;
 mod event_log;
 mod caps;
 mod calls;
@@ -27,11 +28,12 @@ pub struct Target {
 }
 
 /// All targets: first those that read files, then those that call the manager.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     text::TARGET,
     scenario::TARGET,
     scenario_run::TARGET,
     trace::TARGET,
+    requests::TARGET,
     event_log::TARGET,
     caps::TARGET,
     calls::TARGET,

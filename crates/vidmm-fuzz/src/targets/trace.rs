@@ -10,6 +10,13 @@ pub const TARGET: Target = Target {
     seeds,
     words: &[
         " | ",
+        "Kernel ID: ",
+        "Execution Time: ",
+        "Input Tensors:\n",
+        "Output Tensors:\n",
+        "tensor0 Is weight (global)?: 0, Size in byte: 1\n",
+        "\"chat_id\": 1, ",
+        "----\n",
         ":0:",
         ":1:",
         "0:0:1",
@@ -47,7 +54,12 @@ fn seeds() -> Vec<Vec<u8>> {
     let line = b"5 | 2:0:1 | 0:0:1";
     gzip.extend([line.len() as u8, 0, !(line.len() as u8), 0xff]);
     gzip.extend(line);
-    vec![g10.into(), mooncake.into(), gzip]
+    let kernels = "----\nKernel ID: 0, Name: A\nExecution Time: 12\nInput Tensors:\nOutput Tensors:\n\
+                   tensor0 Is weight (global)?: 0, Size in byte: 1\n";
+    let bailian = request(0, "1, 2").replace("{", "{\"chat_id\": 1, ").replace(": 0,", ": 0.5,");
+    // `{"device_traces": [[{"action": "alloc", "addr": 1, "size": 2}]]}`, as protocol 2 of pickle.
+    let pickle = b"\x80\x02}X\x0d\0\0\0device_traces]](}(X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrK\x01X\x04\0\0\0sizeK\x02ueas.";
+    vec![g10.into(), mooncake.into(), gzip, kernels.into(), bailian.into(), pickle.into()]
 }
 
 fn run(data: &[u8]) {
@@ -55,7 +67,7 @@ fn run(data: &[u8]) {
         Some(b'{') | None => ImportOptions::default().block_bytes,
         Some(&first) => u64::from(first).saturating_sub(48),
     };
-    let workload = match import::parse("fuzz", data, &ImportOptions { block_bytes }) {
+    let workload = match import::parse("fuzz", data, &ImportOptions { block_bytes, format: None }) {
         Ok(workload) => workload,
         Err(error) => return assert!(error.to_string().len() > 10, "a refusal without a word"),
     };

@@ -149,7 +149,7 @@ impl Scenario {
         let mut workload = match source {
             WorkloadSource::Generator(generator) => generator.generate(seed)?,
             WorkloadSource::Trace(source) => {
-                let options = ImportOptions { block_bytes: source.block_bytes.bytes() };
+                let options = ImportOptions { block_bytes: source.block_bytes.bytes(), format: source.format };
                 import::read(&base_dir.join(&source.trace), &options)?
             }
             WorkloadSource::Submissions(source) => source.workload(seed),

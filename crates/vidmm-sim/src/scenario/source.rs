@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 use toml::de::DeValue;
-use vidmm_trace::{ByteSize, Generator, ImportOptions};
+use vidmm_trace::{ByteSize, Generator, ImportOptions, TraceFormat};
 
 use super::problem::Problem;
 use super::submissions::SubmissionsSource;
@@ -35,6 +35,9 @@ pub struct TraceSource {
     /// The size of one cache block of a serving trace, which traces do not say; 2 MiB by default.
     #[serde(default = "default_block_bytes", deserialize_with = "block_bytes")]
     pub block_bytes: ByteSize,
+    /// The format, by the name; if none, the content decides.
+    #[serde(default, deserialize_with = "trace_format")]
+    pub format: Option<TraceFormat>,
 }
 
 impl Default for WorkloadSource {
@@ -86,6 +89,11 @@ impl Kind {
             Self::RandomTouches => Generator::RandomTouches(read(parameters)?),
         })
     }
+}
+
+/// Reads the name of a format.
+fn trace_format<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TraceFormat>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
 /// Reads the size of a cache block.

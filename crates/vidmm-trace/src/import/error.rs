@@ -38,18 +38,20 @@ pub enum ImportError {
         /// The limit.
         limit: usize,
     },
-    /// The compressed file is damaged or ends too early.
-    #[error("{name} is a damaged or truncated gzip file: {source}; fetch it again")]
-    Gzip {
+    /// The packed file is damaged or ends too early.
+    #[error("{name} is a damaged or truncated {packing} file: {source}; fetch the file again")]
+    Packed {
         /// The trace.
         name: String,
+        /// The packing: `gzip` or `zstd`.
+        packing: &'static str,
         /// The decompressor's error.
         source: io::Error,
     },
     /// A line is not UTF-8 text.
     #[error(
-        "{name} is not a trace that vidmm knows: line {line} is not text; expected a G10 or \
-         Mooncake trace, plain or compressed with gzip"
+        "{name} is not a trace that vidmm knows: line {line} is not text; expected a trace of G10, \
+         Mooncake or Bailian, plain or packed by gzip or zstd, or a pickled snapshot of PyTorch's memory"
     )]
     NotText {
         /// The trace.
@@ -60,9 +62,10 @@ pub enum ImportError {
     /// The first line has no known format.
     #[error(
         "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | \
-         TENSOR:IS_WEIGHT:BYTES .. | ..`) or Mooncake (JSON with `timestamp`, \
-         `input_length`, `output_length` and `hash_ids`), or for `vidmm replay` requests in a file whose \
-         name ends in `.csv` or `.oracleGeneral`"
+         TENSOR:IS_WEIGHT:BYTES .. | ..`, or `kernels.config` with `Kernel ID: ..`), Mooncake or Bailian (JSON with \
+         `timestamp`, `input_length`, `output_length` and `hash_ids`) or PyTorch (a pickled snapshot), or for \
+         `vidmm replay` requests to a cache, in a file whose name ends in `.csv`, `.oracleGeneral`, `.lcs` or \
+         `.vscsi`, or of the format that `--format` names"
     )]
     Unknown {
         /// The trace.
@@ -107,6 +110,14 @@ pub enum ImportError {
         was: u64,
         /// The line that names the tensor first.
         first_line: usize,
+    },
+    /// The pickle is no snapshot of PyTorch's memory.
+    #[error("{name} is no snapshot that can be read: {reason}")]
+    Snapshot {
+        /// The trace.
+        name: String,
+        /// The reason, with the remedy.
+        reason: String,
     },
     /// The block size asked for is 0.
     #[error("the block size is 0 bytes; give at least 1")]

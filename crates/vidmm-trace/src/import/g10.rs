@@ -51,8 +51,8 @@ fn number(line: &Line<'_>, text: &str, expected: &str) -> Result<u64, ImportErro
 
 /// The tensors named so far.
 #[derive(Default)]
-struct Tensors {
-    buffers: Vec<Buffer>,
+pub(super) struct Tensors {
+    pub(super) buffers: Vec<Buffer>,
     /// The place of each tensor in `buffers`, and the line that named it first.
     known: BTreeMap<u64, (u32, usize)>,
 }
@@ -71,7 +71,7 @@ impl Tensors {
     }
 
     /// Returns the tensor's index; a new tensor gets one, a known one must be unchanged.
-    fn index(&mut self, line: &Line<'_>, tensor: &Buffer) -> Result<u32, ImportError> {
+    pub(super) fn index(&mut self, line: &Line<'_>, tensor: &Buffer) -> Result<u32, ImportError> {
         let Some(&(index, first_line)) = self.known.get(&tensor.name) else {
             // A trace is at most 256 MiB long, so that the count fits.
             let index = self.buffers.len() as u32;

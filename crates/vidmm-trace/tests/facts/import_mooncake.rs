@@ -41,7 +41,7 @@ fn a_block_repeated_in_its_first_request_is_written_once() {
 #[test]
 fn blocks_are_kept_and_have_the_size_asked_for() {
     let text = line(0, 1, &[0]);
-    let options = ImportOptions { block_bytes: 4096 };
+    let options = ImportOptions { block_bytes: 4096, ..ImportOptions::default() };
     let workload = parse("test", text.as_bytes(), &options).expect("the trace is good");
     assert_eq!(workload.buffers[0].bytes, 4096);
     assert_eq!(workload.buffers[0].lifetime, Lifetime::Kept);
@@ -98,7 +98,7 @@ fn values_out_of_range_are_refused() {
 
 #[test]
 fn a_block_size_of_zero_is_refused() {
-    let options = ImportOptions { block_bytes: 0 };
+    let options = ImportOptions { block_bytes: 0, ..ImportOptions::default() };
     let result = parse("test", line(0, 1, &[0]).as_bytes(), &options);
     assert!(matches!(result, Err(ImportError::NoBlockBytes)));
 }

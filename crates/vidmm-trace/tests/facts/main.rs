@@ -8,6 +8,7 @@ mod fault_reports;
 mod footprint;
 mod generators;
 mod import_files;
+mod import_formats;
 mod import_g10;
 mod import_mooncake;
 mod log_audit;

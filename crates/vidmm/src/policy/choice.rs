@@ -8,7 +8,9 @@ use core::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-use super::{Policy, clock::Clock, lfu_da::LfuDa, predict::Predict, s3_fifo::S3Fifo};
+use super::{
+    Policy, clock::Clock, gdsf::Gdsf, lfu_da::LfuDa, lru_2::Lru2, predict::Predict, s3_fifo::S3Fifo, sieve::Sieve,
+};
 
 /// Candidates that `predict` looks at for each victim, unless it is told otherwise.
 const SAMPLE: u32 = 64;
@@ -27,6 +29,12 @@ pub enum PolicyChoice {
     S3Fifo,
     /// Least frequently used with dynamic aging.
     LfuDa,
+    /// SIEVE.
+    Sieve,
+    /// The allocation goes whose last use but one is oldest.
+    Lru2,
+    /// Greedy dual with size and frequency.
+    Gdsf,
     /// The one goes whose next use is expected last, of some that are drawn at random.
     Predict {
         /// The number that is drawn for each victim.
@@ -41,15 +49,19 @@ impl PolicyChoice {
     pub const PREDICT: Self = Self::Predict { sample: SAMPLE, seed: 0 };
 
     /// All of them, as they are without parameters.
-    pub const ALL: [Self; 5] = [Self::Lru, Self::Clock, Self::S3Fifo, Self::LfuDa, Self::PREDICT];
+    pub const ALL: [Self; 8] =
+        [Self::Lru, Self::Clock, Self::S3Fifo, Self::LfuDa, Self::Sieve, Self::Lru2, Self::Gdsf, Self::PREDICT];
 
-    /// The policy; none is the documented order, which the manager keeps by itself.
-    pub(crate) fn policy(self) -> Option<Box<dyn Policy>> {
+    /// The policy; none is the documented order, in which the number of the last submission is the rank.
+    pub fn policy(self) -> Option<Box<dyn Policy>> {
         Some(match self {
             Self::Lru => return None,
             Self::Clock => Box::new(Clock::default()),
             Self::S3Fifo => Box::new(S3Fifo::default()),
             Self::LfuDa => Box::new(LfuDa::default()),
+            Self::Sieve => Box::new(Sieve::default()),
+            Self::Lru2 => Box::new(Lru2::default()),
+            Self::Gdsf => Box::new(Gdsf::default()),
             Self::Predict { sample, seed } => Box::new(Predict::new(sample, seed)),
         })
     }
@@ -58,7 +70,7 @@ impl PolicyChoice {
     pub fn seed(self) -> Option<u64> {
         match self {
             Self::Predict { seed, .. } => Some(seed),
-            Self::Lru | Self::Clock | Self::S3Fifo | Self::LfuDa => None,
+            _ => None,
         }
     }
 
@@ -67,7 +79,7 @@ impl PolicyChoice {
     pub fn with_seed(self, seed: u64) -> Self {
         match self {
             Self::Predict { sample, .. } => Self::Predict { sample, seed },
-            Self::Lru | Self::Clock | Self::S3Fifo | Self::LfuDa => self,
+            _ => self,
         }
     }
 
@@ -84,6 +96,9 @@ impl PolicyChoice {
             Self::Clock => "clock",
             Self::S3Fifo => "s3-fifo",
             Self::LfuDa => "lfu-da",
+            Self::Sieve => "sieve",
+            Self::Lru2 => "lru-2",
+            Self::Gdsf => "gdsf",
             Self::Predict { .. } => "predict",
         }
     }
@@ -122,7 +137,7 @@ impl TryFrom<String> for PolicyChoice {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PolicyError {
     /// No policy has that name.
-    #[error("`{0}` is no policy; there are lru, clock, s3-fifo, lfu-da and predict")]
+    #[error("`{0}` is no policy; there are lru, clock, s3-fifo, lfu-da, sieve, lru-2, gdsf and predict")]
     Name(String),
     /// It has no such parameter, or not such a value.
     #[error("`{0}` is no parameter of that policy; predict has sample=1..4096 and seed=N")]

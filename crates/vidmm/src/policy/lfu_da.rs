@@ -1,8 +1,15 @@
 //! Least frequently used with dynamic aging (Arlitt, Friedrich, Jin: "Performance Evaluation of Web Proxy Cache Replacement
-//! Policies", 1999): the key is the number of uses plus the key of the last victim, so that what was popular once goes in the end.
+//! Policies", 1999). The age is the key of the last victim. A newcomer's key is the age plus one, and each further use adds the age of
+//! the moment, so that a key grows by uses, and popularity of the past goes in the end. libCacheSim counts so too.
 
 use super::{Candidates, Policy, Subject, slots::Slots};
 use crate::units::SegmentId;
+
+/// Keys stay below; a rank is below 2^56.
+const KEY_MAX: u64 = 1 << 55;
+
+/// The bits that all keys lose once the age comes near the largest key.
+const LOST_BITS: u32 = 32;
 
 /// The policy.
 #[derive(Debug, Default)]
@@ -14,23 +21,29 @@ pub(super) struct LfuDa {
 
 #[derive(Clone, Debug, Default)]
 struct Known {
-    uses: u64,
     key: u64,
+}
+
+impl LfuDa {
+    /// Makes all keys small again. Allocations that are no candidates have the new rank once they are.
+    fn renew(&mut self, candidates: &mut dyn Candidates) {
+        self.age >>= LOST_BITS;
+        self.known.for_each(|slot, known| {
+            known.key >>= LOST_BITS;
+            candidates.set_rank(slot, known.key);
+        });
+    }
 }
 
 impl Policy for LfuDa {
     fn used(&mut self, subject: Subject, _time: u64) {
-        let age = self.age;
         let known = self.known.entry(subject.slot);
-        known.uses += 1;
-        known.key = known.uses + age;
+        known.key = (known.key + self.age).min(KEY_MAX);
     }
 
     /// The key of a newcomer follows from the victim that made room for it.
     fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
-        let age = self.age;
-        let known = self.known.entry(subject.slot);
-        known.key = known.uses + age;
+        self.known.entry(subject.slot).key = self.age + 1;
     }
 
     fn released(&mut self, _subject: Subject, _last_use: u64) {}
@@ -42,13 +55,13 @@ impl Policy for LfuDa {
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
         let candidate = candidates.first_from(0).expect("there is a candidate");
         self.age = self.age.max(candidate.rank);
+        if self.age >= KEY_MAX / 2 {
+            self.renew(candidates);
+        }
         candidate.slot
     }
 
-    /// Uses are counted anew when it comes again.
-    fn left(&mut self, subject: Subject, _memory: SegmentId) {
-        self.known.entry(subject.slot).uses = 0;
-    }
+    fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
         *self.known.entry(subject.slot) = Known::default();

@@ -9,12 +9,17 @@
 
 mod choice;
 mod clock;
+mod gdsf;
 mod lfu_da;
+mod lru_2;
+mod order;
 mod predict;
 mod s3_fifo;
+mod sieve;
 mod slots;
 
 pub use choice::{PolicyChoice, PolicyError};
+pub use order::Order;
 
 use core::fmt::Debug;
 

@@ -11,6 +11,14 @@ impl<T: Clone + Default> Slots<T> {
         self.0.get(slot).cloned().unwrap_or_default()
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.0.iter().enumerate()
+    }
+
+    pub fn for_each(&mut self, mut act: impl FnMut(usize, &mut T)) {
+        self.0.iter_mut().enumerate().for_each(|(slot, known)| act(slot, known));
+    }
+
     pub fn entry(&mut self, slot: usize) -> &mut T {
         if self.0.len() <= slot {
             self.0.resize(slot + 1, T::default());

@@ -68,13 +68,19 @@ impl Cache for SecondChance {
     }
 }
 
-/// The key of each object, its uses, and the time of its last one.
-#[derive(Default)]
+/// The key of each object, its uses, and the time of the last use. The key of a use follows from the key before, the uses and the age.
 struct Aging {
     room: usize,
+    key: fn(u64, u64, u64) -> u64,
     age: u64,
     time: u64,
     known: BTreeMap<usize, (u64, u64, u64)>,
+}
+
+impl Aging {
+    fn new(room: usize, key: fn(u64, u64, u64) -> u64) -> Self {
+        Self { room, key, age: 0, time: 0, known: BTreeMap::new() }
+    }
 }
 
 impl Cache for Aging {
@@ -87,29 +93,85 @@ impl Cache for Aging {
             self.known.remove(&first);
             (self.age, victim) = (key, Some(first));
         }
-        let uses = self.known.get(&object).map_or(0, |&(_, uses, _)| uses) + 1;
-        self.known.insert(object, (uses + self.age, uses, self.time));
+        let (key, uses, _) = self.known.get(&object).copied().unwrap_or((0, 0, 0));
+        self.known.insert(object, ((self.key)(key, uses + 1, self.age), uses + 1, self.time));
         victim
     }
 }
 
-/// The queues of S3-FIFO with the uses of each object, and those that the small one has pushed out.
+/// Objects in the order of their arrival with a mark for a use, and the place of the hand.
+struct Hand {
+    room: usize,
+    queue: Vec<(usize, bool)>,
+    at: usize,
+}
+
+impl Cache for Hand {
+    fn access(&mut self, object: usize) -> Option<usize> {
+        if let Some(found) = self.queue.iter_mut().find(|(known, _)| *known == object) {
+            found.1 = true;
+            return None;
+        }
+        let mut victim = None;
+        while self.queue.len() == self.room {
+            let (first, is_used) = self.queue[self.at];
+            if is_used {
+                self.queue[self.at].1 = false;
+                self.at += 1;
+            } else {
+                self.queue.remove(self.at);
+                victim = Some(first);
+            }
+            self.at = if self.at == self.queue.len() { 0 } else { self.at };
+        }
+        self.queue.push((object, false));
+        victim
+    }
+}
+
+/// The times of the last two uses of each object, the newest last.
+struct TwoUses(usize, u64, BTreeMap<usize, (Option<u64>, u64)>);
+
+impl Cache for TwoUses {
+    fn access(&mut self, object: usize) -> Option<usize> {
+        let Self(room, time, known) = self;
+        *time += 1;
+        let mut victim = None;
+        if !known.contains_key(&object) && known.len() == *room {
+            // Nothing is before the first time: an object with one use goes first.
+            let (&first, _) = known.iter().min_by_key(|&(_, uses)| *uses).expect("it is full");
+            known.remove(&first);
+            victim = Some(first);
+        }
+        let before = known.get(&object).map(|&(_, last)| last);
+        known.insert(object, (before, *time));
+        victim
+    }
+}
+
+/// The queues of S3-FIFO with the uses of each object, and those that the small one has pushed out. An object has ten units, so that
+/// the small queue has room for `room` units, and the main queue and the ghosts for nine times as many.
 #[derive(Default)]
 struct ThreeQueues {
     room: usize,
     small: Vec<(usize, u32)>,
     main: Vec<(usize, u32)>,
     ghosts: Vec<usize>,
+    has_evicted: bool,
 }
 
 impl ThreeQueues {
     fn evict(&mut self) -> usize {
+        self.has_evicted = true;
+        let is_main_full = self.main.len() * 10 > self.room * 9;
         loop {
-            let total = self.small.len() + self.main.len();
-            if !self.small.is_empty() && (self.small.len() * 10 >= total || self.main.is_empty()) {
+            if !self.small.is_empty() && !is_main_full {
                 let (object, uses) = self.small.remove(0);
                 if uses <= 1 {
                     self.ghosts.push(object);
+                    if self.ghosts.len() * 10 > self.room * 9 {
+                        self.ghosts.remove(0);
+                    }
                     return object;
                 }
                 self.main.push((object, 0));
@@ -130,13 +192,12 @@ impl Cache for ThreeQueues {
             found.1 = (found.1 + 1).min(3);
             return None;
         }
+        let ghost = self.ghosts.iter().position(|&ghost| ghost == object);
+        ghost.map(|at| self.ghosts.remove(at));
         let is_full = self.small.len() + self.main.len() == self.room;
         let victim = is_full.then(|| self.evict());
-        // A ghost is remembered until the small queue has pushed out as much after it as the main one holds.
-        let newest = self.ghosts.len().saturating_sub(self.main.len() + 1);
-        let is_ghost = self.ghosts.iter().skip(newest).any(|&ghost| ghost == object);
-        self.ghosts.iter_mut().filter(|ghost| **ghost == object).for_each(|ghost| *ghost = usize::MAX);
-        if is_ghost { &mut self.main } else { &mut self.small }.push((object, 0));
+        let is_early = !self.has_evicted && self.small.len() * 10 >= self.room;
+        if ghost.is_some() || is_early { &mut self.main } else { &mut self.small }.push((object, 0));
         victim
     }
 }
@@ -164,14 +225,44 @@ proptest! {
     }
 
     #[test]
-    fn lfu_da_counts_uses_and_ages(room in 2..9usize, accesses in accesses()) {
-        evicts_as(PolicyChoice::LfuDa, Aging { room, ..Aging::default() }, room, &accesses);
+    fn lfu_da_counts_uses_by_the_age(room in 2..9usize, accesses in accesses()) {
+        let key = |key, uses, age| if uses == 1 { age + 1 } else { key + age };
+        evicts_as(PolicyChoice::LfuDa, Aging::new(room, key), room, &accesses);
+    }
+
+    /// All objects have one size, so a use counts one.
+    #[test]
+    fn gdsf_counts_uses_and_ages(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::Gdsf, Aging::new(room, |_, uses, age| uses + age), room, &accesses);
+    }
+
+    #[test]
+    fn sieve_moves_a_hand_over_the_order_of_arrival(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::Sieve, Hand { room, queue: Vec::new(), at: 0 }, room, &accesses);
+    }
+
+    #[test]
+    fn lru_2_looks_at_the_last_use_but_one(room in 2..9usize, accesses in accesses()) {
+        evicts_as(PolicyChoice::Lru2, TwoUses(room, 0, BTreeMap::new()), room, &accesses);
     }
 
     #[test]
     fn s3_fifo_lets_newcomers_pass_through_a_small_queue(room in 2..9usize, accesses in accesses()) {
         evicts_as(PolicyChoice::S3Fifo, ThreeQueues { room, ..ThreeQueues::default() }, room, &accesses);
     }
+}
+
+/// Keys that grow without end are made small again, and the order stays.
+#[test]
+fn the_keys_of_lfu_da_never_end() {
+    let mut reader = Reader::new(PolicyChoice::LfuDa, 2, 4);
+    for round in 0..200 {
+        for number in [0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3] {
+            reader.access(number);
+        }
+        assert_eq!(reader.evicted().len(), 4 * round + 2);
+    }
+    reader.world.tear_down();
 }
 
 /// CRE-30: a priority comes before any policy.

@@ -1,0 +1,146 @@
+//! A study chooses the victims that the manager chooses, one by one, under every policy.
+
+use proptest::prelude::*;
+use vidmm::policy::PolicyChoice;
+use vidmm_replay::{
+    Lists, PAGE, PlayOptions, References, RequestOptions, Setup, Sizes, Trace, Use, is_exact, play_watched, study,
+    study_sample, study_watched, suite,
+};
+use vidmm_trace::Lifetime;
+
+/// Plays a trace both ways, and compares victims and figures.
+fn compare(trace: &Trace, options: &PlayOptions) -> Result<(), TestCaseError> {
+    let (mut of_manager, mut of_study) = (Vec::new(), Vec::new());
+    let played = play_watched(trace, options, |object| of_manager.push(object)).unwrap();
+    let studied = study_watched(trace, options, |object| of_study.push(object)).unwrap();
+    let at = of_manager.iter().zip(&of_study).position(|(one, other)| one != other);
+    let near = |victims: &Vec<u32>| at.map(|at| victims[at..victims.len().min(at + 8)].to_vec());
+    prop_assert_eq!(at, None, "{}: {:?} {:?} {:?}", trace.name(), options, near(&of_manager), near(&of_study));
+    prop_assert_eq!(of_manager.len(), of_study.len(), "{}: {:?}", trace.name(), options);
+    prop_assert_eq!(played, studied, "{}: {:?}", trace.name(), options);
+    Ok(())
+}
+
+fn policies() -> Vec<PolicyChoice> {
+    let seeds = [1, 2].map(|seed| PolicyChoice::PREDICT.with_seed(seed));
+    PolicyChoice::ALL.into_iter().chain(seeds).collect()
+}
+
+/// Objects of up to eight pages, lists of up to four, reads and writes, and objects that live for a while.
+fn references() -> impl Strategy<Value = References> {
+    let sizes = proptest::collection::vec((1..=8_u64, 0..6_u8), 16);
+    let uses = proptest::collection::btree_map(0..16_u32, any::<bool>(), 1..=4);
+    (sizes, proptest::collection::vec(uses, 1..120)).prop_map(|(sizes, lists)| {
+        let mut references = References::new("random", []);
+        for (pages, lifetime) in sizes {
+            let lifetime = match lifetime {
+                0 => Lifetime::Temporary,
+                1 => Lifetime::Kept,
+                _ => Lifetime::Whole,
+            };
+            references.add(pages * PAGE, lifetime);
+        }
+        for list in lists {
+            let used =
+                list.into_iter().map(|(object, writes)| if writes { Use::write(object) } else { Use::read(object) });
+            references.submit(used);
+        }
+        references
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn a_study_of_a_random_trace_chooses_the_victims_of_the_manager(references in references(), spare in 0..40_u64, in_flight in 1..=2_u64, kept in any::<bool>()) {
+        let trace = Trace::from(references);
+        let setup = Setup { in_flight, ..Setup::new(trace.measure().largest_list + spare * PAGE) };
+        let lists = if kept { Lists::Kept } else { Lists::Anew };
+        for policy in policies() {
+            compare(&trace, &PlayOptions { setup, policy, lists })?;
+        }
+    }
+}
+
+/// Requests with reads, writes, deletions and changing sizes.
+fn requests() -> impl Strategy<Value = String> {
+    let request = (0..12_u32, 1..6_u32, 0..12_u8).prop_map(|(id, size, op)| {
+        let op = match op {
+            0 => "delete",
+            1..=3 => "set",
+            _ => "get",
+        };
+        format!("{id},{},{op}\n", size * 3000)
+    });
+    proptest::collection::vec(request, 1..150).prop_map(|requests| "id,size,op\n".to_owned() + &requests.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn a_study_of_deletions_chooses_the_victims_of_the_manager(text in requests(), batch in 1..3_u32, new in any::<bool>(), share in 1..9_u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, text).unwrap();
+        let sizes = if new { Sizes::New } else { Sizes::First };
+        let options = RequestOptions { batch, sizes, ..RequestOptions::default() };
+        let Some(Ok(trace)) = Trace::requests(&path, &options) else { return Ok(()) };
+        let measure = trace.measure();
+        let setup = Setup::new(measure.largest_list + (measure.footprint - measure.largest_list.min(measure.footprint)) * share / 8);
+        for policy in policies() {
+            let options = PlayOptions { setup, policy, lists: Lists::Anew };
+            if is_exact(&trace, &options) {
+                compare(&trace, &options)?;
+            }
+        }
+    }
+}
+
+/// The suite's workloads, all but the camera, which takes the longest.
+#[test]
+fn a_study_of_the_suite_chooses_the_victims_of_the_manager() {
+    for references in [suite::cyclic(1), suite::experts(1)] {
+        let trace = Trace::from(references);
+        for lists in [Lists::Anew, Lists::Kept] {
+            for policy in policies() {
+                let setup = Setup::new(trace.measure().footprint * 3 / 4);
+                compare(&trace, &PlayOptions { setup, policy, lists }).unwrap();
+            }
+        }
+    }
+}
+
+/// Requests by popularity: a tenth of the objects says the share of the bytes that all objects bring in, within the stated error.
+#[test]
+fn a_sample_tells_the_share_of_the_bytes_and_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let mut state = 7_u64;
+    let mut draw = |below: f64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1_u64 << 31) as f64 * below
+    };
+    // The number of an object is a power of a uniform draw, so that low numbers are popular.
+    let text: String = (0..150_000_u32)
+        .map(|time| {
+            let object = (draw(1.0).powi(2) * 8000.0) as u64;
+            format!("{time},{object},{}\n", 4096 * (1 + object % 7))
+        })
+        .collect();
+    std::fs::write(&path, text).unwrap();
+    let read =
+        |sample| Trace::requests(&path, &RequestOptions { sample, ..RequestOptions::default() }).unwrap().unwrap();
+    let share = |trace: &Trace, of: f64| {
+        let setup = Setup::new(trace.measure().footprint / 5);
+        let options = PlayOptions { setup, policy: PolicyChoice::Lru, lists: Lists::Anew };
+        let (played, error) = study_sample(trace, &options, of).unwrap();
+        assert_eq!(played, study(trace, &options).unwrap());
+        (played.bytes_in as f64 / played.bytes_used as f64, error)
+    };
+    let (all, sample) = (read(None), read(Some(100_000)));
+    assert!((700..900).contains(&sample.measure().objects), "{:?}", sample.measure());
+    let (whole, exact) = share(&all, 1.0);
+    let (estimate, error) = share(&sample, 0.1);
+    assert_eq!(exact, 0.0);
+    assert!(error > 0.001 && (whole - estimate).abs() < 4.0 * error, "{whole} {estimate} {error}");
+}
