@@ -185,7 +185,7 @@ fn check_offers(objects: &Objects, audit: &mut Audit) {
     audit.equal("I25: offered allocations", noted, offered.len() as u64);
     for (index, allocation) in offered {
         audit.holds(objects[allocation.process].offered.contains(&index) && allocation.offer().is_some(), || {
-            format!("I25: allocation {index} is offered, but has no offer that its process notes")
+            format!("I25: allocation {index} is offered, without a noted offer of the process")
         });
         let is_listed = allocation.entries().any(|(_, entry)| entry.count > 0 || entry.is_open());
         audit.holds(!is_listed, || format!("I25: allocation {index} is offered, but a list requires it"));

@@ -9,15 +9,15 @@ pub(super) struct BufferState {
     pub allocation: Option<AllocationId>,
     pub mapping: Option<PageRange>,
     pub last_use: u32,
-    /// The value of each engine's fence after its last kernel that names the allocation.
+    /// The fence value of each engine after the last kernel with the allocation.
     pub last_access: [u64; 2],
-    /// Whether a kernel has named it.
+    /// Whether a kernel has named the allocation.
     pub was_used: bool,
-    /// Whether the CPU's view of it has been judged since then.
+    /// Whether the CPU's view was judged after the last kernel.
     pub copy_is_judged: bool,
-    /// Whether its content was lost with a device, so that it is loaded again before it is read.
+    /// Whether the content was lost with a device. The client loads lost content again before a read.
     pub is_lost: bool,
-    /// Whether it was given up: the allocation is gone, or another buffer's.
+    /// Whether the buffer was given up: the allocation is gone, or another buffer's.
     pub is_dead: bool,
 }
 
@@ -28,6 +28,6 @@ pub(super) enum Attempt {
     NoMemory {
         num_bytes_to_trim: u64,
     },
-    /// The kernels of the process up to this one must end before.
+    /// The kernels of the process up to this number must end before.
     WaitsFor(u64),
 }

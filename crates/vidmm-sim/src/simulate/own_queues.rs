@@ -8,7 +8,8 @@ use crate::scenario::steps::{BeginUse, EndUse};
 const USES_MAX: usize = 4;
 
 impl Player<'_, '_> {
-    /// Begins a use of what a device's list names, or ends one: mostly the oldest. One may be ended before it has begun, or twice.
+    /// Begins a use of the listed allocations of a device, or ends a use: mostly the oldest. A use may end before the begin,
+    /// or twice.
     pub fn run_own_queues(&mut self, device: usize) {
         let Some(Owners { dice, uses }) = &mut self.owners else { return };
         if uses.len() < USES_MAX && dice.chance(10) {

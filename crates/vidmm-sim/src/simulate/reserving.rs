@@ -8,25 +8,25 @@ use super::player::Player;
 use super::reservations::{Reservation, Reservations};
 use crate::scenario::steps::{FreeVa, Kernel, Map, ReserveVa, Until, Wait};
 
-/// The most reservations that a world has at a time.
+/// The most reservations of a world at a time.
 const RESERVATIONS_MAX: usize = 3;
 
 /// The largest reservation of most, in units of 64 KiB.
 const UNITS_MAX: u64 = 16;
 
-/// The largest of all, which has whole tables in it.
+/// The largest reservation of all, with whole tables.
 const LARGE_UNITS_MAX: u64 = 8192;
 
-/// The mappings that a program makes at a time which makes many.
+/// The mappings of a crowd.
 const CROWD: u32 = 300;
 
-/// The addresses that a mapping is asked for.
+/// The addresses for a mapping.
 enum Where {
-    /// The manager chooses them.
+    /// The manager chooses.
     Anywhere,
-    /// From this one on.
+    /// From this address on.
     At(u64),
-    /// In the reservation of that name, so far from its start.
+    /// In the named reservation, at an offset.
     In(String, ByteSize),
 }
 
@@ -65,7 +65,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Maps some pages of an allocation at some page of a reservation. Something may be mapped there already.
+    /// Maps some pages of an allocation at some page of a reservation, mapped or not.
     fn map_reserved(&mut self, device: usize, at: usize) {
         let usable = self.cast.usable_by(device);
         let Some(Reservations { dice, those, .. }) = &mut self.reservations else { return };
@@ -80,8 +80,9 @@ impl Player<'_, '_> {
         self.map_first(device, allocation, pages, Where::In(reservation, ByteSize(first * PAGE_SIZE)));
     }
 
-    /// An address near one that a program has: what lies there may be free, its own, or another's. Or one far from it, perhaps in no
-    /// process's part of the space (U-17).
+    /// An address near a known address, free or mapped; or far from known addresses, perhaps outside of every process's part
+    /// of the space
+    /// (U-17).
     fn choose_address(&mut self) -> Option<u64> {
         let objects = &self.session.objects;
         let reserved = objects.reservations.values().flat_map(|of| [of.addresses.start, of.addresses.end]);
@@ -98,7 +99,7 @@ impl Player<'_, '_> {
         })
     }
 
-    /// Maps an allocation at an address that the program chooses.
+    /// Maps an allocation at an address of the program's choice.
     fn map_chosen(&mut self, device: usize) {
         let Some(address) = self.choose_address() else { return };
         let usable = self.cast.usable_by(device);
@@ -140,7 +141,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// Reads what is zero, and waits for that: so it has mostly ended when something is mapped there, or given back.
+    /// Reads zeros, and waits for the end: mostly before a mapping there, and before the end of the reservation.
     fn read_zeros(&mut self, device: usize, at: usize) {
         let Some(Reservations { those, .. }) = &self.reservations else { return };
         let (reservation, name) = (those[at].name.clone(), self.cast.devices[device].name.clone());

@@ -42,7 +42,7 @@ pub(crate) struct Device {
     pub pinned_allocations: Vec<AllocationIx>,
     /// The listed allocations with several homes, and some former ones.
     pub with_choice: Vec<AllocationIx>,
-    /// The allocations that move their home with a request of it that is not granted.
+    /// The allocations with a move to another home by an ungranted request.
     pub rehomed: OrderedSet<AllocationIx>,
     /// The allocations that its entries pinned when the device was suspended, to be pinned again when it is resumed.
     pub to_bring_back: Vec<AllocationId>,

@@ -23,7 +23,7 @@ use crate::{
     units::SegmentId,
 };
 
-/// The queues of a process, in the order in which they go: where each stands among all queues.
+/// The queues of a process in the order of the evictions, by their indices among all queues.
 type Queues = BTreeMap<QueueKey, usize>;
 
 /// Resident allocations that may be evicted.
@@ -32,9 +32,9 @@ pub(crate) struct Evictable {
     /// By process. At most one queue is empty.
     by_process: Vec<Queues>,
     queues: Vec<RankQueue<AllocationIx>>,
-    /// Where queues stood that are gone.
+    /// The indices of former queues.
     unused: Vec<usize>,
-    /// The queue that was changed last, which nearly always is the next that is changed.
+    /// The last changed queue, and nearly always the next changed queue.
     changed: Option<(ProcessIx, QueueKey, usize)>,
     firsts: Firsts,
     bytes: [u64; Class::COUNT],
@@ -127,7 +127,7 @@ impl Evictable {
         }
     }
 
-    /// Where a queue stands, which is made if there is none.
+    /// The index of a queue, perhaps of a new queue.
     #[inline(never)]
     fn find_or_make(&mut self, process: ProcessIx, key: QueueKey) -> usize {
         if self.by_process.len() <= process.at() {

@@ -17,7 +17,7 @@ pub(crate) fn stop(
 ) {
     let turn = &mut state.objects[device].turn;
     turn.gives_way |= gives_way;
-    // A device that waits for its turn already waits for the same memory still, whichever other has its turn before.
+    // A waiting device still waits for the same memory, whichever device has the turn.
     if turn.activity != Activity::Active {
         return;
     }

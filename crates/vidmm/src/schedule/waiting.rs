@@ -1,4 +1,4 @@
-//! The turns of all devices: who waits for a place, what is away from home, and the power.
+//! The turns of all devices: waits for a place, allocations away from home, and the power.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -11,36 +11,36 @@ use crate::{
 /// The turns of all devices.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Active devices whose list is on its way back.
+    /// Active devices with the list on the way back.
     pub resuming: OrderedSet<DeviceIx>,
-    /// Devices whose allocations are to be placed anew, as soon as they can yield for it.
+    /// Devices with allocations to be placed anew, as soon as the device can yield.
     pub to_replace: OrderedSet<DeviceIx>,
-    /// Allocations of devices that may have another home than they prefer, and since when they do.
+    /// Allocations that may be away from the preferred home, by device, with the begin of the absence.
     pub away: BTreeMap<(DeviceIx, AllocationIx), Nanoseconds>,
-    /// No allocation that is away is smaller, in bytes.
+    /// The size of the smallest allocation away, in bytes.
     pub smallest_away: u64,
-    /// Allocations that have come home by an exchange, and the sleeping devices that gave the room.
+    /// Allocations brought home by an exchange, and the sleeping devices of the room.
     pub exchanges: BTreeMap<AllocationId, Vec<DeviceIx>>,
-    /// The time for which a process sleeps before it gives its memory away.
+    /// The sleep of a process before the exchange.
     pub exchange_after: Nanoseconds,
     /// The times of the last and of the next look for such processes.
     pub exchange_look: (Nanoseconds, Nanoseconds),
-    /// The time at which a device last yielded for another.
+    /// The time of the last yield for another device.
     pub last_yield: Nanoseconds,
-    /// Whether the adapter has power, and whether it is wanted back as soon as it is gone.
+    /// Whether the adapter has power, and whether power is wanted back after the power-down.
     pub power: Power,
     pub power_up_wanted: bool,
 }
 
 impl Turns {
-    /// Whether there is power, and the list of every device that has its turn is there, in the places that it prefers.
+    /// Whether there is power, and the list of each active device is in the preferred places.
     pub fn is_calm(&self) -> bool {
         self.power == Power::Up
             && self.away.is_empty()
             && [&self.resuming, &self.to_replace].into_iter().all(OrderedSet::is_empty)
     }
 
-    /// The allocations of a device are to be placed anew, as soon as the device can yield for that.
+    /// The allocations of a device are to be placed anew, as soon as the device can yield.
     pub fn replace(&mut self, device: DeviceIx) {
         self.to_replace.insert(device);
     }

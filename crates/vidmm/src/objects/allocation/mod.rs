@@ -1,4 +1,4 @@
-//! An allocation: the driver's description, its place, and its state.
+//! An allocation: the driver's description, the place, and the state.
 
 mod cold;
 mod flags;
