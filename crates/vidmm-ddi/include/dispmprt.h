@@ -7,14 +7,13 @@
 #ifndef VIDMM_DISPMPRT_H
 #define VIDMM_DISPMPRT_H
 
-#include "d3dkmddi.h"
-#include "ntddk.h"
+#include "vidmm_display.h"
 
 typedef struct _DXGK_START_INFO {
     ULONG RequiredDmaQueueEntry;
     GUID AdapterGuid;
     LUID AdapterLuid;
-} DXGK_START_INFO, *PDXGK_START_INFO;
+} DXGK_START_INFO, *PDXGK_START_INFO, *IN_PDXGK_START_INFO;
 
 typedef enum _DOCKING_STATE {
     DockStateUnsupported = 0,
@@ -27,7 +26,7 @@ typedef struct _DXGK_DEVICE_INFO {
     PVOID MiniportDeviceContext;
     PDEVICE_OBJECT PhysicalDeviceObject;
     UNICODE_STRING DeviceRegistryPath;
-    PVOID TranslatedResourceList; /* NULL: there is no bus */
+    PCM_RESOURCE_LIST TranslatedResourceList; /* one range of registers, which are memory here, and one interrupt */
     LARGE_INTEGER SystemMemorySize;
     PHYSICAL_ADDRESS HighestPhysicalAddress;
     PHYSICAL_ADDRESS AgpApertureBase;
@@ -52,49 +51,62 @@ typedef struct _DXGKARGCB_GETHANDLEDATA {
     } Flags;
 } DXGKARGCB_GETHANDLEDATA;
 
-typedef BOOLEAN KSYNCHRONIZE_ROUTINE(PVOID SynchronizeContext);
-typedef KSYNCHRONIZE_ROUTINE *PKSYNCHRONIZE_ROUTINE;
+typedef HANDLE DXGKARG_RELEASE_HANDLE;
+
+typedef struct _DXGKARGCB_RELEASEHANDLEDATA {
+    DXGKARG_RELEASE_HANDLE ReleaseHandle;
+    DXGK_HANDLE_TYPE Type;
+} DXGKARGCB_RELEASEHANDLEDATA;
+
+typedef struct _DXGKARGCB_ENUMHANDLECHILDREN DXGKARGCB_ENUMHANDLECHILDREN;
 
 /* ---- Dxgkrnl's functions ---- */
 
-typedef PVOID DXGKCB_GETHANDLEDATA(const DXGKARGCB_GETHANDLEDATA *pGetHandleData);
-typedef DXGKCB_GETHANDLEDATA *DXGKCB_GETHANDLEDATA_PTR;
+typedef PVOID (*DXGKCB_GETHANDLEDATA)(const DXGKARGCB_GETHANDLEDATA *pGetHandleData);
 
-typedef VOID DXGKCB_NOTIFYINTERRUPT(HANDLE hAdapter, const DXGKARGCB_NOTIFY_INTERRUPT_DATA *pData);
-typedef DXGKCB_NOTIFYINTERRUPT *DXGKCB_NOTIFYINTERRUPT_PTR;
+/* The driver's data stays until the release; ReleaseHandle is for DxgkCbReleaseHandleData. */
+typedef PVOID (*DXGKCB_ACQUIREHANDLEDATA)(const DXGKARGCB_GETHANDLEDATA *pGetHandleData, DXGKARG_RELEASE_HANDLE *ReleaseHandle);
+typedef VOID (*DXGKCB_RELEASEHANDLEDATA)(DXGKARGCB_RELEASEHANDLEDATA ReleaseHandleData);
 
-typedef VOID DXGKCB_NOTIFYDPC(HANDLE hAdapter);
-typedef DXGKCB_NOTIFYDPC *DXGKCB_NOTIFYDPC_PTR;
+typedef D3DKMT_HANDLE (*DXGKCB_ENUMHANDLECHILDREN)(const DXGKARGCB_ENUMHANDLECHILDREN *pEnumHandleChildren);
 
-typedef BOOLEAN DXGKCB_QUEUEDPC(HANDLE DeviceHandle);
-typedef DXGKCB_QUEUEDPC *DXGKCB_QUEUEDPC_PTR;
+typedef NTSTATUS (*DXGKCB_MAP_MEMORY)(HANDLE DeviceHandle, PHYSICAL_ADDRESS TranslatedAddress, ULONG Length, BOOLEAN InIoSpace, BOOLEAN MapToUserMode, MEMORY_CACHING_TYPE CacheType, PVOID *VirtualAddress);
+typedef NTSTATUS (*DXGKCB_UNMAP_MEMORY)(HANDLE DeviceHandle, PVOID VirtualAddress);
+typedef NTSTATUS (*DXGKCB_READ_DEVICE_SPACE)(HANDLE DeviceHandle, ULONG DataType, PVOID Buffer, ULONG Offset, ULONG Length, PULONG BytesRead);
+typedef NTSTATUS (*DXGKCB_WRITE_DEVICE_SPACE)(HANDLE DeviceHandle, ULONG DataType, PVOID Buffer, ULONG Offset, ULONG Length, PULONG BytesWritten);
+typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTACTIVE)(HANDLE hAdapter, UINT ComponentIndex);
+typedef NTSTATUS (*DXGKCB_SETPOWERCOMPONENTIDLE)(HANDLE hAdapter, UINT ComponentIndex);
 
-typedef NTSTATUS DXGKCB_GETDEVICEINFORMATION(HANDLE DeviceHandle, PDXGK_DEVICE_INFO DeviceInfo);
-typedef DXGKCB_GETDEVICEINFORMATION *DXGKCB_GETDEVICEINFORMATION_PTR;
+typedef VOID (*DXGKCB_NOTIFY_INTERRUPT)(HANDLE hAdapter, const DXGKARGCB_NOTIFY_INTERRUPT_DATA *pData);
 
-typedef NTSTATUS DXGKCB_SYNCHRONIZEEXECUTION(HANDLE DeviceHandle, PKSYNCHRONIZE_ROUTINE SynchronizeRoutine, PVOID Context, ULONG MessageNumber, PBOOLEAN ReturnValue);
-typedef DXGKCB_SYNCHRONIZEEXECUTION *DXGKCB_SYNCHRONIZEEXECUTION_PTR;
+typedef VOID (*DXGKCB_NOTIFY_DPC)(HANDLE hAdapter);
+
+typedef BOOLEAN (*DXGKCB_QUEUE_DPC)(HANDLE DeviceHandle);
+
+typedef NTSTATUS (*DXGKCB_GET_DEVICE_INFORMATION)(HANDLE DeviceHandle, PDXGK_DEVICE_INFO DeviceInfo);
+
+typedef NTSTATUS (*DXGKCB_SYNCHRONIZE_EXECUTION)(HANDLE DeviceHandle, PKSYNCHRONIZE_ROUTINE SynchronizeRoutine, PVOID Context, ULONG MessageNumber, PBOOLEAN ReturnValue);
 
 typedef struct _DXGKRNL_INTERFACE {
     ULONG Size;
     ULONG Version;
     HANDLE DeviceHandle;
     PVOID DxgkCbEvalAcpiMethod;
-    DXGKCB_GETDEVICEINFORMATION_PTR DxgkCbGetDeviceInformation;
+    DXGKCB_GET_DEVICE_INFORMATION DxgkCbGetDeviceInformation;
     PVOID DxgkCbIndicateChildStatus;
-    PVOID DxgkCbMapMemory;
-    DXGKCB_QUEUEDPC_PTR DxgkCbQueueDpc;
+    DXGKCB_MAP_MEMORY DxgkCbMapMemory;
+    DXGKCB_QUEUE_DPC DxgkCbQueueDpc;
     PVOID DxgkCbQueryServices;
-    PVOID DxgkCbReadDeviceSpace;
-    DXGKCB_SYNCHRONIZEEXECUTION_PTR DxgkCbSynchronizeExecution;
-    PVOID DxgkCbUnmapMemory;
-    PVOID DxgkCbWriteDeviceSpace;
+    DXGKCB_READ_DEVICE_SPACE DxgkCbReadDeviceSpace;
+    DXGKCB_SYNCHRONIZE_EXECUTION DxgkCbSynchronizeExecution;
+    DXGKCB_UNMAP_MEMORY DxgkCbUnmapMemory;
+    DXGKCB_WRITE_DEVICE_SPACE DxgkCbWriteDeviceSpace;
     PVOID DxgkCbIsDevicePresent;
-    DXGKCB_GETHANDLEDATA_PTR DxgkCbGetHandleData;
+    DXGKCB_GETHANDLEDATA DxgkCbGetHandleData;
     PVOID DxgkCbGetHandleParent;
-    PVOID DxgkCbEnumHandleChildren;
-    DXGKCB_NOTIFYINTERRUPT_PTR DxgkCbNotifyInterrupt;
-    DXGKCB_NOTIFYDPC_PTR DxgkCbNotifyDpc;
+    DXGKCB_ENUMHANDLECHILDREN DxgkCbEnumHandleChildren;
+    DXGKCB_NOTIFY_INTERRUPT DxgkCbNotifyInterrupt;
+    DXGKCB_NOTIFY_DPC DxgkCbNotifyDpc;
     PVOID DxgkCbQueryVidPnInterface;
     PVOID DxgkCbQueryMonitorInterface;
     PVOID DxgkCbGetCaptureAddress;
@@ -102,8 +114,8 @@ typedef struct _DXGKRNL_INTERFACE {
     PVOID DxgkCbExcludeAdapterAccess;
     PVOID DxgkCbCreateContextAllocation;
     PVOID DxgkCbDestroyContextAllocation;
-    PVOID DxgkCbSetPowerComponentActive;
-    PVOID DxgkCbSetPowerComponentIdle;
+    DXGKCB_SETPOWERCOMPONENTACTIVE DxgkCbSetPowerComponentActive;
+    DXGKCB_SETPOWERCOMPONENTIDLE DxgkCbSetPowerComponentIdle;
     PVOID DxgkCbAcquirePostDisplayOwnership;
     PVOID DxgkCbPowerRuntimeControlRequest;
     PVOID DxgkCbSetPowerComponentLatency;
@@ -113,8 +125,8 @@ typedef struct _DXGKRNL_INTERFACE {
     PVOID DxgkCbMapContextAllocation;
     PVOID DxgkCbUpdateContextAllocation;
     PVOID DxgkCbReserveGpuVirtualAddressRange;
-    PVOID DxgkCbAcquireHandleData;
-    PVOID DxgkCbReleaseHandleData;
+    DXGKCB_ACQUIREHANDLEDATA DxgkCbAcquireHandleData;
+    DXGKCB_RELEASEHANDLEDATA DxgkCbReleaseHandleData;
     PVOID DxgkCbHardwareContentProtectionTeardown;
     PVOID DxgkCbMultiPlaneOverlayDisabled;
     PVOID DxgkCbMitigatedRangeUpdate;
@@ -149,30 +161,30 @@ typedef struct _DXGKRNL_INTERFACE {
     PVOID DxgkCbClosePhysicalMemoryObject;
     PVOID DxgkCbPinFrameBufferForSave2;
     PVOID DxgkCbDisconnectDoorbell;
-} DXGKRNL_INTERFACE, *PDXGKRNL_INTERFACE;
+} DXGKRNL_INTERFACE, *PDXGKRNL_INTERFACE, *IN_PDXGKRNL_INTERFACE;
 
 /* ---- The driver's functions ---- */
 
-typedef NTSTATUS DXGKDDI_ADDDEVICE(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *MiniportDeviceContext);
-typedef DXGKDDI_ADDDEVICE *PDXGKDDI_ADDDEVICE;
+typedef NTSTATUS DXGKDDI_ADD_DEVICE(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *MiniportDeviceContext);
+typedef DXGKDDI_ADD_DEVICE *PDXGKDDI_ADD_DEVICE;
 
-typedef NTSTATUS DXGKDDI_STARTDEVICE(const PVOID MiniportDeviceContext, PDXGK_START_INFO DxgkStartInfo, PDXGKRNL_INTERFACE DxgkInterface, PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren);
-typedef DXGKDDI_STARTDEVICE *PDXGKDDI_STARTDEVICE;
+typedef NTSTATUS DXGKDDI_START_DEVICE(const PVOID MiniportDeviceContext, PDXGK_START_INFO DxgkStartInfo, PDXGKRNL_INTERFACE DxgkInterface, PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren);
+typedef DXGKDDI_START_DEVICE *PDXGKDDI_START_DEVICE;
 
-typedef NTSTATUS DXGKDDI_STOPDEVICE(const PVOID MiniportDeviceContext);
-typedef DXGKDDI_STOPDEVICE *PDXGKDDI_STOPDEVICE;
+typedef NTSTATUS DXGKDDI_STOP_DEVICE(const PVOID MiniportDeviceContext);
+typedef DXGKDDI_STOP_DEVICE *PDXGKDDI_STOP_DEVICE;
 
-typedef NTSTATUS DXGKDDI_REMOVEDEVICE(const PVOID MiniportDeviceContext);
-typedef DXGKDDI_REMOVEDEVICE *PDXGKDDI_REMOVEDEVICE;
+typedef NTSTATUS DXGKDDI_REMOVE_DEVICE(const PVOID MiniportDeviceContext);
+typedef DXGKDDI_REMOVE_DEVICE *PDXGKDDI_REMOVE_DEVICE;
 
-typedef BOOLEAN DXGKDDI_INTERRUPTROUTINE(const PVOID MiniportDeviceContext, ULONG MessageNumber);
-typedef DXGKDDI_INTERRUPTROUTINE *PDXGKDDI_INTERRUPTROUTINE;
+typedef BOOLEAN DXGKDDI_INTERRUPT_ROUTINE(const PVOID MiniportDeviceContext, ULONG MessageNumber);
+typedef DXGKDDI_INTERRUPT_ROUTINE *PDXGKDDI_INTERRUPT_ROUTINE;
 
-typedef VOID DXGKDDI_DPCROUTINE(const PVOID MiniportDeviceContext);
-typedef DXGKDDI_DPCROUTINE *PDXGKDDI_DPCROUTINE;
+typedef VOID DXGKDDI_DPC_ROUTINE(const PVOID MiniportDeviceContext);
+typedef DXGKDDI_DPC_ROUTINE *PDXGKDDI_DPC_ROUTINE;
 
-typedef VOID DXGKDDI_RESETDEVICE(const PVOID MiniportDeviceContext);
-typedef DXGKDDI_RESETDEVICE *PDXGKDDI_RESETDEVICE;
+typedef VOID DXGKDDI_RESET_DEVICE(const PVOID MiniportDeviceContext);
+typedef DXGKDDI_RESET_DEVICE *PDXGKDDI_RESET_DEVICE;
 
 typedef VOID DXGKDDI_UNLOAD(VOID);
 typedef DXGKDDI_UNLOAD *PDXGKDDI_UNLOAD;
@@ -257,67 +269,67 @@ typedef DXGKDDI_VALIDATEUPDATEALLOCATIONPROPERTY *PDXGKDDI_VALIDATEUPDATEALLOCAT
 
 typedef struct _DRIVER_INITIALIZATION_DATA {
     ULONG Version;
-    PDXGKDDI_ADDDEVICE DxgkDdiAddDevice;
-    PDXGKDDI_STARTDEVICE DxgkDdiStartDevice;
-    PDXGKDDI_STOPDEVICE DxgkDdiStopDevice;
-    PDXGKDDI_REMOVEDEVICE DxgkDdiRemoveDevice;
-    PVOID DxgkDdiDispatchIoRequest;
-    PDXGKDDI_INTERRUPTROUTINE DxgkDdiInterruptRoutine;
-    PDXGKDDI_DPCROUTINE DxgkDdiDpcRoutine;
-    PVOID DxgkDdiQueryChildRelations;
-    PVOID DxgkDdiQueryChildStatus;
-    PVOID DxgkDdiQueryDeviceDescriptor;
-    PVOID DxgkDdiSetPowerState;
-    PVOID DxgkDdiNotifyAcpiEvent;
-    PDXGKDDI_RESETDEVICE DxgkDdiResetDevice;
+    PDXGKDDI_ADD_DEVICE DxgkDdiAddDevice;
+    PDXGKDDI_START_DEVICE DxgkDdiStartDevice;
+    PDXGKDDI_STOP_DEVICE DxgkDdiStopDevice;
+    PDXGKDDI_REMOVE_DEVICE DxgkDdiRemoveDevice;
+    PDXGKDDI_DISPATCH_IO_REQUEST DxgkDdiDispatchIoRequest;
+    PDXGKDDI_INTERRUPT_ROUTINE DxgkDdiInterruptRoutine;
+    PDXGKDDI_DPC_ROUTINE DxgkDdiDpcRoutine;
+    PDXGKDDI_QUERY_CHILD_RELATIONS DxgkDdiQueryChildRelations;
+    PDXGKDDI_QUERY_CHILD_STATUS DxgkDdiQueryChildStatus;
+    PDXGKDDI_QUERY_DEVICE_DESCRIPTOR DxgkDdiQueryDeviceDescriptor;
+    PDXGKDDI_SET_POWER_STATE DxgkDdiSetPowerState;
+    PDXGKDDI_NOTIFY_ACPI_EVENT DxgkDdiNotifyAcpiEvent;
+    PDXGKDDI_RESET_DEVICE DxgkDdiResetDevice;
     PDXGKDDI_UNLOAD DxgkDdiUnload;
-    PVOID DxgkDdiQueryInterface;
-    PVOID DxgkDdiControlEtwLogging;
+    PDXGKDDI_QUERY_INTERFACE DxgkDdiQueryInterface;
+    PDXGKDDI_CONTROL_ETW_LOGGING DxgkDdiControlEtwLogging;
     PDXGKDDI_QUERYADAPTERINFO DxgkDdiQueryAdapterInfo;
     PDXGKDDI_CREATEDEVICE DxgkDdiCreateDevice;
     PDXGKDDI_CREATEALLOCATION DxgkDdiCreateAllocation;
     PDXGKDDI_DESTROYALLOCATION DxgkDdiDestroyAllocation;
-    PVOID DxgkDdiDescribeAllocation;
+    PDXGKDDI_DESCRIBEALLOCATION DxgkDdiDescribeAllocation;
     PDXGKDDI_GETSTANDARDALLOCATIONDRIVERDATA DxgkDdiGetStandardAllocationDriverData;
-    PVOID DxgkDdiAcquireSwizzlingRange;
-    PVOID DxgkDdiReleaseSwizzlingRange;
+    PDXGKDDI_ACQUIRESWIZZLINGRANGE DxgkDdiAcquireSwizzlingRange;
+    PDXGKDDI_RELEASESWIZZLINGRANGE DxgkDdiReleaseSwizzlingRange;
     PDXGKDDI_PATCH DxgkDdiPatch;
     PDXGKDDI_SUBMITCOMMAND DxgkDdiSubmitCommand;
     PDXGKDDI_PREEMPTCOMMAND DxgkDdiPreemptCommand;
     PDXGKDDI_BUILDPAGINGBUFFER DxgkDdiBuildPagingBuffer;
-    PVOID DxgkDdiSetPalette;
-    PVOID DxgkDdiSetPointerPosition;
-    PVOID DxgkDdiSetPointerShape;
+    PDXGKDDI_SETPALETTE DxgkDdiSetPalette;
+    PDXGKDDI_SETPOINTERPOSITION DxgkDdiSetPointerPosition;
+    PDXGKDDI_SETPOINTERSHAPE DxgkDdiSetPointerShape;
     PDXGKDDI_RESETFROMTIMEOUT DxgkDdiResetFromTimeout;
     PDXGKDDI_RESTARTFROMTIMEOUT DxgkDdiRestartFromTimeout;
-    PVOID DxgkDdiEscape;
-    PVOID DxgkDdiCollectDbgInfo;
-    PVOID DxgkDdiQueryCurrentFence;
-    PVOID DxgkDdiIsSupportedVidPn;
-    PVOID DxgkDdiRecommendFunctionalVidPn;
-    PVOID DxgkDdiEnumVidPnCofuncModality;
-    PVOID DxgkDdiSetVidPnSourceAddress;
-    PVOID DxgkDdiSetVidPnSourceVisibility;
-    PVOID DxgkDdiCommitVidPn;
-    PVOID DxgkDdiUpdateActiveVidPnPresentPath;
-    PVOID DxgkDdiRecommendMonitorModes;
-    PVOID DxgkDdiRecommendVidPnTopology;
-    PVOID DxgkDdiGetScanLine;
-    PVOID DxgkDdiStopCapture;
-    PVOID DxgkDdiControlInterrupt;
-    PVOID DxgkDdiCreateOverlay;
+    PDXGKDDI_ESCAPE DxgkDdiEscape;
+    PDXGKDDI_COLLECTDBGINFO DxgkDdiCollectDbgInfo;
+    PDXGKDDI_QUERYCURRENTFENCE DxgkDdiQueryCurrentFence;
+    PDXGKDDI_ISSUPPORTEDVIDPN DxgkDdiIsSupportedVidPn;
+    PDXGKDDI_RECOMMENDFUNCTIONALVIDPN DxgkDdiRecommendFunctionalVidPn;
+    PDXGKDDI_ENUMVIDPNCOFUNCMODALITY DxgkDdiEnumVidPnCofuncModality;
+    PDXGKDDI_SETVIDPNSOURCEADDRESS DxgkDdiSetVidPnSourceAddress;
+    PDXGKDDI_SETVIDPNSOURCEVISIBILITY DxgkDdiSetVidPnSourceVisibility;
+    PDXGKDDI_COMMITVIDPN DxgkDdiCommitVidPn;
+    PDXGKDDI_UPDATEACTIVEVIDPNPRESENTPATH DxgkDdiUpdateActiveVidPnPresentPath;
+    PDXGKDDI_RECOMMENDMONITORMODES DxgkDdiRecommendMonitorModes;
+    PDXGKDDI_RECOMMENDVIDPNTOPOLOGY DxgkDdiRecommendVidPnTopology;
+    PDXGKDDI_GETSCANLINE DxgkDdiGetScanLine;
+    PDXGKDDI_STOPCAPTURE DxgkDdiStopCapture;
+    PDXGKDDI_CONTROLINTERRUPT DxgkDdiControlInterrupt;
+    PDXGKDDI_CREATEOVERLAY DxgkDdiCreateOverlay;
     PDXGKDDI_DESTROYDEVICE DxgkDdiDestroyDevice;
     PDXGKDDI_OPENALLOCATION DxgkDdiOpenAllocation;
     PDXGKDDI_CLOSEALLOCATION DxgkDdiCloseAllocation;
     PDXGKDDI_RENDER DxgkDdiRender;
-    PVOID DxgkDdiPresent;
-    PVOID DxgkDdiUpdateOverlay;
-    PVOID DxgkDdiFlipOverlay;
-    PVOID DxgkDdiDestroyOverlay;
+    PDXGKDDI_PRESENT DxgkDdiPresent;
+    PDXGKDDI_UPDATEOVERLAY DxgkDdiUpdateOverlay;
+    PDXGKDDI_FLIPOVERLAY DxgkDdiFlipOverlay;
+    PDXGKDDI_DESTROYOVERLAY DxgkDdiDestroyOverlay;
     PDXGKDDI_CREATECONTEXT DxgkDdiCreateContext;
     PDXGKDDI_DESTROYCONTEXT DxgkDdiDestroyContext;
-    PVOID DxgkDdiLinkDevice;
-    PVOID DxgkDdiSetDisplayPrivateDriverFormat;
+    PDXGKDDI_LINK_DEVICE DxgkDdiLinkDevice;
+    PDXGKDDI_SETDISPLAYPRIVATEDRIVERFORMAT DxgkDdiSetDisplayPrivateDriverFormat;
     PVOID DxgkDdiDescribePageTable;
     PVOID DxgkDdiUpdatePageTable;
     PVOID DxgkDdiUpdatePageDirectory;
@@ -326,90 +338,90 @@ typedef struct _DRIVER_INITIALIZATION_DATA {
     PVOID DxgkDdiCreateAllocation2;
     PVOID DxgkDdiRenderKm;
     PVOID Reserved;
-    PVOID DxgkDdiQueryVidPnHWCapability;
-    PVOID DxgkDdiSetPowerComponentFState;
+    PDXGKDDI_QUERYVIDPNHWCAPABILITY DxgkDdiQueryVidPnHWCapability;
+    PDXGKDDISETPOWERCOMPONENTFSTATE DxgkDdiSetPowerComponentFState;
     PDXGKDDI_QUERYDEPENDENTENGINEGROUP DxgkDdiQueryDependentEngineGroup;
-    PVOID DxgkDdiQueryEngineStatus;
+    PDXGKDDI_QUERYENGINESTATUS DxgkDdiQueryEngineStatus;
     PDXGKDDI_RESETENGINE DxgkDdiResetEngine;
-    PVOID DxgkDdiStopDeviceAndReleasePostDisplayOwnership;
-    PVOID DxgkDdiSystemDisplayEnable;
-    PVOID DxgkDdiSystemDisplayWrite;
-    PVOID DxgkDdiCancelCommand;
-    PVOID DxgkDdiGetChildContainerId;
-    PVOID DxgkDdiPowerRuntimeControlRequest;
-    PVOID DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay;
-    PVOID DxgkDdiNotifySurpriseRemoval;
+    PDXGKDDI_STOP_DEVICE_AND_RELEASE_POST_DISPLAY_OWNERSHIP DxgkDdiStopDeviceAndReleasePostDisplayOwnership;
+    PDXGKDDI_SYSTEM_DISPLAY_ENABLE DxgkDdiSystemDisplayEnable;
+    PDXGKDDI_SYSTEM_DISPLAY_WRITE DxgkDdiSystemDisplayWrite;
+    PDXGKDDI_CANCELCOMMAND DxgkDdiCancelCommand;
+    PDXGKDDI_GET_CHILD_CONTAINER_ID DxgkDdiGetChildContainerId;
+    PDXGKDDIPOWERRUNTIMECONTROLREQUEST DxgkDdiPowerRuntimeControlRequest;
+    PDXGKDDI_SETVIDPNSOURCEADDRESSWITHMULTIPLANEOVERLAY DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay;
+    PDXGKDDI_NOTIFY_SURPRISE_REMOVAL DxgkDdiNotifySurpriseRemoval;
     PDXGKDDI_GETNODEMETADATA DxgkDdiGetNodeMetadata;
     PVOID DxgkDdiSetPowerPState;
-    PVOID DxgkDdiControlInterrupt2;
-    PVOID DxgkDdiCheckMultiPlaneOverlaySupport;
-    PVOID DxgkDdiCalibrateGpuClock;
-    PVOID DxgkDdiFormatHistoryBuffer;
-    PVOID DxgkDdiRenderGdi;
+    PDXGKDDI_CONTROLINTERRUPT2 DxgkDdiControlInterrupt2;
+    PDXGKDDI_CHECKMULTIPLANEOVERLAYSUPPORT DxgkDdiCheckMultiPlaneOverlaySupport;
+    PDXGKDDI_CALIBRATEGPUCLOCK DxgkDdiCalibrateGpuClock;
+    PDXGKDDI_FORMATHISTORYBUFFER DxgkDdiFormatHistoryBuffer;
+    PDXGKDDI_RENDERGDI DxgkDdiRenderGdi;
     PDXGKDDI_SUBMITCOMMANDVIRTUAL DxgkDdiSubmitCommandVirtual;
     PDXGKDDI_SETROOTPAGETABLE DxgkDdiSetRootPageTable;
     PDXGKDDI_GETROOTPAGETABLESIZE DxgkDdiGetRootPageTableSize;
-    PVOID DxgkDdiMapCpuHostAperture;
-    PVOID DxgkDdiUnmapCpuHostAperture;
-    PVOID DxgkDdiCheckMultiPlaneOverlaySupport2;
+    PDXGKDDI_MAPCPUHOSTAPERTURE DxgkDdiMapCpuHostAperture;
+    PDXGKDDI_UNMAPCPUHOSTAPERTURE DxgkDdiUnmapCpuHostAperture;
+    PDXGKDDI_CHECKMULTIPLANEOVERLAYSUPPORT2 DxgkDdiCheckMultiPlaneOverlaySupport2;
     PDXGKDDI_CREATEPROCESS DxgkDdiCreateProcess;
     PDXGKDDI_DESTROYPROCESS DxgkDdiDestroyProcess;
-    PVOID DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay2;
+    PDXGKDDI_SETVIDPNSOURCEADDRESSWITHMULTIPLANEOVERLAY2 DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay2;
     PVOID Reserved1;
     PVOID Reserved2;
-    PVOID DxgkDdiPowerRuntimeSetDeviceHandle;
-    PVOID DxgkDdiSetStablePowerState;
-    PVOID DxgkDdiSetVideoProtectedRegion;
-    PVOID DxgkDdiCheckMultiPlaneOverlaySupport3;
-    PVOID DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay3;
-    PVOID DxgkDdiPostMultiPlaneOverlayPresent;
+    PDXGKDDI_POWERRUNTIMESETDEVICEHANDLE DxgkDdiPowerRuntimeSetDeviceHandle;
+    PDXGKDDI_SETSTABLEPOWERSTATE DxgkDdiSetStablePowerState;
+    PDXGKDDI_SETVIDEOPROTECTEDREGION DxgkDdiSetVideoProtectedRegion;
+    PDXGKDDI_CHECKMULTIPLANEOVERLAYSUPPORT3 DxgkDdiCheckMultiPlaneOverlaySupport3;
+    PDXGKDDI_SETVIDPNSOURCEADDRESSWITHMULTIPLANEOVERLAY3 DxgkDdiSetVidPnSourceAddressWithMultiPlaneOverlay3;
+    PDXGKDDI_POSTMULTIPLANEOVERLAYPRESENT DxgkDdiPostMultiPlaneOverlayPresent;
     PDXGKDDI_VALIDATEUPDATEALLOCATIONPROPERTY DxgkDdiValidateUpdateAllocationProperty;
-    PVOID DxgkDdiControlModeBehavior;
-    PVOID DxgkDdiUpdateMonitorLinkInfo;
-    PVOID DxgkDdiCreateHwContext;
-    PVOID DxgkDdiDestroyHwContext;
-    PVOID DxgkDdiCreateHwQueue;
-    PVOID DxgkDdiDestroyHwQueue;
-    PVOID DxgkDdiSubmitCommandToHwQueue;
-    PVOID DxgkDdiSwitchToHwContextList;
-    PVOID DxgkDdiResetHwEngine;
-    PVOID DxgkDdiCreatePeriodicFrameNotification;
-    PVOID DxgkDdiDestroyPeriodicFrameNotification;
-    PVOID DxgkDdiSetTimingsFromVidPn;
-    PVOID DxgkDdiSetTargetGamma;
-    PVOID DxgkDdiSetTargetContentType;
-    PVOID DxgkDdiSetTargetAnalogCopyProtection;
-    PVOID DxgkDdiSetTargetAdjustedColorimetry;
-    PVOID DxgkDdiDisplayDetectControl;
-    PVOID DxgkDdiQueryConnectionChange;
-    PVOID DxgkDdiExchangePreStartInfo;
-    PVOID DxgkDdiGetMultiPlaneOverlayCaps;
-    PVOID DxgkDdiGetPostCompositionCaps;
-    PVOID DxgkDdiUpdateHwContextState;
-    PVOID DxgkDdiCreateProtectedSession;
-    PVOID DxgkDdiDestroyProtectedSession;
-    PVOID DxgkDdiSetSchedulingLogBuffer;
-    PVOID DxgkDdiSetupPriorityBands;
-    PVOID DxgkDdiNotifyFocusPresent;
-    PVOID DxgkDdiSetContextSchedulingProperties;
-    PVOID DxgkDdiSuspendContext;
-    PVOID DxgkDdiResumeContext;
-    PVOID DxgkDdiSetVirtualMachineData;
-    PVOID DxgkDdiBeginExclusiveAccess;
-    PVOID DxgkDdiEndExclusiveAccess;
-    PVOID DxgkDdiQueryDiagnosticTypesSupport;
-    PVOID DxgkDdiControlDiagnosticReporting;
-    PVOID DxgkDdiResumeHwEngine;
-    PVOID DxgkDdiSignalMonitoredFence;
-    PVOID DxgkDdiPresentToHwQueue;
-    PVOID DxgkDdiValidateSubmitCommand;
-    PVOID DxgkDdiSetTargetAdjustedColorimetry2;
-    PVOID DxgkDdiSetTrackedWorkloadPowerLevel;
-    PVOID DxgkDdiSaveMemoryForHotUpdate;
-    PVOID DxgkDdiRestoreMemoryForHotUpdate;
-    PVOID DxgkDdiCollectDiagnosticInfo;
+    PDXGKDDI_CONTROLMODEBEHAVIOR DxgkDdiControlModeBehavior;
+    PDXGKDDI_UPDATEMONITORLINKINFO DxgkDdiUpdateMonitorLinkInfo;
+    PDXGKDDI_CREATEHWCONTEXT DxgkDdiCreateHwContext;
+    PDXGKDDI_DESTROYHWCONTEXT DxgkDdiDestroyHwContext;
+    PDXGKDDI_CREATEHWQUEUE DxgkDdiCreateHwQueue;
+    PDXGKDDI_DESTROYHWQUEUE DxgkDdiDestroyHwQueue;
+    PDXGKDDI_SUBMITCOMMANDTOHWQUEUE DxgkDdiSubmitCommandToHwQueue;
+    PDXGKDDI_SWITCHTOHWCONTEXTLIST DxgkDdiSwitchToHwContextList;
+    PDXGKDDI_RESETHWENGINE DxgkDdiResetHwEngine;
+    PDXGKDDI_CREATEPERIODICFRAMENOTIFICATION DxgkDdiCreatePeriodicFrameNotification;
+    PDXGKDDI_DESTROYPERIODICFRAMENOTIFICATION DxgkDdiDestroyPeriodicFrameNotification;
+    PDXGKDDI_SETTIMINGSFROMVIDPN DxgkDdiSetTimingsFromVidPn;
+    PDXGKDDI_SETTARGETGAMMA DxgkDdiSetTargetGamma;
+    PDXGKDDI_SETTARGETCONTENTTYPE DxgkDdiSetTargetContentType;
+    PDXGKDDI_SETTARGETANALOGCOPYPROTECTION DxgkDdiSetTargetAnalogCopyProtection;
+    PDXGKDDI_SETTARGETADJUSTEDCOLORIMETRY DxgkDdiSetTargetAdjustedColorimetry;
+    PDXGKDDI_DISPLAYDETECTCONTROL DxgkDdiDisplayDetectControl;
+    PDXGKDDI_QUERYCONNECTIONCHANGE DxgkDdiQueryConnectionChange;
+    PDXGKDDI_EXCHANGEPRESTARTINFO DxgkDdiExchangePreStartInfo;
+    PDXGKDDI_GETMULTIPLANEOVERLAYCAPS DxgkDdiGetMultiPlaneOverlayCaps;
+    PDXGKDDI_GETPOSTCOMPOSITIONCAPS DxgkDdiGetPostCompositionCaps;
+    PDXGKDDI_UPDATEHWCONTEXTSTATE DxgkDdiUpdateHwContextState;
+    PDXGKDDI_CREATEPROTECTEDSESSION DxgkDdiCreateProtectedSession;
+    PDXGKDDI_DESTROYPROTECTEDSESSION DxgkDdiDestroyProtectedSession;
+    PDXGKDDI_SETSCHEDULINGLOGBUFFER DxgkDdiSetSchedulingLogBuffer;
+    PDXGKDDI_SETUPPRIORITYBANDS DxgkDdiSetupPriorityBands;
+    PDXGKDDI_NOTIFYFOCUSPRESENT DxgkDdiNotifyFocusPresent;
+    PDXGKDDI_SETCONTEXTSCHEDULINGPROPERTIES DxgkDdiSetContextSchedulingProperties;
+    PDXGKDDI_SUSPENDCONTEXT DxgkDdiSuspendContext;
+    PDXGKDDI_RESUMECONTEXT DxgkDdiResumeContext;
+    PDXGKDDI_SETVIRTUALMACHINEDATA DxgkDdiSetVirtualMachineData;
+    PDXGKDDI_BEGINEXCLUSIVEACCESS DxgkDdiBeginExclusiveAccess;
+    PDXGKDDI_ENDEXCLUSIVEACCESS DxgkDdiEndExclusiveAccess;
+    PDXGKDDI_QUERYDIAGNOSTICTYPESSUPPORT DxgkDdiQueryDiagnosticTypesSupport;
+    PDXGKDDI_CONTROLDIAGNOSTICREPORTING DxgkDdiControlDiagnosticReporting;
+    PDXGKDDI_RESUMEHWENGINE DxgkDdiResumeHwEngine;
+    PDXGKDDI_SIGNALMONITOREDFENCE DxgkDdiSignalMonitoredFence;
+    PDXGKDDI_PRESENTTOHWQUEUE DxgkDdiPresentToHwQueue;
+    PDXGKDDI_VALIDATESUBMITCOMMAND DxgkDdiValidateSubmitCommand;
+    PDXGKDDI_SETTARGETADJUSTEDCOLORIMETRY2 DxgkDdiSetTargetAdjustedColorimetry2;
+    PDXGKDDI_SETTRACKEDWORKLOADPOWERLEVEL DxgkDdiSetTrackedWorkloadPowerLevel;
+    PDXGKDDI_SAVEMEMORYFORHOTUPDATE DxgkDdiSaveMemoryForHotUpdate;
+    PDXGKDDI_RESTOREMEMORYFORHOTUPDATE DxgkDdiRestoreMemoryForHotUpdate;
+    PDXGKDDI_COLLECTDIAGNOSTICINFO DxgkDdiCollectDiagnosticInfo;
     PVOID Reserved3;
-    PVOID DxgkDdiControlInterrupt3;
+    PDXGKDDI_CONTROLINTERRUPT3 DxgkDdiControlInterrupt3;
     PVOID DxgkDdiSetFlipQueueLogBuffer;
     PVOID DxgkDdiUpdateFlipQueueLog;
     PVOID DxgkDdiCancelQueuedFlips;

@@ -7,9 +7,13 @@
 
 #include "ntdef.h"
 
+#include <stdarg.h>
+
 EXTERN_C_START
 
 typedef struct _MDL MDL, *PMDL;
+typedef BOOLEAN KSYNCHRONIZE_ROUTINE(PVOID SynchronizeContext);
+typedef KSYNCHRONIZE_ROUTINE *PKSYNCHRONIZE_ROUTINE;
 typedef struct _DRIVER_OBJECT DRIVER_OBJECT, *PDRIVER_OBJECT;
 typedef struct _DEVICE_OBJECT DEVICE_OBJECT, *PDEVICE_OBJECT;
 
@@ -28,7 +32,15 @@ ULONG DbgPrintEx(ULONG ComponentId, ULONG Level, PCSTR Format, ...) __attribute_
 /* A failed assertion and a bug check end the process: a finding under a supervisor. */
 VOID RtlAssert(PCSTR Expression, PCSTR File, ULONG Line);
 __attribute__((noreturn)) VOID KeBugCheckEx(ULONG Code, ULONG_PTR One, ULONG_PTR Two, ULONG_PTR Three, ULONG_PTR Four);
+/* -DDBG=0 is a free build, without assertions. */
+#ifndef DBG
+#define DBG 1
+#endif
+#if DBG
 #define NT_ASSERT(expression) ((expression) ? (void)0 : RtlAssert(#expression, __FILE__, __LINE__))
+#else
+#define NT_ASSERT(expression) ((void)0)
+#endif
 #ifndef ASSERT
 #define ASSERT(expression) NT_ASSERT(expression)
 #endif
@@ -155,6 +167,14 @@ VOID KeClearEvent(PKEVENT Event);
 NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
                                PLARGE_INTEGER Timeout);
 
+#define InterlockedAnd(value, with) __sync_fetch_and_and((value), (with))
+#define InterlockedOr(value, with) __sync_fetch_and_or((value), (with))
+#define InterlockedAdd64(value, with) __sync_add_and_fetch((value), (with))
+#define InterlockedIncrement64(value) __sync_add_and_fetch((value), 1)
+#define InterlockedDecrement64(value) __sync_sub_and_fetch((value), 1)
+#define InterlockedExchange64(value, with) __sync_lock_test_and_set((value), (with))
+#define InterlockedExchangePointer(value, with) __sync_lock_test_and_set((value), (with))
+#define InterlockedCompareExchange64(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
 #define InterlockedIncrement(value) __sync_add_and_fetch((value), 1)
 #define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
 #define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
@@ -282,15 +302,389 @@ NTSTATUS ZwQueryValueKey(HANDLE KeyHandle, PUNICODE_STRING ValueName, KEY_VALUE_
                          ULONG Length, PULONG ResultLength);
 
 /*
- * ---- Lists of pages ----
+ * ---- Memory and its addresses ----
  *
- * Neighbouring pages of an MDL do not follow one another, and the numbers behind its last page are of no page.
+ * An MDL lists pages of system memory, of a paging operation or of the driver's own. Neighbouring pages do not follow one another,
+ * and the numbers behind the last page are of no page. An MDL of a paging operation lives until its packet has ended (DRV-03): then
+ * its numbers are those of pages that are nowhere. A mapping shows the pages; the bytes that the driver changes reach the pages when
+ * a call of the driver returns, and when the mapping ends.
  */
+
+struct _MDL {
+    struct _MDL *Next;
+    CSHORT Size;
+    CSHORT MdlFlags;
+    PVOID MappedSystemVa; /* with MDL_MAPPED_TO_SYSTEM_VA */
+    PVOID StartVa;
+    ULONG ByteCount;
+    ULONG ByteOffset;
+    PFN_NUMBER *Pages;
+};
+
+#define MDL_MAPPED_TO_SYSTEM_VA 0x0001
+#define MDL_PAGES_LOCKED 0x0002
+#define MDL_SOURCE_IS_NONPAGED_POOL 0x0004
+
+typedef enum _MEMORY_CACHING_TYPE { MmNonCached = 0, MmCached = 1, MmWriteCombined = 2 } MEMORY_CACHING_TYPE;
+typedef enum _LOCK_OPERATION { IoReadAccess, IoWriteAccess, IoModifyAccess } LOCK_OPERATION;
+typedef enum _MM_PAGE_PRIORITY { LowPagePriority, NormalPagePriority = 16, HighPagePriority = 32 } MM_PAGE_PRIORITY;
+#define MdlMappingNoExecute 0x40000000
+#define MdlMappingNoWrite 0x80000000
+
+typedef struct _PHYSICAL_MEMORY_RANGE {
+    PHYSICAL_ADDRESS BaseAddress;
+    LARGE_INTEGER NumberOfBytes;
+} PHYSICAL_MEMORY_RANGE, *PPHYSICAL_MEMORY_RANGE;
+
+typedef struct _IRP IRP, *PIRP;
 
 PPFN_NUMBER MmGetMdlPfnArray(PMDL Mdl);
 ULONG MmGetMdlByteCount(PMDL Mdl);
-ULONG MmGetMdlByteOffset(PMDL Mdl); /* 0 */
+ULONG MmGetMdlByteOffset(PMDL Mdl);
+PVOID MmGetMdlVirtualAddress(PMDL Mdl);
+PVOID MmGetSystemAddressForMdlSafe(PMDL Mdl, ULONG Priority);
+PVOID MmMapLockedPagesSpecifyCache(PMDL Mdl, KPROCESSOR_MODE AccessMode, MEMORY_CACHING_TYPE CacheType, PVOID RequestedAddress,
+                                   ULONG BugCheckOnFailure, ULONG Priority);
+VOID MmUnmapLockedPages(PVOID BaseAddress, PMDL Mdl);
+PMDL IoAllocateMdl(PVOID VirtualAddress, ULONG Length, BOOLEAN SecondaryBuffer, BOOLEAN ChargeQuota, PIRP Irp);
+VOID IoFreeMdl(PMDL Mdl);
+VOID MmBuildMdlForNonPagedPool(PMDL Mdl);
+VOID MmProbeAndLockPages(PMDL Mdl, KPROCESSOR_MODE AccessMode, LOCK_OPERATION Operation);
+VOID MmUnlockPages(PMDL Mdl);
+PMDL MmAllocatePagesForMdlEx(PHYSICAL_ADDRESS Low, PHYSICAL_ADDRESS High, PHYSICAL_ADDRESS Skip, SIZE_T TotalBytes,
+                             MEMORY_CACHING_TYPE CacheType, ULONG Flags);
+VOID MmFreePagesFromMdl(PMDL Mdl);
+VOID KeFlushIoBuffers(PMDL Mdl, BOOLEAN ReadOperation, BOOLEAN DmaOperation);
+
+/* Counted as pool is. The model of the GPU finds the bytes in segment 0, at the physical address. */
+PVOID MmAllocateContiguousMemory(SIZE_T NumberOfBytes, PHYSICAL_ADDRESS HighestAcceptableAddress);
+PVOID MmAllocateContiguousMemorySpecifyCache(SIZE_T NumberOfBytes, PHYSICAL_ADDRESS Lowest, PHYSICAL_ADDRESS Highest,
+                                             PHYSICAL_ADDRESS BoundaryAddressMultiple, MEMORY_CACHING_TYPE CacheType);
+VOID MmFreeContiguousMemory(PVOID BaseAddress);
+VOID MmFreeContiguousMemorySpecifyCache(PVOID BaseAddress, SIZE_T NumberOfBytes, MEMORY_CACHING_TYPE CacheType);
+/* Of contiguous memory, and of the DMA buffer that the driver is handed; 0 for other addresses. */
+PHYSICAL_ADDRESS MmGetPhysicalAddress(PVOID BaseAddress);
+PVOID MmGetVirtualForPhysical(PHYSICAL_ADDRESS PhysicalAddress);
+PPHYSICAL_MEMORY_RANGE MmGetPhysicalMemoryRanges(VOID); /* one, and one of zeros; freed by ExFreePool */
+BOOLEAN MmIsAddressValid(PVOID VirtualAddress);
+
+/* Registers are memory of zeros at first: the same bytes for the same physical address. */
+PVOID MmMapIoSpace(PHYSICAL_ADDRESS PhysicalAddress, SIZE_T NumberOfBytes, MEMORY_CACHING_TYPE CacheType);
+PVOID MmMapIoSpaceEx(PHYSICAL_ADDRESS PhysicalAddress, SIZE_T NumberOfBytes, ULONG Protect);
+VOID MmUnmapIoSpace(PVOID BaseAddress, SIZE_T NumberOfBytes);
+
+#define VIDMM_REGISTER(name, type)                                                                                               \
+    FORCEINLINE type READ_REGISTER_##name(volatile type *Register) {                                                             \
+        return *Register;                                                                                                        \
+    }                                                                                                                            \
+    FORCEINLINE VOID WRITE_REGISTER_##name(volatile type *Register, type Value) {                                                \
+        *Register = Value;                                                                                                       \
+    }                                                                                                                            \
+    FORCEINLINE type READ_REGISTER_NOFENCE_##name(volatile type *Register) {                                                     \
+        return *Register;                                                                                                        \
+    }                                                                                                                            \
+    FORCEINLINE VOID WRITE_REGISTER_NOFENCE_##name(volatile type *Register, type Value) {                                        \
+        *Register = Value;                                                                                                       \
+    }                                                                                                                            \
+    FORCEINLINE VOID READ_REGISTER_BUFFER_##name(volatile type *Register, type *Buffer, ULONG Count) {                           \
+        while (Count-- > 0) {                                                                                                    \
+            *Buffer++ = *Register++;                                                                                             \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    FORCEINLINE VOID WRITE_REGISTER_BUFFER_##name(volatile type *Register, type *Buffer, ULONG Count) {                          \
+        while (Count-- > 0) {                                                                                                    \
+            *Register++ = *Buffer++;                                                                                             \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    FORCEINLINE VOID READ_REGISTER_NOFENCE_BUFFER_##name(volatile type *Register, type *Buffer, ULONG Count) {                   \
+        READ_REGISTER_BUFFER_##name(Register, Buffer, Count);                                                                    \
+    }
+VIDMM_REGISTER(UCHAR, UCHAR)
+VIDMM_REGISTER(USHORT, USHORT)
+VIDMM_REGISTER(ULONG, ULONG)
+VIDMM_REGISTER(ULONG64, ULONG64)
+
+/* There are no ports: reads give ones, and writes are dropped. */
+#define VIDMM_PORT(name, type)                                                                                                   \
+    FORCEINLINE type READ_PORT_##name(type *Port) {                                                                              \
+        UNREFERENCED_PARAMETER(Port);                                                                                            \
+        return (type)~(type)0;                                                                                                   \
+    }                                                                                                                            \
+    FORCEINLINE VOID WRITE_PORT_##name(type *Port, type Value) {                                                                 \
+        UNREFERENCED_PARAMETER(Port);                                                                                            \
+        UNREFERENCED_PARAMETER(Value);                                                                                           \
+    }                                                                                                                            \
+    FORCEINLINE VOID WRITE_PORT_BUFFER_##name(type *Port, type *Buffer, ULONG Count) {                                           \
+        UNREFERENCED_PARAMETER(Port);                                                                                            \
+        UNREFERENCED_PARAMETER(Buffer);                                                                                          \
+        UNREFERENCED_PARAMETER(Count);                                                                                           \
+    }
+VIDMM_PORT(UCHAR, UCHAR)
+VIDMM_PORT(USHORT, USHORT)
+VIDMM_PORT(ULONG, ULONG)
+
+/* ---- The resources of a device ---- */
+
+#define CmResourceTypeInterrupt 2
+#define CmResourceTypeMemory 3
+#define CmResourceTypeMemoryLarge 7
+#define CM_RESOURCE_MEMORY_LARGE_40 0x0200
+#define CM_RESOURCE_MEMORY_LARGE_48 0x0400
+#define CM_RESOURCE_MEMORY_LARGE_64 0x0800
+
+#pragma pack(push, 4)
+typedef struct _CM_PARTIAL_RESOURCE_DESCRIPTOR {
+    UCHAR Type;
+    UCHAR ShareDisposition;
+    USHORT Flags;
+    union {
+        struct {
+            PHYSICAL_ADDRESS Start;
+            ULONG Length;
+        } Generic, Port, Memory;
+        struct {
+            ULONG Level;
+            ULONG Vector;
+            ULONG_PTR Affinity;
+        } Interrupt;
+        struct {
+            PHYSICAL_ADDRESS Start;
+            ULONG Length40;
+        } Memory40;
+        struct {
+            PHYSICAL_ADDRESS Start;
+            ULONG Length48;
+        } Memory48;
+        struct {
+            PHYSICAL_ADDRESS Start;
+            ULONG Length64;
+        } Memory64;
+        struct {
+            ULONG Data[3];
+        } DevicePrivate;
+    } u;
+} CM_PARTIAL_RESOURCE_DESCRIPTOR, *PCM_PARTIAL_RESOURCE_DESCRIPTOR;
+#pragma pack(pop)
+
+typedef struct _CM_PARTIAL_RESOURCE_LIST {
+    USHORT Version;
+    USHORT Revision;
+    ULONG Count;
+    CM_PARTIAL_RESOURCE_DESCRIPTOR PartialDescriptors[1];
+} CM_PARTIAL_RESOURCE_LIST, *PCM_PARTIAL_RESOURCE_LIST;
+
+typedef struct _CM_FULL_RESOURCE_DESCRIPTOR {
+    UINT InterfaceType;
+    ULONG BusNumber;
+    CM_PARTIAL_RESOURCE_LIST PartialResourceList;
+} CM_FULL_RESOURCE_DESCRIPTOR, *PCM_FULL_RESOURCE_DESCRIPTOR;
+
+typedef struct _CM_RESOURCE_LIST {
+    ULONG Count;
+    CM_FULL_RESOURCE_DESCRIPTOR List[1];
+} CM_RESOURCE_LIST, *PCM_RESOURCE_LIST;
+
+/* ---- Lookaside lists, bit maps, texts, sums ---- */
+
+typedef struct _NPAGED_LOOKASIDE_LIST {
+    SIZE_T Size;
+    ULONG Tag;
+} NPAGED_LOOKASIDE_LIST, *PNPAGED_LOOKASIDE_LIST;
+
+VOID ExInitializeNPagedLookasideList(PNPAGED_LOOKASIDE_LIST Lookaside, PVOID Allocate, PVOID Free, ULONG Flags, SIZE_T Size,
+                                     ULONG Tag, USHORT Depth);
+VOID ExDeleteNPagedLookasideList(PNPAGED_LOOKASIDE_LIST Lookaside);
+PVOID ExAllocateFromNPagedLookasideList(PNPAGED_LOOKASIDE_LIST Lookaside);
+VOID ExFreeToNPagedLookasideList(PNPAGED_LOOKASIDE_LIST Lookaside, PVOID Entry);
+PVOID ExAllocatePoolUninitialized(POOL_TYPE PoolType, SIZE_T NumberOfBytes, ULONG Tag);
+
+typedef struct _RTL_BITMAP {
+    ULONG SizeOfBitMap;
+    PULONG Buffer;
+} RTL_BITMAP, *PRTL_BITMAP;
+
+VOID RtlInitializeBitMap(PRTL_BITMAP BitMap, PULONG Buffer, ULONG SizeOfBitMap);
+VOID RtlClearAllBits(PRTL_BITMAP BitMap);
+VOID RtlSetBit(PRTL_BITMAP BitMap, ULONG Bit);
+VOID RtlClearBit(PRTL_BITMAP BitMap, ULONG Bit);
+VOID RtlSetBits(PRTL_BITMAP BitMap, ULONG First, ULONG Count);
+VOID RtlClearBits(PRTL_BITMAP BitMap, ULONG First, ULONG Count);
+BOOLEAN RtlTestBit(PRTL_BITMAP BitMap, ULONG Bit);
+ULONG RtlFindClearBitsAndSet(PRTL_BITMAP BitMap, ULONG Count, ULONG Hint); /* 0xFFFFFFFF: there are none */
+
+SIZE_T RtlCompareMemory(const VOID *One, const VOID *Two, SIZE_T Length);
+NTSTATUS RtlSizeTAdd(SIZE_T One, SIZE_T Two, PSIZE_T Result);
+NTSTATUS RtlSizeTMult(SIZE_T One, SIZE_T Two, PSIZE_T Result);
+NTSTATUS RtlULongAdd(ULONG One, ULONG Two, PULONG Result);
+VOID RtlInitAnsiString(PANSI_STRING String, PCSZ Text);
+NTSTATUS RtlAnsiStringToUnicodeString(PUNICODE_STRING Destination, PANSI_STRING Source, BOOLEAN Allocate);
+VOID RtlFreeUnicodeString(PUNICODE_STRING String);
+NTSTATUS RtlIntegerToUnicodeString(ULONG Value, ULONG Base, PUNICODE_STRING String);
+NTSTATUS RtlStringCbVPrintfA(PSTR Destination, SIZE_T Bytes, PCSTR Format, va_list Arguments);
+NTSTATUS RtlStringCchPrintfA(PSTR Destination, SIZE_T Characters, PCSTR Format, ...);
+/* Formats of 2-byte text are not carried out: STATUS_NOT_SUPPORTED. */
+NTSTATUS RtlStringCbPrintfW(PWSTR Destination, SIZE_T Bytes, PCWSTR Format, ...);
+NTSTATUS RtlUnicodeStringPrintf(PUNICODE_STRING Destination, PCWSTR Format, ...);
+
+/* ---- More of threads, processes and processors ---- */
+
+typedef struct _KTHREAD *PKTHREAD, *PETHREAD, *PRKTHREAD;
+typedef struct _EPROCESS *PEPROCESS;
+typedef PVOID PACCESS_TOKEN;
+typedef PVOID *POBJECT_TYPE;
+extern POBJECT_TYPE *PsThreadType;
+extern POBJECT_TYPE *MmSectionObjectType;
+
+PKTHREAD KeGetCurrentThread(VOID);
+PEPROCESS PsGetCurrentProcess(VOID);
+HANDLE PsGetCurrentProcessId(VOID);
+PACCESS_TOKEN PsReferencePrimaryToken(PEPROCESS Process);
+VOID PsDereferencePrimaryToken(PACCESS_TOKEN Token);
+KPROCESSOR_MODE ExGetPreviousMode(VOID);
+KPRIORITY KeSetPriorityThread(PKTHREAD Thread, KPRIORITY Priority);
+ULONG KeGetCurrentProcessorNumber(VOID);
+ULONG KeQueryTimeIncrement(VOID);
+VOID KeQueryTickCount(PLARGE_INTEGER TickCount);
+typedef struct _KFLOATING_SAVE {
+    ULONG Dummy;
+} KFLOATING_SAVE, *PKFLOATING_SAVE;
+NTSTATUS KeSaveFloatingPointState(PKFLOATING_SAVE Save);
+NTSTATUS KeRestoreFloatingPointState(PKFLOATING_SAVE Save);
+VOID ObReferenceObject(PVOID Object);
+#define KeMemoryBarrier() __sync_synchronize()
+
+typedef enum _WAIT_TYPE { WaitAll, WaitAny } WAIT_TYPE;
+typedef struct _KWAIT_BLOCK {
+    PVOID Reserved[6];
+} KWAIT_BLOCK, *PKWAIT_BLOCK;
+#define MAXIMUM_WAIT_OBJECTS 64
+NTSTATUS KeWaitForMultipleObjects(ULONG Count, PVOID Object[], WAIT_TYPE WaitType, KWAIT_REASON Reason, KPROCESSOR_MODE Mode,
+                                  BOOLEAN Alertable, PLARGE_INTEGER Timeout, PKWAIT_BLOCK WaitBlockArray);
+
+typedef VOID WORKER_THREAD_ROUTINE(PVOID Parameter);
+typedef WORKER_THREAD_ROUTINE *PWORKER_THREAD_ROUTINE;
+typedef struct _WORK_QUEUE_ITEM {
+    LIST_ENTRY List;
+    PWORKER_THREAD_ROUTINE WorkerRoutine;
+    PVOID Parameter;
+} WORK_QUEUE_ITEM, *PWORK_QUEUE_ITEM;
+#define ExInitializeWorkItem(item, routine, parameter)                                                                           \
+    ((item)->WorkerRoutine = (routine), (item)->Parameter = (parameter), (item)->List.Flink = NULL)
+VOID ExQueueWorkItem(PWORK_QUEUE_ITEM WorkItem, WORK_QUEUE_TYPE QueueType);
+
+PLIST_ENTRY ExInterlockedInsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock);
+PLIST_ENTRY ExInterlockedInsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock);
+PLIST_ENTRY ExInterlockedRemoveHeadList(PLIST_ENTRY Head, PKSPIN_LOCK Lock);
+
+/* ---- Power, and the machine around: nothing of it is here, and each function says so by its status ---- */
+
+typedef enum _DEVICE_POWER_STATE {
+    PowerDeviceUnspecified = 0,
+    PowerDeviceD0 = 1,
+    PowerDeviceD1 = 2,
+    PowerDeviceD2 = 3,
+    PowerDeviceD3 = 4
+} DEVICE_POWER_STATE;
+typedef enum _POWER_ACTION {
+    PowerActionNone = 0,
+    PowerActionReserved = 1,
+    PowerActionSleep = 2,
+    PowerActionHibernate = 3,
+    PowerActionShutdown = 4,
+    PowerActionShutdownReset = 5,
+    PowerActionShutdownOff = 6,
+    PowerActionWarmEject = 7
+} POWER_ACTION;
+
+typedef struct _IO_STACK_LOCATION *PIO_STACK_LOCATION;
+typedef struct _FILE_OBJECT *PFILE_OBJECT;
+typedef struct _IO_STATUS_BLOCK {
+    union {
+        NTSTATUS Status;
+        PVOID Pointer;
+    };
+    ULONG_PTR Information;
+} IO_STATUS_BLOCK, *PIO_STATUS_BLOCK;
+typedef struct _RTL_QUERY_REGISTRY_TABLE *PRTL_QUERY_REGISTRY_TABLE;
+typedef UINT DEVICE_REGISTRY_PROPERTY;
+
+VOID IoCompleteRequest(PIRP Irp, CHAR PriorityBoost);
+NTSTATUS IoCreateDevice(PDRIVER_OBJECT DriverObject, ULONG ExtensionSize, PUNICODE_STRING Name, ULONG DeviceType,
+                        ULONG Characteristics, BOOLEAN Exclusive, PDEVICE_OBJECT *DeviceObject);
+VOID IoDeleteDevice(PDEVICE_OBJECT DeviceObject);
+PKEVENT IoCreateNotificationEvent(PUNICODE_STRING Name, PHANDLE Handle);
+NTSTATUS IoCreateSymbolicLink(PUNICODE_STRING Link, PUNICODE_STRING Device);
+NTSTATUS IoDeleteSymbolicLink(PUNICODE_STRING Link);
+PIO_STACK_LOCATION IoGetCurrentIrpStackLocation(PIRP Irp);
+NTSTATUS IoGetDeviceObjectPointer(PUNICODE_STRING Name, ACCESS_MASK Access, PFILE_OBJECT *FileObject, PDEVICE_OBJECT *DeviceObject);
+NTSTATUS IoGetDeviceProperty(PDEVICE_OBJECT DeviceObject, DEVICE_REGISTRY_PROPERTY Property, ULONG Length, PVOID Buffer,
+                             PULONG ResultLength);
+NTSTATUS IoOpenDeviceRegistryKey(PDEVICE_OBJECT DeviceObject, ULONG Type, ACCESS_MASK Access, PHANDLE Key);
+ULONG HalGetBusDataByOffset(UINT BusDataType, ULONG Bus, ULONG Slot, PVOID Buffer, ULONG Offset, ULONG Length);
+ULONG HalSetBusDataByOffset(UINT BusDataType, ULONG Bus, ULONG Slot, PVOID Buffer, ULONG Offset, ULONG Length);
+NTSTATUS RtlQueryRegistryValues(ULONG RelativeTo, PCWSTR Path, PRTL_QUERY_REGISTRY_TABLE Table, PVOID Context, PVOID Environment);
+NTSTATUS ZwCreateFile(PHANDLE File, ACCESS_MASK Access, POBJECT_ATTRIBUTES Attributes, PIO_STATUS_BLOCK Status,
+                      PLARGE_INTEGER AllocationSize, ULONG FileAttributes, ULONG Share, ULONG Disposition, ULONG Options,
+                      PVOID EaBuffer, ULONG EaLength);
+NTSTATUS ZwWriteFile(HANDLE File, HANDLE Event, PVOID ApcRoutine, PVOID ApcContext, PIO_STATUS_BLOCK Status, PVOID Buffer,
+                     ULONG Length, PLARGE_INTEGER Offset, PULONG Key);
+NTSTATUS ZwSetValueKey(HANDLE Key, PUNICODE_STRING Name, ULONG TitleIndex, ULONG Type, PVOID Data, ULONG Size);
+NTSTATUS ZwQuerySystemInformation(UINT Class, PVOID Information, ULONG Length, PULONG ResultLength);
 
 EXTERN_C_END
+
+/*
+ * ---- Structured exceptions ----
+ *
+ * ExRaiseStatus, ProbeForRead, ProbeForWrite and an access to no memory raise one. In C++ the frame is gone before the handler
+ * runs. In C, `break` and `continue` must not leave a __try; `__leave` and `__finally` are refused. The files of a C driver that
+ * have a __try are compiled with -O1 -fno-inline.
+ */
+
+#include <setjmp.h>
+
+typedef struct _VIDMM_FRAME {
+    struct _VIDMM_FRAME *Before;
+    sigjmp_buf Place;
+    int State;
+} VIDMM_FRAME;
+
+EXTERN_C_START
+VOID VidmmPushFrame(VIDMM_FRAME *Frame);
+VOID VidmmPopFrame(VIDMM_FRAME *Frame);
+/* Whether the handler runs; goes on to the next frame if it does not. */
+int VidmmFilter(int Decision);
+NTSTATUS VidmmExceptionCode(VOID);
+__attribute__((noreturn)) VOID ExRaiseStatus(NTSTATUS Status);
+VOID ProbeForRead(const volatile VOID *Address, SIZE_T Length, ULONG Alignment);
+VOID ProbeForWrite(volatile VOID *Address, SIZE_T Length, ULONG Alignment);
+EXTERN_C_END
+
+#define EXCEPTION_EXECUTE_HANDLER 1
+#define EXCEPTION_CONTINUE_SEARCH 0
+#define EXCEPTION_CONTINUE_EXECUTION (-1)
+#define GetExceptionCode VidmmExceptionCode
+
+#ifdef __cplusplus
+struct VidmmFrame : VIDMM_FRAME {
+    VidmmFrame() {
+        VidmmPushFrame(this);
+    }
+    VidmmFrame(const VidmmFrame &) = delete;
+    ~VidmmFrame() {
+        VidmmPopFrame(this);
+    }
+};
+#define __try if (VidmmFrame vidmm_frame; sigsetjmp(vidmm_frame.Place, 0) == 0)
+#define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
+#else
+#define __try                                                                                                                    \
+    for (VIDMM_FRAME vidmm_frame __attribute__((cleanup(VidmmPopFrame))) = {0}; vidmm_frame.State == 0; vidmm_frame.State = 1)   \
+        if (VidmmPushFrame(&vidmm_frame), sigsetjmp(vidmm_frame.Place, 0) == 0)
+#define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
+#endif
+/* Not `__finally` and `__leave`: a driver that has them does not compile, and reads why. */
+#define __finally _Pragma("GCC error \"vidmm has no __finally: release in the handler and behind the __try\"")
+#define __leave _Pragma("GCC error \"vidmm has no __leave: put the rest of the __try into an else\"")
 
 #endif

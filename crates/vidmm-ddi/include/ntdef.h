@@ -50,6 +50,51 @@
 #define _Success_(expression)
 #define _When_(condition, annotation)
 #define _Function_class_(name)
+#define _Check_return_
+#define _In_z_
+#define _In_reads_bytes_opt_(n)
+#define _In_reads_or_z_(n)
+#define _Out_writes_opt_(n)
+#define _Out_writes_all_(n)
+#define _Out_writes_bytes_opt_(n)
+#define _Out_writes_to_(n, m)
+#define _Inout_updates_opt_(n)
+#define _Outptr_
+#define _Outptr_opt_
+#define _Outptr_result_maybenull_
+#define _Outptr_result_bytebuffer_(n)
+#define _Ret_maybenull_
+#define _Post_satisfies_(condition)
+#define _IRQL_requires_min_(level)
+#define _IRQL_raises_(level)
+#define _IRQL_saves_
+#define _IRQL_restores_
+#define _IRQL_saves_global_(kind, parameter)
+#define _IRQL_restores_global_(kind, parameter)
+#define _Requires_lock_held_(lock)
+#define _Requires_lock_not_held_(lock)
+#define _Acquires_lock_(lock)
+#define _Releases_lock_(lock)
+#define _Guarded_by_(lock)
+#define _Analysis_assume_(expression) ((void)0)
+#define __drv_reportError(text)
+#define __drv_aliasesMem
+#define __drv_allocatesMem(kind)
+#define __drv_freesMem(kind)
+#define __in_bcount(n)
+#define __out_bcount(n)
+#define __in
+#define __in_opt
+#define __out
+#define __out_opt
+#define __inout
+#define __inout_opt
+#define __pragma(text)
+#define __declspec(attribute)
+#define __forceinline inline __attribute__((always_inline))
+#define DECLSPEC_ALIGN(n) __attribute__((aligned(n)))
+#define UNALIGNED
+#define CONST const
 #define IN
 #define OUT
 #define OPTIONAL
@@ -66,7 +111,7 @@ typedef const char *PCSTR, *PCCHAR;
 typedef unsigned char UCHAR, *PUCHAR, BYTE, *PBYTE, BOOLEAN, *PBOOLEAN;
 typedef int8_t INT8;
 typedef uint8_t UINT8, *PUINT8;
-typedef int16_t SHORT, *PSHORT, INT16;
+typedef int16_t SHORT, *PSHORT, INT16, CSHORT;
 typedef uint16_t USHORT, *PUSHORT, WORD, UINT16, *PUINT16;
 typedef int32_t LONG, *PLONG, INT, *PINT, INT32, BOOL, *PBOOL;
 typedef uint32_t ULONG, *PULONG, UINT, *PUINT, UINT32, *PUINT32, DWORD, *PDWORD;
@@ -80,6 +125,8 @@ typedef const uint16_t *PCWSTR;
 typedef LONG NTSTATUS, *PNTSTATUS;
 typedef ULONG ACCESS_MASK;
 typedef UCHAR KIRQL, *PKIRQL;
+typedef float FLOAT, *PFLOAT;
+typedef LONG KPRIORITY;
 typedef ULONG_PTR KSPIN_LOCK, *PKSPIN_LOCK;
 typedef ULONG_PTR PFN_NUMBER, *PPFN_NUMBER;
 
@@ -110,6 +157,13 @@ typedef union _ULARGE_INTEGER {
 
 typedef LARGE_INTEGER PHYSICAL_ADDRESS, *PPHYSICAL_ADDRESS;
 
+typedef struct _RECT {
+    LONG left;
+    LONG top;
+    LONG right;
+    LONG bottom;
+} RECT, *PRECT;
+
 typedef struct _LUID {
     ULONG LowPart;
     LONG HighPart;
@@ -121,6 +175,7 @@ typedef struct _GUID {
     USHORT Data3;
     UCHAR Data4[8];
 } GUID;
+typedef const GUID *LPCGUID;
 
 typedef struct _UNICODE_STRING {
     USHORT Length;
@@ -128,6 +183,21 @@ typedef struct _UNICODE_STRING {
     PWSTR Buffer;
 } UNICODE_STRING, *PUNICODE_STRING;
 typedef const UNICODE_STRING *PCUNICODE_STRING;
+
+typedef struct _STRING {
+    USHORT Length;
+    USHORT MaximumLength;
+    PCHAR Buffer;
+} STRING, *PSTRING, ANSI_STRING, *PANSI_STRING;
+typedef const char *PCSZ;
+
+/* Text of 2-byte characters is u"text" here. */
+#define DECLARE_CONST_UNICODE_STRING(variable, text)                                                                             \
+    static const WCHAR variable##_buffer[] = text;                                                                               \
+    static const UNICODE_STRING variable = {sizeof(text) - sizeof(WCHAR), sizeof(text), (PWSTR)variable##_buffer}
+#define DECLARE_UNICODE_STRING_SIZE(variable, characters)                                                                        \
+    WCHAR variable##_buffer[characters];                                                                                         \
+    UNICODE_STRING variable = {0, (characters) * sizeof(WCHAR), variable##_buffer}
 
 typedef struct _LIST_ENTRY {
     struct _LIST_ENTRY *Flink;
@@ -177,5 +247,40 @@ typedef struct _LIST_ENTRY {
 #define STATUS_GRAPHICS_NO_VIDEO_MEMORY ((NTSTATUS)0xC01E0100)
 #define STATUS_GRAPHICS_ALLOCATION_BUSY ((NTSTATUS)0xC01E0102)
 #define STATUS_GRAPHICS_GPU_EXCEPTION_ON_DEVICE ((NTSTATUS)0xC01E0200)
+#define STATUS_WAIT_0 ((NTSTATUS)0x00000000)
+#define STATUS_WAIT_1 ((NTSTATUS)0x00000001)
+#define STATUS_WAIT_2 ((NTSTATUS)0x00000002)
+#define STATUS_ABANDONED ((NTSTATUS)0x00000080)
+#define STATUS_ALERTED ((NTSTATUS)0x00000101)
+#define STATUS_GRAPHICS_NO_MORE_ELEMENTS ((NTSTATUS)0x401E034C)
+#define STATUS_PARTIAL_COPY ((NTSTATUS)0x8000000D)
+#define STATUS_DATATYPE_MISALIGNMENT ((NTSTATUS)0x80000002)
+#define STATUS_DEVICE_BUSY ((NTSTATUS)0x80000011)
+#define STATUS_NO_MORE_ENTRIES ((NTSTATUS)0x8000001A)
+#define STATUS_ACCESS_VIOLATION ((NTSTATUS)0xC0000005)
+#define STATUS_NO_SUCH_DEVICE ((NTSTATUS)0xC000000E)
+#define STATUS_INVALID_DEVICE_REQUEST ((NTSTATUS)0xC0000010)
+#define STATUS_ACCESS_DENIED ((NTSTATUS)0xC0000022)
+#define STATUS_INVALID_IMAGE_FORMAT ((NTSTATUS)0xC000007B)
+#define STATUS_ARRAY_BOUNDS_EXCEEDED ((NTSTATUS)0xC000008C)
+#define STATUS_INTEGER_OVERFLOW ((NTSTATUS)0xC0000095)
+#define STATUS_DEVICE_NOT_READY ((NTSTATUS)0xC00000A3)
+#define STATUS_IO_TIMEOUT ((NTSTATUS)0xC00000B5)
+#define STATUS_INVALID_PARAMETER_1 ((NTSTATUS)0xC00000EF)
+#define STATUS_INVALID_PARAMETER_2 ((NTSTATUS)0xC00000F0)
+#define STATUS_DEVICE_CONFIGURATION_ERROR ((NTSTATUS)0xC0000182)
+#define STATUS_INVALID_DEVICE_STATE ((NTSTATUS)0xC0000184)
+#define STATUS_INVALID_BUFFER_SIZE ((NTSTATUS)0xC0000206)
+#define STATUS_ADDRESS_ALREADY_EXISTS ((NTSTATUS)0xC000020A)
+#define STATUS_NOT_FOUND ((NTSTATUS)0xC0000225)
+#define STATUS_ACPI_INVALID_DATA ((NTSTATUS)0xC014000F)
+#define STATUS_MONITOR_NO_DESCRIPTOR ((NTSTATUS)0xC01D0001)
+#define STATUS_MONITOR_NO_MORE_DESCRIPTOR_DATA ((NTSTATUS)0xC01D0008)
+#define STATUS_GRAPHICS_GPU_BUSY ((NTSTATUS)0xC01E0102)
+#define STATUS_GRAPHICS_INVALID_VIDPN_TOPOLOGY ((NTSTATUS)0xC01E0301)
+#define STATUS_GRAPHICS_INVALID_VIDEO_PRESENT_SOURCE_MODE ((NTSTATUS)0xC01E0310)
+#define STATUS_GRAPHICS_MODE_ALREADY_IN_MODESET ((NTSTATUS)0xC01E0314)
+#define STATUS_GRAPHICS_NO_RECOMMENDED_FUNCTIONAL_VIDPN ((NTSTATUS)0xC01E0323)
+#define STATUS_GRAPHICS_CHILD_DESCRIPTOR_NOT_SUPPORTED ((NTSTATUS)0xC01E0401)
 
 #endif

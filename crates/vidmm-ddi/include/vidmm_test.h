@@ -12,7 +12,7 @@
 
 EXTERN_C_START
 
-#define VIDMM_TEST_INTERFACE_VERSION 3
+#define VIDMM_TEST_INTERFACE_VERSION 4
 
 /* An allocation that a program asks for. */
 typedef struct _VIDMM_ALLOCATION {
@@ -67,6 +67,11 @@ typedef struct _VIDMM_GPU {
      * the CPU sees them. The private data of an allocation tells its surface then.
      */
     BOOLEAN Compresses;
+    /*
+     * Above 1: the hardware has a queue. The driver is handed so many packets of an engine at once, and each call of Run executes the
+     * oldest of them.
+     */
+    UINT NumQueuedPackets;
 } VIDMM_GPU;
 
 typedef struct _VIDMM_TEST_INTERFACE {

@@ -152,6 +152,22 @@ VOID IoQueueWorkItem(PIO_WORKITEM WorkItem, PIO_WORKITEM_ROUTINE WorkerRoutine, 
     }
 }
 
+static VOID RunPlainItem(PDEVICE_OBJECT DeviceObject, PVOID Context) {
+    PWORK_QUEUE_ITEM Plain = (PWORK_QUEUE_ITEM)Context;
+    IoFreeWorkItem((PIO_WORKITEM)(PVOID)DeviceObject);
+    Plain->WorkerRoutine(Plain->Parameter);
+}
+
+/* The item names itself as its device, so that it is freed when it runs. */
+VOID ExQueueWorkItem(PWORK_QUEUE_ITEM WorkItem, WORK_QUEUE_TYPE QueueType) {
+    PIO_WORKITEM Item = IoAllocateWorkItem(NULL);
+    if (Item == NULL) {
+        return;
+    }
+    Item->DeviceObject = (PDEVICE_OBJECT)(PVOID)Item;
+    IoQueueWorkItem(Item, RunPlainItem, QueueType, WorkItem);
+}
+
 VOID IoFreeWorkItem(PIO_WORKITEM WorkItem) {
     BOOLEAN IsQueued;
     Lock();
@@ -193,6 +209,7 @@ void VidmmEndCall(BOOLEAN IsOutermost) {
     VidmmRunDpcs();
     while (IsOutermost && VidmmRunOne()) {
     }
+    VidmmCompareMappings();
 }
 
 /* ---- Time ---- */

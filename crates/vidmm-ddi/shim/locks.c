@@ -48,6 +48,35 @@ VOID VidmmCheckListEntry(const LIST_ENTRY *Entry) {
 
 /* ---- Locks ---- */
 
+static void Acquire(const char *Kind, ULONG_PTR *Owner);
+static void Release(const char *Kind, ULONG_PTR *Owner);
+
+PLIST_ENTRY ExInterlockedInsertTailList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY Last;
+    Acquire("spin lock", Lock);
+    Last = IsListEmpty(Head) ? NULL : Head->Blink;
+    InsertTailList(Head, Entry);
+    Release("spin lock", Lock);
+    return Last;
+}
+
+PLIST_ENTRY ExInterlockedInsertHeadList(PLIST_ENTRY Head, PLIST_ENTRY Entry, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY First;
+    Acquire("spin lock", Lock);
+    First = IsListEmpty(Head) ? NULL : Head->Flink;
+    InsertHeadList(Head, Entry);
+    Release("spin lock", Lock);
+    return First;
+}
+
+PLIST_ENTRY ExInterlockedRemoveHeadList(PLIST_ENTRY Head, PKSPIN_LOCK Lock) {
+    PLIST_ENTRY First;
+    Acquire("spin lock", Lock);
+    First = IsListEmpty(Head) ? NULL : RemoveHeadList(Head);
+    Release("spin lock", Lock);
+    return First;
+}
+
 static UINT64 Threads(void) {
     UINT64 Count;
     pthread_mutex_lock(&g_VidmmLock);
@@ -160,24 +189,55 @@ static BOOLEAN IsPast(const struct timespec *Time) {
     return Now.tv_sec != Time->tv_sec ? Now.tv_sec > Time->tv_sec : Now.tv_nsec >= Time->tv_nsec;
 }
 
-/* Takes the signal of an event, if it has one. */
-static BOOLEAN Take(PKEVENT Event) {
-    BOOLEAN IsSignaled;
-    pthread_mutex_lock(&g_VidmmLock);
-    IsSignaled = Event->Signaled != 0;
-    if (IsSignaled && Event->Type == SynchronizationEvent) {
+static void TakeLocked(PKEVENT Event) {
+    if (Event->Type == SynchronizationEvent) {
         Event->Signaled = 0;
     }
+}
+
+/* With the lock held: takes the signal of one of the events, or of all. STATUS_TIMEOUT if there is none. */
+static NTSTATUS TakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    ULONG At, Signaled = 0;
+    for (At = 0; At < Count; At++) {
+        PKEVENT Event = (PKEVENT)Objects[At];
+        if (Event->Signaled != 0 && WaitType == WaitAny) {
+            TakeLocked(Event);
+            return STATUS_WAIT_0 + (NTSTATUS)At;
+        }
+        Signaled += Event->Signaled != 0;
+    }
+    if (WaitType == WaitAny || Signaled < Count) {
+        return STATUS_TIMEOUT;
+    }
+    for (At = 0; At < Count; At++) {
+        TakeLocked((PKEVENT)Objects[At]);
+    }
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS Take(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    NTSTATUS Status;
+    pthread_mutex_lock(&g_VidmmLock);
+    Status = TakeSignalsLocked(Count, Objects, WaitType);
     pthread_mutex_unlock(&g_VidmmLock);
-    return IsSignaled;
+    return Status;
+}
+
+static BOOLEAN IsAnySignaled(ULONG Count, PVOID Objects[]) {
+    ULONG At = 0;
+    while (At < Count && ((PKEVENT)Objects[At])->Signaled == 0) {
+        At++;
+    }
+    return At < Count;
 }
 
 /* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
-static BOOLEAN HasChanged(const KEVENT *Event) {
+static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
-    Changed = Event->Signaled != 0 || pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
+    Changed = (WaitType == WaitAny && IsAnySignaled(Count, Objects)) ||
+              pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
 }
@@ -195,14 +255,10 @@ static UINT64 UnitsOf(const LARGE_INTEGER *Timeout) {
 }
 
 /* Threads wait by the clock of the machine. Where the driver has none, what it has deferred is all that can end a wait. */
-NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
-                               PLARGE_INTEGER Timeout) {
-    PKEVENT Event = (PKEVENT)Object;
+static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_INTEGER Timeout) {
     UINT64 Until, Units = UnitsOf(Timeout), Begun = KeQueryInterruptTime();
     struct timespec RealUntil = RealTimeIn(Units < UINT64_MAX / 100 ? Units * 100 : 0);
-    (void)Reason;
-    (void)Mode;
-    (void)Alertable;
+    NTSTATUS Status;
     Until = Units < UINT64_MAX - Begun ? Begun + Units : UINT64_MAX;
     if (Units != 0) {
         VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
@@ -211,13 +267,14 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
         UINT64 Now = KeQueryInterruptTime();
         /* Asked before the event is: the last thing that a thread does may be to set it. */
         BOOLEAN HasThreads = Threads() != 0;
-        if (Take(Event)) {
-            return STATUS_SUCCESS;
+        Status = Take(Count, Objects, WaitType);
+        if (Status != STATUS_TIMEOUT) {
+            return Status;
         }
         if (Units == 0 || (HasThreads && Timeout != NULL && IsPast(&RealUntil))) {
             return STATUS_TIMEOUT;
         }
-        if (VidmmRunOne() || (HasThreads && (HasChanged(Event) || VidmmIsOwnThread()))) {
+        if (VidmmRunOne() || (HasThreads && (HasChanged(Count, Objects, WaitType) || VidmmIsOwnThread()))) {
             continue;
         }
         if (Until > Now && VidmmFireTimer(Until == UINT64_MAX ? UINT64_MAX : Until - Now)) {
@@ -232,4 +289,21 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
         }
         return STATUS_TIMEOUT;
     }
+}
+
+NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MODE Mode, BOOLEAN Alertable,
+                               PLARGE_INTEGER Timeout) {
+    (void)Reason;
+    (void)Mode;
+    (void)Alertable;
+    return Wait(1, &Object, WaitAny, Timeout);
+}
+
+NTSTATUS KeWaitForMultipleObjects(ULONG Count, PVOID Object[], WAIT_TYPE WaitType, KWAIT_REASON Reason, KPROCESSOR_MODE Mode,
+                                  BOOLEAN Alertable, PLARGE_INTEGER Timeout, PKWAIT_BLOCK WaitBlockArray) {
+    (void)Reason;
+    (void)Mode;
+    (void)Alertable;
+    (void)WaitBlockArray;
+    return Wait(Count, Object, WaitType, Timeout);
 }

@@ -62,21 +62,6 @@ VOID KeBugCheckEx(ULONG Code, ULONG_PTR One, ULONG_PTR Two, ULONG_PTR Three, ULO
     abort();
 }
 
-/* ---- Lists of pages ---- */
-
-PPFN_NUMBER MmGetMdlPfnArray(PMDL Mdl) {
-    return Mdl->Pages;
-}
-
-ULONG MmGetMdlByteCount(PMDL Mdl) {
-    return Mdl->ByteCount;
-}
-
-ULONG MmGetMdlByteOffset(PMDL Mdl) {
-    (void)Mdl;
-    return 0;
-}
-
 /* ---- The driver's table, and the model of its GPU ---- */
 
 NTSTATUS DxgkInitialize(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath,
@@ -87,10 +72,20 @@ NTSTATUS DxgkInitialize(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPat
 }
 
 BOOLEAN VidmmReadMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, VOID *Data, SIZE_T Size) {
+    const VOID *Bytes = SegmentId == 0 ? VidmmContiguousBytes(Offset, Size) : NULL;
+    if (Bytes != NULL) {
+        memcpy(Data, Bytes, Size);
+        return TRUE;
+    }
     return g_VidmmHost->ReadMemory(DeviceHandle, SegmentId, Offset, Data, Size);
 }
 
 BOOLEAN VidmmWriteMemory(HANDLE DeviceHandle, UINT SegmentId, UINT64 Offset, const VOID *Data, SIZE_T Size) {
+    VOID *Bytes = SegmentId == 0 ? VidmmContiguousBytes(Offset, Size) : NULL;
+    if (Bytes != NULL) {
+        memcpy(Bytes, Data, Size);
+        return TRUE;
+    }
     return g_VidmmHost->WriteMemory(DeviceHandle, SegmentId, Offset, Data, Size);
 }
 
@@ -130,12 +125,14 @@ static void GetCounts(VIDMM_SHIM_COUNTS *Counts) {
 
 static void BeginCall(KIRQL Irql) {
     g_VidmmIrql = Irql;
+    VidmmCompareMappings();
 }
 
 EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
-    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,    VidmmCheckPool,      VidmmFailAt,
-                                    BeginCall,          VidmmEndCall, VidmmSetTime,        KeGetCurrentIrql,
-                                    VidmmForget,        VidmmSetRegistryValue};
+    static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,             VidmmCheckPool,   VidmmFailAt,
+                                    BeginCall,          VidmmEndCall,          VidmmSetTime,     KeGetCurrentIrql,
+                                    VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
+                                    VidmmMapRegisters};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

@@ -30,6 +30,19 @@ void VidmmFailAt(UINT64 Number);
 /* With the lock held: an allocation of anything is asked for, and counted. Whether it is to fail. */
 BOOLEAN VidmmFailsLocked(void);
 
+/* ---- Memory ---- */
+
+/* The bytes of contiguous memory at a physical address; NULL if there are not so many. */
+VOID *VidmmContiguousBytes(UINT64 Address, SIZE_T Size);
+/* What the driver has written into mappings reaches the pages, and the other way round. */
+void VidmmCompareMappings(void);
+/* An MDL of a paging operation is over. */
+void VidmmRetireMdl(PMDL Mdl);
+/* The registers at a physical address. */
+VOID *VidmmMapRegisters(UINT64 Address, SIZE_T Size);
+/* The CM_RESOURCE_LIST of the device. */
+const VOID *VidmmResources(void);
+
 /* ---- Threads and handles ---- */
 
 typedef enum _VIDMM_KIND { VidmmThread = 0x54485244, VidmmKey = 0x4B455920 } VIDMM_KIND;

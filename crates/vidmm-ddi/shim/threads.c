@@ -105,6 +105,12 @@ NTSTATUS ObReferenceObjectByHandle(HANDLE Handle, ACCESS_MASK DesiredAccess, PVO
     return STATUS_SUCCESS;
 }
 
+VOID ObReferenceObject(PVOID Object) {
+    pthread_mutex_lock(&g_VidmmLock);
+    ((VIDMM_OBJECT *)Object)->References++;
+    pthread_mutex_unlock(&g_VidmmLock);
+}
+
 VOID ObDereferenceObject(PVOID Object) {
     pthread_mutex_lock(&g_VidmmLock);
     Dereference((VIDMM_OBJECT *)Object);

@@ -7,13 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 4
-
-/* A list of pages. `Pages` goes on behind the last page with numbers of no page. */
-struct _MDL {
-    ULONG ByteCount;
-    PFN_NUMBER *Pages;
-};
+#define VIDMM_HOST_VERSION 5
 
 /* vidmm's functions. */
 typedef struct _VIDMM_HOST {
@@ -29,6 +23,11 @@ typedef struct _VIDMM_HOST {
     BOOLEAN (*RunUserWork)(HANDLE DeviceHandle, UINT NodeOrdinal, UINT64 Address, SIZE_T Size, UINT64 *FaultAddress,
                            BOOLEAN *FaultIsWrite);
     VOID (*RaiseInterrupt)(HANDLE DeviceHandle, ULONG MessageNumber);
+    /* A page of system memory by the number that the driver knows. FALSE if there is no such page: it reads as zeros. */
+    BOOLEAN (*ReadSystemPage)(UINT64 Page, VOID *Data);
+    BOOLEAN (*WriteSystemPage)(UINT64 Page, const VOID *Data);
+    /* The physical address of a byte of a DMA buffer; 0 if it is in none. */
+    UINT64 (*PhysicalAddressOf)(const VOID *Address);
 } VIDMM_HOST;
 
 /* The shim's counts. */
@@ -62,6 +61,12 @@ typedef struct _VIDMM_SHIM {
     VOID (*Forget)(VOID);
     /* Adds a value to the registry. */
     VOID (*SetRegistryValue)(const char *Name, const char *Value);
+    /* An MDL of a paging operation is over: mappings of its pages end. */
+    VOID (*RetireMdl)(PMDL Mdl);
+    /* The CM_RESOURCE_LIST of the device. */
+    const VOID *(*GetResources)(VOID);
+    /* The registers at a physical address; NULL without memory. */
+    VOID *(*MapRegisters)(UINT64 Address, SIZE_T Size);
 } VIDMM_SHIM;
 
 EXTERN_C_START

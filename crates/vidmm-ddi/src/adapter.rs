@@ -13,8 +13,11 @@ use vidmm_runtime::GpuEvent;
 use crate::abi::*;
 use crate::callbacks;
 use crate::compression::Compression;
+use crate::dice::Dice;
+use crate::dma_buffers::DmaBuffers;
 use crate::inbox;
 use crate::library::Loaded;
+use crate::mdls::Mdls;
 use crate::memory::Memory;
 use crate::progress::{Entry, Progress};
 use crate::reports::report;
@@ -34,48 +37,6 @@ pub(crate) enum Notification {
 
 /// The pages of each range that a kernel reads, and of each that it writes.
 pub(crate) type Shape = (Vec<u64>, Vec<u64>);
-
-/// The DMA buffer that an engine runs, at an address of ours.
-#[derive(Default)]
-pub(crate) struct DmaWindow {
-    /// Words, so that commands are aligned as they are in the whole DMA buffer.
-    words: Vec<u64>,
-    /// The offset in the DMA buffer of the first word, and of the bytes that are submitted.
-    first: usize,
-    start: usize,
-    end: usize,
-}
-
-impl DmaWindow {
-    /// The address at which the GPU's model finds the DMA buffer.
-    pub const ADDRESS: u64 = 0x7F00_0000_0000;
-
-    /// The bytes that are submitted, which are at offset `start` of their DMA buffer.
-    pub fn set(&mut self, bytes: &[u8], start: u32) {
-        self.start = start as usize;
-        (self.first, self.end) = (self.start / 8 * 8, self.start + bytes.len());
-        self.words.clear();
-        self.words.resize((self.end - self.first).div_ceil(8), 0);
-        let lead = self.start - self.first;
-        for (&byte, at) in bytes.iter().zip(lead..) {
-            self.words[at / 8] |= u64::from(byte) << (at % 8 * 8);
-        }
-    }
-
-    /// The bytes at an address; none if not all of them are submitted.
-    pub fn bytes(&self, address: u64, size: usize) -> Option<&[u8]> {
-        let offset = usize::try_from(address.checked_sub(Self::ADDRESS)?).ok()?;
-        let end = offset.checked_add(size).filter(|&end| offset >= self.start && end <= self.end)?;
-        // SAFETY: words are bytes without gaps, on a machine whose first byte of a word is the lowest, as Windows' are.
-        let all = unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.words.len() * 8) };
-        Some(&all[offset - self.first..end - self.first])
-    }
-
-    /// Where the bytes at an address are; none if not all of them are submitted.
-    pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
-        Some(self.bytes(address, size)?.as_ptr())
-    }
-}
 
 /// The next step behind a report of an interrupt (FLT-13).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,8 +69,12 @@ pub(crate) struct Adapter {
     context: Cell<HANDLE>,
     /// Set once the driver has described its segments.
     memory: RefCell<Option<Rc<Memory>>>,
-    pub dma: RefCell<DmaWindow>,
-    pub notifications: RefCell<Vec<Notification>>,
+    pub dma: DmaBuffers,
+    pub mdls: Mdls,
+    /// Draws of the border's own.
+    pub dice: Dice,
+    /// The driver's reports, and the function that it was in.
+    pub notifications: RefCell<Vec<(Notification, &'static str)>>,
     /// Reads and writes of kernels that were not told yet.
     pub kernel_events: RefCell<Vec<GpuEvent>>,
     pub dpc_is_queued: Cell<bool>,
@@ -121,8 +86,6 @@ pub(crate) struct Adapter {
     pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
-    /// Dxgkrnl's names of allocations: the index, from 1, is a `D3DKMT_HANDLE`.
-    pub handle_data: RefCell<Vec<HANDLE>>,
     /// The allocations that are about to be created, by their private data.
     pub wanted: RefCell<BTreeMap<Vec<u8>, Wanted>>,
     /// The pages that are compressed.
@@ -173,18 +136,20 @@ pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
 }
 
 impl Adapter {
-    /// Adds and starts an adapter of `driver`.
+    /// Adds and starts an adapter of `driver`. The seed decides what no document says: addresses, and which buffer is the next.
     ///
     /// # Errors
     ///
     /// If the driver refuses.
-    pub fn start(driver: Arc<Loaded>) -> Result<Rc<Self>, String> {
+    pub fn start(driver: Arc<Loaded>, seed: u64) -> Result<Rc<Self>, String> {
         let counts_before = driver.counts();
         let adapter = Rc::new(Self {
             driver,
             context: Cell::new(std::ptr::null_mut()),
             memory: RefCell::new(None),
-            dma: RefCell::default(),
+            dma: DmaBuffers::new(Dice::new(seed)),
+            mdls: Mdls::default(),
+            dice: Dice::new(!seed),
             notifications: RefCell::default(),
             kernel_events: RefCell::default(),
             dpc_is_queued: Cell::new(false),
@@ -192,7 +157,6 @@ impl Adapter {
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
-            handle_data: RefCell::default(),
             wanted: RefCell::default(),
             compression: RefCell::default(),
             handed_in: RefCell::default(),
@@ -202,7 +166,7 @@ impl Adapter {
         });
         adapter.set_time(0);
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
-        inbox::open(Rc::as_ptr(&adapter).addr());
+        inbox::open(Rc::as_ptr(&adapter).addr(), Arc::clone(&adapter.driver));
         let ddi = adapter.ddi();
         let (add, start) = (ddi.DxgkDdiAddDevice, ddi.DxgkDdiStartDevice);
         let (Some(add), Some(start)) = (add, start) else { return Err("the driver's table has no entry".into()) };
@@ -227,6 +191,11 @@ impl Adapter {
         }
         adapter.is_started.set(true);
         Ok(adapter)
+    }
+
+    /// Whether the interrupt is connected (DRV-09).
+    pub fn is_started(&self) -> bool {
+        self.is_started.get()
     }
 
     /// The driver's table.
@@ -287,28 +256,19 @@ impl Adapter {
         }
     }
 
-    /// The level of interrupts at which the driver runs.
-    pub fn irql(&self) -> u8 {
-        // SAFETY: the function has no arguments.
-        unsafe { (self.driver.shim().GetIrql)() }
-    }
-
-    /// Runs the driver's own function at the level of its device, within a call of it.
-    pub fn at_device_level<T>(&self, function: impl FnOnce() -> T) -> T {
-        let (begin, before) = (self.driver.shim().BeginCall, self.irql());
-        // SAFETY: the function takes a number.
-        unsafe { begin(DEVICE_LEVEL) };
-        let result = function();
-        // SAFETY: as above.
-        unsafe { begin(before) };
-        result
-    }
-
     /// Dxgkrnl's name of an object of the driver's, for DxgkCbGetHandleData.
     pub fn name_handle(&self, object: HANDLE) -> u32 {
-        let mut handles = self.handle_data.borrow_mut();
-        handles.push(object);
-        handles.len() as u32
+        inbox::name(std::ptr::from_ref(self).addr(), object)
+    }
+
+    /// The object is about to be destroyed: Windows waits until it is released (DRV-10), and here nothing else runs.
+    pub fn forget_handle(&self, object: HANDLE) {
+        let address = std::ptr::from_ref(self).addr();
+        if inbox::is_acquired(address, object) {
+            let message = "an allocation is destroyed that DxgkCbAcquireHandleData has returned";
+            report("SHIM-HANDLE", format!("{message}, and that was not released: Windows waits for ever (DRV-10)"));
+        }
+        inbox::forget(address, object);
     }
 
     /// Tells the driver's kernel the world's time: timers fire.
@@ -333,7 +293,8 @@ impl Adapter {
         }
         let (notifications, dpc_is_queued) = inbox::take(std::ptr::from_ref(self).addr(), limit);
         notifications.iter().for_each(|_| self.progress().note_thread());
-        self.notifications.borrow_mut().extend(notifications);
+        let from_thread = |notification| (notification, "a thread of the driver");
+        self.notifications.borrow_mut().extend(notifications.into_iter().map(from_thread));
         if dpc_is_queued {
             self.dpc_is_queued.set(true);
             self.run_dpc();
@@ -347,12 +308,21 @@ impl Adapter {
         }
     }
 
+    /// The lists of pages of packets that have ended lead nowhere from now on.
+    pub fn retire_mdls(&self) {
+        self.mdls.retire(&self.driver, self.dma.take_retired());
+    }
+
     /// Lets the driver look at its interrupt, and runs the DPC that it asks for.
     pub fn interrupt(&self, message_number: u32) {
         let ddi = self.ddi();
         let Some(routine) = ddi.DxgkDdiInterruptRoutine else { return };
-        // SAFETY: the context is what AddDevice returned.
-        self.call(Entry::DxgkDdiInterruptRoutine, DEVICE_LEVEL, || unsafe { routine(self.handle(), message_number) });
+        inbox::synchronized(|| {
+            // SAFETY: the context is what AddDevice returned.
+            self.call(Entry::DxgkDdiInterruptRoutine, DEVICE_LEVEL, || unsafe {
+                routine(self.handle(), message_number)
+            });
+        });
         self.run_dpc();
     }
 }
@@ -402,10 +372,14 @@ impl Drop for Adapter {
     }
 }
 
-/// Runs `action` for the adapter whose handle was looked up last, or else for any.
+/// The address of the adapter whose handle this thread has looked up last, or else of any of the thread's.
+pub(crate) fn last_of_this_thread() -> Option<usize> {
+    ADAPTERS.with_borrow(|adapters| adapters.get(&LAST.get()).or_else(|| adapters.iter().next()).copied())
+}
+
+/// Runs `action` for that adapter.
 pub(crate) fn with_last<T>(action: impl FnOnce(&Adapter) -> Option<T>) -> Option<T> {
-    let last =
-        ADAPTERS.with_borrow(|adapters| adapters.get(&LAST.get()).or_else(|| adapters.iter().next()).copied())?;
+    let last = last_of_this_thread()?;
     // SAFETY: it is in the set, so it is the address of an adapter that is alive on this thread, whose owner waits for the driver.
     action(unsafe { &*(last as *const Adapter) })
 }

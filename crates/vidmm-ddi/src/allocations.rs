@@ -87,6 +87,7 @@ impl Allocations {
     pub fn destroy(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
         let resource = self.resources.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(adapter, allocation);
+        adapter.forget_handle(handle(allocation.0));
         adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle(allocation.0)];

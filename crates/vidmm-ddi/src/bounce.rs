@@ -28,14 +28,6 @@ impl Bounce {
         self.pages.as_mut_ptr().cast::<u8>().wrapping_add(offset)
     }
 
-    /// The first of `room` bytes in a buffer of zeros.
-    pub fn start_anew(&mut self, room: usize) -> *mut u8 {
-        let start = self.start(0, room);
-        // SAFETY: the room is within the pages.
-        unsafe { start.write_bytes(0, room) };
-        start
-    }
-
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: pages are bytes without gaps.
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.pages.len() * PAGE_SIZE as usize) }

@@ -5,37 +5,37 @@ use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperationKind};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
-use crate::bounce::Bounce;
+use crate::dma_buffers::Written;
 use crate::memory::SegmentBases;
 use crate::payload::{Payloads, handle};
 use crate::progress::Entry;
 use crate::reports::report;
 
-/// The lists and buffers that the calls point to; they live until the next one.
+/// The lists that the calls point to; they live until the next one.
 pub(crate) struct Building {
     payloads: Payloads,
-    dma: Bounce,
-    private: Bounce,
 }
 
 impl Building {
     pub fn new(bases: SegmentBases) -> Self {
-        Self { payloads: Payloads::new(bases), dma: Bounce::default(), private: Bounce::default() }
+        Self { payloads: Payloads::new(bases) }
     }
 
     /// Lets the driver encode an operation.
     pub fn build(&mut self, adapter: &Adapter, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return BuildStatus::Other(-1) };
-        let (operation, payload) = self.payloads.payload(build.operation);
-        let by_cpu = build.operation.is_by_cpu();
+        adapter.retire_mdls();
+        let (operation, payload) = self.payloads.payload(adapter, build.operation);
         let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
         let private_room = build.dma_buffer_private_data.len();
-        let dma = if by_cpu { std::ptr::null_mut() } else { self.dma.start(offset, room) };
-        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start(0, private_room) };
+        // The manager's buffer is known by the place of its first byte, which stays where it is.
+        let key = build.dma_buffer.as_ptr().addr().wrapping_sub(offset);
+        let is_by_gpu = !build.operation.is_by_cpu();
+        let place = is_by_gpu.then(|| adapter.dma.paging(key, offset, offset + room, private_room));
         let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: dma,
+            pDmaBuffer: place.map_or(std::ptr::null_mut(), |place| place.dma),
             DmaSize: room as u32,
-            pDmaBufferPrivateData: private,
+            pDmaBufferPrivateData: place.map_or(std::ptr::null_mut(), |place| place.private),
             DmaBufferPrivateDataSize: private_room as u32,
             Operation: operation,
             MultipassOffset: *build.multipass_offset,
@@ -51,24 +51,32 @@ impl Building {
             .call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
         *build.multipass_offset = args.MultipassOffset;
         let kind = build.operation.kind();
-        if !by_cpu {
-            build.dma_bytes_written = take(&mut self.dma, offset, args.pDmaBuffer, build.dma_buffer, kind);
-        }
-        if private_room > 0 {
-            let (end, data) = (args.pDmaBufferPrivateData, &mut *build.dma_buffer_private_data);
-            build.private_bytes_written = take(&mut self.private, 0, end, data, kind);
+        let lists = &mut self.payloads.lists;
+        match place {
+            Some(place) => {
+                adapter.dma.keep_mdls(place.number, lists);
+                let written = adapter.dma.take_dma(place, args.pDmaBuffer, build.dma_buffer);
+                build.dma_bytes_written = must_be_within(written, room, kind);
+                if private_room > 0 {
+                    let end = args.pDmaBufferPrivateData;
+                    let written = adapter.dma.take_private(place, end, build.dma_buffer_private_data);
+                    build.private_bytes_written = must_be_within(written, private_room, kind);
+                }
+            }
+            None => adapter.mdls.retire(adapter.driver(), std::mem::take(lists)),
         }
         judged(status, kind, build.allocation_is_idle)
     }
 
     /// Asks for an operation that no version has.
-    pub fn ask_unknown(&mut self, adapter: &Adapter) {
+    pub fn ask_unknown(&self, adapter: &Adapter) {
         /// Far behind the last operation of WDDM 3.2.
         const UNKNOWN_OPERATION: u32 = 0x7FFF;
         const ROOM: usize = PAGE_SIZE as usize;
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return };
+        let place = adapter.dma.paging(0, 0, ROOM, 0);
         let mut args = DXGKARG_BUILDPAGINGBUFFER {
-            pDmaBuffer: self.dma.start(0, ROOM),
+            pDmaBuffer: place.dma,
             DmaSize: ROOM as u32,
             Operation: UNKNOWN_OPERATION,
             ..DXGKARG_BUILDPAGINGBUFFER::zeroed()
@@ -85,23 +93,13 @@ impl Building {
     }
 }
 
-/// Takes the bytes that the driver has written, and returns how many there are: more than there was room for if it has left its room.
-fn take(from: &mut Bounce, offset: usize, end: *const u8, into: &mut [u8], kind: PagingOperationKind) -> usize {
-    match from.written(offset, end) {
-        Some(written) => {
-            into[..written.len()].copy_from_slice(written);
-            written.len()
-        }
-        None => {
-            let room = into.len();
-            let message = "or the pointer that is to be behind the last byte is not within it";
-            report(
-                "BPB-02",
-                format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"),
-            );
-            room + 1
-        }
-    }
+/// How many bytes the driver has written: more than there was room for if it has left its room.
+fn must_be_within(written: Written, room: usize, kind: PagingOperationKind) -> usize {
+    written.unwrap_or_else(|| {
+        let message = "or the pointer that is to be behind the last byte is not within it";
+        report("BPB-02", format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"));
+        room + 1
+    })
 }
 
 /// The answer. An illegal one is reported here, because a world in which mistakes are made on purpose expects the adapter to fail.

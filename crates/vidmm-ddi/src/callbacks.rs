@@ -4,14 +4,16 @@
 
 use std::ffi::{CStr, c_char};
 
-use vidmm::GpuVirtualAddress;
 use vidmm::contract::{DmaPageFaulted, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, DEVICE_LEVEL, Notification, Owes, is_of_this_thread, no_such_adapter, of_handle};
+use crate::adapter::{
+    Adapter, DEVICE_LEVEL, DISPATCH_LEVEL, Notification, Owes, is_of_this_thread, no_such_adapter, of_handle, with_last,
+};
 use crate::inbox;
-use crate::library;
-use crate::memory::from_driver;
+use crate::library::{self, Loaded};
+use crate::memory::{RETIRED_PAGE, from_driver};
 use crate::reports::report;
 use crate::user_work;
 
@@ -28,6 +30,9 @@ pub(crate) static HOST: VIDMM_HOST = VIDMM_HOST {
     MapDmaBuffer: map_dma_buffer,
     RunUserWork: run_user_work,
     RaiseInterrupt: raise_interrupt,
+    ReadSystemPage: read_system_page,
+    WriteSystemPage: write_system_page,
+    PhysicalAddressOf: physical_address_of,
 };
 
 /// Dxgkrnl's table for an adapter. Functions that there are not are null.
@@ -37,7 +42,15 @@ pub(crate) fn interface(device_handle: HANDLE) -> DXGKRNL_INTERFACE {
         Version: 0x11007,
         DeviceHandle: device_handle,
         DxgkCbGetDeviceInformation: Some(get_device_information),
+        DxgkCbMapMemory: Some(map_memory),
+        DxgkCbUnmapMemory: Some(unmap_memory),
+        DxgkCbReadDeviceSpace: Some(read_device_space),
+        DxgkCbWriteDeviceSpace: Some(write_device_space),
+        DxgkCbSetPowerComponentActive: Some(set_power_component),
+        DxgkCbSetPowerComponentIdle: Some(set_power_component),
         DxgkCbGetHandleData: Some(get_handle_data),
+        DxgkCbAcquireHandleData: Some(acquire_handle_data),
+        DxgkCbReleaseHandleData: Some(release_handle_data),
         DxgkCbNotifyInterrupt: Some(notify_interrupt),
         DxgkCbNotifyDpc: Some(notify_dpc),
         DxgkCbQueueDpc: Some(queue_dpc),
@@ -69,6 +82,8 @@ unsafe extern "C" fn get_device_information(handle: HANDLE, info: *mut DXGK_DEVI
             MiniportDeviceContext: adapter.handle(),
             SystemMemorySize: vidmm_soft::SYSTEM_MEMORY_BYTES,
             HighestPhysicalAddress: vidmm_soft::SYSTEM_MEMORY_BYTES - 1,
+            // SAFETY: the function has no arguments, and returns a static table.
+            TranslatedResourceList: unsafe { (adapter.driver().shim().GetResources)() },
             ..DXGK_DEVICE_INFO::zeroed()
         };
         // SAFETY: not null; the driver passes a whole struct.
@@ -77,15 +92,121 @@ unsafe extern "C" fn get_device_information(handle: HANDLE, info: *mut DXGK_DEVI
     })
 }
 
-/// Dxgkrnl has no handle in this call: the adapter that was called last is meant.
+/// Registers are memory of the shim's.
+unsafe extern "C" fn map_memory(
+    handle: HANDLE,
+    address: u64,
+    length: u32,
+    _in_io_space: BOOLEAN,
+    _to_user_mode: BOOLEAN,
+    _cache_type: u32,
+    mapped: *mut HANDLE,
+) -> NTSTATUS {
+    let Some(driver) = inbox::driver(handle.addr()).filter(|_| !mapped.is_null()) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    // SAFETY: the function takes numbers, and returns memory of the shim's or null.
+    let registers = unsafe { (driver.shim().MapRegisters)(address, length as usize) };
+    // SAFETY: not null; the driver passes a whole variable.
+    unsafe { mapped.write(registers) };
+    if registers.is_null() { STATUS_NO_MEMORY } else { STATUS_SUCCESS }
+}
+
+unsafe extern "C" fn unmap_memory(_handle: HANDLE, _mapped: HANDLE) -> NTSTATUS {
+    STATUS_SUCCESS
+}
+
+/// The space of the bus has zeros.
+///
+/// # Safety
+///
+/// `data` is null or has `length` bytes; `read` is null or to be written.
+unsafe extern "C" fn read_device_space(
+    _handle: HANDLE,
+    _kind: u32,
+    data: *mut u8,
+    _offset: u32,
+    length: u32,
+    read: *mut u32,
+) -> NTSTATUS {
+    if data.is_null() || read.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    // SAFETY: not null; the driver passes a buffer of `length` bytes and a whole variable.
+    unsafe {
+        data.write_bytes(0, length as usize);
+        read.write(length);
+    }
+    STATUS_SUCCESS
+}
+
+/// # Safety
+///
+/// `written` is null or to be written.
+unsafe extern "C" fn write_device_space(
+    _handle: HANDLE,
+    _kind: u32,
+    _data: *const u8,
+    _offset: u32,
+    length: u32,
+    written: *mut u32,
+) -> NTSTATUS {
+    if written.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    // SAFETY: not null; the driver passes a whole variable.
+    unsafe { written.write(length) };
+    STATUS_SUCCESS
+}
+
+unsafe extern "C" fn set_power_component(_handle: HANDLE, _component: u32) -> NTSTATUS {
+    STATUS_SUCCESS
+}
+
+/// Dxgkrnl has no handle in these calls: the adapter is the one that there is.
 unsafe extern "C" fn get_handle_data(data: *const DXGKARGCB_GETHANDLEDATA) -> HANDLE {
+    must_be_called_below(DISPATCH_LEVEL, "DxgkCbGetHandleData");
     // SAFETY: null, or a whole struct.
     let Some(data) = (unsafe { data.as_ref() }) else { return std::ptr::null_mut() };
-    crate::adapter::with_last(|adapter| {
-        let handles = adapter.handle_data.borrow();
-        (data.hObject as usize).checked_sub(1).and_then(|at| handles.get(at).copied())
-    })
-    .unwrap_or(std::ptr::null_mut())
+    inbox::object(data.hObject, 0).unwrap_or(std::ptr::null_mut())
+}
+
+/// The name of the object is the handle of the release (DRV-10).
+unsafe extern "C" fn acquire_handle_data(data: *const DXGKARGCB_GETHANDLEDATA, release: *mut HANDLE) -> HANDLE {
+    must_be_called_below(DISPATCH_LEVEL, "DxgkCbAcquireHandleData");
+    // SAFETY: null, or a whole struct.
+    let Some(data) = (unsafe { data.as_ref() }) else { return std::ptr::null_mut() };
+    let object = inbox::object(data.hObject, 1).filter(|object| !object.is_null());
+    if !release.is_null() {
+        let name = if object.is_some() { data.hObject as usize } else { 0 };
+        // SAFETY: not null; the driver passes a whole variable.
+        unsafe { release.write(std::ptr::without_provenance_mut(name)) };
+    }
+    object.unwrap_or(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn release_handle_data(data: DXGKARGCB_RELEASEHANDLEDATA) {
+    must_be_called_below(DISPATCH_LEVEL, "DxgkCbReleaseHandleData");
+    if inbox::object(data.ReleaseHandle.addr() as u32, -1).is_none() {
+        report(
+            "SHIM-HANDLE",
+            "DxgkCbReleaseHandleData is given what DxgkCbAcquireHandleData has not returned (DRV-10)",
+        );
+    }
+}
+
+/// Reports a callback at too high a level of interrupts, from any thread.
+fn must_be_called_below(level: u8, function: &str) {
+    let irql = inbox::any_driver().map_or(0, |driver| irql(&driver));
+    if irql >= level {
+        report("SHIM-IRQL", format!("{function} is called at level {irql}: only levels below {level} are allowed"));
+    }
+}
+
+/// The level of interrupts of this thread.
+fn irql(driver: &Loaded) -> u8 {
+    // SAFETY: the function has no arguments.
+    unsafe { (driver.shim().GetIrql)() }
 }
 
 unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOTIFY_INTERRUPT_DATA) {
@@ -126,18 +247,19 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
             }
         }
     };
+    let Some(driver) = inbox::driver(handle.addr()) else { return no_such_adapter() };
+    if irql(&driver) < DEVICE_LEVEL {
+        let level = "below the level of the device: outside of the interrupt routine use DxgkCbSynchronizeExecution";
+        report("SHIM-IRQL", format!("DxgkCbNotifyInterrupt is called {level}"));
+    }
     if is_of_this_thread(handle) {
         with(handle, (), |adapter| {
-            if adapter.irql() < DEVICE_LEVEL {
-                let level =
-                    "below the level of the device: outside of the interrupt routine use DxgkCbSynchronizeExecution";
-                report("SHIM-IRQL", format!("DxgkCbNotifyInterrupt is called {level}"));
-            }
+            let function = adapter.progress().running().map_or("no call", |running| running.function);
             adapter.owes.set(Owes::QueueDpc);
-            adapter.notifications.borrow_mut().push(notification);
+            adapter.notifications.borrow_mut().push((notification, function));
         });
-    } else if !inbox::add(handle.addr(), notification) {
-        no_such_adapter();
+    } else {
+        inbox::add(handle.addr(), notification);
     }
 }
 
@@ -158,6 +280,12 @@ fn page_fault(fault: &DMA_PAGE_FAULTED) -> DmaPageFaulted {
 }
 
 unsafe extern "C" fn notify_dpc(handle: HANDLE) {
+    if let Some(driver) = inbox::driver(handle.addr()) {
+        let irql = irql(&driver);
+        if irql != DISPATCH_LEVEL {
+            report("SHIM-IRQL", format!("DxgkCbNotifyDpc is called at level {irql}: DISPATCH_LEVEL is right (DRV-09)"));
+        }
+    }
     if is_of_this_thread(handle) {
         with(handle, (), |adapter| {
             if adapter.owes.get() == Owes::NotifyDpc {
@@ -183,7 +311,7 @@ unsafe extern "C" fn queue_dpc(handle: HANDLE) -> BOOLEAN {
     was_queued.unwrap_or_default().into()
 }
 
-/// The interrupt routine runs in the same thread, and never meanwhile: the routine is called at once.
+/// The routine is called at once, in this thread, while the interrupt routine does not run.
 unsafe extern "C" fn synchronize_execution(
     handle: HANDLE,
     routine: Option<unsafe extern "C" fn(HANDLE) -> BOOLEAN>,
@@ -191,16 +319,31 @@ unsafe extern "C" fn synchronize_execution(
     _message_number: u32,
     result: *mut BOOLEAN,
 ) -> NTSTATUS {
-    let Some(routine) = routine else { return STATUS_INVALID_PARAMETER };
-    with(handle, STATUS_INVALID_PARAMETER, |adapter| {
+    let (Some(routine), Some(driver)) = (routine, inbox::driver(handle.addr())) else {
+        return STATUS_INVALID_PARAMETER;
+    };
+    let is_unconnected = is_of_this_thread(handle) && with(handle, false, |adapter| !adapter.is_started());
+    if is_unconnected {
+        return STATUS_UNSUCCESSFUL;
+    }
+    let (begin, before) = (driver.shim().BeginCall, irql(&driver));
+    if before > DISPATCH_LEVEL {
+        report("SHIM-IRQL", "DxgkCbSynchronizeExecution is called above DISPATCH_LEVEL (DRV-09)");
+    }
+    let returned = inbox::synchronized(|| {
+        // SAFETY: the function takes a number.
+        unsafe { begin(DEVICE_LEVEL) };
         // SAFETY: the driver asks for its own function to be called with its own context.
-        let returned = adapter.at_device_level(|| unsafe { routine(context) });
-        if !result.is_null() {
-            // SAFETY: not null; the driver passes a BOOLEAN.
-            unsafe { result.write(returned) };
-        }
-        STATUS_SUCCESS
-    })
+        let returned = unsafe { routine(context) };
+        // SAFETY: as above.
+        unsafe { begin(before) };
+        returned
+    });
+    if !result.is_null() {
+        // SAFETY: not null; the driver passes a BOOLEAN.
+        unsafe { result.write(returned) };
+    }
+    STATUS_SUCCESS
 }
 
 // ---- The GPU's model ----
@@ -209,7 +352,12 @@ fn in_memory(handle: HANDLE, what: &str, segment: u32, offset: u64, is_there: bo
     if !is_there {
         let running = with(handle, None, |adapter| adapter.progress().running());
         let running = running.map(|running| format!(", in {}", running.function)).unwrap_or_default();
-        report("GPU-ACCESS", format!("the GPU {what} segment {segment} + {offset:#x}, where no memory is{running}"));
+        let is_retired = segment == 0 && offset / PAGE_SIZE == RETIRED_PAGE;
+        let why = match is_retired {
+            true => "a page of an MDL whose packet has ended (lifetime assumed, DRV-03)",
+            false => "where no memory is",
+        };
+        report("GPU-ACCESS", format!("the GPU {what} segment {segment} + {offset:#x}, {why}{running}"));
     }
     is_there.into()
 }
@@ -266,7 +414,7 @@ unsafe extern "C" fn decompress_page(handle: HANDLE, segment: u32, offset: u64, 
 
 unsafe extern "C" fn map_dma_buffer(handle: HANDLE, address: u64, size: usize) -> *const u8 {
     let null = std::ptr::null();
-    with(handle, null, |adapter| adapter.dma.borrow().at(address, size).unwrap_or(null))
+    with(handle, null, |adapter| adapter.dma.at(address, size).unwrap_or(null))
 }
 
 /// # Safety
@@ -294,6 +442,29 @@ unsafe extern "C" fn run_user_work(
             0
         }
     })
+}
+
+/// # Safety
+///
+/// `data` has a page.
+unsafe extern "C" fn read_system_page(page: u64, data: *mut u8) -> BOOLEAN {
+    // SAFETY: the shim's buffer has a page, and nothing else refers to it during the call.
+    let data = unsafe { std::slice::from_raw_parts_mut(data, PAGE_SIZE as usize) };
+    data.fill(0);
+    with_last(|adapter| adapter.memory()?.read(0, page.checked_mul(PAGE_SIZE)?, data).then_some(1)).unwrap_or(0)
+}
+
+/// # Safety
+///
+/// `data` has a page.
+unsafe extern "C" fn write_system_page(page: u64, data: *const u8) -> BOOLEAN {
+    // SAFETY: the shim's buffer has a page, which does not change during the call.
+    let data = unsafe { std::slice::from_raw_parts(data, PAGE_SIZE as usize) };
+    with_last(|adapter| adapter.memory()?.write(0, page.checked_mul(PAGE_SIZE)?, data).then_some(1)).unwrap_or(0)
+}
+
+unsafe extern "C" fn physical_address_of(pointer: *const u8) -> u64 {
+    with_last(|adapter| adapter.dma.address_of(pointer)).unwrap_or_default()
 }
 
 unsafe extern "C" fn raise_interrupt(handle: HANDLE, message_number: u32) {

@@ -6,7 +6,8 @@ use vidmm::contract::{EngineFence, KmdContextHandle, Packet, RootPageTable};
 use vidmm::{Nanoseconds, PhysicalAddress, SegmentId};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, DISPATCH_LEVEL, DmaWindow, PASSIVE_LEVEL};
+use crate::adapter::{Adapter, DISPATCH_LEVEL, PASSIVE_LEVEL};
+use crate::dma_buffers::Named;
 use crate::kmd::root_args;
 use crate::payload::handle;
 use crate::progress::Entry;
@@ -64,6 +65,16 @@ pub(crate) struct Queued {
     pub packet: Packet,
     /// When its waits were over; none if they are not.
     pub ready_at: Option<Nanoseconds>,
+    /// Its buffer, once the driver has it.
+    pub buffer: Option<usize>,
+    /// The driver has reported its end.
+    pub is_reported: bool,
+}
+
+impl Queued {
+    pub fn new(packet: Packet) -> Self {
+        Self { packet, ready_at: None, buffer: None, is_reported: false }
+    }
 }
 
 /// An engine.
@@ -103,9 +114,20 @@ impl Engine {
     }
 
     /// Takes all packets; the engine is as new.
-    pub fn take_all(&mut self) -> Vec<(u64, vidmm::contract::DmaBuffer)> {
+    pub fn take_all(&mut self, adapter: &Adapter) -> Vec<(u64, vidmm::contract::DmaBuffer)> {
         (self.begun_at, self.is_stopped, self.preemption, self.yielded) = (None, false, None, None);
-        self.queue.drain(..).map(|queued| (queued.packet.signal.fence_id, queued.packet.buffer)).collect()
+        let take = |Queued { packet, buffer, .. }| {
+            if let Some(buffer) = buffer {
+                adapter.dma.end(buffer, packet.signal, true);
+            }
+            (packet.signal.fence_id, packet.buffer)
+        };
+        self.queue.drain(..).map(take).collect()
+    }
+
+    /// The packets that the driver has.
+    pub fn handed(&mut self) -> impl Iterator<Item = &mut Queued> {
+        self.queue.iter_mut().filter(|queued| queued.buffer.is_some())
     }
 }
 
@@ -117,28 +139,37 @@ fn duration(packet: &Packet) -> Nanoseconds {
     }
 }
 
-/// Hands a packet to the driver.
-pub(crate) fn submit(adapter: &Adapter, packet: &Packet) {
-    let Some(submission) = Submission::decode(&packet.preamble) else { return };
+/// Hands a packet to the driver. Its buffer is the one that the driver has filled. Returns the buffer's number.
+pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
+    let submission = Submission::decode(&packet.preamble)?;
     if let Some(root) = submission.root {
         set_root(adapter, submission.context, root);
     }
-    let private = packet.buffer.private_data();
+    let (commands, private) = (packet.buffer.commands(), packet.buffer.private_data());
+    let rendered = if submission.paging { None } else { adapter.dma.of_token(private) };
+    let number = match rendered {
+        Some(number) => number,
+        None if submission.paging => adapter.dma.of_paging(commands.as_ptr().addr(), commands),
+        None => adapter.dma.plain(commands, private),
+    };
+    let (start, end) = submission.offsets.unwrap_or((0, commands.len() as u32));
+    let buffer = adapter.dma.submit(number, packet.signal, start as usize..end as usize);
     match adapter.is_physical.get() {
-        true => submit_physical(adapter, packet, &submission, private),
-        false => submit_virtual(adapter, packet, &submission, private),
+        true => submit_physical(adapter, packet, &submission, buffer),
+        false => submit_virtual(adapter, packet, &submission, buffer),
     }
+    Some(number)
 }
 
-fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, private: &[u8]) {
+fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, buffer: Named) {
     let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
     let EngineFence { engine, fence_id } = packet.signal;
     let args = DXGKARG_SUBMITCOMMANDVIRTUAL {
         hContext: handle(submission.context.0),
-        DmaBufferVirtualAddress: DmaWindow::ADDRESS,
+        DmaBufferVirtualAddress: buffer.address,
         DmaBufferSize: packet.buffer.commands().len() as u32,
-        pDmaBufferPrivateData: private.as_ptr(),
-        DmaBufferPrivateDataSize: private.len() as u32,
+        pDmaBufferPrivateData: buffer.private,
+        DmaBufferPrivateDataSize: buffer.private_size,
         SubmissionFenceId: fence_id as u32,
         Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
         NodeOrdinal: engine,
@@ -151,20 +182,20 @@ fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, p
 }
 
 /// The end of the submitted part stands for the size of the DMA buffer, of which the packet has no more.
-fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, private: &[u8]) {
+fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, buffer: Named) {
     let Some(function) = adapter.ddi().DxgkDdiSubmitCommand else { return };
     let EngineFence { engine, fence_id } = packet.signal;
     let (start, end) = submission.offsets.unwrap_or((0, packet.buffer.commands().len() as u32));
     let args = DXGKARG_SUBMITCOMMAND {
         // A paging buffer is submitted for no device (PAT-01).
         hContext: if submission.paging { std::ptr::null_mut() } else { handle(submission.context.0) },
-        DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
+        DmaBufferPhysicalAddress: buffer.address,
         DmaBufferSize: end,
         DmaBufferSubmissionStartOffset: start,
         DmaBufferSubmissionEndOffset: end,
-        pDmaBufferPrivateData: private.as_ptr(),
-        DmaBufferPrivateDataSize: private.len() as u32,
-        DmaBufferPrivateDataSubmissionEndOffset: private.len() as u32,
+        pDmaBufferPrivateData: buffer.private,
+        DmaBufferPrivateDataSize: buffer.private_size,
+        DmaBufferPrivateDataSubmissionEndOffset: buffer.private_end(),
         SubmissionFenceId: fence_id as u32,
         Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
         NodeOrdinal: engine,

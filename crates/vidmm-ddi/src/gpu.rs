@@ -33,12 +33,14 @@ pub(crate) struct DdiGpu {
     is_resetting: bool,
     /// Whether a packet of each engine may run for ever: then a loss of its interrupt is reported once.
     lost: Cell<bool>,
+    /// So many of the driver's reports were looked at.
+    judged: usize,
 }
 
 impl DdiGpu {
     pub fn new(adapter: Rc<Adapter>, memory: Rc<Memory>, engines: usize) -> Self {
         let engines = std::iter::repeat_with(Engine::default).take(engines).collect();
-        Self { adapter, memory, engines, answers: Vec::new(), is_resetting: false, lost: Cell::new(false) }
+        Self { adapter, memory, engines, answers: Vec::new(), is_resetting: false, lost: Cell::new(false), judged: 0 }
     }
 
     /// The page of system memory, as the manager numbers it, that a page of an aperture shows.
@@ -47,16 +49,19 @@ impl DdiGpu {
         Some(from_driver(0, page.checked_mul(PAGE_SIZE)?)?.offset / PAGE_SIZE)
     }
 
-    /// Notes for each first packet whether its waits are over.
+    /// Notes for each packet whether its waits are over, as far as the engine reaches it: what comes before it on its own engine ends
+    /// before it.
     fn look_at_waits(&mut self, now: Nanoseconds) {
         let completed: Vec<u64> = self.engines.iter().map(|engine| engine.completed).collect();
-        let is_over = |wait: &EngineFence| completed.get(wait.engine as usize).is_some_and(|&at| at >= wait.fence_id);
-        for engine in &mut self.engines {
-            if let Some(first) = engine.queue.front_mut()
-                && first.ready_at.is_none()
-                && first.packet.waits.iter().all(is_over)
-            {
-                first.ready_at = Some(now);
+        for (ordinal, engine) in (0..).zip(&mut self.engines) {
+            let is_over = |wait: &EngineFence| {
+                wait.engine == ordinal || completed.get(wait.engine as usize).is_some_and(|&at| at >= wait.fence_id)
+            };
+            for queued in &mut engine.queue {
+                if !queued.packet.waits.iter().all(is_over) {
+                    break;
+                }
+                queued.ready_at.get_or_insert(now);
             }
         }
     }
@@ -70,30 +75,31 @@ impl DdiGpu {
         ends.min()
     }
 
-    /// Hands the driver the packets that have begun until `now`.
+    /// Hands the driver the packets that have begun until `now`: as many of each engine as its hardware queues.
     fn begin(&mut self, now: Nanoseconds) {
         if self.is_resetting {
             return;
         }
-        for engine in &mut self.engines {
-            let begins = engine.begins_at().filter(|&at| at <= now && engine.begun_at.is_none());
-            if let (Some(at), Some(first)) = (begins, engine.queue.front()) {
-                submit(&self.adapter, &first.packet);
-                engine.begun_at = Some(at);
+        let depth = self.adapter.driver().gpu().map_or(1, |gpu| gpu.NumQueuedPackets.max(1)) as usize;
+        for ordinal in 0..self.engines.len() {
+            let engine = &mut self.engines[ordinal];
+            let begins = engine.begins_at().filter(|&at| at <= now);
+            let Some(at) = begins else { continue };
+            engine.begun_at.get_or_insert(at);
+            let is_ready = |queued: &&mut Queued| queued.ready_at.is_some_and(|at| at <= now);
+            for queued in engine.queue.iter_mut().take(depth).take_while(is_ready) {
+                if queued.buffer.is_none() {
+                    queued.buffer = submit(&self.adapter, &queued.packet);
+                }
             }
         }
+        self.take_reports(None, now);
     }
 
     /// Lets the model run the packet of an engine to its end.
     fn run(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
-        let fence = first.packet.signal;
-        let seen = self.adapter.notifications.borrow().len();
-        let submission = Submission::decode(&first.packet.preamble);
-        let offsets = submission.and_then(|submission| submission.offsets);
-        let (start, is_paging) =
-            (offsets.map_or(0, |(start, _)| start), submission.is_some_and(|submission| submission.paging));
-        self.adapter.dma.borrow_mut().set(first.packet.buffer.commands(), start);
+        let (fence, is_told) = (first.packet.signal, first.is_reported);
         self.adapter.has_faulted.set(false);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
@@ -101,60 +107,96 @@ impl DdiGpu {
         }
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
-        let is_told = self.adapter.notifications.borrow().len() > seen;
+        let is_told = is_told || self.adapter.notifications.borrow().len() > self.judged;
         self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });
-        let notifications = self.adapter.notifications.borrow().clone();
-        let mut has_ended = false;
-        for (index, notification) in notifications.iter().enumerate().skip(seen) {
-            match *notification {
-                Notification::Completed { node_ordinal, fence_id } => {
-                    let is_this = (node_ordinal, fence_id) == (fence.engine, fence.fence_id as u32);
-                    if is_this && has_ended {
-                        report(
-                            "SYN-13",
-                            format!("the end of packet {fence_id} of engine {node_ordinal} is reported twice"),
-                        );
-                    } else if is_this {
-                        has_ended = true;
-                    } else {
-                        report(
-                            "SYN-13",
-                            format!(
-                                "the driver has reported that packet {fence_id} of engine {node_ordinal} has ended; the one \
-                             that did is packet {} of engine {}",
-                                fence.fence_id, fence.engine
-                            ),
-                        );
-                    }
-                }
-                Notification::Preempted { node_ordinal, fence_id, last_completed } => {
-                    self.note_yield(node_ordinal, fence_id, last_completed);
-                }
-                Notification::Faulted { interrupt } => {
-                    must_name(&interrupt, fence);
-                    if is_paging && self.adapter.is_physical.get() {
-                        let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
-                        report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
-                    }
-                    self.engines[ordinal].is_stopped = true;
-                    events.push(GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: ended_at });
-                }
-            }
-        }
-        self.adapter.settle();
-        if has_ended && (self.adapter.has_faulted.get() || self.engines[ordinal].is_stopped) {
+        self.take_reports(Some(ordinal), ended_at);
+        events.extend(
+            self.answers.extract_if(.., |(_, event)| matches!(event, GpuEvent::Interrupt { .. })).map(|it| it.1),
+        );
+        let engine = &mut self.engines[ordinal];
+        let has_ended = engine.queue.front().is_some_and(|first| first.is_reported);
+        if has_ended && (self.adapter.has_faulted.get() || engine.is_stopped) {
             let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
             report("FLT-11", format!("{packet} has faulted, and the driver has reported its end"));
         }
         if has_ended {
             self.complete(ordinal, ended_at, events);
-        } else if !self.engines[ordinal].is_stopped {
-            self.engines[ordinal].is_stopped = true;
+        } else if !engine.is_stopped {
+            engine.is_stopped = true;
             if !self.lost.replace(true) {
                 let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
                 report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
             }
         }
+    }
+
+    /// Looks at what the driver has reported, wherever it was (DRV-09). `running` is the engine whose packet the model runs.
+    fn take_reports(&mut self, running: Option<usize>, now: Nanoseconds) {
+        let told = self.adapter.notifications.borrow()[self.judged..].to_vec();
+        for (notification, function) in told {
+            let index = self.judged;
+            self.judged += 1;
+            match notification {
+                Notification::Completed { node_ordinal, fence_id } => self.note_end(node_ordinal, fence_id, function),
+                Notification::Preempted { node_ordinal, fence_id, last_completed } => {
+                    self.note_yield(node_ordinal, fence_id, last_completed);
+                }
+                Notification::Faulted { interrupt } => self.note_fault(&interrupt, running, index, now),
+            }
+        }
+        self.adapter.settle();
+    }
+
+    /// The driver has reported the end of a packet. It is true if the driver has the packet, and the hardware has run it.
+    fn note_end(&mut self, node_ordinal: u32, fence_id: u32, function: &str) {
+        let engine = self.engines.get_mut(node_ordinal as usize);
+        let (completed, mut handed) = match engine {
+            Some(engine) => (engine.completed, Vec::from_iter(engine.handed())),
+            None => (0, Vec::new()),
+        };
+        let at = handed.iter().position(|queued| queued.packet.signal.fence_id as u32 == fence_id);
+        let why = match at {
+            None if completed as u32 == fence_id && completed > 0 => "it is reported twice",
+            None => "the driver has no such packet",
+            Some(at) if handed[at].is_reported => "it is reported twice",
+            Some(at) if handed[..at].iter().any(|before| !before.is_reported) => "a packet before it has not ended",
+            Some(at) => {
+                let Queued { packet, buffer, is_reported, .. } = &mut *handed[at];
+                if buffer.is_some_and(|buffer| self.adapter.dma.was_run(buffer, packet.signal)) {
+                    *is_reported = true;
+                    return;
+                }
+                "the GPU has not run its buffer"
+            }
+        };
+        let told = format!("the end of packet {fence_id} of engine {node_ordinal} is reported in {function}");
+        report("SYN-13", format!("{told}, and {why} (DRV-09)"));
+    }
+
+    /// The driver has reported a fault, of the packet that runs or of the first that an engine has.
+    fn note_fault(&mut self, interrupt: &NotifyInterrupt, running: Option<usize>, index: usize, now: Nanoseconds) {
+        let named = match *interrupt {
+            NotifyInterrupt::DmaPageFaulted(fault) => fault.node_ordinal,
+            NotifyInterrupt::DmaFaulted { node_ordinal, .. } => node_ordinal,
+        };
+        let ordinal = running.unwrap_or(named as usize);
+        let first = self.engines.get_mut(ordinal).and_then(|engine| engine.handed().next());
+        let Some(first) = first else {
+            report(
+                "DDI-INTERRUPT",
+                format!("a fault of engine {named} is reported, and the driver has no packet of it"),
+            );
+            return;
+        };
+        let fence = first.packet.signal;
+        let is_paging = Submission::decode(&first.packet.preamble).is_some_and(|submission| submission.paging);
+        must_name(interrupt, fence);
+        if is_paging && self.adapter.is_physical.get() {
+            let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+            report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
+        }
+        self.engines[ordinal].is_stopped = true;
+        self.answers.push((now, GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: now }));
     }
 
     /// The driver has reported that it has yielded an engine.
@@ -167,7 +209,13 @@ impl DdiGpu {
 
     fn complete(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let engine = &mut self.engines[ordinal];
-        let Some(Queued { packet: Packet { signal, buffer, .. }, .. }) = engine.queue.pop_front() else { return };
+        let Some(Queued { packet, buffer: handed, .. }) = engine.queue.pop_front() else { return };
+        let Packet { signal, buffer, .. } = packet;
+        if let Some(handed) = handed {
+            self.adapter.dma.end(handed, signal, false);
+            self.adapter.retire_mdls();
+        }
+        let engine = &mut self.engines[ordinal];
         let started_at = engine.begun_at.take().unwrap_or(ended_at);
         (engine.free_since, engine.completed, engine.ended) = (ended_at, signal.fence_id, Some(signal.fence_id));
         events.push(GpuEvent::Completed { signal, started_at, ended_at, buffer });
@@ -193,7 +241,7 @@ impl DdiGpu {
                     format!("it has yielded to request {preemption_fence_id} behind packet {}", engine.completed);
                 report("DDI-PREEMPT", format!("engine {ordinal}: {message}, and the driver has reported {told}"));
             }
-            let returned = engine.take_all();
+            let returned = engine.take_all(&self.adapter);
             let engine = ordinal as u32;
             let event = GpuEvent::Preempted { engine, preemption_fence_id, last_completed_fence_id, returned, at };
             self.answers.push((at, event));
@@ -225,7 +273,7 @@ impl Gpu for DdiGpu {
         self.adapter.set_time(now);
         let Some(engine) = self.engines.get_mut(packet.signal.engine as usize) else { return };
         engine.submitted = engine.submitted.max(packet.signal.fence_id);
-        engine.queue.push_back(Queued { packet, ready_at: None });
+        engine.queue.push_back(Queued::new(packet));
         self.look_at_waits(now);
     }
 
@@ -277,23 +325,14 @@ impl Gpu for DdiGpu {
         self.begin(now);
         if let Some(asked) = self.engines.get_mut(engine as usize) {
             asked.preemption = Some(preemption_fence_id);
-            let seen = self.adapter.notifications.borrow().len();
             preempt(&self.adapter, engine, preemption_fence_id);
             let asked = &self.engines[engine as usize];
             // An engine that has faulted runs nothing either: its driver may answer at once.
             let runs = asked.begun_at.is_some() && !asked.is_stopped;
-            let is_told = self.adapter.notifications.borrow().len() > seen;
+            let is_told = self.adapter.notifications.borrow().len() > self.judged;
             let waits = !runs && !is_told && self.adapter.ddi().DxgkDdiPreemptCommand.is_some();
             self.adapter.take_reports_of_threads(if waits { THREADS_REPORT_IN } else { Duration::ZERO });
-            let told = self.adapter.notifications.borrow().clone();
-            for notification in told.into_iter().skip(seen) {
-                match notification {
-                    Notification::Preempted { node_ordinal, fence_id, last_completed } => {
-                        self.note_yield(node_ordinal, fence_id, last_completed);
-                    }
-                    _ => report("DDI-INTERRUPT", "DxgkDdiPreemptCommand reports the end of a packet, and none has run"),
-                }
-            }
+            self.take_reports(None, now);
             self.yield_engine(engine as usize, now);
         }
     }
@@ -324,7 +363,7 @@ impl Gpu for DdiGpu {
                     );
                 }
                 (own.free_since, own.ended) = (now, None);
-                (Ok(aborted), own.take_all())
+                (Ok(aborted), own.take_all(&self.adapter))
             }
             false => (Err(ResetEngineError), Vec::new()),
         };
@@ -346,7 +385,8 @@ impl Gpu for DdiGpu {
         let mut returned = Vec::new();
         for (ordinal, engine) in (0..).zip(&mut self.engines) {
             let fence = |fence_id| EngineFence { engine: ordinal, fence_id };
-            returned.extend(engine.take_all().into_iter().map(|(fence_id, buffer)| (fence(fence_id), buffer)));
+            returned
+                .extend(engine.take_all(&self.adapter).into_iter().map(|(fence_id, buffer)| (fence(fence_id), buffer)));
             (engine.completed, engine.free_since, engine.ended) = (engine.submitted, now, None);
         }
         self.memory.lose_content();

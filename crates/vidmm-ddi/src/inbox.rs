@@ -1,35 +1,109 @@
-//! Reports from threads of the driver's own: they wait here until the thread that calls the driver takes them.
+//! What threads of the driver's own share with the thread that calls the driver: reports, which wait here until they are taken, names of
+//! objects, and the interrupt.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::adapter::Notification;
+use crate::abi::HANDLE;
+use crate::adapter::{Notification, last_of_this_thread};
+use crate::library::Loaded;
 
-/// The reports to one adapter.
-#[derive(Default)]
+/// An adapter, as threads see it.
 struct Inbox {
     notifications: Vec<Notification>,
     /// A thread has queued the driver's DPC.
     dpc_is_queued: bool,
+    driver: Arc<Loaded>,
+    /// Dxgkrnl's names of objects: the index, from 1, is a `D3DKMT_HANDLE`. Addresses, and how often each is acquired.
+    names: Vec<(usize, u32)>,
 }
 
 /// By the address of the adapter.
 static INBOXES: Mutex<BTreeMap<usize, Inbox>> = Mutex::new(BTreeMap::new());
 static ARRIVED: Condvar = Condvar::new();
+/// Held while the interrupt routine runs, or what is synchronized with it.
+static INTERRUPT: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// This thread holds the interrupt.
+    static HAS_INTERRUPT: Cell<bool> = const { Cell::new(false) };
+}
 
 fn inboxes() -> MutexGuard<'static, BTreeMap<usize, Inbox>> {
     INBOXES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An adapter may be reported to.
-pub(crate) fn open(adapter: usize) {
-    inboxes().insert(adapter, Inbox::default());
+pub(crate) fn open(adapter: usize, driver: Arc<Loaded>) {
+    let inbox = Inbox { notifications: Vec::new(), dpc_is_queued: false, driver, names: Vec::new() };
+    inboxes().insert(adapter, inbox);
 }
 
 /// No report reaches the adapter any more.
 pub(crate) fn close(adapter: usize) {
     inboxes().remove(&adapter);
+}
+
+/// The driver of an adapter; none if there is no such adapter.
+pub(crate) fn driver(adapter: usize) -> Option<Arc<Loaded>> {
+    inboxes().get(&adapter).map(|inbox| Arc::clone(&inbox.driver))
+}
+
+/// The adapter of a call without a handle: that of this thread, or, for a thread of the driver's, the one that there is.
+fn meant(inboxes: &mut BTreeMap<usize, Inbox>) -> Option<&mut Inbox> {
+    match last_of_this_thread() {
+        Some(adapter) => inboxes.get_mut(&adapter),
+        None => inboxes.values_mut().next_back(),
+    }
+}
+
+/// The driver of a call without a handle.
+pub(crate) fn any_driver() -> Option<Arc<Loaded>> {
+    meant(&mut inboxes()).map(|inbox| Arc::clone(&inbox.driver))
+}
+
+/// Runs `action` while the interrupt routine does not run.
+pub(crate) fn synchronized<T>(action: impl FnOnce() -> T) -> T {
+    if HAS_INTERRUPT.get() {
+        return action();
+    }
+    let _held = INTERRUPT.lock().unwrap_or_else(PoisonError::into_inner);
+    HAS_INTERRUPT.set(true);
+    let result = action();
+    HAS_INTERRUPT.set(false);
+    result
+}
+
+/// Names an object of an adapter's driver.
+pub(crate) fn name(adapter: usize, object: HANDLE) -> u32 {
+    inboxes().get_mut(&adapter).map_or(0, |inbox| {
+        inbox.names.push((object.addr(), 0));
+        inbox.names.len() as u32
+    })
+}
+
+/// The object with a name, in a call without a handle. `acquired` is added to the times that it is acquired; none if it is not
+/// acquired so often.
+pub(crate) fn object(name: u32, acquired: i32) -> Option<HANDLE> {
+    let mut inboxes = inboxes();
+    let (object, times) = meant(&mut inboxes)?.names.get_mut((name as usize).checked_sub(1)?)?;
+    *times = times.checked_add_signed(acquired)?;
+    Some(std::ptr::without_provenance_mut(*object))
+}
+
+/// Whether an object of an adapter is acquired, and not released.
+pub(crate) fn is_acquired(adapter: usize, object: HANDLE) -> bool {
+    let is_it = |&(of, times): &(usize, u32)| of == object.addr() && times > 0;
+    inboxes().get(&adapter).is_some_and(|inbox| inbox.names.iter().any(is_it))
+}
+
+/// An object of an adapter is no more: another may have its address.
+pub(crate) fn forget(adapter: usize, object: HANDLE) {
+    if let Some(inbox) = inboxes().get_mut(&adapter) {
+        inbox.names.iter_mut().filter(|(of, _)| *of == object.addr()).for_each(|name| *name = (0, 0));
+    }
 }
 
 /// Adds a report. Returns whether there is such an adapter.

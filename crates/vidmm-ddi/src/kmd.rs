@@ -195,6 +195,7 @@ impl Kmd for DdiKmd {
     fn destroy_context(&mut self, context: KmdContextHandle) {
         self.roots.remove(&context);
         self.contexts.remove(&context);
+        self.adapter.dma.release_context(context.0);
         if let Some(function) = self.ddi().DxgkDdiDestroyContext {
             let context = handle(context.0);
             // SAFETY: the context is the driver's, and none of its work is left.
@@ -281,7 +282,7 @@ impl Kmd for DdiKmd {
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         let index = usize::from_le_bytes(status.try_into().ok()?);
         match self.adapter.notifications.borrow().get(index) {
-            Some(&Notification::Faulted { interrupt }) => Some(interrupt),
+            Some(&(Notification::Faulted { interrupt }, _)) => Some(interrupt),
             _ => None,
         }
     }

@@ -30,6 +30,7 @@ pub struct DriverMachines {
     info: AdapterInfo,
     source: DataSource,
     fail_at: AtomicU64,
+    seed: AtomicU64,
 }
 
 impl DriverMachines {
@@ -39,7 +40,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
-        let adapter = Adapter::start(Arc::clone(&driver.0))?;
+        let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
         let info = description::describe(&adapter)?;
         let resets_engines = adapter.resets_engines.get();
         let mut kmd = DdiKmd::new(adapter, info.clone(), true);
@@ -51,12 +52,21 @@ impl DriverMachines {
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
         let lacks = lacks(&driver, &info, &source, resets_engines);
-        Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0) })
+        Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0), seed: AtomicU64::new(0) })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
     pub fn set_failing(&self, number: u64) {
         self.fail_at.store(number, Ordering::Relaxed);
+    }
+
+    /// Chooses what no document says, from the next adapter on: addresses, and the order in which buffers are used again.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    fn adapter(&self) -> Result<Rc<Adapter>, String> {
+        Adapter::start(Arc::clone(&self.driver.0), self.seed.load(Ordering::Relaxed))
     }
 
     fn fail_at(&self, number: u64) {
@@ -72,7 +82,7 @@ impl DriverMachines {
     /// If the driver does not start.
     pub fn ask_unknown_operation(&self) -> Result<(), String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         DdiKmd::new(adapter, info, true).ask_unknown_operation();
         Ok(())
@@ -86,7 +96,7 @@ impl DriverMachines {
     /// If the driver does not start.
     pub fn create_several(&self) -> Result<(), String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let info = description::describe(&adapter)?;
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info, true);
         let segments = match self.lacks.contains(Features::LOCAL_MEMORY) {
@@ -113,7 +123,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start although nothing fails.
     pub fn start_and_stop(&self) -> Result<(), String> {
-        let start = || description::describe(&*Adapter::start(Arc::clone(&self.driver.0))?).map(drop);
+        let start = || description::describe(&*self.adapter()?).map(drop);
         self.fail_at(0);
         start()?;
         for number in 1..=MOST_FAILURES {
@@ -252,7 +262,7 @@ impl MachineFactory for DriverMachines {
 
     fn machine(&self, desc: &MachineDesc) -> Result<Machine, String> {
         self.fail_at(0);
-        let adapter = Adapter::start(Arc::clone(&self.driver.0))?;
+        let adapter = self.adapter()?;
         let mut info = description::describe(&adapter)?;
         let sizes = Sizes {
             local: desc.local_memory_bytes,

@@ -18,6 +18,9 @@ fn permuted(page: u64) -> u64 {
 /// The number of a page that no memory has. It stands behind the last page of a list.
 pub(crate) const NO_PAGE: u64 = 0x000D_EAD0_0000;
 
+/// The number of a page that no memory has. It stands in a list whose operation is over (DRV-03).
+pub(crate) const RETIRED_PAGE: u64 = 0x000D_EAD1_0000;
+
 /// A place as the driver sees it: of system memory, a permuted page.
 pub(crate) fn to_driver(address: PhysicalAddress) -> (u32, u64) {
     let offset = match address.segment.is_system() {

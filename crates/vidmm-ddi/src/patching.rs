@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use vidmm::contract::{AllocationListElement, Patch, PatchLocation, Render, RenderStatus};
 
 use crate::abi::*;
-use crate::adapter::{Adapter, DmaWindow, PASSIVE_LEVEL};
+use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
 use crate::memory::SegmentBases;
 use crate::opened::Opened;
@@ -32,19 +32,13 @@ pub(crate) struct Patching {
     commands: Vec<u64>,
     elements: Vec<DXGK_ALLOCATIONLIST>,
     locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
-    dma: Bounce,
-    private: Bounce,
     locations_out: Bounce,
-    whole: Vec<u64>,
 }
 
-const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
+/// Larger private data of a DMA buffer no driver has.
+const PRIVATE_DATA_MAX: usize = 64 << 20;
 
-/// The bytes of a DMA buffer that are not submitted: a patch must not write there.
-const OUTSIDE: u8 = 0xC5;
-const OUTSIDE_WORD: u64 = u64::from_ne_bytes([OUTSIDE; 8]);
-/// So many of them are behind its end.
-const BEHIND_WORDS: usize = 128;
+const LOCATION_BYTES: usize = size_of::<D3DDDI_PATCHLOCATIONLIST>();
 
 impl Patching {
     pub fn new(bases: SegmentBases, no_dma_patching: bool) -> Self {
@@ -54,10 +48,7 @@ impl Patching {
             commands: Vec::new(),
             elements: Vec::new(),
             locations: Vec::new(),
-            dma: Bounce::default(),
-            private: Bounce::default(),
             locations_out: Bounce::default(),
-            whole: Vec::new(),
         }
     }
 
@@ -93,8 +84,8 @@ impl Patching {
         Ok(())
     }
 
-    /// Lets the driver translate commands. For the driver each call has a DMA buffer of its own, whose offsets begin at 0; the
-    /// manager lays them behind one another.
+    /// Lets the driver translate commands. For the driver the offsets of each call begin at 0; all calls for the same commands
+    /// write into one DMA buffer, behind one another. The manager's private data names the buffer.
     ///
     /// # Errors
     ///
@@ -115,15 +106,21 @@ impl Patching {
             self.commands[at / 8] |= u64::from(byte) << (at % 8 * 8);
         }
         let room = render.dma_buffer.len();
-        let private_room = (context.private_data_size as usize).saturating_sub(render.dma_buffer_private_data.len());
-        let private = if private_room == 0 { std::ptr::null_mut() } else { self.private.start_anew(private_room) };
+        let private_size = (context.private_data_size as usize).min(PRIVATE_DATA_MAX);
+        let number = adapter.dma.of_token(render.dma_buffer_private_data).unwrap_or_else(|| {
+            let number = adapter.dma.rendered(render.context.0, room, private_size);
+            *render.dma_buffer_private_data = (number as u64).to_le_bytes().to_vec();
+            number
+        });
+        let place = adapter.dma.render(number, room);
+        let private_room = private_size - place.private_offset;
         let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
         let mut args = DXGKARG_RENDER {
             pCommand: self.commands.as_ptr().cast(),
             CommandLength: render.command.len() as u32,
-            pDmaBuffer: self.dma.start(0, room),
+            pDmaBuffer: place.dma,
             DmaSize: room as u32,
-            pDmaBufferPrivateData: private,
+            pDmaBufferPrivateData: place.private,
             DmaBufferPrivateDataSize: private_room as u32,
             pAllocationList: self.elements.as_mut_ptr(),
             AllocationListSize: self.elements.len() as u32,
@@ -132,7 +129,7 @@ impl Patching {
             pPatchLocationListOut: self.locations_out.start(0, room_for_locations * LOCATION_BYTES).cast(),
             PatchLocationListOutSize: room_for_locations as u32,
             MultipassOffset: *render.multipass_offset,
-            DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
+            DmaBufferPhysicalAddress: adapter.dma.patched(number).0.address,
             ..DXGKARG_RENDER::zeroed()
         };
         let context = handle(render.context.0);
@@ -140,26 +137,39 @@ impl Patching {
         let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
         let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
         *render.multipass_offset = args.MultipassOffset;
-        let written = self.dma.written(0, args.pDmaBuffer);
+        let written = adapter.dma.take_dma(place, args.pDmaBuffer, render.dma_buffer);
         // More than there was room for: the manager names the rule.
-        render.dma_bytes_written = written.map_or(room + 1, <[u8]>::len);
-        let Some(written) = written else {
+        render.dma_bytes_written = written.unwrap_or(room + 1);
+        if written.is_none() {
             let message = "bytes behind its end were written, or pDmaBuffer is not within it";
             report("BPB-02", format!("DxgkDdiRender was given a DMA buffer of {room} bytes: {message}"));
+            adapter.dma.release(number);
             return Err(RenderStatus::InvalidParameter);
-        };
-        render.dma_buffer[..written.len()].copy_from_slice(written);
-        if private_room > 0 {
-            // A driver that leaves the pointer where it was fills what it likes of it.
-            let is_left = args.pDmaBufferPrivateData == private;
-            let end = if is_left { private.wrapping_add(private_room) } else { args.pDmaBufferPrivateData };
-            let Some(written) = self.private.written(0, end) else {
-                let message = "bytes behind its end were written, or pDmaBufferPrivateData is not within it";
-                report("BPB-02", format!("DxgkDdiRender was given {private_room} bytes of private data: {message}"));
-                return Err(RenderStatus::InvalidParameter);
-            };
-            render.dma_buffer_private_data.extend_from_slice(written);
         }
+        if private_room > 0 && adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).is_none() {
+            let message = "bytes behind its end were written, or pDmaBufferPrivateData is not within it";
+            report("BPB-02", format!("DxgkDdiRender was given {private_room} bytes of private data: {message}"));
+            adapter.dma.release(number);
+            return Err(RenderStatus::InvalidParameter);
+        }
+        let result = self.judged(adapter, render, &args, status, is_where_it_was);
+        match result {
+            Ok(()) => adapter.dma.end_render(number),
+            Err(RenderStatus::InsufficientDmaBuffer) => {}
+            Err(_) => adapter.dma.release(number),
+        }
+        result
+    }
+
+    /// The driver's answer, and the lists that it has written.
+    fn judged(
+        &mut self,
+        adapter: &Adapter,
+        render: &mut Render<'_>,
+        args: &DXGKARG_RENDER,
+        status: NTSTATUS,
+        is_where_it_was: bool,
+    ) -> Result<(), RenderStatus> {
         match status_of(status) {
             // The next call would be the same, and so on for ever.
             Err(RenderStatus::InsufficientDmaBuffer) if is_where_it_was && render.dma_bytes_written > 0 => {
@@ -201,28 +211,28 @@ impl Patching {
         Ok(())
     }
 
-    /// Lets the driver write addresses into a part of a DMA buffer. The driver sees as many bytes as the whole buffer has; those
-    /// outside of the part are not there yet, or have run (SPL-11).
+    /// Lets the driver write addresses into a part of a DMA buffer: the buffer that it was given when it translated the commands.
+    /// Bytes outside of the part are not there yet, or have run (SPL-11).
     pub fn patch(&mut self, adapter: &Adapter, opened: &mut Opened, context: &ContextOfDevice, patch: &mut Patch<'_>) {
         let Some(function) = adapter.ddi().DxgkDdiPatch else { return };
+        let Some(number) = adapter.dma.of_token(patch.dma_buffer_private_data) else { return };
         if self.lay_out(adapter, opened, context.device, patch.allocation_list, patch.patch_location_list).is_err() {
             return;
         }
         let (start, end) = (patch.dma_buffer_submission_start_offset, patch.dma_buffer_submission_end_offset);
         let part = start as usize..start as usize + patch.dma_buffer.len();
-        self.whole.clear();
-        self.whole.resize(part.end.max(patch.dma_buffer_size as usize).div_ceil(8) + BEHIND_WORDS, OUTSIDE_WORD);
-        bytes_of(&mut self.whole)[part.clone()].copy_from_slice(patch.dma_buffer);
+        let (buffer, bytes) = adapter.dma.patched(number);
+        let (before, _) = adapter.dma.content(number, usize::MAX);
         let args = DXGKARG_PATCH {
             hContext: handle(patch.context.0),
-            DmaBufferPhysicalAddress: DmaWindow::ADDRESS,
-            pDmaBuffer: self.whole.as_mut_ptr().cast(),
+            DmaBufferPhysicalAddress: buffer.address,
+            pDmaBuffer: bytes,
             DmaBufferSize: patch.dma_buffer_size,
             DmaBufferSubmissionStartOffset: start,
             DmaBufferSubmissionEndOffset: end,
-            pDmaBufferPrivateData: patch.dma_buffer_private_data.as_mut_ptr(),
-            DmaBufferPrivateDataSize: patch.dma_buffer_private_data.len() as u32,
-            DmaBufferPrivateDataSubmissionEndOffset: patch.dma_buffer_private_data.len() as u32,
+            pDmaBufferPrivateData: buffer.private,
+            DmaBufferPrivateDataSize: buffer.private_size,
+            DmaBufferPrivateDataSubmissionEndOffset: buffer.private_end(),
             pAllocationList: self.elements.as_ptr(),
             AllocationListSize: self.elements.len() as u32,
             pPatchLocationList: self.locations.as_ptr(),
@@ -237,19 +247,17 @@ impl Patching {
         if status < 0 {
             report("PAT-15", format!("DxgkDdiPatch failed with status {status:#x}: it must not fail"));
         }
-        let bytes = bytes_of(&mut self.whole);
-        patch.dma_buffer.copy_from_slice(&bytes[part.clone()]);
-        let is_outside = |&(at, &byte): &(usize, &u8)| !part.contains(&at) && byte != OUTSIDE;
-        if let Some((at, _)) = bytes.iter().enumerate().find(is_outside) {
+        let (after, is_whole) = adapter.dma.content(number, before.len());
+        if let Some(patched) = after.get(part.clone()) {
+            patch.dma_buffer.copy_from_slice(patched);
+        }
+        let mut changed = (0..before.len()).filter(|&at| before[at] != after[at]);
+        let outside = changed.find(|at| !part.contains(at)).or((!is_whole).then_some(before.len()));
+        if let Some(at) = outside {
             let message = format!("DxgkDdiPatch has written at offset {at}, and {start} to {end} are submitted");
             report("SPL-11", message);
         }
     }
-}
-
-fn bytes_of(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: words are bytes without gaps, and are borrowed as long as the bytes.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
 }
 
 fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {

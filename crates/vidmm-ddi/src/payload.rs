@@ -6,6 +6,7 @@ use vidmm::contract::{
 use vidmm::{PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
+use crate::adapter::Adapter;
 use crate::memory::{NO_PAGE, SegmentBases, page_to_driver, to_driver};
 use crate::page_tables::{update_mode, write_entries};
 
@@ -22,51 +23,45 @@ fn process(process: Option<KmdProcessHandle>) -> HANDLE {
     handle(process.map_or(0, |process| process.0))
 }
 
-/// How many page numbers behind the last one of a list lead nowhere.
+/// How many page numbers behind the last one of an ADL lead nowhere.
 const GUARD_PAGES: u64 = 64;
+
+/// The most pages of a list before the first one that is mapped.
+const LEAD_PAGES: u64 = 3;
 
 /// The lists that an operation points to; they live until the next operation.
 pub(crate) struct Payloads {
     entries: Vec<DXGK_PTE>,
     entries_64kb: Vec<DXGK_PTE>,
-    page_numbers: Vec<usize>,
     adl: Vec<u64>,
-    mdl: Box<MDL>,
+    /// The MDLs that the operation names.
+    pub lists: Vec<usize>,
     bases: SegmentBases,
 }
 
 impl Payloads {
     pub fn new(bases: SegmentBases) -> Self {
-        Self {
-            bases,
-            entries: Vec::new(),
-            entries_64kb: Vec::new(),
-            page_numbers: Vec::new(),
-            adl: Vec::new(),
-            mdl: Box::new(MDL { ByteCount: 0, Pages: std::ptr::null() }),
-        }
+        Self { bases, entries: Vec::new(), entries_64kb: Vec::new(), adl: Vec::new(), lists: Vec::new() }
     }
 
     /// The list of `count` pages of system memory from `first` on.
-    fn mdl(&mut self, first: PhysicalAddress, count: u64) -> *const MDL {
+    fn mdl(&mut self, adapter: &Adapter, first: PhysicalAddress, count: u64) -> *const MDL {
         let number = |page: u64| page_to_driver(first.offset_by(page * PAGE_SIZE)) as usize;
-        self.page_numbers.clear();
-        self.page_numbers.extend((0..count).map(number));
-        self.page_numbers.extend((0..GUARD_PAGES).map(|_| NO_PAGE as usize));
-        *self.mdl = MDL { ByteCount: (count * PAGE_SIZE) as u32, Pages: self.page_numbers.as_ptr() };
-        &*self.mdl
+        let (list, mdl) = adapter.mdls.new_list((0..count).map(number));
+        self.lists.push(list);
+        mdl
     }
 
-    fn transfer_side(&mut self, side: PhysicalAddress, pages: u64) -> TRANSFER_SIDE {
+    fn transfer_side(&mut self, adapter: &Adapter, side: PhysicalAddress, pages: u64) -> TRANSFER_SIDE {
         let address = match side.segment.is_system() {
-            true => self.mdl(side, pages).addr() as u64,
+            true => self.mdl(adapter, side, pages).addr() as u64,
             false => self.bases.address(side),
         };
         TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
     }
 
     /// The number of the operation, and its payload.
-    pub fn payload(&mut self, operation: &PagingOperation) -> (u32, OPERATION) {
+    pub fn payload(&mut self, adapter: &Adapter, operation: &PagingOperation) -> (u32, OPERATION) {
         match operation {
             PagingOperation::VirtualTransfer(op) => {
                 let payload = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
@@ -127,15 +122,18 @@ impl Payloads {
                 (DXGK_OPERATION_FLUSH_TLB, OPERATION { FlushTlb: payload })
             }
             PagingOperation::MapApertureSegment(op) => {
+                // The list begins before the part that is mapped, as lists of larger allocations do.
+                let lead = adapter.dice.below(LEAD_PAGES + 1).min(op.mdl.offset / PAGE_SIZE);
+                let first = PhysicalAddress { offset: op.mdl.offset - lead * PAGE_SIZE, ..op.mdl };
                 let payload = MAP_APERTURE_SEGMENT {
                     hDevice: std::ptr::null_mut(),
                     hAllocation: allocation(op.allocation),
                     SegmentId: op.segment_id.0.into(),
                     OffsetInPages: op.offset_in_pages as usize,
                     NumberOfPages: op.number_of_pages as usize,
-                    pMdl: self.mdl(op.mdl, op.number_of_pages),
+                    pMdl: self.mdl(adapter, first, lead + op.number_of_pages),
                     Flags: op.flags.bits(),
-                    MdlOffset: 0,
+                    MdlOffset: lead as u32,
                 };
                 (DXGK_OPERATION_MAP_APERTURE_SEGMENT, OPERATION { MapApertureSegment: payload })
             }
@@ -186,15 +184,15 @@ impl Payloads {
                     hAllocation: allocation(op.allocation),
                     TransferOffset: op.transfer_offset as u32,
                     TransferSize: op.transfer_size as usize,
-                    Source: self.transfer_side(op.source, pages),
-                    Destination: self.transfer_side(op.destination, pages),
+                    Source: self.transfer_side(adapter, op.source, pages),
+                    Destination: self.transfer_side(adapter, op.destination, pages),
                     Flags: op.flags.bits(),
                     MdlOffset: op.mdl_offset,
                 };
                 (DXGK_OPERATION_TRANSFER, OPERATION { Transfer: payload })
             }
             PagingOperation::Fill(op) => {
-                let destination = self.transfer_side(op.destination, op.fill_size / PAGE_SIZE);
+                let destination = self.transfer_side(adapter, op.destination, op.fill_size / PAGE_SIZE);
                 let payload = FILL {
                     hAllocation: allocation(op.allocation),
                     FillSize: op.fill_size as usize,

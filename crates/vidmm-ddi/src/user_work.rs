@@ -162,7 +162,7 @@ pub(crate) struct Fault {
 /// If one of them is no command, or accesses what is not mapped: that kernel writes nothing.
 pub(crate) fn run(adapter: &Adapter, node_ordinal: u32, address: u64, size: usize) -> Result<(), Fault> {
     let nowhere = || Fault { virtual_address: 0, is_write: false };
-    let bytes = adapter.dma.borrow().bytes(address, size).map(<[u8]>::to_vec);
+    let bytes = adapter.dma.bytes(address, size);
     let Some(bytes) = bytes else {
         report("GPU-ACCESS", "the GPU runs bytes of a DMA buffer that are not submitted");
         return Err(nowhere());

@@ -147,4 +147,8 @@ twin! {
         Type: u32,
         Flags: u32,
     }
+    DXGKARGCB_RELEASEHANDLEDATA {
+        ReleaseHandle: HANDLE,
+        Type: u32,
+    }
 }

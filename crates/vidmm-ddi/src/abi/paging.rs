@@ -15,11 +15,17 @@ pub const DXGK_OPERATION_NOTIFY_RESIDENCY: u32 = 15;
 pub const DXGK_OPERATION_MAP_APERTURE_SEGMENT2: u32 = 17;
 pub const DXGK_OPERATION_NOTIFY_ALLOC: u32 = 22;
 
-/// A list of pages. C sees no member of it.
+/// A list of pages: `ntddk.h` has the same fields.
 #[repr(C)]
 pub struct MDL {
+    pub Next: *mut MDL,
+    pub Size: i16,
+    pub MdlFlags: i16,
+    pub MappedSystemVa: *mut c_void,
+    pub StartVa: *mut c_void,
     pub ByteCount: u32,
-    pub Pages: *const usize,
+    pub ByteOffset: u32,
+    pub Pages: *mut usize,
 }
 
 twin! {

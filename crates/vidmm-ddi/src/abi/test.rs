@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 4;
-pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 3;
+pub const VIDMM_HOST_VERSION: u32 = 5;
+pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 4;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
 pub const VIDMM_TRANSLATION_ZERO: u32 = 1;
@@ -31,6 +31,7 @@ pub struct VIDMM_GPU {
         Option<unsafe extern "C" fn(HANDLE, u32, u64, u32, BOOLEAN, u32, *mut DXGK_PTE, *mut DXGK_PTE) -> BOOLEAN>,
     pub ReadAperturePage: Option<unsafe extern "C" fn(HANDLE, u32, u64, *mut u64) -> BOOLEAN>,
     pub Compresses: BOOLEAN,
+    pub NumQueuedPackets: u32,
 }
 
 #[repr(C)]
@@ -53,6 +54,9 @@ pub struct VIDMM_HOST {
     pub MapDmaBuffer: unsafe extern "C" fn(HANDLE, u64, usize) -> *const u8,
     pub RunUserWork: unsafe extern "C" fn(HANDLE, u32, u64, usize, *mut u64, *mut BOOLEAN) -> BOOLEAN,
     pub RaiseInterrupt: unsafe extern "C" fn(HANDLE, u32),
+    pub ReadSystemPage: unsafe extern "C" fn(u64, *mut u8) -> BOOLEAN,
+    pub WriteSystemPage: unsafe extern "C" fn(u64, *const u8) -> BOOLEAN,
+    pub PhysicalAddressOf: unsafe extern "C" fn(*const u8) -> u64,
 }
 
 #[repr(C)]
@@ -80,4 +84,7 @@ pub struct VIDMM_SHIM {
     pub GetIrql: unsafe extern "C" fn() -> u8,
     pub Forget: unsafe extern "C" fn(),
     pub SetRegistryValue: unsafe extern "C" fn(*const std::ffi::c_char, *const std::ffi::c_char),
+    pub RetireMdl: unsafe extern "C" fn(*mut MDL),
+    pub GetResources: unsafe extern "C" fn() -> *const c_void,
+    pub MapRegisters: unsafe extern "C" fn(u64, usize) -> *mut c_void,
 }

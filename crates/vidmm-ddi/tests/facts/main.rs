@@ -3,5 +3,6 @@
 mod build_systems;
 mod common;
 mod layout;
+mod names;
 mod reference;
 mod shim;

@@ -1,0 +1,466 @@
+//! DMA buffers as the driver knows them: the same memory and the same address from a buffer's begin to its end (DRV-01).
+//!
+//! There are many, and a seed chooses the next one of those that are over. The manager's own copy of the bytes is compared and
+//! judged; the hardware runs the memory that the driver has written.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use memmap2::{MmapOptions, MmapRaw};
+use vidmm::PAGE_SIZE;
+use vidmm::contract::EngineFence;
+
+use crate::dice::Dice;
+
+/// So many bytes behind the end of a buffer are looked at after each call.
+const GUARD_BYTES: usize = 1024;
+const GUARD: u8 = 0xC5;
+
+/// A buffer for users' work has room for so many bytes without being moved; more room is asked for rarely.
+const USER_BYTES: usize = 4 << 20;
+
+/// The distance of two buffers in the hardware's addresses.
+const STRIDE: u64 = 64 << 20;
+
+/// As long as fewer buffers of a kind are over, another one is made.
+const FREE_MIN: usize = 3;
+
+/// Bytes that the driver may write, and bytes behind their end that it must not.
+struct Room {
+    memory: MmapRaw,
+    size: usize,
+}
+
+impl Room {
+    /// Zeros.
+    fn new(capacity: usize) -> Self {
+        let pages = (capacity + GUARD_BYTES).next_multiple_of(PAGE_SIZE as usize);
+        let memory = MmapOptions::new().len(pages).map_anon().expect("there is memory for a DMA buffer").into();
+        let mut room = Self { memory, size: 0 };
+        room.set_size(capacity);
+        room
+    }
+
+    fn capacity(&self) -> usize {
+        self.memory.len() - GUARD_BYTES
+    }
+
+    /// Sets the border behind which the driver must not write.
+    fn set_size(&mut self, size: usize) {
+        assert!(size <= self.capacity());
+        self.size = size;
+        // SAFETY: the guard is within the memory.
+        unsafe { self.start().add(size).write_bytes(GUARD, GUARD_BYTES) };
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.memory.as_mut_ptr()
+    }
+
+    /// The offset of an address; none if it is not in the room.
+    fn offset_of(&self, address: *const u8) -> Option<usize> {
+        address.addr().checked_sub(self.start().addr()).filter(|&offset| offset <= self.size)
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.memory.len());
+        // SAFETY: the range is in the memory, which is initialised. A thread of the driver's that writes meanwhile has no right to.
+        unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.size);
+        // SAFETY: the range is in the memory; the source is the manager's.
+        unsafe { self.start().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn is_whole(&self) -> bool {
+        self.bytes(self.size..self.size + GUARD_BYTES) == [GUARD; GUARD_BYTES]
+    }
+
+    /// The bytes that the driver says it wrote, from `offset` on; none if its pointer or a byte is beyond the room.
+    fn written(&mut self, offset: usize, pointer: *const u8) -> Option<&[u8]> {
+        if !self.is_whole() {
+            self.set_size(self.size);
+            return None;
+        }
+        let end = self.offset_of(pointer).filter(|&end| end >= offset)?;
+        Some(self.bytes(offset..end))
+    }
+}
+
+/// The part of a buffer that the hardware may read, because its packet is with the driver.
+struct Window {
+    fence: EngineFence,
+    range: Range<usize>,
+    /// The hardware has read of it.
+    was_read: bool,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    /// Nothing: it is over.
+    Free,
+    /// Paging operations. The manager's buffer is at this address.
+    Paging { key: usize },
+    /// Users' work that was translated in a context, of so many bytes altogether.
+    Rendered { context: u64, size: usize },
+    /// Users' work that was handed over as it is.
+    Plain,
+}
+
+struct Slot {
+    room: Room,
+    private: Room,
+    is_paging: bool,
+    used_for: Use,
+    used: usize,
+    private_used: usize,
+    windows: Vec<Window>,
+    /// The MDLs that its operations name.
+    mdls: Vec<usize>,
+}
+
+/// The place of a call's bytes in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The buffer.
+    pub number: usize,
+    pub dma: *mut u8,
+    pub private: *mut u8,
+    /// The offsets of both in the buffer and in its private data.
+    pub offset: usize,
+    pub private_offset: usize,
+}
+
+/// A buffer as a submission names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub address: u64,
+    pub private: *mut u8,
+    /// Bytes of private data: all, and those that the driver has gone past.
+    pub private_size: u32,
+    pub private_used: u32,
+}
+
+impl Named {
+    /// The end of the private data of a submission: a driver that does not go past any uses what it likes of all (DRV-02).
+    pub fn private_end(&self) -> u32 {
+        if self.private_used == 0 { self.private_size } else { self.private_used }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    slots: Vec<Slot>,
+    /// By the address of the manager's buffer.
+    paging: BTreeMap<usize, usize>,
+    /// Buffers that are over: of paging operations, and of users.
+    free: [Vec<usize>; 2],
+    dice: Dice,
+    base: u64,
+    /// MDLs of buffers that are over.
+    retired: Vec<usize>,
+}
+
+/// The buffers of an adapter. None is borrowed while the driver is called.
+#[derive(Default)]
+pub(crate) struct DmaBuffers(RefCell<State>);
+
+impl State {
+    fn address(&self, number: usize) -> u64 {
+        self.base + number as u64 * STRIDE
+    }
+
+    /// A buffer that nothing uses.
+    fn take(&mut self, used_for: Use, capacity: usize, private_size: usize) -> usize {
+        let is_paging = matches!(used_for, Use::Paging { .. });
+        let free = &mut self.free[usize::from(is_paging)];
+        // A paging buffer keeps its private data, so its sizes are those with which it was made (DRV-02).
+        let fits = |slot: &Slot| match is_paging {
+            true => slot.room.capacity() >= capacity && slot.private.size == private_size,
+            false => slot.room.capacity() >= capacity && slot.private.capacity() >= private_size,
+        };
+        let fitting = Vec::from_iter((0..free.len()).filter(|&at| fits(&self.slots[free[at]])));
+        let number = if fitting.len() < FREE_MIN {
+            let room = Room::new(if is_paging { capacity } else { capacity.max(USER_BYTES) });
+            let (used_for, windows, mdls) = (Use::Free, Vec::new(), Vec::new());
+            let private = Room::new(private_size);
+            let slot = Slot { room, private, is_paging, used_for, used: 0, private_used: 0, windows, mdls };
+            self.slots.push(slot);
+            self.slots.len() - 1
+        } else {
+            free.swap_remove(fitting[self.dice.below(fitting.len() as u64) as usize])
+        };
+        let slot = &mut self.slots[number];
+        (slot.used_for, slot.used, slot.private_used) = (used_for, 0, 0);
+        if slot.room.size != capacity {
+            slot.room.set_size(capacity);
+        }
+        if slot.private.size != private_size {
+            slot.private.set_size(private_size);
+        }
+        number
+    }
+
+    fn release(&mut self, number: usize) {
+        let slot = &mut self.slots[number];
+        let used_for = std::mem::replace(&mut slot.used_for, Use::Free);
+        slot.windows.clear();
+        self.retired.append(&mut slot.mdls);
+        if used_for == Use::Free {
+            return;
+        }
+        self.free[usize::from(slot.is_paging)].push(number);
+        if let Use::Paging { key } = used_for
+            && self.paging.get(&key) == Some(&number)
+        {
+            self.paging.remove(&key);
+        }
+    }
+
+    fn named(&self, number: usize) -> Named {
+        let slot = &self.slots[number];
+        Named {
+            address: self.address(number),
+            private: if slot.private.size == 0 { std::ptr::null_mut() } else { slot.private.start() },
+            private_size: slot.private.size as u32,
+            private_used: slot.private_used as u32,
+        }
+    }
+
+    fn place(&self, number: usize, offset: usize) -> Place {
+        let slot = &self.slots[number];
+        let has_private = slot.private.size > slot.private_used;
+        Place {
+            number,
+            dma: slot.room.start().wrapping_add(offset),
+            private: match has_private {
+                true => slot.private.start().wrapping_add(slot.private_used),
+                false => std::ptr::null_mut(),
+            },
+            offset,
+            private_offset: slot.private_used,
+        }
+    }
+
+    /// The buffer, and the offset in it, of an address of the hardware's.
+    fn find(&self, address: u64) -> Option<(usize, usize)> {
+        let past = address.checked_sub(self.base)?;
+        let (number, offset) = (usize::try_from(past / STRIDE).ok()?, (past % STRIDE) as usize);
+        (number < self.slots.len()).then_some((number, offset))
+    }
+}
+
+/// What the driver has written behind what was there; none if it has left its room.
+pub(crate) type Written = Option<usize>;
+
+impl DmaBuffers {
+    pub fn new(dice: Dice) -> Self {
+        let base = (1 << 32) + dice.below(1 << 16) * (1 << 20);
+        Self(RefCell::new(State { dice, base, ..State::default() }))
+    }
+
+    /// The place for an operation at `offset` of the manager's paging buffer `key`, which has `size` bytes.
+    pub fn paging(&self, key: usize, offset: usize, size: usize, private_room: usize) -> Place {
+        let mut state = self.0.borrow_mut();
+        if let Some(&number) = state.paging.get(&key) {
+            let slot = &state.slots[number];
+            if slot.room.size == size && (offset > 0 || slot.used == 0) {
+                return state.place(number, offset);
+            }
+            // The manager fills it anew: what it was is over.
+            state.release(number);
+        }
+        let number = state.take(Use::Paging { key }, size, private_room);
+        state.paging.insert(key, number);
+        state.place(number, offset)
+    }
+
+    /// A buffer for users' work of a context, with zeros in its private data.
+    pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> usize {
+        let mut state = self.0.borrow_mut();
+        let number = state.take(Use::Rendered { context, size: usize::MAX }, room, private_size);
+        let private = &state.slots[number].private;
+        // SAFETY: the bytes are in the room.
+        unsafe { private.start().write_bytes(0, private_size) };
+        number
+    }
+
+    /// The place for the next call of Render, which has `room` bytes behind those that are written. Bytes stay where they are, unless
+    /// there is no room for so many.
+    pub fn render(&self, number: usize, room: usize) -> Place {
+        let mut state = self.0.borrow_mut();
+        let slot = &mut state.slots[number];
+        let (used, size) = (slot.used, slot.used + room);
+        if size > slot.room.capacity() {
+            let larger = Room::new(size);
+            larger.write(0, slot.room.bytes(0..used));
+            slot.room = larger;
+        }
+        slot.room.set_size(size);
+        state.place(number, used)
+    }
+
+    /// Takes what a call has written up to `dma`, and hands it to `into`.
+    pub fn take_dma(&self, place: Place, dma: *const u8, into: &mut [u8]) -> Written {
+        let slot = &mut self.0.borrow_mut().slots[place.number];
+        let written = slot.room.written(place.offset, dma)?;
+        into.get_mut(..written.len())?.copy_from_slice(written);
+        let length = written.len();
+        slot.used = place.offset + length;
+        Some(length)
+    }
+
+    /// Takes the private data that a call has written up to `private`, and hands it to `into`.
+    pub fn take_private(&self, place: Place, private: *const u8, into: &mut [u8]) -> Written {
+        let slot = &mut self.0.borrow_mut().slots[place.number];
+        let written = slot.private.written(place.private_offset, private)?;
+        let copied = written.len().min(into.len());
+        into[..copied].copy_from_slice(&written[..copied]);
+        let length = written.len();
+        slot.private_used = place.private_offset + length;
+        Some(length)
+    }
+
+    /// An operation in the buffer names these MDLs: they are over when the buffer is.
+    pub fn keep_mdls(&self, number: usize, mdls: &mut Vec<usize>) {
+        self.0.borrow_mut().slots[number].mdls.append(mdls);
+    }
+
+    /// The MDLs that are over since the last call.
+    pub fn take_retired(&self) -> Vec<usize> {
+        std::mem::take(&mut self.0.borrow_mut().retired)
+    }
+
+    /// All of the work was translated.
+    pub fn end_render(&self, number: usize) {
+        let slot = &mut self.0.borrow_mut().slots[number];
+        if let Use::Rendered { size, .. } = &mut slot.used_for {
+            *size = slot.used;
+        }
+    }
+
+    /// The buffer of a token, if it is one of users' work.
+    pub fn of_token(&self, token: &[u8]) -> Option<usize> {
+        let number = usize::try_from(u64::from_le_bytes(token.try_into().ok()?)).ok()?;
+        let state = self.0.borrow();
+        let is_rendered = |slot: &Slot| matches!(slot.used_for, Use::Rendered { .. });
+        state.slots.get(number).is_some_and(is_rendered).then_some(number)
+    }
+
+    /// The buffer that was translated, as Patch names it: its bytes, and the border behind which nothing is to be written.
+    pub fn patched(&self, number: usize) -> (Named, *mut u8) {
+        let state = self.0.borrow();
+        (state.named(number), state.slots[number].room.start())
+    }
+
+    /// The bytes of a buffer, and whether none was written behind its end.
+    pub fn content(&self, number: usize, size: usize) -> (Vec<u8>, bool) {
+        let slot = &mut self.0.borrow_mut().slots[number];
+        let is_whole = slot.room.is_whole() && slot.private.is_whole();
+        if !is_whole {
+            slot.room.set_size(slot.room.size);
+            slot.private.set_size(slot.private.size);
+        }
+        (slot.room.bytes(0..size.min(slot.room.size)).to_vec(), is_whole)
+    }
+
+    /// The buffer of the manager's paging buffer at `key` with these bytes: it is about to be submitted. One that the driver was
+    /// never handed has a copy of the bytes.
+    pub fn of_paging(&self, key: usize, bytes: &[u8]) -> usize {
+        let mut state = self.0.borrow_mut();
+        if let Some(&number) = state.paging.get(&key) {
+            return number;
+        }
+        let number = state.take(Use::Paging { key }, bytes.len().next_multiple_of(PAGE_SIZE as usize), 0);
+        state.paging.insert(key, number);
+        state.slots[number].room.write(0, bytes);
+        state.slots[number].used = bytes.len();
+        number
+    }
+
+    /// A buffer with a copy of users' work, which is about to be submitted.
+    pub fn plain(&self, bytes: &[u8], private: &[u8]) -> usize {
+        let mut state = self.0.borrow_mut();
+        let number = state.take(Use::Plain, bytes.len(), private.len());
+        let slot = &mut state.slots[number];
+        slot.room.write(0, bytes);
+        slot.private.write(0, private);
+        (slot.used, slot.private_used) = (bytes.len(), private.len());
+        number
+    }
+
+    /// The packet of `fence` is handed to the driver, with a part of a buffer.
+    pub fn submit(&self, number: usize, fence: EngineFence, range: Range<usize>) -> Named {
+        let mut state = self.0.borrow_mut();
+        let was_read = range.is_empty();
+        state.slots[number].windows.push(Window { fence, range, was_read });
+        state.named(number)
+    }
+
+    /// Whether the hardware has run the packet of `fence`.
+    pub fn was_run(&self, number: usize, fence: EngineFence) -> bool {
+        let state = self.0.borrow();
+        state.slots[number].windows.iter().any(|window| window.fence == fence && window.was_read)
+    }
+
+    /// The packet of `fence` has ended, or was taken back: then the same part may be submitted again, unless the work is plain.
+    pub fn end(&self, number: usize, fence: EngineFence, is_taken_back: bool) {
+        let mut state = self.0.borrow_mut();
+        let slot = &mut state.slots[number];
+        let end = slot.windows.iter().find(|window| window.fence == fence).map_or(0, |window| window.range.end);
+        slot.windows.retain(|window| window.fence != fence);
+        let is_over = match slot.used_for {
+            Use::Rendered { size, .. } => !is_taken_back && end >= size,
+            Use::Paging { .. } => !is_taken_back,
+            Use::Plain => true,
+            Use::Free => false,
+        };
+        if is_over {
+            state.release(number);
+        }
+    }
+
+    /// A buffer is given up.
+    pub fn release(&self, number: usize) {
+        self.0.borrow_mut().release(number);
+    }
+
+    /// A context is destroyed: buffers that were translated in it, and never submitted, are over.
+    pub fn release_context(&self, of: u64) {
+        let mut state = self.0.borrow_mut();
+        let is_its = |slot: &Slot| matches!(slot.used_for, Use::Rendered { context, .. } if context == of);
+        let its = Vec::from_iter((0..state.slots.len()).filter(|&number| is_its(&state.slots[number])));
+        its.into_iter().for_each(|number| state.release(number));
+    }
+
+    /// Where the bytes at an address of the hardware's are; none if not all of them are in a part that the driver has.
+    pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
+        let mut state = self.0.borrow_mut();
+        let (number, offset) = state.find(address)?;
+        let slot = &mut state.slots[number];
+        let end = offset.checked_add(size)?;
+        let contains = |window: &&mut Window| window.range.start <= offset && end <= window.range.end;
+        slot.windows.iter_mut().find(contains)?.was_read = true;
+        Some(slot.room.start().wrapping_add(offset))
+    }
+
+    /// The same bytes.
+    pub fn bytes(&self, address: u64, size: usize) -> Option<Vec<u8>> {
+        self.at(address, size)?;
+        let state = self.0.borrow();
+        let (number, offset) = state.find(address)?;
+        Some(state.slots[number].room.bytes(offset..offset + size).to_vec())
+    }
+
+    /// The hardware's address of a byte that the driver has a pointer to.
+    pub fn address_of(&self, pointer: *const u8) -> Option<u64> {
+        let state = self.0.borrow();
+        let offsets = state.slots.iter().map(|slot| slot.room.offset_of(pointer));
+        let (number, offset) = offsets.enumerate().find_map(|(number, offset)| Some((number, offset?)))?;
+        Some(state.address(number) + offset as u64)
+    }
+}
