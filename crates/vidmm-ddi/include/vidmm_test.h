@@ -77,9 +77,11 @@ typedef struct _VIDMM_GPU {
 typedef struct _VIDMM_TEST_INTERFACE {
     UINT Version; /* VIDMM_TEST_INTERFACE_VERSION */
     /* Writes the private data from which CreateAllocation makes an allocation, and returns its size in bytes; 0 if Size is too
-     * small or there is no such allocation. */
+     * small or the driver has no allocation of the kind: then CreateAllocation is not called. */
     UINT (*GetAllocationPrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
     const VIDMM_GPU *Gpu; /* NULL: none */
+    /* The same for the resource that the allocation is all of; 0 if it is part of none. NULL: none ever is. */
+    UINT (*GetResourcePrivateData)(const VIDMM_ALLOCATION *Allocation, VOID *Data, UINT Size);
 } VIDMM_TEST_INTERFACE;
 
 /*

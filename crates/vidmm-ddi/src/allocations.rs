@@ -32,6 +32,10 @@ impl Allocations {
         private_driver_data: &[u8],
     ) -> Result<AllocationInfo, CreateAllocationError> {
         let function = adapter.ddi().DxgkDdiCreateAllocation.ok_or(CreateAllocationError::InvalidParameter)?;
+        // The driver's user-mode half has no allocation of the kind: its kernel-mode half hears nothing of it.
+        if private_driver_data.is_empty() {
+            return Err(CreateAllocationError::NoMemory);
+        }
         let mut data = private_driver_data.to_vec();
         let mut info = DXGK_ALLOCATIONINFO {
             pPrivateDriverData: data.as_mut_ptr().cast(),

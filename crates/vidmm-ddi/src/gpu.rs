@@ -354,8 +354,10 @@ impl Gpu for DdiGpu {
                 let first = own.queue.front().filter(|_| own.begun_at.is_some());
                 let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
                 let told = args.LastAbortedFenceId;
+                // Hardware that queues packets may count those behind the first one too: they are handed out again.
+                let is_right = right as u32 == told || own.handed().any(|it| it.packet.signal.fence_id as u32 == told);
                 // A fence of the driver's has 32 bits; a wrong one stays wrong.
-                let aborted = if right as u32 == told { right } else { told.into() };
+                let aborted = if is_right { right } else { told.into() };
                 if right != aborted {
                     report(
                         "FLT-21",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
-use vidmm_runtime::{AllocationDesc, AllocationSegments, FaultSwitch, Machine, Umd};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, FaultSwitch, Machine, Umd};
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
 
@@ -51,7 +51,11 @@ impl DriverMachines {
             "nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
-        let lacks = lacks(&driver, &info, &source, resets_engines);
+        let mut lacks = lacks(&driver, &info, &source, resets_engines);
+        if source.names_segments() {
+            let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
+            lacks |= lacking_kinds(&DdiUmd::new(adapter, source.clone()), lacks);
+        }
         Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0), seed: AtomicU64::new(0) })
     }
 
@@ -173,6 +177,25 @@ impl DriverMachines {
     pub fn has_gpu(&self) -> bool {
         self.driver.0.gpu().is_some()
     }
+}
+
+/// The features without which kinds of allocations are never asked for: those that the driver's user-mode half does not have.
+fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {
+    const SIZE: u64 = 1 << 16;
+    let segments = match lacks.contains(Features::LOCAL_MEMORY) {
+        true => AllocationSegments::System,
+        false => AllocationSegments::Local,
+    };
+    let with = |cpu| umd.has(&AllocationDesc { cpu, segments, ..AllocationDesc::local(SIZE) });
+    let system = |cpu| AllocationDesc { cpu, segments: AllocationSegments::System, ..AllocationDesc::local(SIZE) };
+    let mut lacking = Features::empty();
+    lacking.set(Features::CPU_ACCESS, !with(CpuAccess::Visible));
+    if !lacks.contains(Features::APERTURE) {
+        let kinds = [CpuAccess::PermanentSysMem, CpuAccess::ExistingSysMem];
+        lacking.set(Features::SYSTEM_COPIES, kinds.into_iter().any(|cpu| !umd.has(&system(cpu))));
+        lacking.set(Features::NAMED_SEGMENTS, !umd.has(&system(CpuAccess::None)));
+    }
+    lacking
 }
 
 /// The features that machines of a driver lack.

@@ -21,11 +21,14 @@ pub(crate) type Described = [(Vec<u8>, Wanted); COUNT];
 pub(crate) fn try_several(adapter: &Adapter, device: HANDLE, described: &Described) {
     let blocks = adapter.driver().counts().PoolBlocks;
     for fails_at in 0..=MOST_FAILURES {
-        let (created, has_failed) = failing(adapter, fails_at, || create(adapter, described));
+        let (created, has_failed) = failing(adapter, fails_at, || create(adapter, described, std::ptr::null_mut()));
         match created {
             Some(created) => {
                 open_and_close(adapter, device, described, &created);
-                destroy(adapter, &created);
+                if !created.resource.is_null() {
+                    add_to_resource(adapter, described, created.resource);
+                }
+                destroy(adapter, &created, true);
                 must_be_as_before(adapter, blocks, "several allocations were created, opened, closed and destroyed");
             }
             None => must_be_as_before(adapter, blocks, "DxgkDdiCreateAllocation has failed for several allocations"),
@@ -62,7 +65,21 @@ struct Created {
     data: [Vec<u8>; COUNT],
 }
 
-fn create(adapter: &Adapter, described: &Described) -> Option<Created> {
+/// Adds allocations to a resource that there is, as often as it may fail, and destroys them before the resource.
+fn add_to_resource(adapter: &Adapter, described: &Described, resource: HANDLE) {
+    let blocks = adapter.driver().counts().PoolBlocks;
+    for fails_at in 0..=MOST_FAILURES {
+        let (added, has_failed) = failing(adapter, fails_at, || create(adapter, described, resource));
+        added.inspect(|added| destroy(adapter, added, false));
+        must_be_as_before(adapter, blocks, "allocations were added to a resource and destroyed, or that has failed");
+        if fails_at > 0 && !has_failed {
+            return;
+        }
+    }
+}
+
+/// Creates them, in the resource if it is not null.
+fn create(adapter: &Adapter, described: &Described, existing: HANDLE) -> Option<Created> {
     let function = adapter.ddi().DxgkDdiCreateAllocation?;
     let mut data = described.each_ref().map(|(data, _)| data.clone());
     let mut infos = data.each_mut().map(|data| DXGK_ALLOCATIONINFO {
@@ -74,6 +91,7 @@ fn create(adapter: &Adapter, described: &Described) -> Option<Created> {
     let mut args = DXGKARG_CREATEALLOCATION {
         NumAllocations: COUNT as u32,
         pAllocationInfo: infos.as_mut_ptr(),
+        hResource: existing,
         ..DXGKARG_CREATEALLOCATION::zeroed()
     };
     if !resource.is_empty() {
@@ -142,13 +160,13 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
     }
 }
 
-fn destroy(adapter: &Adapter, created: &Created) {
+fn destroy(adapter: &Adapter, created: &Created, with_resource: bool) {
     let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
     let args = DXGKARG_DESTROYALLOCATION {
         NumAllocations: COUNT as u32,
         pAllocationList: created.allocations.as_ptr(),
         hResource: created.resource,
-        Flags: if created.resource.is_null() { 0 } else { FLAG_RESOURCE },
+        Flags: if created.resource.is_null() || !with_resource { 0 } else { FLAG_RESOURCE },
     };
     // SAFETY: the structs live for the call; the allocations are the driver's.
     adapter.call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });

@@ -114,8 +114,9 @@ impl Umd for DdiUmd {
                 large_enough.min_by_key(|recorded| recorded.size).map(|recorded| alone(recorded.data.clone()))
             }
             DataSource::TestFunction(function) => {
-                let (data, wanted) = alone(self.asked_of_test_function(*function, desc));
-                Some((data, Wanted { surface: surface(desc), for_cpu: desc.cpu != CpuAccess::None, ..wanted }))
+                let (data, resource) = self.asked_of_test_function(*function, desc);
+                let for_cpu = desc.cpu != CpuAccess::None;
+                Some((data, Wanted { size: desc.size, resource, surface: surface(desc), for_cpu }))
             }
             DataSource::Standard => self.standard.describe(&self.adapter, desc.size, desc.cpu != CpuAccess::None),
         };
@@ -131,7 +132,34 @@ fn surface(desc: &AllocationDesc) -> u32 {
 }
 
 impl DdiUmd {
-    fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> Vec<u8> {
+    /// The private data of the resource that an allocation is part of; empty if it is part of none.
+    fn resource_of(&self, wanted: &VIDMM_ALLOCATION) -> Vec<u8> {
+        let Some(function) = self.adapter.driver().test().and_then(|test| test.GetResourcePrivateData) else {
+            return Vec::new();
+        };
+        self.asked(function, wanted)
+    }
+
+    /// Whether the driver has allocations like this one.
+    pub fn has(&self, desc: &AllocationDesc) -> bool {
+        !self.allocation_private_data(desc).is_empty()
+    }
+
+    fn asked(&self, function: GetAllocationPrivateData, wanted: &VIDMM_ALLOCATION) -> Vec<u8> {
+        let mut data = vec![0; PRIVATE_DATA_BYTES as usize];
+        // SAFETY: the struct and the buffer live for the call.
+        let size = self.adapter.call(Entry::GetAllocationPrivateData, PASSIVE_LEVEL, || unsafe {
+            function(wanted, data.as_mut_ptr(), PRIVATE_DATA_BYTES)
+        });
+        if size > PRIVATE_DATA_BYTES {
+            report("DDI-PRIVATE-DATA", format!("GetAllocationPrivateData has returned {size}: there is room for 4096"));
+        }
+        data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
+        data
+    }
+
+    /// The private data of an allocation, and of its resource.
+    fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> (Vec<u8>, Vec<u8>) {
         let (local, system) = match desc.segments {
             AllocationSegments::Local => (true, false),
             AllocationSegments::System => (false, true),
@@ -154,15 +182,6 @@ impl DdiUmd {
             Priority: desc.priority,
             Surface: surface(desc),
         };
-        let mut data = vec![0; PRIVATE_DATA_BYTES as usize];
-        // SAFETY: the struct and the buffer live for the call.
-        let size = self.adapter.call(Entry::GetAllocationPrivateData, PASSIVE_LEVEL, || unsafe {
-            function(&wanted, data.as_mut_ptr(), PRIVATE_DATA_BYTES)
-        });
-        if size > PRIVATE_DATA_BYTES {
-            report("DDI-PRIVATE-DATA", format!("GetAllocationPrivateData has returned {size}: there is room for 4096"));
-        }
-        data.truncate(size.min(PRIVATE_DATA_BYTES) as usize);
-        data
+        (self.asked(function, &wanted), self.resource_of(&wanted))
     }
 }

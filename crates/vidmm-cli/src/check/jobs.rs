@@ -60,6 +60,11 @@ impl Job {
     /// Runs it, and tells what was found and what was judged.
     pub fn run(self, machines: &DriverMachines, steps: u64) -> Outcome {
         let mut outcome = Outcome::new(self);
+        machines.set_seed(match self {
+            Self::World { seed } => seed,
+            Self::Scenario { number } => number as u64,
+            _ => POOL_SEED,
+        });
         let error = match self {
             Self::Start => machines.start_and_stop().err(),
             Self::Unknown => machines.ask_unknown_operation().err(),

@@ -12,7 +12,8 @@ fn the_right_drivers_have_no_findings() {
         return;
     }
     let patching =
-        ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1"].map(|variant| ("patching", variant));
+        ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1", "WITH_QUEUE", "WITH_KEPT_POINTERS"]
+            .map(|variant| ("patching", variant));
     let gpummu = ["", "WITH_COPY_ENGINE", "WITH_DEFERRED", "WITH_MORE_MEMORY"].map(|variant| ("gpummu", variant));
     for (driver, variant) in gpummu.into_iter().chain(patching) {
         let driver = built_of(driver, "BUG_NONE", variant);

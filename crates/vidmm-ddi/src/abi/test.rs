@@ -39,6 +39,7 @@ pub struct VIDMM_TEST_INTERFACE {
     pub Version: u32,
     pub GetAllocationPrivateData: Option<GetAllocationPrivateData>,
     pub Gpu: *const VIDMM_GPU,
+    pub GetResourcePrivateData: Option<GetAllocationPrivateData>,
 }
 
 #[repr(C)]

@@ -36,6 +36,17 @@ fn a_process_is_asked_to_trim_for_dma_buffers_that_come_and_go() {
     find_nothing("patching", &[], 3313..=3313);
 }
 
+#[test]
+fn random_worlds_find_nothing_in_a_driver_that_keeps_pointers_to_dma_buffers() {
+    find_nothing("patching", &["WITH_KEPT_POINTERS"], 1..=20);
+}
+
+#[test]
+fn random_worlds_find_nothing_in_hardware_that_queues_packets() {
+    find_nothing("patching", &["WITH_QUEUE"], 1..=20);
+    find_nothing("patching", &["WITH_QUEUE", "WITH_APERTURE"], 1..=20);
+}
+
 fn find_nothing(driver: &str, variables: &[&str], seeds: RangeInclusive<u64>) {
     if !are_there(&["make", "cc"]) {
         return;

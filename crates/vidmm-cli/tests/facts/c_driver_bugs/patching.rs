@@ -36,10 +36,19 @@ bugs! {
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
+    an_end_that_is_forged_in_a_build: BUG_FORGED_IN_BUILD by "SYN-13";
+    an_end_that_is_forged_at_submission: BUG_FORGED_AT_SUBMISSION by "SYN-13";
+    a_list_of_pages_that_outlives_its_packet: BUG_MDL_KEPT by "GPU-ACCESS";
+    a_patch_of_another_dma_buffer: BUG_PATCH_LAST_RENDERED by "PAT-10" in "1..60";
+    a_handle_that_is_not_released: BUG_HANDLE_NOT_RELEASED by "SHIM-HANDLE";
+    a_dpc_that_is_told_in_the_interrupt: BUG_DPC_IN_INTERRUPT by "SHIM-IRQL";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
+    a_resource_that_is_created_anew: BUG_RESOURCE_ANEW with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
+    a_queue_that_runs_backwards: BUG_NEWEST_FIRST with WITH_QUEUE by "SYN-13" in "1..60";
     a_translation_that_begins_again: BUG_PARTS_FROM_START with WITH_PARTS by "PAT-12";
     a_resource_that_is_kept: BUG_RESOURCE_LEAK with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
     a_mapping_without_its_last_page: BUG_SHORT_MAP with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_are_counted_on_in_a_mapping: BUG_MAP_COUNTS_ON with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
+    a_mapping_from_the_first_page_of_its_list: BUG_MAP_OFFSET_IGNORED with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_go_on_to_show_what_they_did: BUG_NO_DUMMY_PAGE with WITH_APERTURE by "BPB-33 UNMAP_APERTURE_SEGMENT";
 }

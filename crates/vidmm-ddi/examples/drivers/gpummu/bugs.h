@@ -76,6 +76,7 @@ enum {
     BUG_WORK_ITEM_LEFT,           /* StopDevice does not free the work item */
     BUG_FREE_ON_FAILED_START,     /* StartDevice frees what RemoveDevice frees when it fails */
     BUG_TIMER_LEFT,               /* StopDevice does not cancel the timer */
+    BUG_THREAD_AT_PASSIVE,        /* the driver's thread reports interrupts at PASSIVE_LEVEL */
     BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */

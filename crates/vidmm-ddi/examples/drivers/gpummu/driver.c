@@ -120,6 +120,10 @@ static ULONG ReadSetting(PCWSTR Name) {
 
 static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG MessageNumber);
 
+static BOOLEAN LookAtInterrupt(PVOID Context) {
+    return InterruptRoutine(Context, 0);
+}
+
 /* Hardware without an interrupt of its own: a thread looks after it. */
 static VOID InterruptThread(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
@@ -132,7 +136,12 @@ static VOID InterruptThread(PVOID Context) {
         /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
         KeStallExecutionProcessor(200);
         Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
-        InterruptRoutine(Adapter, 0);
+        if (BUG(THREAD_AT_PASSIVE)) {
+            LookAtInterrupt(Adapter);
+        } else {
+            BOOLEAN Returned;
+            Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, LookAtInterrupt, Adapter, 0, &Returned);
+        }
         InterlockedExchange(&Adapter->Gpu.Taken, Raised);
         KeSetEvent(&Adapter->Gpu.IsTaken, 0, FALSE);
     }
@@ -1004,8 +1013,8 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE};
-    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+    static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;
 #endif

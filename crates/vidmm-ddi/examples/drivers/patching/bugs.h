@@ -43,6 +43,15 @@ enum {
     BUG_WRONG_ABORTED_FENCE,       /* ResetEngine names the packet before the one that was aborted */
     BUG_RESTART_FAILS,             /* RestartFromTimeout fails */
     BUG_CLOSE_LEAK,                /* CloseAllocation frees nothing */
+    BUG_FORGED_IN_BUILD,           /* BuildPagingBuffer reports the end of a packet that is not submitted */
+    BUG_FORGED_AT_SUBMISSION,      /* SubmitCommand reports the end of its packet, which the hardware has not run */
+    BUG_MDL_KEPT,                  /* the list of the first transfer serves all later ones */
+    BUG_PATCH_LAST_RENDERED,       /* Patch writes into the DMA buffer of the last call of Render */
+    BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
+    BUG_DPC_IN_INTERRUPT,          /* the interrupt routine calls DxgkCbNotifyDpc */
+    BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
+    /* With WITH_QUEUE=1: */
+    BUG_NEWEST_FIRST,              /* the hardware runs the newest packet of its queue first */
     /* With WITH_PARTS=1: */
     BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
     /* With WITH_APERTURE=1: */
@@ -50,6 +59,7 @@ enum {
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
     BUG_RESOURCE_LEAK,             /* DestroyAllocation leaves the resource that it is to destroy */
     BUG_COMMAND_GARBLED,           /* a byte of the user's commands is lost on the way: the number of its first kernel */
+    BUG_MAP_OFFSET_IGNORED,        /* a mapping begins at the first page of its list */
     BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
 };
 

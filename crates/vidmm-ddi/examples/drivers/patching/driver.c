@@ -211,9 +211,10 @@ static NTSTATUS CreateResource(DXGKARG_CREATEALLOCATION *Create) {
 }
 
 static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION *Create) {
+    BOOLEAN IsNewResource = Create->Flags.Resource && (Create->hResource == NULL || BUG(RESOURCE_ANEW));
     UINT At;
     UNREFERENCED_PARAMETER(hAdapter);
-    if (Create->Flags.Resource) {
+    if (IsNewResource) {
         NTSTATUS Status = CreateResource(Create);
         if (!NT_SUCCESS(Status)) {
             return Status;
@@ -225,7 +226,7 @@ static NTSTATUS CreateAllocation(const HANDLE hAdapter, DXGKARG_CREATEALLOCATION
             while (At-- > 0) {
                 ExFreePoolWithTag(Create->pAllocationInfo[At].hAllocation, TAG);
             }
-            if (Create->Flags.Resource) {
+            if (IsNewResource) {
                 ExFreePoolWithTag(Create->hResource, TAG);
             }
             return Status;
@@ -302,6 +303,10 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
         if (Open->PrivateDriverSize == sizeof(RESOURCE_DATA)) {
             Opened->Pitch = ((const RESOURCE_DATA *)Open->pPrivateDriverData)->Pitch;
         }
+        if (BUG(HANDLE_NOT_RELEASED)) {
+            DXGKARG_RELEASE_HANDLE Release;
+            Dxgkrnl->DxgkCbAcquireHandleData(&GetData, &Release);
+        }
         Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
     }
@@ -319,6 +324,22 @@ static NTSTATUS CloseAllocation(const HANDLE hDevice, const DXGKARG_CLOSEALLOCAT
 
 /* ---- Submission and interrupts ---- */
 
+static BOOLEAN NotifyEnd(PVOID Context) {
+    ADAPTER *Adapter = (ADAPTER *)Context;
+    DXGKARGCB_NOTIFY_INTERRUPT_DATA Data;
+    RtlZeroMemory(&Data, sizeof(Data));
+    Data.InterruptType = DXGK_INTERRUPT_DMA_COMPLETED;
+    Data.DmaCompleted.SubmissionFenceId = Adapter->ForgedFenceId;
+    Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
+    return Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+}
+
+VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId) {
+    BOOLEAN Returned;
+    Adapter->ForgedFenceId = FenceId;
+    Adapter->Dxgkrnl.DxgkCbSynchronizeExecution(Adapter->Dxgkrnl.DeviceHandle, NotifyEnd, Adapter, 0, &Returned);
+}
+
 static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     GPU_PACKET Packet;
@@ -326,6 +347,11 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
                                      Submit->DmaBufferSubmissionEndOffset) {
         return STATUS_INVALID_PARAMETER;
     }
+#ifdef WITH_KEPT_POINTERS
+    if (!Submit->Flags.Paging && !IsKeptBuffer(Submit->pDmaBufferPrivateData, NULL, (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+#endif
     RtlZeroMemory(&Packet, sizeof(Packet));
     Packet.Address = (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart;
     Packet.Start = BUG(START_IGNORED) ? 0 : Submit->DmaBufferSubmissionStartOffset;
@@ -336,6 +362,10 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
         Packet.FenceId += *(volatile UINT *)&((const CONTEXT *)Submit->hContext)->NodeOrdinal;
     }
     GpuSubmit(&Adapter->Gpu, &Packet);
+    Adapter->LastSubmittedFenceId = Packet.FenceId;
+    if (BUG(FORGED_AT_SUBMISSION)) {
+        ForgeEnd(Adapter, Packet.FenceId);
+    }
     return BUG(SUBMIT_FAILS) && Submit->DmaBufferSubmissionStartOffset != 0 ? STATUS_UNSUCCESSFUL : STATUS_SUCCESS;
 }
 
@@ -368,6 +398,9 @@ static BOOLEAN InterruptRoutine(const PVOID MiniportDeviceContext, ULONG Message
     Gpu->Status = GPU_IDLE;
     Adapter->Dxgkrnl.DxgkCbNotifyInterrupt(Adapter->Dxgkrnl.DeviceHandle, &Data);
     Adapter->Dxgkrnl.DxgkCbQueueDpc(Adapter->Dxgkrnl.DeviceHandle);
+    if (BUG(DPC_IN_INTERRUPT)) {
+        Adapter->Dxgkrnl.DxgkCbNotifyDpc(Adapter->Dxgkrnl.DeviceHandle);
+    }
     return TRUE;
 }
 
@@ -385,7 +418,7 @@ static NTSTATUS PreemptCommand(const HANDLE hAdapter, const DXGKARG_PREEMPTCOMMA
 
 static NTSTATUS ResetEngine(const HANDLE hAdapter, DXGKARG_RESETENGINE *Reset) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
-    Reset->LastAbortedFenceId = Adapter->Gpu.Packet.FenceId - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
+    Reset->LastAbortedFenceId = GpuCurrentFenceId(&Adapter->Gpu) - (BUG(WRONG_ABORTED_FENCE) ? 1 : 0);
     GpuResetEngine(&Adapter->Gpu);
     return STATUS_SUCCESS;
 }
@@ -481,8 +514,8 @@ static BOOLEAN ReadAperturePage(HANDLE hAdapter, UINT SegmentId, UINT64 Page, UI
 }
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
-    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE};
-    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu};
+    static const VIDMM_GPU Gpu = {Run, Translate, NULL, ReadAperturePage, FALSE, GPU_QUEUE};
+    static VIDMM_TEST_INTERFACE Interface = {VIDMM_TEST_INTERFACE_VERSION, GetAllocationPrivateData, &Gpu, NULL};
 #ifdef WITHOUT_GPU
     Interface.Gpu = NULL;
 #endif

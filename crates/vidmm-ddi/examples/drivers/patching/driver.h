@@ -15,6 +15,9 @@ typedef struct ADAPTER {
     DXGKRNL_INTERFACE Dxgkrnl;
     GPU Gpu;
     UINT PreemptionFenceId;
+    /* For mistakes. */
+    UINT LastSubmittedFenceId;
+    UINT ForgedFenceId;
 } ADAPTER;
 
 typedef struct DEVICE {
@@ -40,6 +43,10 @@ typedef struct OPENED {
 typedef struct RENDERED_PART {
     UINT Magic; /* RENDERED_PART_MAGIC */
     UINT Size;  /* bytes of the part in the DMA buffer */
+#ifdef WITH_KEPT_POINTERS
+    VOID *DmaBuffer; /* where the part begins */
+    UINT64 Address;  /* and where it begins for the engine */
+#endif
 } RENDERED_PART;
 
 #define RENDERED_PART_MAGIC 0x54524150 /* 'PART' */
@@ -53,5 +60,11 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render);
 NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
 /* The bytes of the DMA buffer that this private data is of; 0 if it is no such data. */
 UINT RenderedSize(const VOID *PrivateData, UINT Size);
+#ifdef WITH_KEPT_POINTERS
+/* Whether the private data is of the DMA buffer at this address; the pointer may be NULL. */
+BOOLEAN IsKeptBuffer(const VOID *PrivateData, const VOID *DmaBuffer, UINT64 Address);
+#endif
+/* For mistakes: reports the end of a packet. */
+VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId);
 
 #endif

@@ -1,17 +1,24 @@
 #include "gpu.h"
 
+#include "bugs.h"
+
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
     memset(Gpu, 0, sizeof(*Gpu));
     Gpu->DeviceHandle = DeviceHandle;
 }
 
 void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet) {
-    Gpu->Packet = *Packet;
-    Gpu->IsSubmitted = TRUE;
+    if (Gpu->PacketCount < GPU_QUEUE) {
+        Gpu->Packets[Gpu->PacketCount++] = *Packet;
+    }
+}
+
+UINT GpuCurrentFenceId(const GPU *Gpu) {
+    return Gpu->PacketCount > 0 ? Gpu->Packets[0].FenceId : Gpu->Packet.FenceId;
 }
 
 void GpuResetEngine(GPU *Gpu) {
-    Gpu->IsSubmitted = FALSE;
+    Gpu->PacketCount = 0;
     Gpu->IsToYield = FALSE;
     Gpu->Status = GPU_IDLE;
 }
@@ -157,10 +164,20 @@ static GPU_STATUS RunPacket(GPU *Gpu) {
 }
 
 void GpuRun(GPU *Gpu) {
-    if (!Gpu->IsSubmitted) {
+    UINT At;
+    if (Gpu->PacketCount == 0) {
         return;
     }
-    Gpu->IsSubmitted = FALSE;
+    if (BUG(NEWEST_FIRST)) {
+        GPU_PACKET First = Gpu->Packets[0];
+        Gpu->Packets[0] = Gpu->Packets[Gpu->PacketCount - 1];
+        Gpu->Packets[Gpu->PacketCount - 1] = First;
+    }
+    Gpu->Packet = Gpu->Packets[0];
+    Gpu->PacketCount--;
+    for (At = 0; At < Gpu->PacketCount; At++) {
+        Gpu->Packets[At] = Gpu->Packets[(At + 1) % GPU_QUEUE];
+    }
     Gpu->FenceId = Gpu->Packet.FenceId;
     Gpu->Status = RunPacket(Gpu);
     if (Gpu->Status == GPU_COMPLETED) {
@@ -173,7 +190,9 @@ void GpuRun(GPU *Gpu) {
 }
 
 void GpuYield(GPU *Gpu) {
-    Gpu->IsToYield = Gpu->IsSubmitted;
+    /* The packet that runs goes on to its end; those behind it come again. */
+    Gpu->PacketCount = Gpu->PacketCount > 1 ? 1 : Gpu->PacketCount;
+    Gpu->IsToYield = Gpu->PacketCount > 0;
     if (!Gpu->IsToYield) {
         Gpu->Status = GPU_YIELDED;
         VidmmRaiseInterrupt(Gpu->DeviceHandle, 0);

@@ -13,6 +13,13 @@
 #define GPU_MEMORY_BASE (1ull << 32)
 #define GPU_SYSTEM_BASE (1ull << 63)
 
+/* So many packets the engine queues. */
+#ifdef WITH_QUEUE
+#define GPU_QUEUE 4
+#else
+#define GPU_QUEUE 1
+#endif
+
 #define GPU_APERTURE_SEGMENT 2
 #define GPU_APERTURE_BASE (GPU_MEMORY_BASE + GPU_MEMORY_BYTES)
 #define GPU_APERTURE_PAGES (16u << 10)
@@ -49,8 +56,10 @@ typedef enum GPU_STATUS {
 
 typedef struct GPU {
     HANDLE DeviceHandle;
+    /* The queue, oldest first, and the packet that the engine ran last. */
+    GPU_PACKET Packets[GPU_QUEUE];
+    UINT PacketCount;
     GPU_PACKET Packet;
-    BOOLEAN IsSubmitted;
     /* The registers that the interrupt routine reads. */
     GPU_STATUS Status;
     UINT FenceId;
@@ -70,7 +79,9 @@ void GpuSubmit(GPU *Gpu, const GPU_PACKET *Packet);
 void GpuRun(GPU *Gpu);
 /* Lets the engine yield behind the packet that it has: then it raises the interrupt once more. */
 void GpuYield(GPU *Gpu);
-/* Forgets the packet. */
+/* The fence of the packet that the engine has, or had last. */
+UINT GpuCurrentFenceId(const GPU *Gpu);
+/* Forgets the packets. */
 void GpuResetEngine(GPU *Gpu);
 /* Forgets everything. */
 void GpuReset(GPU *Gpu);

@@ -22,6 +22,13 @@ static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT Segment
     if (!BUG(MDL_OFFSET_IGNORED)) {
         Page += Build->Transfer.MdlOffset;
     }
+    if (BUG(MDL_KEPT)) {
+        /* The list of an operation before, whose packet may have ended. */
+        static MDL *Kept;
+        MDL *Before = Kept != NULL ? Kept : Mdl;
+        Kept = Page == 0 && Kept == NULL ? Mdl : Kept;
+        Mdl = Before;
+    }
     if (BUG(FIRST_PAGE_COUNTED_ON)) {
         return GPU_SYSTEM_BASE + (MmGetMdlPfnArray(Mdl)[0] + Page) * PAGE_SIZE;
     }
@@ -62,7 +69,8 @@ static NTSTATUS BuildFill(DXGKARG_BUILDPAGINGBUFFER *Build) {
 
 #ifdef WITH_APERTURE
 static NTSTATUS BuildMap(DXGKARG_BUILDPAGINGBUFFER *Build) {
-    const PFN_NUMBER *Pages = MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + Build->MapApertureSegment.MdlOffset;
+    const PFN_NUMBER *Pages =
+        MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + (BUG(MAP_OFFSET_IGNORED) ? 0 : Build->MapApertureSegment.MdlOffset);
     UINT Page = Build->MultipassOffset;
     for (; Page < Build->MapApertureSegment.NumberOfPages - (BUG(SHORT_MAP) ? 1 : 0); Page++) {
         UINT64 Shows = BUG(MAP_COUNTS_ON) ? Pages[0] + Page : Pages[Page];
@@ -86,7 +94,10 @@ static NTSTATUS BuildUnmap(DXGKARG_BUILDPAGINGBUFFER *Build) {
 #endif
 
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
-    UNREFERENCED_PARAMETER(hAdapter);
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    if (BUG(FORGED_IN_BUILD)) {
+        ForgeEnd(Adapter, Adapter->LastSubmittedFenceId + 1);
+    }
     switch (Build->Operation) {
     case DXGK_OPERATION_TRANSFER:
         return BuildTransfer(Build);

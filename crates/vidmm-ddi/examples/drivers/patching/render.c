@@ -4,6 +4,9 @@
 /* The engine has nothing at this address: a command that is not patched faults. */
 #define UNPATCHED 0ull
 
+/* For a mistake: the DMA buffer of the last call of Render. */
+static VOID *g_LastRendered;
+
 /* An address in a command. */
 typedef struct FIELD {
     UINT CommandOffset;
@@ -236,6 +239,10 @@ static VOID AddPart(DXGKARG_RENDER *Render, UINT Size) {
     RENDERED_PART *Part = (RENDERED_PART *)Render->pDmaBufferPrivateData;
     Part->Magic = RENDERED_PART_MAGIC;
     Part->Size = Size;
+#ifdef WITH_KEPT_POINTERS
+    Part->DmaBuffer = Render->pDmaBuffer;
+    Part->Address = (UINT64)MmGetPhysicalAddress(Render->pDmaBuffer).QuadPart;
+#endif
     Render->pDmaBufferPrivateData =
         (BYTE *)(Part + 1) + (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
 }
@@ -248,6 +255,13 @@ UINT RenderedSize(const VOID *PrivateData, UINT Size) {
     }
     return Size == At * sizeof(*Parts) ? Sum : 0;
 }
+
+#ifdef WITH_KEPT_POINTERS
+BOOLEAN IsKeptBuffer(const VOID *PrivateData, const VOID *DmaBuffer, UINT64 Address) {
+    const RENDERED_PART *Part = (const RENDERED_PART *)PrivateData;
+    return Part->Address == Address && (DmaBuffer == NULL || DmaBuffer == Part->DmaBuffer);
+}
+#endif
 
 /* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
@@ -266,6 +280,7 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
     AddPart(Render, End - Start);
+    g_LastRendered = DmaBuffer;
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
     if (BUG(COMMAND_GARBLED) && End - Start >= 32) {
         DmaBuffer[sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64) + offsetof(VIDMM_USER_KERNEL_COMMAND, Number) + 1] ^= 0xFF;
@@ -296,13 +311,18 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
     if (RenderedSize(Patch->pDmaBufferPrivateData, Patch->DmaBufferPrivateDataSubmissionEndOffset) != Patch->DmaBufferSize) {
         return STATUS_INVALID_PARAMETER;
     }
+#ifdef WITH_KEPT_POINTERS
+    if (!IsKeptBuffer(Patch->pDmaBufferPrivateData, Patch->pDmaBuffer, (UINT64)Patch->DmaBufferPhysicalAddress.QuadPart)) {
+        return STATUS_INVALID_PARAMETER;
+    }
+#endif
     for (At = First; At < First + Count; At++) {
         const D3DDDI_PATCHLOCATIONLIST *Location = &Patch->pPatchLocationList[At];
         const DXGK_ALLOCATIONLIST *Element = &Patch->pAllocationList[Location->AllocationIndex];
         UINT Offset = Location->PatchOffset - (BUG(PATCH_FROM_START) ? Patch->DmaBufferSubmissionStartOffset : 0);
         /* The null element unbinds a slot, and has no address. */
         if (Element->hDeviceSpecificAllocation != NULL && !(BUG(PATCH_ONCE) && Location->DriverId)) {
-            WriteAddress((BYTE *)Patch->pDmaBuffer + Offset, Element,
+            WriteAddress((BYTE *)(BUG(PATCH_LAST_RENDERED) ? g_LastRendered : Patch->pDmaBuffer) + Offset, Element,
                          BUG(ALLOCATION_OFFSET_IGNORED) ? 0 : Location->AllocationOffset);
         }
     }
