@@ -86,6 +86,10 @@ pub(crate) struct Adapter {
     pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
+    /// Bytes of private data beside each paging buffer.
+    pub paging_private_size: Cell<usize>,
+    /// Whether DMA buffers may be split (DRV-05).
+    pub splits: Cell<bool>,
     /// The allocations that are about to be created, by their private data.
     pub wanted: RefCell<BTreeMap<Vec<u8>, Wanted>>,
     /// The pages that are compressed.
@@ -157,6 +161,8 @@ impl Adapter {
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
+            paging_private_size: Cell::new(0),
+            splits: Cell::new(true),
             wanted: RefCell::default(),
             compression: RefCell::default(),
             handed_in: RefCell::default(),

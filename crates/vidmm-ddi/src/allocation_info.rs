@@ -1,5 +1,6 @@
 //! The driver's decisions about an allocation, in the manager's words.
 
+use vidmm::PAGE_SIZE;
 use vidmm::contract::{
     AllocationFlags, AllocationFlags2, AllocationInfo, Direction, KmdAllocationHandle, SegmentBankPreference,
     SegmentPreference, SegmentSet,
@@ -14,7 +15,8 @@ pub(crate) fn allocation_info(info: &DXGK_ALLOCATIONINFO) -> AllocationInfo {
     AllocationInfo {
         allocation: KmdAllocationHandle(info.hAllocation.addr() as u64),
         size: info.Size as u64,
-        alignment: info.Alignment,
+        // Below a page it is a page (DRV-06).
+        alignment: if info.Alignment < PAGE_SIZE as u32 { 0 } else { info.Alignment },
         supported_segment_set: SegmentSet(info.SupportedReadSegmentSet & info.SupportedWriteSegmentSet),
         preferred_segment: preference(info.PreferredSegment),
         hinted_bank: SegmentBankPreference {

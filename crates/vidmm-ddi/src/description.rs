@@ -9,8 +9,11 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::page_tables;
 use crate::progress::Entry;
-use crate::reports::report;
+use crate::reports::{remark, report};
 use crate::segments::{Segments, must, query, segments};
+
+/// A slot id has 24 bits.
+const SLOTS_MAX: u32 = 1 << 24;
 
 /// More levels has no page table (GVA-11).
 const LEVELS_MAX: u32 = 6;
@@ -46,13 +49,33 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     if is_physical {
         check_table(adapter)?;
     }
-    let Segments { descriptors, paging_buffer, bank_range_table } = segments(adapter)?;
+    let Segments { mut descriptors, paging_buffer, bank_range_table } = segments(adapter)?;
+    adapter.paging_private_size.set(paging_buffer.private_data_size as usize);
+    read_limits(&mut descriptors);
+    if !is_physical {
+        read_bases(&mut descriptors);
+    }
+    let aperture_segment_commit_limit = match caps.ApertureSegmentCommitLimit as u64 {
+        0 => {
+            remark("DRV-04", "ApertureSegmentCommitLimit is 0, which is read as no limit");
+            u64::MAX
+        }
+        limit => limit,
+    };
+    let slots = match caps.MaxAllocationListSlotId {
+        0 if is_physical => {
+            remark("DRV-05", "MaxAllocationListSlotId is 0: every SlotId is right, and no DMA buffer is split");
+            adapter.splits.set(false);
+            SLOTS_MAX
+        }
+        slots => slots,
+    };
     let (gpu_mmu, page_table_levels) = match is_physical {
         true => (page_tables::no_mmu(), Vec::new()),
         false => page_tables(adapter)?,
     };
     let patching = PatchingCaps {
-        max_allocation_list_slot_id: caps.MaxAllocationListSlotId,
+        max_allocation_list_slot_id: slots,
         preemption_aware: caps.SchedulingCaps & VIDSCHCAPS_PREEMPTION_AWARE != 0,
         no_dma_patching: caps.SchedulingCaps & VIDSCHCAPS_NO_DMA_PATCHING != 0,
         bank_range_table,
@@ -63,7 +86,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         memory_management_caps: VidMmCaps::from_bits_truncate(caps.MemoryManagementCaps),
         segments: descriptors,
         linked_adapter_segments: Vec::new(),
-        aperture_segment_commit_limit: caps.ApertureSegmentCommitLimit as u64,
+        aperture_segment_commit_limit,
         scheduling_log_buffer_size: None,
         engines: engines(adapter, &caps)?,
         gpu_mmu,
@@ -71,6 +94,34 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         paging_buffer,
         patching: if is_physical { patching } else { PatchingCaps::default() },
     })
+}
+
+/// Reads commit limits: 0 is right for a memory segment, and of an aperture it stands for the size (DRV-04).
+fn read_limits(descriptors: &mut [SegmentDescriptor]) {
+    for (id, segment) in (1..).zip(descriptors).filter(|(_, segment)| segment.commit_limit == 0) {
+        segment.commit_limit = segment.size;
+        if segment.flags.contains(SegmentFlags::APERTURE) {
+            remark("DRV-04", format!("CommitLimit of aperture segment {id} is 0, which is read as its Size"));
+        }
+    }
+}
+
+/// Addresses of segments say nothing where engines have page tables, so segments that are at the same one are moved apart (DRV-08).
+fn read_bases(descriptors: &mut [SegmentDescriptor]) {
+    let ranges = descriptors
+        .iter()
+        .map(|segment| segment.base_address.checked_add(segment.size).map(|end| (segment.base_address, end)));
+    let mut ranges = Vec::from_iter(ranges.map(|range| range.unwrap_or((0, u64::MAX))));
+    ranges.sort_unstable();
+    if ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0) {
+        return;
+    }
+    remark("DRV-08", "segments have the same BaseAddress, which is read as none: engines have page tables");
+    let mut next = 0;
+    for segment in descriptors {
+        segment.base_address = next;
+        next += segment.size.min(1 << 48);
+    }
 }
 
 /// The functions without which no adapter with physical addresses runs (PAT-10).
@@ -160,15 +211,15 @@ pub(crate) struct Sizes {
 ///
 /// # Errors
 ///
-/// If the driver has less memory than the run asks for.
+/// If the driver has less memory than the run asks for: what is lacking, by name.
 pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
     let fit = |info: &mut AdapterInfo, is_aperture: bool, size: u64, name: &str| {
         let is_kind = |segment: &&mut SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture;
         let Some(segment) = info.segments.iter_mut().find(is_kind) else {
-            return if size == 0 { Ok(()) } else { Err(format!("the driver reports no {name}")) };
+            return if size == 0 { Ok(()) } else { Err(name.to_owned()) };
         };
         if size == 0 || size > segment.size {
-            return Err(format!("the run asks for {size} bytes of {name}, and the driver reports {}", segment.size));
+            return Err(format!("more {name} than the driver's {} KiB", segment.size >> 10));
         }
         (segment.size, segment.commit_limit) = (size, segment.commit_limit.min(size));
         Ok(())
@@ -180,7 +231,7 @@ pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String>
     fit(info, true, sizes.aperture, "aperture segment")?;
     let slots = info.patching.max_allocation_list_slot_id;
     if info.addressing_model == AddressingModel::Physical && slots < sizes.slots {
-        return Err(format!("the run asks for {} slots, and MaxAllocationListSlotId is {slots} (U-44)", sizes.slots));
+        return Err(format!("more slots than the driver's {slots} (U-44)"));
     }
     if let Some(limit) = sizes.aperture_commit_limit {
         info.aperture_segment_commit_limit = info.aperture_segment_commit_limit.min(limit);

@@ -370,12 +370,13 @@ impl DmaBuffers {
 
     /// The buffer of the manager's paging buffer at `key` with these bytes: it is about to be submitted. One that the driver was
     /// never handed has a copy of the bytes.
-    pub fn of_paging(&self, key: usize, bytes: &[u8]) -> usize {
+    pub fn of_paging(&self, key: usize, bytes: &[u8], private_size: usize) -> usize {
         let mut state = self.0.borrow_mut();
         if let Some(&number) = state.paging.get(&key) {
             return number;
         }
-        let number = state.take(Use::Paging { key }, bytes.len().next_multiple_of(PAGE_SIZE as usize), 0);
+        let room = bytes.len().next_multiple_of(PAGE_SIZE as usize);
+        let number = state.take(Use::Paging { key }, room, private_size);
         state.paging.insert(key, number);
         state.slots[number].room.write(0, bytes);
         state.slots[number].used = bytes.len();

@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     pub preemption: Option<u64>,
     /// The driver's report that it has yielded: the request, and the last packet that has ended.
     pub yielded: Option<(u32, u32)>,
+    /// The last packet that has ended of those that the driver had.
+    pub told: u64,
     /// The last packet that has ended since the last reset: what a driver says of it before that is its own affair.
     pub ended: Option<u64>,
 }
@@ -139,6 +141,12 @@ fn duration(packet: &Packet) -> Nanoseconds {
     }
 }
 
+/// Whether a packet is without commands: what is left of a DMA buffer that was given up (SPL-13), which no driver hears of.
+pub(crate) fn is_given_up(adapter: &Adapter, packet: &Packet) -> bool {
+    let is_paging = Submission::decode(&packet.preamble).is_none_or(|submission| submission.paging);
+    adapter.is_physical.get() && !is_paging && packet.buffer.commands().is_empty()
+}
+
 /// Hands a packet to the driver. Its buffer is the one that the driver has filled. Returns the buffer's number.
 pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
     let submission = Submission::decode(&packet.preamble)?;
@@ -149,7 +157,9 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
     let rendered = if submission.paging { None } else { adapter.dma.of_token(private) };
     let number = match rendered {
         Some(number) => number,
-        None if submission.paging => adapter.dma.of_paging(commands.as_ptr().addr(), commands),
+        None if submission.paging => {
+            adapter.dma.of_paging(commands.as_ptr().addr(), commands, adapter.paging_private_size.get())
+        }
         None => adapter.dma.plain(commands, private),
     };
     let (start, end) = submission.offsets.unwrap_or((0, commands.len() as u32));

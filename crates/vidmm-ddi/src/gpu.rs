@@ -13,7 +13,7 @@ use vidmm_runtime::{Content, Gpu, GpuEvent, Probe, Sees, TableEntry};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
-use crate::engine::{Engine, Queued, Submission, preempt, submit};
+use crate::engine::{Engine, Queued, Submission, is_given_up, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
@@ -88,7 +88,9 @@ impl DdiGpu {
             engine.begun_at.get_or_insert(at);
             let is_ready = |queued: &&mut Queued| queued.ready_at.is_some_and(|at| at <= now);
             for queued in engine.queue.iter_mut().take(depth).take_while(is_ready) {
-                if queued.buffer.is_none() {
+                if is_given_up(&self.adapter, &queued.packet) {
+                    queued.is_reported = true;
+                } else if queued.buffer.is_none() {
                     queued.buffer = submit(&self.adapter, &queued.packet);
                 }
             }
@@ -100,6 +102,10 @@ impl DdiGpu {
     fn run(&mut self, ordinal: usize, ended_at: Nanoseconds, events: &mut Vec<GpuEvent>) {
         let Some(first) = self.engines[ordinal].queue.front() else { return };
         let (fence, is_told) = (first.packet.signal, first.is_reported);
+        if is_given_up(&self.adapter, &first.packet) {
+            self.complete(ordinal, ended_at, events);
+            return;
+        }
         self.adapter.has_faulted.set(false);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
@@ -151,7 +157,7 @@ impl DdiGpu {
     fn note_end(&mut self, node_ordinal: u32, fence_id: u32, function: &str) {
         let engine = self.engines.get_mut(node_ordinal as usize);
         let (completed, mut handed) = match engine {
-            Some(engine) => (engine.completed, Vec::from_iter(engine.handed())),
+            Some(engine) => (engine.told, Vec::from_iter(engine.handed())),
             None => (0, Vec::new()),
         };
         let at = handed.iter().position(|queued| queued.packet.signal.fence_id as u32 == fence_id);
@@ -217,7 +223,10 @@ impl DdiGpu {
         }
         let engine = &mut self.engines[ordinal];
         let started_at = engine.begun_at.take().unwrap_or(ended_at);
-        (engine.free_since, engine.completed, engine.ended) = (ended_at, signal.fence_id, Some(signal.fence_id));
+        (engine.free_since, engine.completed) = (ended_at, signal.fence_id);
+        if handed.is_some() {
+            (engine.told, engine.ended) = (signal.fence_id, Some(signal.fence_id));
+        }
         events.push(GpuEvent::Completed { signal, started_at, ended_at, buffer });
         self.yield_engine(ordinal, ended_at);
         self.look_at_waits(ended_at);
@@ -355,7 +364,9 @@ impl Gpu for DdiGpu {
                 let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
                 let told = args.LastAbortedFenceId;
                 // Hardware that queues packets may count those behind the first one too: they are handed out again.
-                let is_right = right as u32 == told || own.handed().any(|it| it.packet.signal.fence_id as u32 == told);
+                let last = if own.begun_at.is_some() { right } else { own.told };
+                let is_right = [right as u32, last as u32].contains(&told)
+                    || own.handed().any(|it| it.packet.signal.fence_id as u32 == told);
                 // A fence of the driver's has 32 bits; a wrong one stays wrong.
                 let aborted = if is_right { right } else { told.into() };
                 if right != aborted {
@@ -389,7 +400,8 @@ impl Gpu for DdiGpu {
             let fence = |fence_id| EngineFence { engine: ordinal, fence_id };
             returned
                 .extend(engine.take_all(&self.adapter).into_iter().map(|(fence_id, buffer)| (fence(fence_id), buffer)));
-            (engine.completed, engine.free_since, engine.ended) = (engine.submitted, now, None);
+            (engine.completed, engine.told) = (engine.submitted, engine.submitted);
+            (engine.free_since, engine.ended) = (now, None);
         }
         self.memory.lose_content();
         self.adapter.compression.borrow_mut().lose();

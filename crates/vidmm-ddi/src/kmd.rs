@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vidmm::contract::{
     AdapterInfo, AddressingModel, AllocationInfo, BuildPagingBuffer, BuildStatus, CreateAllocationError, Kmd,
     KmdAllocationHandle, KmdContextHandle, KmdError, KmdOpenHandle, KmdProcessHandle, NotifyInterrupt, Patch, Render,
-    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand,
+    RenderStatus, RootPageTable, SegmentPreference, SegmentSet, SubmitCommand, WddmVersion,
 };
 
 use crate::abi::*;
@@ -124,7 +124,8 @@ impl Kmd for DdiKmd {
             Flags: if system_process { FLAG_SYSTEM } else { 0 },
             ..DXGKARG_CREATEPROCESS::zeroed()
         };
-        let process = match self.ddi().DxgkDdiCreateProcess {
+        let function = self.ddi().DxgkDdiCreateProcess.filter(|_| self.has_processes());
+        let process = match function {
             // A driver without processes of its own: Dxgkrnl's name stands for one.
             None => dxgk,
             Some(function) => {
@@ -314,8 +315,13 @@ impl DdiKmd {
         }
     }
 
+    /// Processes exist from WDDM 2.0 on (DRV-07).
+    fn has_processes(&self) -> bool {
+        self.ddi().Version >= WddmVersion::WDDM2_0.0
+    }
+
     fn destroy_process_of_driver(&self, process: HANDLE) {
-        if let Some(function) = self.ddi().DxgkDdiDestroyProcess {
+        if let Some(function) = self.ddi().DxgkDdiDestroyProcess.filter(|_| self.has_processes()) {
             // SAFETY: the process is the driver's, and nothing of it is left.
             self.adapter.call(Entry::DxgkDdiDestroyProcess, PASSIVE_LEVEL, || unsafe {
                 function(self.adapter.handle(), process)

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, FaultSwitch, Machine, Umd};
@@ -31,6 +31,8 @@ pub struct DriverMachines {
     source: DataSource,
     fail_at: AtomicU64,
     seed: AtomicU64,
+    /// What the last machine that was asked for wants, and the adapter lacks.
+    lack: Mutex<Option<String>>,
 }
 
 impl DriverMachines {
@@ -56,7 +58,16 @@ impl DriverMachines {
             let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
             lacks |= lacking_kinds(&DdiUmd::new(adapter, source.clone()), lacks);
         }
-        Ok(Self { driver, name: name.into(), lacks, info, source, fail_at: AtomicU64::new(0), seed: AtomicU64::new(0) })
+        Ok(Self {
+            driver,
+            name: name.into(),
+            lacks,
+            info,
+            source,
+            fail_at: AtomicU64::new(0),
+            seed: AtomicU64::new(0),
+            lack: Mutex::new(None),
+        })
     }
 
     /// Lets the n-th pool allocation of each adapter fail, counted from when it has started; 0 is none.
@@ -67,6 +78,15 @@ impl DriverMachines {
     /// Chooses what no document says, from the next adapter on: addresses, and the order in which buffers are used again.
     pub fn set_seed(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    fn note_lack(&self, lack: &str) {
+        self.lack.lock().unwrap_or_else(PoisonError::into_inner).replace(lack.to_owned());
+    }
+
+    /// Takes what the last machine that was asked for wants, and the adapter lacks: no machine was made then.
+    pub fn take_lack(&self) -> Option<String> {
+        self.lack.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn adapter(&self) -> Result<Rc<Adapter>, String> {
@@ -293,7 +313,7 @@ impl MachineFactory for DriverMachines {
             aperture_commit_limit: desc.aperture_commit_limit_bytes,
             slots: desc.num_slots,
         };
-        description::shrink(&mut info, sizes)?;
+        description::shrink(&mut info, sizes).inspect_err(|lack| self.note_lack(lack))?;
         self.fail_at(self.fail_at.load(Ordering::Relaxed));
         let umd = Box::new(DdiUmd::new(Rc::clone(&adapter), self.source.clone()));
         if !self.has_gpu() {

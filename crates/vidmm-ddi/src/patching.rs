@@ -179,7 +179,7 @@ impl Patching {
             }
             result @ (Ok(()) | Err(RenderStatus::InsufficientDmaBuffer)) => {
                 let first = render.patch_location_list_out.len();
-                self.take_locations(args.pPatchLocationListOut.cast(), render)?;
+                self.take_locations(args.pPatchLocationListOut.cast(), render, adapter.splits.get())?;
                 check_addresses(adapter, render, first);
                 if result.is_ok() {
                     check_references(render, self.no_dma_patching);
@@ -191,7 +191,7 @@ impl Patching {
     }
 
     /// Takes the patch locations that the driver has written.
-    fn take_locations(&mut self, end: *const u8, render: &mut Render<'_>) -> Result<(), RenderStatus> {
+    fn take_locations(&mut self, end: *const u8, render: &mut Render<'_>, splits: bool) -> Result<(), RenderStatus> {
         let written = self.locations_out.written(0, end).filter(|bytes| bytes.len().is_multiple_of(LOCATION_BYTES));
         let Some(written) = written else {
             report("DDI-RENDER", "pPatchLocationListOut is not behind the last entry of a list that has room for it");
@@ -206,7 +206,7 @@ impl Patching {
             driver_id: location[2],
             allocation_offset: location[3],
             patch_offset: location[4].saturating_add(from),
-            split_offset: location[5].saturating_add(from),
+            split_offset: if splits { location[5].saturating_add(from) } else { 0 },
         }));
         Ok(())
     }

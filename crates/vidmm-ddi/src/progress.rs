@@ -1,5 +1,6 @@
 //! The driver's present call, in memory that outlives its process.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -98,7 +99,9 @@ const ALLOCATION: usize = 3;
 const BUILDS: usize = 4;
 const STEPS: usize = 5;
 const FROM_THREADS: usize = 6;
-const WORDS: usize = 8;
+/// How often each paging operation was asked for.
+const BY_OPERATION: usize = 8;
+const WORDS: usize = BY_OPERATION + OPERATIONS.len();
 
 /// The driver's present call, in a page of memory that another process can look at.
 #[derive(Clone, Debug)]
@@ -178,6 +181,10 @@ impl Progress {
         self.word(OPERATION).store(operation.into(), Relaxed);
         self.word(ALLOCATION).store(allocation, Relaxed);
         self.word(BUILDS).store(self.word(BUILDS).load(Relaxed) + 1, Relaxed);
+        if (operation as usize) < OPERATIONS.len() {
+            let word = self.word(BY_OPERATION + operation as usize);
+            word.store(word.load(Relaxed) + 1, Relaxed);
+        }
     }
 
     /// Says that a thread of the driver's own has reported something.
@@ -192,7 +199,8 @@ impl Progress {
 
     /// Begins to count anew.
     pub fn begin(&self) {
-        [CALLS, BUILDS, FROM_THREADS].into_iter().for_each(|at| self.word(at).store(0, Relaxed));
+        let counts = [CALLS, BUILDS, FROM_THREADS].into_iter().chain(BY_OPERATION..WORDS);
+        counts.for_each(|at| self.word(at).store(0, Relaxed));
     }
 
     /// Forgets the process that had the driver.
@@ -217,6 +225,12 @@ impl Progress {
     /// How often the driver was asked for a paging operation.
     pub fn builds(&self) -> u64 {
         self.word(BUILDS).load(Relaxed)
+    }
+
+    /// How often the driver was asked for each paging operation, by name; those that were never asked for are left out.
+    pub fn operations(&self) -> BTreeMap<String, u64> {
+        let counts = (BY_OPERATION..).zip(OPERATIONS).map(|(at, name)| (name.to_owned(), self.word(at).load(Relaxed)));
+        counts.filter(|&(_, count)| count > 0).collect()
     }
 
     /// The call that the driver is in; none if it is in none.

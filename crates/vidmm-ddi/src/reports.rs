@@ -9,6 +9,8 @@ pub struct Report {
     pub rule: String,
     /// The deed.
     pub message: String,
+    /// The documents are silent: the reading of the driver's answer is said, and is no mistake.
+    pub is_remark: bool,
 }
 
 /// More of them tell a reader nothing.
@@ -18,7 +20,15 @@ static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 /// Adds a report, unless the same one waits already.
 pub(crate) fn report(rule: &str, message: impl Into<String>) {
-    let report = Report { rule: rule.to_owned(), message: message.into() };
+    add(Report { rule: rule.to_owned(), message: message.into(), is_remark: false });
+}
+
+/// Adds a remark.
+pub(crate) fn remark(rule: &str, message: impl Into<String>) {
+    add(Report { rule: rule.to_owned(), message: message.into(), is_remark: true });
+}
+
+fn add(report: Report) {
     let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     if reports.len() < REPORTS_MAX && !reports.contains(&report) {
         reports.push(report);

@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 68] = [
+pub const RULES: [(&str, &str); 72] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -50,6 +50,10 @@ pub const RULES: [(&str, &str); 68] = [
     ("SPL-12", "what is bound is bound again or unbound at a split point"),
     ("CRE-01", "the status with which an object is not created"),
     ("CRE-03", "what the driver decides about an allocation: size, alignment, segments"),
+    ("DRV-04", "a remark: a commit limit of 0"),
+    ("DRV-05", "a remark: MaxAllocationListSlotId of 0"),
+    ("DRV-08", "a remark: segments with one BaseAddress"),
+    ("SHIM-MDL", "the pages of an MDL are unmapped and unlocked once"),
     ("DDI-CPU-VISIBLE", "the CPU can access the allocations that it is to access"),
     ("DDI-INTERRUPT", "interrupts are reported for a reason"),
     (
@@ -146,6 +150,8 @@ pub struct Outcome {
     pub check: String,
     /// Its findings.
     pub found: Vec<Found>,
+    /// Readings of answers about which the documents are silent: no findings.
+    pub remarks: Vec<Found>,
     /// The needs of a scenario that the driver's machine lacks; none if it was played.
     pub skipped_for_want_of: Option<String>,
     /// Steps of the machine, each judged.
@@ -156,18 +162,35 @@ pub struct Outcome {
     pub calls: u64,
     /// How often it was asked for a paging operation.
     pub builds: u64,
+    /// How often it was asked for each.
+    pub operations: BTreeMap<String, u64>,
     /// How often threads of the driver's own have reported something.
     pub reports_from_threads: u64,
 }
 
 impl Outcome {
+    /// Whether the check is a scenario or a world.
+    pub fn asks_for_operations(&self) -> bool {
+        matches!(Job::parse(&self.check), Some(Job::Scenario { .. } | Job::World { .. }))
+    }
+
+    /// The kind of the check.
+    pub fn kind(&self) -> &'static str {
+        match Job::parse(&self.check) {
+            Some(Job::Scenario { .. }) => "scenarios",
+            Some(Job::World { .. }) => "worlds",
+            Some(Job::Pool { .. }) => "pool",
+            _ => "calls",
+        }
+    }
+
     /// Nothing yet.
     pub fn new(job: Job) -> Self {
         Self { check: job.to_string(), ..Self::default() }
     }
 }
 
-/// The findings with one key.
+/// The findings with one key, or the remarks.
 #[derive(Serialize)]
 pub struct Group {
     /// The rule, and the operation.
@@ -185,6 +208,8 @@ pub struct Group {
 pub struct Report {
     /// The findings by key.
     pub groups: Vec<Group>,
+    /// The remarks by key.
+    pub remarks: Vec<Group>,
     /// Every check.
     pub outcomes: Vec<Outcome>,
     /// How the machine is described, and what no check judges.
@@ -234,25 +259,32 @@ pub struct Ran {
 impl Report {
     /// Groups what the checks found.
     pub fn new(ran: Ran, args: &CheckArgs, known: &Known) -> Self {
-        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-        for outcome in &ran.outcomes {
-            for found in outcome.found.iter().filter(|found| args.shows(&found.rule)) {
-                let key = found.key();
-                let is_known = known.has(&key);
-                let new = || Group { key: key.clone(), is_known, checks: Vec::new(), first: found.clone() };
-                let group = groups.entry(key.clone()).or_insert_with(new);
-                if group.checks.last() != Some(&outcome.check) {
-                    group.checks.push(outcome.check.clone());
+        let grouped = |of: fn(&Outcome) -> &[Found], key_of: fn(&Found) -> String| {
+            let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+            for outcome in &ran.outcomes {
+                for found in of(outcome).iter().filter(|found| args.shows(&found.rule)) {
+                    let key = found.key();
+                    let is_known = known.has(&key);
+                    let new = || Group { key, is_known, checks: Vec::new(), first: found.clone() };
+                    let group = groups.entry(key_of(found)).or_insert_with(new);
+                    if group.checks.last() != Some(&outcome.check) {
+                        group.checks.push(outcome.check.clone());
+                    }
                 }
             }
-        }
+            groups.into_values().collect::<Vec<_>>()
+        };
+        let groups = grouped(|outcome| &outcome.found, Found::key);
+        // A remark is told in its own words: two of a rule are two.
+        let remarks = grouped(|outcome| &outcome.remarks, |found| found.key() + &found.message);
         let Ran { outcomes, machine, not_judged, not_run } = ran;
-        Self { groups: groups.into_values().collect(), outcomes, machine, not_judged, not_run }
+        Self { groups, remarks, outcomes, machine, not_judged, not_run }
     }
 
-    /// Whether a step of any check was judged, or the driver did not come so far.
+    /// Whether paging operations were asked for and judged, if a check that asks for them was to run.
     pub fn has_judged(&self) -> bool {
-        !self.groups.is_empty() || self.outcomes.iter().any(|outcome| outcome.steps > 0 || outcome.check == "start")
+        let mut played = self.outcomes.iter().filter(|outcome| outcome.asks_for_operations()).peekable();
+        played.peek().is_none() || played.any(|outcome| outcome.steps > 0 && outcome.builds > 0)
     }
 
     /// A figure of all checks together.

@@ -81,7 +81,10 @@ impl Job {
             }
         };
         outcome.found.extend(error.map(|error| Found::new("START", error)));
-        outcome.found.extend(take_reports().into_iter().map(|report| Found::new(&report.rule, report.message)));
+        for report in take_reports() {
+            let found = Found::new(&report.rule, report.message);
+            if report.is_remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
+        }
         outcome
     }
 }
@@ -95,9 +98,18 @@ fn world(seed: u64, steps: u64, machines: &DriverMachines, outcome: &mut Outcome
             outcome.found.extend(ran.failure.map(|failure| Found::of_finding(&failure.finding)));
             Ok(())
         }
-        Err(RunError::NoWorld(_)) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(RunError::NoWorld(lacks)) => {
+            outcome.skipped_for_want_of = Some(lacks.to_string());
+            Ok(())
+        }
+        Err(error) => skipped_or(error, machines, outcome),
     }
+}
+
+/// A world that wants what the adapter lacks is skipped; other errors are the driver's.
+fn skipped_or(error: RunError, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
+    outcome.skipped_for_want_of = machines.take_lack();
+    if outcome.skipped_for_want_of.is_some() { Ok(()) } else { Err(error.to_string()) }
 }
 
 /// Plays a scenario, if the driver's machine can.
@@ -121,7 +133,7 @@ fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> 
                 outcome.found.extend(report.findings.first().map(Found::of_finding));
                 Ok(())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => skipped_or(error, machines, outcome),
         };
     });
     outcome.found.extend(panic.map(|message| Found::new("PANIC", message)));

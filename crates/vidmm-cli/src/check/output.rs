@@ -51,8 +51,15 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         let cost = "vidmm waits for them, but how the threads interleave is not replayed";
         writeln!(out, "threads     {reports} from threads of the driver: {cost}")?;
     }
+    for (kind, told) in by_kind(report) {
+        writeln!(out, "{kind:<11} {told}")?;
+    }
     for subject in &report.not_judged {
         writeln!(out, "not judged  {subject}")?;
+    }
+    for Group { key, checks, first, .. } in &report.remarks {
+        let others = counted(checks.len() as u64, "check", "checks");
+        writeln!(out, "{BOLD}remark{BOLD:#}      {key}, in {others}: {}", first.message)?;
     }
     for Group { key, is_known, checks, first } in &report.groups {
         let name = if *is_known { "known" } else { "finding" };
@@ -65,12 +72,35 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         let checks = counted(report.not_run, "check", "checks");
         writeln!(out, "{BAD}not run{BAD:#}     {checks}: the driver has ended its process too often (--max-deaths)")?;
     }
+    if report.groups.is_empty() && !report.has_judged() {
+        let why = "no paging operation was asked for: nothing is said about the driver's";
+        writeln!(out, "{BAD}unjudged{BAD:#}    {why}")?;
+    }
     let new = report.groups.iter().filter(|group| !group.is_known).count();
     let style = if new == 0 { GOOD } else { BAD };
     let known = report.groups.len() - new;
     let known = if known == 0 { String::new() } else { format!("; {known} known") };
     writeln!(out, "{style}found{style:#}       {new}{known}")?;
     Ok(out)
+}
+
+/// For each kind of check the checks that were judged and skipped, and the paging operations.
+fn by_kind(report: &Report) -> Vec<(&'static str, String)> {
+    let mut kinds: BTreeMap<&str, (u64, u64, BTreeMap<&str, u64>)> = BTreeMap::new();
+    for outcome in &report.outcomes {
+        let (judged, skipped, operations) = kinds.entry(outcome.kind()).or_default();
+        *(if outcome.skipped_for_want_of.is_some() { skipped } else { judged }) += 1;
+        for (name, count) in &outcome.operations {
+            *operations.entry(name).or_default() += count;
+        }
+    }
+    let told = |(judged, skipped, operations): (u64, u64, BTreeMap<&str, u64>)| {
+        let operations = operations.iter().map(|(name, &count)| format!("{} {name}", number(count)));
+        let operations = operations.collect::<Vec<_>>().join(", ");
+        let operations = if operations.is_empty() { "no paging operation".to_owned() } else { operations };
+        format!("{judged} judged, {skipped} skipped: {operations}")
+    };
+    kinds.into_iter().map(|(kind, counts)| (kind, told(counts))).collect()
 }
 
 /// The report for programs.
@@ -90,6 +120,7 @@ pub fn json(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         "machine": report.machine,
         "not_judged": report.not_judged,
         "not_run": report.not_run,
+        "remarks": report.remarks,
         "findings": groups.collect::<Vec<_>>(),
         "checks": report.outcomes,
     });

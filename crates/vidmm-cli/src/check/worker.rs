@@ -52,6 +52,7 @@ fn run(job: Job, machines: &DriverMachines, steps: u64, progress: &Progress) -> 
     progress.begin();
     let mut outcome = job.run(machines, steps);
     (outcome.calls, outcome.builds) = (progress.calls(), progress.builds());
+    outcome.operations = progress.operations();
     outcome.reports_from_threads = progress.reports_from_threads();
     outcome
 }

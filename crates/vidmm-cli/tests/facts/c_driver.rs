@@ -57,6 +57,51 @@ fn scenarios_on_more_segments_are_judged_by_rules() {
     assert!(found.stdout.contains("BPB-40 VIRTUAL_TRANSFER"), "{found}");
 }
 
+/// Documents are silent about a limit of 0, so the reading is a remark: said, and never counted (DRV-04, DRV-05, DRV-06).
+#[test]
+fn an_adapter_of_an_aperture_alone_is_judged_and_its_limits_are_remarks() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("patching", "BUG_NONE", "WITHOUT_MEMORY"), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    for remark in
+        ["ApertureSegmentCommitLimit is 0", "CommitLimit of aperture segment 1 is 0", "MaxAllocationListSlotId is 0"]
+    {
+        assert!(run.stdout.lines().any(|line| line.starts_with("remark") && line.contains(remark)), "{remark}: {run}");
+    }
+    let asked = run.stdout.lines().find(|line| line.starts_with("worlds")).expect("worlds were played");
+    assert!(asked.contains("MAP_APERTURE_SEGMENT"), "{run}");
+}
+
+#[test]
+fn segments_at_one_address_are_a_remark_where_engines_have_page_tables() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("gpummu", "BUG_NONE", "WITH_SAME_BASES"), &["--seeds", "1..5"]).expect(0);
+    assert!(run.stdout.contains("remark      DRV-08"), "{run}");
+}
+
+#[test]
+fn a_world_that_wants_what_the_adapter_lacks_is_skipped_by_name() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("patching", "BUG_NONE", "WITH_SMALL_MEMORY"), &["--seeds", "1..40"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("more local memory than the driver's 4096 KiB"), "{run}");
+}
+
+#[test]
+fn a_run_without_paging_operations_does_not_pass() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("patching", "BUG_NO_ALLOCATIONS", ""), &["--seeds", "1..5"]).expect(1);
+    assert!(run.stdout.contains("unjudged") && run.stdout.contains("found       0"), "{run}");
+}
+
 /// The private data of `gpummu`: a size, a set of segments, and a number that says that it is private data.
 fn private_data(size: u64, segments: u32) -> Vec<u8> {
     let [priority, flags, magic, flags2, surface] = [0, 0, u32::from_le_bytes(*b"MGPU"), 0, 0];

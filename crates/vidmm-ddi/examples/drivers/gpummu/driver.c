@@ -307,11 +307,15 @@ static NTSTATUS QuerySegments(const DXGKARG_QUERYADAPTERINFO *Query) {
     Memory->Flags.LocalBudgetGroup = 1;
     Memory->Flags.Use64KBPages = 1;
     Memory->Size = GPU_MEMORY_BYTES;
-    Memory->CommitLimit = GPU_MEMORY_BYTES;
+#ifndef WITH_SAME_BASES
+    Memory->CommitLimit = GPU_MEMORY_BYTES; /* 0 is right too */
+#endif
     Aperture = (DXGK_SEGMENTDESCRIPTOR4 *)(Out->pSegmentDescriptor + Out->SegmentDescriptorStride);
     Aperture->Flags.Aperture = 1;
     Aperture->Flags.NonLocalBudgetGroup = 1;
+#ifndef WITH_SAME_BASES
     Aperture->BaseAddress.QuadPart = GPU_MEMORY_BYTES;
+#endif
     Aperture->Size = GPU_APERTURE_BYTES;
     Aperture->CommitLimit = GPU_APERTURE_BYTES;
 #ifdef WITH_MORE_MEMORY

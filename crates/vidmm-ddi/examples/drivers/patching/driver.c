@@ -80,17 +80,32 @@ static VOID Unload(VOID) {
 }
 
 static NTSTATUS QuerySegments(SEGMENTS *Out) {
-#ifdef WITH_APERTURE
+#if defined(WITHOUT_MEMORY)
+    Out->NbSegment = 1;
+#elif defined(WITH_APERTURE)
     Out->NbSegment = 2;
 #else
     Out->NbSegment = 1;
 #endif
     Out->PagingBufferSegmentId = 0;
     Out->PagingBufferSize = 4 << 10;
+#ifdef WITH_KEPT_POINTERS
+    Out->PagingBufferPrivateDataSize = sizeof(PAGING_DATA);
+#else
     Out->PagingBufferPrivateDataSize = 0;
+#endif
 #ifdef WITH_WDDM2
     Out->SegmentDescriptorStride = sizeof(SEGMENT);
 #endif
+#ifdef WITHOUT_MEMORY
+    /* Limits are left 0: the whole aperture may be used. */
+    if (Out->pSegmentDescriptor != NULL) {
+        SEGMENT *Aperture = (SEGMENT *)Out->pSegmentDescriptor;
+        Aperture->Flags.Aperture = 1;
+        Aperture->BaseAddress.QuadPart = GPU_APERTURE_BASE;
+        Aperture->Size = GPU_APERTURE_BYTES;
+    }
+#else
     if (Out->pSegmentDescriptor != NULL) {
         SEGMENT *Memory = (SEGMENT *)Out->pSegmentDescriptor;
         Memory->BaseAddress.QuadPart = GPU_MEMORY_BASE;
@@ -103,6 +118,7 @@ static NTSTATUS QuerySegments(SEGMENTS *Out) {
         Memory[1].CommitLimit = GPU_APERTURE_BYTES;
 #endif
     }
+#endif
     return STATUS_SUCCESS;
 }
 
@@ -115,8 +131,10 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
             return STATUS_BUFFER_TOO_SMALL;
         }
         Caps->HighestAcceptableAddress.QuadPart = -1;
+#ifndef WITHOUT_MEMORY
         Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
         Caps->MaxAllocationListSlotId = SLOTS;
+#endif
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->GpuEngineTopology.NbAsymetricProcessingNodes = 1;
         Caps->SupportPerEngineTDR = TRUE;
@@ -130,6 +148,15 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
 }
 
 /* ---- Devices, contexts ---- */
+
+#ifndef WITH_WDDM2
+/* Processes exist from WDDM 2.0 on: nobody calls this. */
+static NTSTATUS CreateProcess(const HANDLE hAdapter, DXGKARG_CREATEPROCESS *Create) {
+    UNREFERENCED_PARAMETER(hAdapter);
+    UNREFERENCED_PARAMETER(Create);
+    return STATUS_NOT_SUPPORTED;
+}
+#endif
 
 static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
     DEVICE *Device = (DEVICE *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Device), TAG);
@@ -168,6 +195,12 @@ static NTSTATUS DestroyContext(const HANDLE hContext) {
 
 /* ---- Allocations ---- */
 
+/* Bit 0 is segment 1. */
+static UINT SegmentSet(UINT Segments) {
+    UINT Memory = GPU_MEMORY_SEGMENT != 0 && (Segments & 1) != 0 ? 1u << (GPU_MEMORY_SEGMENT + 31) % 32 : 0;
+    return Memory | ((Segments & 2) != 0 ? 1u << (GPU_APERTURE_SEGMENT - 1) : 0);
+}
+
 static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     const PRIVATE_DATA *Data = (const PRIVATE_DATA *)Info->pPrivateDriverData;
     ALLOCATION *Allocation;
@@ -181,8 +214,9 @@ static NTSTATUS CreateOne(DXGK_ALLOCATIONINFO *Info) {
     Allocation->Size = Data->Size;
     Info->hAllocation = Allocation;
     Info->Size = Data->Size;
-    Info->SupportedReadSegmentSet = Data->Segments & 3;
-    Info->SupportedWriteSegmentSet = Data->Segments & 3;
+    Info->Alignment = 256; /* any is right: below a page it is a page */
+    Info->SupportedReadSegmentSet = SegmentSet(Data->Segments);
+    Info->SupportedWriteSegmentSet = SegmentSet(Data->Segments);
     if (Data->Segments & 1) {
         Info->PreferredSegment.SegmentId0 = GPU_MEMORY_SEGMENT;
         Info->PreferredSegment.SegmentId1 = Data->Segments & 2 ? GPU_APERTURE_SEGMENT : 0;
@@ -249,7 +283,7 @@ static NTSTATUS DestroyAllocation(const HANDLE hAdapter, const DXGKARG_DESTROYAL
 
 /* The private data of surfaces that Dxgkrnl creates by itself. It asks for the sizes first, and then with room. */
 static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_GETSTANDARDALLOCATIONDRIVERDATA *Get) {
-    PRIVATE_DATA Private = {0, 1, 0, 0, PRIVATE_DATA_MAGIC};
+    PRIVATE_DATA Private = {0, GPU_MEMORY_SEGMENT != 0 ? 1 : 2, 0, 0, PRIVATE_DATA_MAGIC};
     RESOURCE_DATA Resource = {0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
     UINT Height;
@@ -348,6 +382,11 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
         return STATUS_INVALID_PARAMETER;
     }
 #ifdef WITH_KEPT_POINTERS
+    if (Submit->Flags.Paging &&
+        (Submit->DmaBufferPrivateDataSize != sizeof(PAGING_DATA) ||
+         ((const PAGING_DATA *)Submit->pDmaBufferPrivateData)->Address != (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
+        return STATUS_INVALID_PARAMETER;
+    }
     if (!Submit->Flags.Paging && !IsKeptBuffer(Submit->pDmaBufferPrivateData, NULL, (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
         return STATUS_INVALID_PARAMETER;
     }
@@ -454,6 +493,9 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
     Data.DxgkDdiInterruptRoutine = InterruptRoutine;
     Data.DxgkDdiDpcRoutine = DpcRoutine;
     Data.DxgkDdiQueryAdapterInfo = QueryAdapterInfo;
+#ifndef WITH_WDDM2
+    Data.DxgkDdiCreateProcess = CreateProcess;
+#endif
     Data.DxgkDdiCreateDevice = CreateDevice;
     Data.DxgkDdiDestroyDevice = DestroyDevice;
     Data.DxgkDdiCreateContext = CreateContext;
@@ -480,12 +522,13 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 #ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
-    PRIVATE_DATA Private = {Wanted->Size, Wanted->MayBeLocal ? 1u : 0, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
+    UINT Segments = GPU_MEMORY_SEGMENT != 0 && Wanted->MayBeLocal ? 1u : 0;
+    PRIVATE_DATA Private = {Wanted->Size, Segments, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
 #ifdef WITH_APERTURE
     Private.Segments |= Wanted->MayBeSystem ? 2u : 0;
 #endif
-    if (Size < sizeof(Private) || Private.Segments == 0) {
+    if (Size < sizeof(Private) || Private.Segments == 0 || BUG(NO_ALLOCATIONS)) {
         return 0;
     }
     Flags.CpuVisible = Wanted->CpuVisible;

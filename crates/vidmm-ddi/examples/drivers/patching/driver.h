@@ -61,6 +61,12 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
 /* The bytes of the DMA buffer that this private data is of; 0 if it is no such data. */
 UINT RenderedSize(const VOID *PrivateData, UINT Size);
 #ifdef WITH_KEPT_POINTERS
+/* The private data of a paging buffer, which stays with the buffer: where the buffer is. */
+typedef struct PAGING_DATA {
+    VOID *DmaBuffer;
+    UINT64 Address;
+} PAGING_DATA;
+
 /* Whether the private data is of the DMA buffer at this address; the pointer may be NULL. */
 BOOLEAN IsKeptBuffer(const VOID *PrivateData, const VOID *DmaBuffer, UINT64 Address);
 #endif

@@ -7,8 +7,16 @@
 
 #include "vidmm_test.h"
 
+#ifdef WITHOUT_MEMORY
+#define GPU_MEMORY_SEGMENT 0 /* none */
+#else
 #define GPU_MEMORY_SEGMENT 1
+#endif
+#ifdef WITH_SMALL_MEMORY
+#define GPU_MEMORY_BYTES (4ull << 20)
+#else
 #define GPU_MEMORY_BYTES (128ull << 20)
+#endif
 /* Where the engine addresses its memory, and page 0 of system memory, which the copy commands alone reach. */
 #define GPU_MEMORY_BASE (1ull << 32)
 #define GPU_SYSTEM_BASE (1ull << 63)
@@ -20,7 +28,7 @@
 #define GPU_QUEUE 1
 #endif
 
-#define GPU_APERTURE_SEGMENT 2
+#define GPU_APERTURE_SEGMENT (GPU_MEMORY_SEGMENT + 1)
 #define GPU_APERTURE_BASE (GPU_MEMORY_BASE + GPU_MEMORY_BYTES)
 #define GPU_APERTURE_PAGES (16u << 10)
 #define GPU_APERTURE_BYTES ((UINT64)GPU_APERTURE_PAGES << 12)

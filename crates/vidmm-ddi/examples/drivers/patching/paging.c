@@ -93,8 +93,29 @@ static NTSTATUS BuildUnmap(DXGKARG_BUILDPAGINGBUFFER *Build) {
 }
 #endif
 
+#ifdef WITH_KEPT_POINTERS
+/* A buffer is where it was when its private data was written, and private data stays when the buffer is used again. */
+static BOOLEAN IsKept(const DXGKARG_BUILDPAGINGBUFFER *Build) {
+    PAGING_DATA *Data = (PAGING_DATA *)Build->pDmaBufferPrivateData;
+    BYTE *Begin = (BYTE *)Build->pDmaBuffer - Build->DmaBufferWriteOffset;
+    if (Data->DmaBuffer == NULL) {
+        Data->DmaBuffer = Begin;
+        Data->Address = (UINT64)MmGetPhysicalAddress(Begin).QuadPart;
+    }
+    return Data->DmaBuffer == Begin && (ULONG_PTR)Begin % PAGE_SIZE == 0 && Data->Address >> 32 != 0;
+}
+#endif
+
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
+#ifdef WITH_KEPT_POINTERS
+    if (Build->DmaBufferPrivateDataSize != 0 && !IsKept(Build)) {
+        return STATUS_UNSUCCESSFUL;
+    }
+    if (BUG(PAGING_DATA_TOO_FAR)) {
+        Build->pDmaBufferPrivateData = (BYTE *)Build->pDmaBufferPrivateData + Build->DmaBufferPrivateDataSize + 8;
+    }
+#endif
     if (BUG(FORGED_IN_BUILD)) {
         ForgeEnd(Adapter, Adapter->LastSubmittedFenceId + 1);
     }
