@@ -1,10 +1,11 @@
 //! BuildPagingBuffer: the operation goes to the driver, and its answer comes back judged.
 
-use vidmm::PAGE_SIZE;
-use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperationKind};
+use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperation, PagingOperationKind};
+use vidmm::{PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::bounce::Bounce;
 use crate::dma_buffers::Written;
 use crate::memory::SegmentBases;
 use crate::payload::{Payloads, handle};
@@ -14,18 +15,52 @@ use crate::reports::report;
 /// The lists that the calls point to; they live until the next one.
 pub(crate) struct Building {
     payloads: Payloads,
+    /// A page table as the CPU sees it.
+    table: Bounce,
+    /// Bytes of a table of each level, leaf first.
+    table_bytes: Vec<u32>,
 }
 
+/// A table of more bytes no driver has.
+const TABLE_BYTES_MAX: u32 = 64 << 20;
+
 impl Building {
-    pub fn new(bases: SegmentBases) -> Self {
-        Self { payloads: Payloads::new(bases) }
+    pub fn new(bases: SegmentBases, table_bytes: Vec<u32>) -> Self {
+        Self { payloads: Payloads::new(bases), table: Bounce::default(), table_bytes }
+    }
+
+    /// Shows the CPU the table of an update, if the CPU is to write it (GVA-33).
+    fn show_table(&mut self, adapter: &Adapter, operation: &PagingOperation) -> Option<Shown> {
+        let PagingOperation::UpdatePageTable(op) = operation else { return None };
+        let bytes =
+            self.table_bytes.get(op.page_table_level as usize).copied().unwrap_or_default().min(TABLE_BYTES_MAX);
+        op.update_mode.is_by_cpu().then(|| {
+            let start = self.table.start(0, bytes as usize);
+            let mut before = vec![0; bytes as usize];
+            if let Some(memory) = adapter.memory() {
+                memory.read_place(op.page_table_address, &mut before);
+            }
+            // SAFETY: the room is as large as the table.
+            unsafe { start.copy_from_nonoverlapping(before.as_ptr(), before.len()) };
+            Shown { place: op.page_table_address, start, bytes: bytes as usize }
+        })
+    }
+
+    /// Brings what the CPU has written to the table.
+    fn take_table(&mut self, adapter: &Adapter, shown: Shown) {
+        match self.table.written(0, shown.start.wrapping_add(shown.bytes)) {
+            Some(bytes) => adapter.memory().iter().for_each(|memory| memory.write_place(shown.place, bytes)),
+            None => report("BPB-02", "UPDATE_PAGE_TABLE: bytes behind the table that the CPU writes were written"),
+        }
     }
 
     /// Lets the driver encode an operation.
     pub fn build(&mut self, adapter: &Adapter, build: &mut BuildPagingBuffer<'_>) -> BuildStatus {
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return BuildStatus::Other(-1) };
         adapter.retire_mdls();
-        let (operation, payload) = self.payloads.payload(adapter, build.operation);
+        let shown = self.show_table(adapter, build.operation);
+        let table = shown.as_ref().map(|shown| shown.start);
+        let (operation, payload) = self.payloads.payload(adapter, build.operation, table);
         let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
         let private_room = build.dma_buffer_private_data.len();
         // The manager's buffer is known by the place of its first byte, which stays where it is.
@@ -50,6 +85,9 @@ impl Building {
         let status = adapter
             .call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
         *build.multipass_offset = args.MultipassOffset;
+        if let Some(shown) = shown {
+            self.take_table(adapter, shown);
+        }
         let kind = build.operation.kind();
         let lists = &mut self.payloads.lists;
         match place {
@@ -91,6 +129,13 @@ impl Building {
             report("DDI-UNKNOWN-OPERATION", message);
         }
     }
+}
+
+/// A table that the CPU sees: its place, and its bytes.
+struct Shown {
+    place: PhysicalAddress,
+    start: *mut u8,
+    bytes: usize,
 }
 
 /// How many bytes the driver has written: more than there was room for if it has left its room.

@@ -43,6 +43,7 @@ impl DdiKmd {
         let bases = SegmentBases::new(&info);
         let patching = Patching::new(bases.clone(), info.patching.no_dma_patching);
         adapter.is_physical.set(info.addressing_model == AddressingModel::Physical);
+        let table_bytes = info.page_table_levels.iter().map(|level| level.page_table_size_in_bytes).collect();
         Self {
             adapter,
             info,
@@ -52,7 +53,7 @@ impl DdiKmd {
             contexts: BTreeMap::new(),
             allocations: Allocations::default(),
             last_handle: 0,
-            building: Building::new(bases),
+            building: Building::new(bases, table_bytes),
             patching,
         }
     }

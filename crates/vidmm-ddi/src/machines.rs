@@ -28,6 +28,8 @@ pub struct DriverMachines {
     name: String,
     lacks: Features,
     info: AdapterInfo,
+    splits: bool,
+    has_allocations: bool,
     source: DataSource,
     fail_at: AtomicU64,
     seed: AtomicU64,
@@ -44,25 +46,32 @@ impl DriverMachines {
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
         let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
         let info = description::describe(&adapter)?;
-        let resets_engines = adapter.resets_engines.get();
-        let mut kmd = DdiKmd::new(adapter, info.clone(), true);
+        let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
+        let mut kmd = DdiKmd::new(Rc::clone(&adapter), info.clone(), true);
         let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
         let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
-        drop(kmd);
         let source = DataSource::of(&driver.0, recorded).ok_or(
             "nothing says the private data of allocations: the table lacks DxgkDdiGetStandardAllocationDriverData, and \
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
         let mut lacks = lacks(&driver, &info, &source, resets_engines);
+        let mut has_allocations = true;
         if source.names_segments() {
-            let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
-            lacks |= lacking_kinds(&DdiUmd::new(adapter, source.clone()), lacks);
+            let umd = DdiUmd::new(adapter, source.clone());
+            let kinds = [AllocationSegments::Local, AllocationSegments::System, AllocationSegments::LocalOrSystem];
+            has_allocations = kinds
+                .into_iter()
+                .any(|segments| umd.has(&AllocationDesc { segments, ..AllocationDesc::local(1 << 16) }));
+            lacks |= lacking_kinds(&umd, lacks);
         }
+        drop(kmd);
         Ok(Self {
             driver,
             name: name.into(),
             lacks,
             info,
+            splits,
+            has_allocations,
             source,
             fail_at: AtomicU64::new(0),
             seed: AtomicU64::new(0),
@@ -127,6 +136,9 @@ impl DriverMachines {
             true => AllocationSegments::System,
             false => AllocationSegments::Local,
         };
+        if !self.has_allocations {
+            return Ok(());
+        }
         let largest = self.source.largest_allocation().unwrap_or(u64::MAX);
         let described: Described = std::array::from_fn(|at| {
             let size = ((at as u64 + 1) << 16).min(largest);
@@ -193,6 +205,16 @@ impl DriverMachines {
         segments.filter(move |segment| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture)
     }
 
+    /// Whether the driver's user-mode half has allocations of any kind.
+    pub fn has_allocations(&self) -> bool {
+        self.has_allocations
+    }
+
+    /// Whether DMA buffers may be split.
+    pub fn splits(&self) -> bool {
+        self.splits
+    }
+
     /// Whether the driver brings a model of its GPU.
     pub fn has_gpu(&self) -> bool {
         self.driver.0.gpu().is_some()
@@ -210,10 +232,11 @@ fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {
     let system = |cpu| AllocationDesc { cpu, segments: AllocationSegments::System, ..AllocationDesc::local(SIZE) };
     let mut lacking = Features::empty();
     lacking.set(Features::CPU_ACCESS, !with(CpuAccess::Visible));
+    lacking.set(Features::NAMED_SEGMENTS, !with(CpuAccess::None));
     if !lacks.contains(Features::APERTURE) {
         let kinds = [CpuAccess::PermanentSysMem, CpuAccess::ExistingSysMem];
         lacking.set(Features::SYSTEM_COPIES, kinds.into_iter().any(|cpu| !umd.has(&system(cpu))));
-        lacking.set(Features::NAMED_SEGMENTS, !umd.has(&system(CpuAccess::None)));
+        lacking.set(Features::NAMED_SEGMENTS, !with(CpuAccess::None) || !umd.has(&system(CpuAccess::None)));
     }
     lacking
 }

@@ -140,6 +140,22 @@ impl Memory {
         })
     }
 
+    /// Reads the bytes of a place of the manager's, page by page. What there is no memory for reads as zeros.
+    pub fn read_place(&self, place: PhysicalAddress, data: &mut [u8]) {
+        for (page, data) in (0..).zip(data.chunks_mut(PAGE_SIZE as usize)) {
+            let (segment, offset) = to_driver(place.offset_by(page * PAGE_SIZE));
+            self.read(segment, offset, data);
+        }
+    }
+
+    /// Writes the bytes of a place of the manager's, page by page.
+    pub fn write_place(&self, place: PhysicalAddress, data: &[u8]) {
+        for (page, data) in (0..).zip(data.chunks(PAGE_SIZE as usize)) {
+            let (segment, offset) = to_driver(place.offset_by(page * PAGE_SIZE));
+            self.write(segment, offset, data);
+        }
+    }
+
     /// Copies a page between places that the driver has named. Returns whether there is memory.
     pub fn copy_page(&self, to: (u32, u64), from: (u32, u64)) -> bool {
         let mut contents = PageContents::default();

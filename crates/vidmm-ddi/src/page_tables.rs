@@ -26,11 +26,10 @@ pub(crate) fn gpu_mmu_caps(caps: &DXGK_GPUMMUCAPS) -> Result<GpuMmuCaps, String>
     Ok(GpuMmuCaps {
         flags: GpuMmuFlags::from_bits_truncate(caps.Value),
         page_table_update_mode: match caps.PageTableUpdateMode {
-            CPU_VIRTUAL | GPU_VIRTUAL => {
-                return Err(
-                    "DXGK_GPUMMUCAPS.PageTableUpdateMode is not GPU_PHYSICAL, the one mode that is tried so far"
-                        .to_owned(),
-                );
+            CPU_VIRTUAL => PageTableUpdateMode::CpuVirtual,
+            GPU_VIRTUAL => {
+                let message = "tables are not written through virtual addresses of the GPU so far";
+                return Err(format!("DXGK_GPUMMUCAPS.PageTableUpdateMode is GPU_VIRTUAL: {message}"));
             }
             GPU_PHYSICAL => PageTableUpdateMode::GpuPhysical,
             mode => return Err(format!("DXGK_GPUMMUCAPS.PageTableUpdateMode is {mode}, which is no mode (GVA-10)")),

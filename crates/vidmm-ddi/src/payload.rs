@@ -60,8 +60,13 @@ impl Payloads {
         TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
     }
 
-    /// The number of the operation, and its payload.
-    pub fn payload(&mut self, adapter: &Adapter, operation: &PagingOperation) -> (u32, OPERATION) {
+    /// The number of the operation, and its payload. The CPU sees the page table at `table`, if the CPU is to write it.
+    pub fn payload(
+        &mut self,
+        adapter: &Adapter,
+        operation: &PagingOperation,
+        table: Option<*mut u8>,
+    ) -> (u32, OPERATION) {
         match operation {
             PagingOperation::VirtualTransfer(op) => {
                 let payload = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
@@ -97,7 +102,7 @@ impl Payloads {
                 let payload = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
                     PageTableLevel: op.page_table_level,
                     hAllocation: handle(op.allocation.map_or(0, |allocation| allocation.0)),
-                    PageTableAddress: physical(op.page_table_address),
+                    PageTableAddress: table.map_or_else(|| physical(op.page_table_address), seen_by_cpu),
                     pPageTableEntries: self.entries.as_ptr(),
                     StartIndex: op.start_index,
                     NumPageTableEntries: op.page_table_entries.num_page_table_entries,
@@ -220,6 +225,12 @@ impl Payloads {
             }
         }
     }
+}
+
+/// The union of a table's addresses, with the one of the CPU.
+fn seen_by_cpu(table: *mut u8) -> D3DGPU_PHYSICAL_ADDRESS {
+    let address = table.expose_provenance() as u64;
+    D3DGPU_PHYSICAL_ADDRESS { SegmentId: address as u32, Padding: (address >> 32) as u32, SegmentOffset: 0 }
 }
 
 /// A place, as the driver sees it.

@@ -114,7 +114,12 @@ impl Umd for DdiUmd {
                 large_enough.min_by_key(|recorded| recorded.size).map(|recorded| alone(recorded.data.clone()))
             }
             DataSource::TestFunction(function) => {
-                let (data, resource) = self.asked_of_test_function(*function, desc);
+                let (mut data, mut resource) = self.asked_of_test_function(*function, desc);
+                if data.is_empty() {
+                    // The driver chooses the segments of allocations like this one.
+                    let anywhere = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..desc.clone() };
+                    (data, resource) = self.asked_of_test_function(*function, &anywhere);
+                }
                 let for_cpu = desc.cpu != CpuAccess::None;
                 Some((data, Wanted { size: desc.size, resource, surface: surface(desc), for_cpu }))
             }
@@ -140,9 +145,12 @@ impl DdiUmd {
         self.asked(function, wanted)
     }
 
-    /// Whether the driver has allocations like this one.
+    /// Whether the driver has allocations like this one, in these very segments.
     pub fn has(&self, desc: &AllocationDesc) -> bool {
-        !self.allocation_private_data(desc).is_empty()
+        match &self.source {
+            DataSource::TestFunction(function) => !self.asked_of_test_function(*function, desc).0.is_empty(),
+            DataSource::Recorded(_) | DataSource::Standard => true,
+        }
     }
 
     fn asked(&self, function: GetAllocationPrivateData, wanted: &VIDMM_ALLOCATION) -> Vec<u8> {

@@ -77,7 +77,7 @@ pub fn load(number: usize, machine: &Needed) -> Result<ExplicitScenario, String>
             if scenario.adapter.local_memory_cpu_visible && !machine.is_cpu_visible {
                 return Err("local memory that the CPU sees".to_owned());
             }
-            if machine.has_more_segments {
+            if machine.has_more_segments || !machine.splits {
                 scenario.judged_by = JudgedBy::Rules;
             }
             Ok(*scenario)
@@ -97,6 +97,8 @@ pub struct Needed {
     pub is_cpu_visible: bool,
     /// Whether there is a second memory segment or a second aperture.
     pub has_more_segments: bool,
+    /// Whether DMA buffers may be split.
+    pub splits: bool,
 }
 
 #[cfg(test)]
@@ -111,6 +113,7 @@ mod tests {
             aperture: u64::MAX,
             is_cpu_visible: true,
             has_more_segments: false,
+            splits: true,
         };
         for number in 0..COUNT {
             _ = load(number, &everything);

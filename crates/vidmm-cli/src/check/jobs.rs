@@ -57,6 +57,11 @@ impl Job {
         }
     }
 
+    /// Whether programs create allocations in the check.
+    fn creates(self) -> bool {
+        !matches!(self, Self::Start | Self::Unknown)
+    }
+
     /// Runs it, and tells what was found and what was judged.
     pub fn run(self, machines: &DriverMachines, steps: u64) -> Outcome {
         let mut outcome = Outcome::new(self);
@@ -65,6 +70,10 @@ impl Job {
             Self::Scenario { number } => number as u64,
             _ => POOL_SEED,
         });
+        if self.creates() && !machines.has_allocations() {
+            outcome.skipped_for_want_of = Some("allocations of any kind".to_owned());
+            return outcome;
+        }
         let error = match self {
             Self::Start => machines.start_and_stop().err(),
             Self::Unknown => machines.ask_unknown_operation().err(),
@@ -117,7 +126,8 @@ fn scenario(number: usize, machines: &DriverMachines, outcome: &mut Outcome) -> 
     let (local_memory, aperture) = machines.memory();
     let (lacks, is_cpu_visible) = (machines.lacks(), machines.is_memory_cpu_visible());
     let has_more_segments = machines.has_more_segments();
-    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible, has_more_segments };
+    let splits = machines.splits();
+    let needed = Needed { lacks, local_memory, aperture, is_cpu_visible, has_more_segments, splits };
     let scenario = match catalogue::load(number, &needed) {
         Ok(scenario) => scenario,
         Err(lack) => {

@@ -42,7 +42,7 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
     let (calls, builds) = (report.sum(|outcome| outcome.calls), report.sum(|outcome| outcome.builds));
     writeln!(out, "judged      {checks}: {} steps, {} kernels", number(steps), number(kernels))?;
     for (lack, count) in skipped {
-        writeln!(out, "skipped     {}, for want of {lack}", counted(count, "scenario", "scenarios"))?;
+        writeln!(out, "skipped     {}, for want of {lack}", counted(count, "check", "checks"))?;
     }
     writeln!(out, "driver      {} calls, {} of them for a paging operation", number(calls), number(builds))?;
     let from_threads = report.sum(|outcome| outcome.reports_from_threads);

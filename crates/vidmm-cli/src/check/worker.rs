@@ -42,7 +42,7 @@ fn load(args: &CheckArgs, driver: &Path, progress: &Progress) -> Result<DriverMa
 }
 
 fn described(machines: &DriverMachines) -> (String, Vec<String>) {
-    let answers = machines.has_more_segments().then_some(NO_ANSWERS);
+    let answers = (machines.has_more_segments() || !machines.splits()).then_some(NO_ANSWERS);
     let not_judged = machines.lacks().not_judged().into_iter().chain(answers).map(str::to_owned).collect();
     (machines.to_string(), not_judged)
 }

@@ -50,7 +50,6 @@ enum {
     BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
     BUG_DPC_IN_INTERRUPT,          /* the interrupt routine calls DxgkCbNotifyDpc */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
-    BUG_NO_ALLOCATIONS,            /* the test interface has no private data of any allocation: nothing is asked of the driver */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
     /* With WITH_QUEUE=1: */

@@ -522,13 +522,16 @@ NTSTATUS DriverEntry(PDRIVER_OBJECT DriverObject, PUNICODE_STRING RegistryPath) 
 #ifndef WITHOUT_TEST_INTERFACE
 
 static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data, UINT Size) {
+#ifdef WITHOUT_ALLOCATIONS
+    Size = 0;
+#endif
     UINT Segments = GPU_MEMORY_SEGMENT != 0 && Wanted->MayBeLocal ? 1u : 0;
     PRIVATE_DATA Private = {Wanted->Size, Segments, Wanted->Priority, 0, PRIVATE_DATA_MAGIC};
     DXGK_ALLOCATIONINFOFLAGS Flags = {{{0}}};
 #ifdef WITH_APERTURE
     Private.Segments |= Wanted->MayBeSystem ? 2u : 0;
 #endif
-    if (Size < sizeof(Private) || Private.Segments == 0 || BUG(NO_ALLOCATIONS)) {
+    if (Size < sizeof(Private) || Private.Segments == 0) {
         return 0;
     }
     Flags.CpuVisible = Wanted->CpuVisible;
