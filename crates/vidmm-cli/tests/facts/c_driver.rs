@@ -74,6 +74,26 @@ fn an_adapter_of_an_aperture_alone_is_judged_and_its_limits_are_remarks() {
     assert!(asked.contains("MAP_APERTURE_SEGMENT"), "{run}");
 }
 
+/// The commands of the guide for a driver that is ported, one behind the other in an empty folder.
+#[test]
+fn a_driver_in_cpp_is_ported_as_the_guide_says() {
+    if !can_build()
+        || !std::process::Command::new("g++").arg("--version").output().is_ok_and(|run| run.status.success())
+    {
+        return;
+    }
+    let guide = workspace().join("docs/guides/porting-a-driver.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide is there");
+    let blocks = guide.split("```sh port\n").skip(1).map(|rest| rest.split("```").next().expect("a block ends"));
+    let commands = blocks.collect::<String>().replace("$VIDMM/target/release/vidmm", env!("CARGO_BIN_EXE_vidmm"));
+    let folder = tempfile::tempdir().expect("there is a folder for files");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-ec", &commands]).current_dir(folder.path()).env("VIDMM", workspace());
+    let run = crate::common::Run::new(commands.clone(), &shell.output().expect("there is a shell")).expect(0);
+    assert_eq!(run.stdout.matches("found       0").count(), 2, "{run}");
+    assert!(run.stdout.contains("MAP_APERTURE_SEGMENT") && run.stdout.contains("UPDATE_PAGE_TABLE"), "{run}");
+}
+
 #[test]
 fn segments_at_one_address_are_a_remark_where_engines_have_page_tables() {
     if !can_build() {

@@ -6,8 +6,8 @@ use std::{fs, ops::RangeInclusive, path::Path};
 use crate::common::workspace;
 
 /// Families whose numbers follow a hyphen.
-const FACTS: [&str; 15] =
-    ["ABI", "BPB", "C", "CAP", "CRE", "FLT", "GVA", "NTF", "PAT", "PGV", "RES", "SEG", "SPL", "SYN", "U"];
+const FACTS: [&str; 16] =
+    ["ABI", "BPB", "C", "CAP", "CRE", "DRV", "FLT", "GVA", "NTF", "PAT", "PGV", "RES", "SEG", "SPL", "SYN", "U"];
 /// Where numbers are cited, with the files beside them in the root.
 const FOLDERS: [&str; 5] = ["crates", "docs", "fuzz", "peers", "scenarios"];
 
