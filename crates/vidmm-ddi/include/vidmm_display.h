@@ -1,7 +1,6 @@
 /*
- * The names of the display driver interface beside memory management, so that a driver's table and prototypes compile. vidmm calls
- * none of these functions. A struct whose layout has no two sources is opaque: a pointer alone. Written for vidmm from public
- * documentation.
+ * The names of the display driver interface beside memory management, for a driver's table and prototypes. vidmm calls none of the
+ * functions. A struct without two sources of a layout is opaque: a pointer alone. Written for vidmm from public documentation.
  */
 #ifndef VIDMM_DISPLAY_H
 #define VIDMM_DISPLAY_H

@@ -75,6 +75,7 @@ static BOOLEAN UnlinkDpcLocked(PKDPC Dpc) {
 
 BOOLEAN KeInsertQueueDpc(PKDPC Dpc, PVOID SystemArgument1, PVOID SystemArgument2) {
     BOOLEAN IsNew;
+    VidmmYield();
     Lock();
     IsNew = QueueDpcLocked(Dpc, SystemArgument1, SystemArgument2);
     Unlock();
@@ -158,7 +159,7 @@ static VOID RunPlainItem(PDEVICE_OBJECT DeviceObject, PVOID Context) {
     Plain->WorkerRoutine(Plain->Parameter);
 }
 
-/* The item names itself as its device, so that it is freed when it runs. */
+/* The item is named in place of a device, and is freed when the item runs. */
 VOID ExQueueWorkItem(PWORK_QUEUE_ITEM WorkItem, WORK_QUEUE_TYPE QueueType) {
     PIO_WORKITEM Item = IoAllocateWorkItem(NULL);
     if (Item == NULL) {
@@ -209,19 +210,22 @@ void VidmmEndCall(BOOLEAN IsOutermost) {
     VidmmRunDpcs();
     while (IsOutermost && VidmmRunOne()) {
     }
+    if (IsOutermost) {
+        VidmmSettleThreads();
+    }
     VidmmCompareMappings();
 }
 
 /* ---- Time ---- */
 
-static UINT64 NowLocked(void) {
+UINT64 VidmmNowLocked(void) {
     return g_WorldTime + g_Waited;
 }
 
 static UINT64 Now(void) {
     UINT64 Time;
     Lock();
-    Time = NowLocked();
+    Time = VidmmNowLocked();
     Unlock();
     return Time;
 }
@@ -247,6 +251,7 @@ VOID KeStallExecutionProcessor(ULONG MicroSeconds) {
     Lock();
     g_Waited += (UINT64)MicroSeconds * 10;
     Unlock();
+    VidmmYield();
 }
 
 NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLARGE_INTEGER Interval) {
@@ -254,6 +259,10 @@ NTSTATUS KeDelayExecutionThread(KPROCESSOR_MODE WaitMode, BOOLEAN Alertable, PLA
     (void)WaitMode;
     (void)Alertable;
     VidmmCheckIrql("KeDelayExecutionThread", APC_LEVEL);
+    if (VidmmTakesTurns()) {
+        VidmmWaitInTurn(0, NULL, WaitAny, Until);
+        return STATUS_SUCCESS;
+    }
     if (VidmmIsOwnThread()) {
         UINT64 Units = Until > Now() ? Until - Now() : 0;
         struct timespec Time = {(time_t)(Units / UNITS_PER_SECOND), (long)(Units % UNITS_PER_SECOND * 100)};
@@ -302,7 +311,7 @@ BOOLEAN KeSetTimerEx(PKTIMER Timer, LARGE_INTEGER DueTime, LONG Period, PKDPC Dp
     Timer->Fired.Signaled = 0;
     Timer->Period = Period;
     Timer->Dpc = Dpc;
-    LinkTimerLocked(Timer, DueTime.QuadPart < 0 ? NowLocked() + (UINT64)-DueTime.QuadPart : (UINT64)DueTime.QuadPart);
+    LinkTimerLocked(Timer, DueTime.QuadPart < 0 ? VidmmNowLocked() + (UINT64)-DueTime.QuadPart : (UINT64)DueTime.QuadPart);
     Unlock();
     return WasSet;
 }
@@ -350,7 +359,7 @@ BOOLEAN VidmmFireTimer(UINT64 Within) {
     BOOLEAN Fires;
     Lock();
     Timer = FirstTimerLocked();
-    Time = NowLocked();
+    Time = VidmmNowLocked();
     Fires = Timer != NULL && (Timer->DueAt <= Time || Timer->DueAt - Time <= Within);
     if (Fires) {
         g_Waited += Timer->DueAt > Time ? Timer->DueAt - Time : 0;

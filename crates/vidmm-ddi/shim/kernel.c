@@ -1,5 +1,5 @@
 /*
- * The rest of the kernel: exceptions, lookaside lists, bit maps, texts, and the functions that say that their subject is not here.
+ * The rest of the kernel: exceptions, lookaside lists, bit maps, texts, and functions without a subject here.
  */
 #include "shim.h"
 
@@ -35,7 +35,7 @@ VOID ExRaiseStatus(NTSTATUS Status) {
 
 static void OnFault(int Signal) {
     if (g_Frame == NULL) {
-        /* Not the driver's to handle: the access comes again, and is a crash. */
+        /* No frame of the driver: the access comes again, and is a crash. */
         sigaction(Signal, Signal == SIGBUS ? &g_BeforeBus : &g_BeforeSegv, NULL);
         return;
     }
@@ -70,7 +70,7 @@ int VidmmFilter(int Decision) {
     return 1;
 }
 
-/* The memory of users is what the driver was handed: it is there. */
+/* The memory of users is vidmm's memory. */
 VOID ProbeForRead(const volatile VOID *Address, SIZE_T Length, ULONG Alignment) {
     if (Length != 0 && (ULONG_PTR)Address % Alignment != 0) {
         ExRaiseStatus(STATUS_DATATYPE_MISALIGNMENT);
@@ -254,7 +254,7 @@ static PVOID g_ObjectType;
 POBJECT_TYPE *PsThreadType = (POBJECT_TYPE *)&g_ObjectType;
 POBJECT_TYPE *MmSectionObjectType = (POBJECT_TYPE *)&g_ObjectType;
 
-/* A thread is named by the address of what it alone has. */
+/* A thread is named by the address of a variable of the thread. */
 PKTHREAD KeGetCurrentThread(VOID) {
     return (PKTHREAD)&g_VidmmIrql;
 }
@@ -307,7 +307,7 @@ NTSTATUS KeRestoreFloatingPointState(PKFLOATING_SAVE Save) {
     return STATUS_SUCCESS;
 }
 
-/* ---- What is not here ---- */
+/* ---- Functions without a subject ---- */
 
 VOID IoCompleteRequest(PIRP Irp, CHAR PriorityBoost) {
     (void)Irp;

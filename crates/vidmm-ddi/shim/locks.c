@@ -90,17 +90,26 @@ static ULONG_PTR ThisThread(void) {
     return (ULONG_PTR)&g_VidmmIrql;
 }
 
+/* A lock that is held for so many turns is the lock of a thread that waits. */
+#define MOST_TURNS 100000
+
 static void Acquire(const char *Kind, ULONG_PTR *Owner) {
     ULONG_PTR Me = ThisThread(), Holder = 0;
+    UINT Turns = 0;
+    VidmmYield();
     g_VidmmLocksHeld++;
     while (!__atomic_compare_exchange_n(Owner, &Holder, Me, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-        if (Holder == Me || Threads() == 0) {
+        if (Holder == Me || Threads() == 0 || ++Turns == MOST_TURNS) {
             VidmmReport("SHIM-LOCK", "a %s is acquired while it is held: the thread would wait for itself", Kind);
             __atomic_store_n(Owner, Me, __ATOMIC_RELEASE);
             return;
         }
         Holder = 0;
-        sched_yield();
+        VidmmYield();
+        if (!VidmmTakesTurns()) {
+            Turns = 0;
+            sched_yield();
+        }
     }
 }
 
@@ -110,6 +119,7 @@ static void Release(const char *Kind, ULONG_PTR *Owner) {
     } else {
         VidmmReport("SHIM-LOCK", "a %s is released that is not held", Kind);
     }
+    VidmmYield();
 }
 
 VOID KeInitializeSpinLock(PKSPIN_LOCK SpinLock) {
@@ -160,6 +170,7 @@ LONG KeSetEvent(PKEVENT Event, LONG Increment, BOOLEAN Wait) {
     LONG Before;
     (void)Increment;
     (void)Wait;
+    VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     Before = Event->Signaled;
     Event->Signaled = 1;
@@ -196,7 +207,7 @@ static void TakeLocked(PKEVENT Event) {
 }
 
 /* With the lock held: takes the signal of one of the events, or of all. STATUS_TIMEOUT if there is none. */
-static NTSTATUS TakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+NTSTATUS VidmmTakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
     ULONG At, Signaled = 0;
     for (At = 0; At < Count; At++) {
         PKEVENT Event = (PKEVENT)Objects[At];
@@ -215,20 +226,20 @@ static NTSTATUS TakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitTy
     return STATUS_SUCCESS;
 }
 
+BOOLEAN VidmmHasSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
+    ULONG At, Signaled = 0;
+    for (At = 0; At < Count; At++) {
+        Signaled += ((PKEVENT)Objects[At])->Signaled != 0;
+    }
+    return Count > 0 && (WaitType == WaitAny ? Signaled > 0 : Signaled == Count);
+}
+
 static NTSTATUS Take(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
     NTSTATUS Status;
     pthread_mutex_lock(&g_VidmmLock);
-    Status = TakeSignalsLocked(Count, Objects, WaitType);
+    Status = VidmmTakeSignalsLocked(Count, Objects, WaitType);
     pthread_mutex_unlock(&g_VidmmLock);
     return Status;
-}
-
-static BOOLEAN IsAnySignaled(ULONG Count, PVOID Objects[]) {
-    ULONG At = 0;
-    while (At < Count && ((PKEVENT)Objects[At])->Signaled == 0) {
-        At++;
-    }
-    return At < Count;
 }
 
 /* Lets other threads run until one tells of an event, for a millisecond at most: deferred work may be queued meanwhile. */
@@ -236,7 +247,7 @@ static BOOLEAN HasChanged(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType) {
     struct timespec Until = RealTimeIn(1000000);
     BOOLEAN Changed;
     pthread_mutex_lock(&g_VidmmLock);
-    Changed = (WaitType == WaitAny && IsAnySignaled(Count, Objects)) ||
+    Changed = VidmmHasSignalsLocked(Count, Objects, WaitType) ||
               pthread_cond_timedwait(&g_VidmmChanged, &g_VidmmLock, &Until) != ETIMEDOUT;
     pthread_mutex_unlock(&g_VidmmLock);
     return Changed;
@@ -262,6 +273,9 @@ static NTSTATUS Wait(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, PLARGE_IN
     Until = Units < UINT64_MAX - Begun ? Begun + Units : UINT64_MAX;
     if (Units != 0) {
         VidmmCheckIrql("KeWaitForSingleObject", APC_LEVEL);
+    }
+    if (VidmmTakesTurns()) {
+        return VidmmWaitInTurn(Count, Objects, WaitType, Units == 0 ? 0 : Until);
     }
     for (;;) {
         UINT64 Now = KeQueryInterruptTime();

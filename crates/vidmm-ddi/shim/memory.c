@@ -1,14 +1,14 @@
 /*
- * Memory and its addresses: MDLs, contiguous memory, and registers, which are memory.
+ * Memory and addresses: MDLs, contiguous memory, registers.
  */
 #include "shim.h"
 
 #include <stdlib.h>
 
-/* Contiguous memory begins here by default, and here if the driver cannot address so much. */
+/* The beginning of contiguous memory, and the beginning for a driver with fewer address bits. */
 #define HIGH_ADDRESS (1ull << 43)
 #define LOW_ADDRESS 0xC0000000ull
-/* The numbers behind the last page of a list are those of no page. */
+/* Numbers of no page stand behind the last page of a list. */
 #define GUARD_PAGES 64
 #define NO_PAGE 0x000DEAD00000ull
 
@@ -20,7 +20,7 @@ typedef struct _PIECE {
     UINT64 Address;
 } PIECE;
 
-/* A mapping of an MDL, and the bytes that the pages had when the mapping was last compared. */
+/* A mapping of an MDL, and the bytes of the pages at the last comparison. */
 typedef struct _MAPPING {
     struct _MAPPING *Next;
     PMDL Mdl;
@@ -32,7 +32,7 @@ typedef struct _MAPPING {
 /* With the lock held. */
 static PIECE *g_Contiguous, *g_Registers;
 static UINT64 g_High = HIGH_ADDRESS, g_Low = LOW_ADDRESS;
-/* Of the thread that calls the driver. */
+/* Of all threads: the threads take turns. */
 static MAPPING *g_Mappings;
 
 static void Lock(void) {
@@ -43,7 +43,7 @@ static void Unlock(void) {
     pthread_mutex_unlock(&g_VidmmLock);
 }
 
-/* Bytes of zeros that begin at a page. */
+/* Pages of zeros. */
 static BYTE *NewPages(SIZE_T Size) {
     SIZE_T Whole = ROUND_TO_PAGES(Size > 0 ? Size : 1);
     BYTE *Bytes = (BYTE *)aligned_alloc(PAGE_SIZE, Whole);
@@ -211,7 +211,7 @@ PVOID MmMapIoSpaceEx(PHYSICAL_ADDRESS PhysicalAddress, SIZE_T NumberOfBytes, ULO
     return MmMapIoSpace(PhysicalAddress, NumberOfBytes, MmNonCached);
 }
 
-/* Registers keep their bytes: the device is there, whether it is mapped or not. */
+/* Registers keep the bytes: the device stays, mapped or unmapped. */
 VOID MmUnmapIoSpace(PVOID BaseAddress, SIZE_T NumberOfBytes) {
     (void)BaseAddress;
     (void)NumberOfBytes;
@@ -235,7 +235,7 @@ PVOID MmGetMdlVirtualAddress(PMDL Mdl) {
     return (BYTE *)Mdl->StartVa + Mdl->ByteOffset;
 }
 
-/* Brings what has changed on the one side to the other: the driver's bytes to the pages, and then the pages to the driver's bytes. */
+/* Copies changed bytes of the driver to the pages, and unchanged bytes anew from the pages. */
 static void Compare(const MAPPING *Mapping) {
     SIZE_T Page;
     for (Page = 0; Page < Mapping->Pages; Page++) {
@@ -308,7 +308,7 @@ PVOID MmGetSystemAddressForMdlSafe(PMDL Mdl, ULONG Priority) {
     return MmMapLockedPagesSpecifyCache(Mdl, KernelMode, MmCached, NULL, FALSE, Priority);
 }
 
-/* Ends the mappings of an MDL. Returns whether there was any. */
+/* Ends the mappings of an MDL. Returns whether a mapping has ended. */
 static BOOLEAN Unmap(PMDL Mdl) {
     MAPPING **At = &g_Mappings;
     BOOLEAN WasMapped = FALSE;
@@ -360,7 +360,7 @@ VOID IoFreeMdl(PMDL Mdl) {
     ExFreePool(Mdl);
 }
 
-/* The numbers of the driver's own memory: of contiguous memory the physical ones, and otherwise those of no page. */
+/* Contiguous memory has physical page numbers; other memory of the driver has numbers of no page. */
 VOID MmBuildMdlForNonPagedPool(PMDL Mdl) {
     SIZE_T Count = BYTES_TO_PAGES(Mdl->ByteOffset + Mdl->ByteCount), Page;
     free(Mdl->Pages);

@@ -64,6 +64,7 @@ static PVOID AllocateLocked(SIZE_T Size, ULONG Tag, int Fill) {
 
 static PVOID Allocate(SIZE_T Size, ULONG Tag, int Fill) {
     PVOID Bytes;
+    VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     Bytes = AllocateLocked(Size, Tag, Fill);
     pthread_mutex_unlock(&g_VidmmLock);
@@ -129,6 +130,7 @@ static void FreeLocked(PVOID Bytes, const ULONG *Tag) {
 }
 
 static void Free(PVOID Bytes, const ULONG *Tag) {
+    VidmmYield();
     pthread_mutex_lock(&g_VidmmLock);
     FreeLocked(Bytes, Tag);
     pthread_mutex_unlock(&g_VidmmLock);

@@ -132,7 +132,7 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
     static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,             VidmmCheckPool,   VidmmFailAt,
                                     BeginCall,          VidmmEndCall,          VidmmSetTime,     KeGetCurrentIrql,
                                     VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
-                                    VidmmMapRegisters};
+                                    VidmmMapRegisters,  VidmmSetSeed,          VidmmStepThreads};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

@@ -43,6 +43,38 @@ VOID *VidmmMapRegisters(UINT64 Address, SIZE_T Size);
 /* The CM_RESOURCE_LIST of the device. */
 const VOID *VidmmResources(void);
 
+/* ---- Turns of threads ---- */
+
+/* A thread, and what the thread waits for. */
+typedef struct _VIDMM_TASK {
+    struct _VIDMM_TASK *Next;
+    BOOLEAN IsWaiting;
+    ULONG Count;
+    PVOID *Objects;
+    WAIT_TYPE WaitType;
+    UINT64 Until; /* in units of 100 ns; UINT64_MAX without a limit */
+} VIDMM_TASK;
+
+/* Whether the driver has threads that run in turn with the caller. */
+BOOLEAN VidmmTakesTurns(void);
+BOOLEAN VidmmIsRacing(void);
+void VidmmSetSeed(UINT64 Seed, BOOLEAN IsRacing);
+/* Another thread may run. */
+void VidmmYield(void);
+void VidmmAddTaskLocked(VIDMM_TASK *Task);
+void VidmmEndTaskLocked(VIDMM_TASK *Task);
+/* The calling thread is this task, and waits for a turn. */
+void VidmmBeginTask(VIDMM_TASK *Task);
+/* The driver's threads run until each waits. */
+void VidmmSettleThreads(void);
+/* The driver's threads go on, if need be by a wait that ends within a time. FALSE if nothing has run. */
+BOOLEAN VidmmStepThreads(UINT64 Nanoseconds);
+NTSTATUS VidmmWaitInTurn(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType, UINT64 Until);
+/* With the lock held. */
+BOOLEAN VidmmHasSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType);
+NTSTATUS VidmmTakeSignalsLocked(ULONG Count, PVOID Objects[], WAIT_TYPE WaitType);
+UINT64 VidmmNowLocked(void);
+
 /* ---- Threads and handles ---- */
 
 typedef enum _VIDMM_KIND { VidmmThread = 0x54485244, VidmmKey = 0x4B455920 } VIDMM_KIND;
@@ -54,6 +86,7 @@ typedef struct _VIDMM_OBJECT {
     BOOLEAN IsOpen;
     PKSTART_ROUTINE StartRoutine;
     PVOID StartContext;
+    VIDMM_TASK Task;
 } VIDMM_OBJECT;
 
 /* NULL without memory. */

@@ -37,6 +37,7 @@ static void EndThread(void) {
     pthread_mutex_lock(&g_VidmmLock);
     g_VidmmCounts.Threads--;
     Thread->Ended.Signaled = 1;
+    VidmmEndTaskLocked(&Thread->Task);
     Dereference(Thread);
     pthread_cond_broadcast(&g_VidmmChanged);
     pthread_mutex_unlock(&g_VidmmLock);
@@ -44,6 +45,7 @@ static void EndThread(void) {
 
 static void *RunThread(void *Argument) {
     g_Thread = (VIDMM_OBJECT *)Argument;
+    VidmmBeginTask(&g_Thread->Task);
     g_Thread->StartRoutine(g_Thread->StartContext);
     EndThread();
     return NULL;
@@ -66,11 +68,13 @@ NTSTATUS PsCreateSystemThread(PHANDLE ThreadHandle, ULONG DesiredAccess, POBJECT
     Object->References++;
     pthread_mutex_lock(&g_VidmmLock);
     g_VidmmCounts.Threads++;
+    VidmmAddTaskLocked(&Object->Task);
     pthread_mutex_unlock(&g_VidmmLock);
     if (pthread_create(&Thread, NULL, RunThread, Object) != 0) {
         pthread_mutex_lock(&g_VidmmLock);
         g_VidmmCounts.Threads--;
         g_VidmmCounts.OpenHandles--;
+        VidmmEndTaskLocked(&Object->Task);
         pthread_mutex_unlock(&g_VidmmLock);
         free(Object);
         return STATUS_NO_MEMORY;

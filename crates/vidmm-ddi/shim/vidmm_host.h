@@ -67,6 +67,10 @@ typedef struct _VIDMM_SHIM {
     const VOID *(*GetResources)(VOID);
     /* The registers at a physical address; NULL without memory. */
     VOID *(*MapRegisters)(UINT64 Address, SIZE_T Size);
+    /* The seed of the turns of threads; without turns the threads race. */
+    VOID (*SetSeed)(UINT64 Seed, BOOLEAN IsRacing);
+    /* The driver's threads go on, if need be by a wait that ends within so many nanoseconds. FALSE if nothing has run. */
+    BOOLEAN (*StepThreads)(UINT64 Nanoseconds);
 } VIDMM_SHIM;
 
 EXTERN_C_START

@@ -102,7 +102,12 @@ pub(crate) struct Adapter {
     time: Cell<Nanoseconds>,
     /// The shim's counts from before the adapter was added.
     counts_before: VIDMM_SHIM_COUNTS,
+    /// The driver's threads race, and a run may not repeat.
+    is_racing: bool,
 }
+
+/// So often a wait of the driver's threads ends by time, before vidmm gives up the report.
+const TURNS_MAX: u32 = 1000;
 
 thread_local! {
     /// The adapters of this thread: a device handle is the address of one.
@@ -140,13 +145,15 @@ pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
 }
 
 impl Adapter {
-    /// Adds and starts an adapter of `driver`. The seed decides what no document says: addresses, and which buffer is the next.
+    /// Adds and starts an adapter of `driver`. The seed decides addresses, the next buffer, and turns of threads.
     ///
     /// # Errors
     ///
     /// If the driver refuses.
-    pub fn start(driver: Arc<Loaded>, seed: u64) -> Result<Rc<Self>, String> {
+    pub fn start(driver: Arc<Loaded>, seed: u64, is_racing: bool) -> Result<Rc<Self>, String> {
         let counts_before = driver.counts();
+        // SAFETY: the function takes numbers, and no thread of the driver's runs between two adapters.
+        unsafe { (driver.shim().SetSeed)(seed, is_racing.into()) };
         let adapter = Rc::new(Self {
             driver,
             context: Cell::new(std::ptr::null_mut()),
@@ -169,6 +176,7 @@ impl Adapter {
             is_started: Cell::new(false),
             time: Cell::new(Nanoseconds::MAX),
             counts_before,
+            is_racing,
         });
         adapter.set_time(0);
         ADAPTERS.with_borrow_mut(|adapters| adapters.insert(Rc::as_ptr(&adapter).addr()));
@@ -267,12 +275,12 @@ impl Adapter {
         inbox::name(std::ptr::from_ref(self).addr(), object)
     }
 
-    /// The object is about to be destroyed: Windows waits until it is released (DRV-10), and here nothing else runs.
+    /// The object is about to be destroyed: Windows waits for the release (DRV-10), and here no thread runs meanwhile.
     pub fn forget_handle(&self, object: HANDLE) {
         let address = std::ptr::from_ref(self).addr();
         if inbox::is_acquired(address, object) {
-            let message = "an allocation is destroyed that DxgkCbAcquireHandleData has returned";
-            report("SHIM-HANDLE", format!("{message}, and that was not released: Windows waits for ever (DRV-10)"));
+            let message = "an allocation of DxgkCbAcquireHandleData is destroyed";
+            report("SHIM-HANDLE", format!("{message} before the release: Windows waits for ever (DRV-10)"));
         }
         inbox::forget(address, object);
     }
@@ -297,7 +305,16 @@ impl Adapter {
         if self.driver.counts().Threads == 0 {
             return;
         }
-        let (notifications, dpc_is_queued) = inbox::take(std::ptr::from_ref(self).addr(), limit);
+        let address = std::ptr::from_ref(self).addr();
+        // Threads in turns have run already, until each waits: time may pass.
+        let mut steps = if self.is_racing || limit.is_zero() { 0 } else { TURNS_MAX };
+        while steps > 0 && inbox::is_empty(address) {
+            // SAFETY: the function takes a number; the driver's threads run meanwhile, and no other.
+            let has_run = unsafe { (self.driver.shim().StepThreads)(limit.as_nanos() as u64) };
+            steps = if has_run != 0 { steps - 1 } else { 0 };
+        }
+        let limit = if self.is_racing { limit } else { Duration::ZERO };
+        let (notifications, dpc_is_queued) = inbox::take(address, limit);
         notifications.iter().for_each(|_| self.progress().note_thread());
         let from_thread = |notification| (notification, "a thread of the driver");
         self.notifications.borrow_mut().extend(notifications.into_iter().map(from_thread));
@@ -314,7 +331,7 @@ impl Adapter {
         }
     }
 
-    /// The lists of pages of packets that have ended lead nowhere from now on.
+    /// Lists of pages of ended packets lead nowhere from now on.
     pub fn retire_mdls(&self) {
         self.mdls.retire(&self.driver, self.dma.take_retired());
     }

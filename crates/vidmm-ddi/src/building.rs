@@ -12,7 +12,7 @@ use crate::payload::{Payloads, handle};
 use crate::progress::Entry;
 use crate::reports::report;
 
-/// The lists that the calls point to; they live until the next one.
+/// The lists of a call, until the next call.
 pub(crate) struct Building {
     payloads: Payloads,
     /// A page table as the CPU sees it.
@@ -29,7 +29,7 @@ impl Building {
         Self { payloads: Payloads::new(bases), table: Bounce::default(), table_bytes }
     }
 
-    /// Shows the CPU the table of an update, if the CPU is to write it (GVA-33).
+    /// Shows the CPU the table of an update, if the CPU writes tables (GVA-33).
     fn show_table(&mut self, adapter: &Adapter, operation: &PagingOperation) -> Option<Shown> {
         let PagingOperation::UpdatePageTable(op) = operation else { return None };
         let bytes =
@@ -46,11 +46,11 @@ impl Building {
         })
     }
 
-    /// Brings what the CPU has written to the table.
+    /// Copies the bytes from the CPU to the table.
     fn take_table(&mut self, adapter: &Adapter, shown: Shown) {
         match self.table.written(0, shown.start.wrapping_add(shown.bytes)) {
             Some(bytes) => adapter.memory().iter().for_each(|memory| memory.write_place(shown.place, bytes)),
-            None => report("BPB-02", "UPDATE_PAGE_TABLE: bytes behind the table that the CPU writes were written"),
+            None => report("BPB-02", "UPDATE_PAGE_TABLE: bytes behind the table were written by the CPU"),
         }
     }
 
@@ -63,7 +63,7 @@ impl Building {
         let (operation, payload) = self.payloads.payload(adapter, build.operation, table);
         let (offset, room) = (build.dma_buffer_write_offset as usize, build.dma_buffer.len());
         let private_room = build.dma_buffer_private_data.len();
-        // The manager's buffer is known by the place of its first byte, which stays where it is.
+        // The place of the first byte names the manager's buffer, and stays.
         let key = build.dma_buffer.as_ptr().addr().wrapping_sub(offset);
         let is_by_gpu = !build.operation.is_by_cpu();
         let place = is_by_gpu.then(|| adapter.dma.paging(key, offset, offset + room, private_room));
@@ -131,14 +131,14 @@ impl Building {
     }
 }
 
-/// A table that the CPU sees: its place, and its bytes.
+/// A table for the CPU: the place, and the bytes.
 struct Shown {
     place: PhysicalAddress,
     start: *mut u8,
     bytes: usize,
 }
 
-/// How many bytes the driver has written: more than there was room for if it has left its room.
+/// How many bytes the driver has written: more than the room if the driver has left the room.
 fn must_be_within(written: Written, room: usize, kind: PagingOperationKind) -> usize {
     written.unwrap_or_else(|| {
         let message = "or the pointer that is to be behind the last byte is not within it";

@@ -163,7 +163,7 @@ unsafe extern "C" fn set_power_component(_handle: HANDLE, _component: u32) -> NT
     STATUS_SUCCESS
 }
 
-/// Dxgkrnl has no handle in these calls: the adapter is the one that there is.
+/// Dxgkrnl has no handle in such calls: the adapter is the only adapter.
 unsafe extern "C" fn get_handle_data(data: *const DXGKARGCB_GETHANDLEDATA) -> HANDLE {
     must_be_called_below(DISPATCH_LEVEL, "DxgkCbGetHandleData");
     // SAFETY: null, or a whole struct.
@@ -190,7 +190,7 @@ unsafe extern "C" fn release_handle_data(data: DXGKARGCB_RELEASEHANDLEDATA) {
     if inbox::object(data.ReleaseHandle.addr() as u32, -1).is_none() {
         report(
             "SHIM-HANDLE",
-            "DxgkCbReleaseHandleData is given what DxgkCbAcquireHandleData has not returned (DRV-10)",
+            "DxgkCbReleaseHandleData has a handle that DxgkCbAcquireHandleData has not returned (DRV-10)",
         );
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     }
     let aperture_segment_commit_limit = match caps.ApertureSegmentCommitLimit as u64 {
         0 => {
-            remark("DRV-04", "ApertureSegmentCommitLimit is 0, which is read as no limit");
+            remark("DRV-04", "ApertureSegmentCommitLimit is 0, read as no limit");
             u64::MAX
         }
         limit => limit,
@@ -96,17 +96,17 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
     })
 }
 
-/// Reads commit limits: 0 is right for a memory segment, and of an aperture it stands for the size (DRV-04).
+/// Reads commit limits: 0 is right for a memory segment, and of an aperture 0 stands for the size (DRV-04).
 fn read_limits(descriptors: &mut [SegmentDescriptor]) {
     for (id, segment) in (1..).zip(descriptors).filter(|(_, segment)| segment.commit_limit == 0) {
         segment.commit_limit = segment.size;
         if segment.flags.contains(SegmentFlags::APERTURE) {
-            remark("DRV-04", format!("CommitLimit of aperture segment {id} is 0, which is read as its Size"));
+            remark("DRV-04", format!("CommitLimit of aperture segment {id} is 0, read as the Size"));
         }
     }
 }
 
-/// Addresses of segments say nothing where engines have page tables, so segments that are at the same one are moved apart (DRV-08).
+/// Engines with page tables ignore addresses of segments: segments at the same address are moved apart (DRV-08).
 fn read_bases(descriptors: &mut [SegmentDescriptor]) {
     let ranges = descriptors
         .iter()
@@ -116,7 +116,7 @@ fn read_bases(descriptors: &mut [SegmentDescriptor]) {
     if ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0) {
         return;
     }
-    remark("DRV-08", "segments have the same BaseAddress, which is read as none: engines have page tables");
+    remark("DRV-08", "segments have the same BaseAddress, read as none: engines have page tables");
     let mut next = 0;
     for segment in descriptors {
         segment.base_address = next;
@@ -211,7 +211,7 @@ pub(crate) struct Sizes {
 ///
 /// # Errors
 ///
-/// If the driver has less memory than the run asks for: what is lacking, by name.
+/// If the driver has less memory than the run asks for: the name of the lack.
 pub(crate) fn shrink(info: &mut AdapterInfo, sizes: Sizes) -> Result<(), String> {
     let fit = |info: &mut AdapterInfo, is_aperture: bool, size: u64, name: &str| {
         let is_kind = |segment: &&mut SegmentDescriptor| segment.flags.contains(SegmentFlags::APERTURE) == is_aperture;

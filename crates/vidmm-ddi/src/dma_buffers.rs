@@ -1,7 +1,7 @@
-//! DMA buffers as the driver knows them: the same memory and the same address from a buffer's begin to its end (DRV-01).
+//! DMA buffers as the driver knows the buffers: the same memory and the same address from begin to end (DRV-01).
 //!
-//! There are many, and a seed chooses the next one of those that are over. The manager's own copy of the bytes is compared and
-//! judged; the hardware runs the memory that the driver has written.
+//! A seed chooses the next buffer among many free buffers. The manager's own copy of the bytes is compared and
+//! judged; the hardware runs the memory of the driver's buffer.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use crate::dice::Dice;
 const GUARD_BYTES: usize = 1024;
 const GUARD: u8 = 0xC5;
 
-/// A buffer for users' work has room for so many bytes without being moved; more room is asked for rarely.
+/// Room of a buffer for users' work in bytes. Rarely a driver needs more room, and the buffer moves.
 const USER_BYTES: usize = 4 << 20;
 
 /// The distance of two buffers in the hardware's addresses.
 const STRIDE: u64 = 64 << 20;
 
-/// As long as fewer buffers of a kind are over, another one is made.
+/// As long as fewer buffers of a kind are free, another buffer is made.
 const FREE_MIN: usize = 3;
 
-/// Bytes that the driver may write, and bytes behind their end that it must not.
+/// Bytes for the driver, and a guard behind the end.
 struct Room {
     memory: MmapRaw,
     size: usize,
@@ -36,7 +36,7 @@ impl Room {
     /// Zeros.
     fn new(capacity: usize) -> Self {
         let pages = (capacity + GUARD_BYTES).next_multiple_of(PAGE_SIZE as usize);
-        let memory = MmapOptions::new().len(pages).map_anon().expect("there is memory for a DMA buffer").into();
+        let memory = MmapOptions::new().len(pages).map_anon().expect("the machine has memory for a DMA buffer").into();
         let mut room = Self { memory, size: 0 };
         room.set_size(capacity);
         room
@@ -46,7 +46,7 @@ impl Room {
         self.memory.len() - GUARD_BYTES
     }
 
-    /// Sets the border behind which the driver must not write.
+    /// Sets the border in front of the guard.
     fn set_size(&mut self, size: usize) {
         assert!(size <= self.capacity());
         self.size = size;
@@ -58,14 +58,14 @@ impl Room {
         self.memory.as_mut_ptr()
     }
 
-    /// The offset of an address; none if it is not in the room.
+    /// The offset of an address in the room.
     fn offset_of(&self, address: *const u8) -> Option<usize> {
         address.addr().checked_sub(self.start().addr()).filter(|&offset| offset <= self.size)
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.memory.len());
-        // SAFETY: the range is in the memory, which is initialised. A thread of the driver's that writes meanwhile has no right to.
+        // SAFETY: the range is in the memory, and the memory is initialised. No thread of the driver has a right to write meanwhile.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
 
@@ -79,7 +79,7 @@ impl Room {
         self.bytes(self.size..self.size + GUARD_BYTES) == [GUARD; GUARD_BYTES]
     }
 
-    /// The bytes that the driver says it wrote, from `offset` on; none if its pointer or a byte is beyond the room.
+    /// The written bytes from `offset` to the driver's pointer; none if the pointer or a byte is beyond the room.
     fn written(&mut self, offset: usize, pointer: *const u8) -> Option<&[u8]> {
         if !self.is_whole() {
             self.set_size(self.size);
@@ -90,24 +90,24 @@ impl Room {
     }
 }
 
-/// The part of a buffer that the hardware may read, because its packet is with the driver.
+/// A part of a buffer for the hardware to read: the driver has the packet.
 struct Window {
     fence: EngineFence,
     range: Range<usize>,
-    /// The hardware has read of it.
+    /// The hardware has read bytes of the part.
     was_read: bool,
 }
 
-/// What a buffer is for.
+/// The use of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
-    /// Nothing: it is over.
+    /// None: the buffer is free.
     Free,
     /// Paging operations. The manager's buffer is at this address.
     Paging { key: usize },
-    /// Users' work that was translated in a context, of so many bytes altogether.
+    /// Users' work, translated in a context, with the size in bytes.
     Rendered { context: u64, size: usize },
-    /// Users' work that was handed over as it is.
+    /// Users' work, handed over untranslated.
     Plain,
 }
 
@@ -119,7 +119,7 @@ struct Slot {
     used: usize,
     private_used: usize,
     windows: Vec<Window>,
-    /// The MDLs that its operations name.
+    /// The MDLs of the operations in the buffer.
     mdls: Vec<usize>,
 }
 
@@ -130,23 +130,23 @@ pub(crate) struct Place {
     pub number: usize,
     pub dma: *mut u8,
     pub private: *mut u8,
-    /// The offsets of both in the buffer and in its private data.
+    /// The offsets in the buffer and in the private data.
     pub offset: usize,
     pub private_offset: usize,
 }
 
-/// A buffer as a submission names it.
+/// A buffer as a submission names the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub address: u64,
     pub private: *mut u8,
-    /// Bytes of private data: all, and those that the driver has gone past.
+    /// Bytes of private data: all bytes, and bytes before the driver's pointer.
     pub private_size: u32,
     pub private_used: u32,
 }
 
 impl Named {
-    /// The end of the private data of a submission: a driver that does not go past any uses what it likes of all (DRV-02).
+    /// The end of the private data of a submission: the driver's pointer, or the whole block for an unmoved pointer (DRV-02).
     pub fn private_end(&self) -> u32 {
         if self.private_used == 0 { self.private_size } else { self.private_used }
     }
@@ -157,11 +157,11 @@ struct State {
     slots: Vec<Slot>,
     /// By the address of the manager's buffer.
     paging: BTreeMap<usize, usize>,
-    /// Buffers that are over: of paging operations, and of users.
+    /// Free buffers: of users, and of paging operations.
     free: [Vec<usize>; 2],
     dice: Dice,
     base: u64,
-    /// MDLs of buffers that are over.
+    /// MDLs of free buffers.
     retired: Vec<usize>,
 }
 
@@ -174,11 +174,11 @@ impl State {
         self.base + number as u64 * STRIDE
     }
 
-    /// A buffer that nothing uses.
+    /// A free buffer, or a new buffer.
     fn take(&mut self, used_for: Use, capacity: usize, private_size: usize) -> usize {
         let is_paging = matches!(used_for, Use::Paging { .. });
         let free = &mut self.free[usize::from(is_paging)];
-        // A paging buffer keeps its private data, so its sizes are those with which it was made (DRV-02).
+        // A paging buffer keeps the private data, and the size of the data (DRV-02).
         let fits = |slot: &Slot| match is_paging {
             true => slot.room.capacity() >= capacity && slot.private.size == private_size,
             false => slot.room.capacity() >= capacity && slot.private.capacity() >= private_size,
@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// The buffer, and the offset in it, of an address of the hardware's.
+    /// The buffer and the offset of an address of the hardware's.
     fn find(&self, address: u64) -> Option<(usize, usize)> {
         let past = address.checked_sub(self.base)?;
         let (number, offset) = (usize::try_from(past / STRIDE).ok()?, (past % STRIDE) as usize);
@@ -254,7 +254,7 @@ impl State {
     }
 }
 
-/// What the driver has written behind what was there; none if it has left its room.
+/// The number of newly written bytes; none if the driver has left the room.
 pub(crate) type Written = Option<usize>;
 
 impl DmaBuffers {
@@ -263,7 +263,7 @@ impl DmaBuffers {
         Self(RefCell::new(State { dice, base, ..State::default() }))
     }
 
-    /// The place for an operation at `offset` of the manager's paging buffer `key`, which has `size` bytes.
+    /// The place for an operation at `offset` of the manager's paging buffer `key` of `size` bytes.
     pub fn paging(&self, key: usize, offset: usize, size: usize, private_room: usize) -> Place {
         let mut state = self.0.borrow_mut();
         if let Some(&number) = state.paging.get(&key) {
@@ -271,7 +271,7 @@ impl DmaBuffers {
             if slot.room.size == size && (offset > 0 || slot.used == 0) {
                 return state.place(number, offset);
             }
-            // The manager fills it anew: what it was is over.
+            // The manager fills the buffer anew.
             state.release(number);
         }
         let number = state.take(Use::Paging { key }, size, private_room);
@@ -279,7 +279,7 @@ impl DmaBuffers {
         state.place(number, offset)
     }
 
-    /// A buffer for users' work of a context, with zeros in its private data.
+    /// A buffer for users' work of a context, with zeros in the private data.
     pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> usize {
         let mut state = self.0.borrow_mut();
         let number = state.take(Use::Rendered { context, size: usize::MAX }, room, private_size);
@@ -289,8 +289,8 @@ impl DmaBuffers {
         number
     }
 
-    /// The place for the next call of Render, which has `room` bytes behind those that are written. Bytes stay where they are, unless
-    /// there is no room for so many.
+    /// The place for the next call of Render: `room` bytes behind the written bytes. Written bytes stay in place, unless the
+    /// buffer is too small.
     pub fn render(&self, number: usize, room: usize) -> Place {
         let mut state = self.0.borrow_mut();
         let slot = &mut state.slots[number];
@@ -304,7 +304,7 @@ impl DmaBuffers {
         state.place(number, used)
     }
 
-    /// Takes what a call has written up to `dma`, and hands it to `into`.
+    /// Copies the bytes from a call, up to the pointer `dma`, to `into`.
     pub fn take_dma(&self, place: Place, dma: *const u8, into: &mut [u8]) -> Written {
         let slot = &mut self.0.borrow_mut().slots[place.number];
         let written = slot.room.written(place.offset, dma)?;
@@ -314,7 +314,7 @@ impl DmaBuffers {
         Some(length)
     }
 
-    /// Takes the private data that a call has written up to `private`, and hands it to `into`.
+    /// Copies the private data from a call, up to the pointer `private`, to `into`.
     pub fn take_private(&self, place: Place, private: *const u8, into: &mut [u8]) -> Written {
         let slot = &mut self.0.borrow_mut().slots[place.number];
         let written = slot.private.written(place.private_offset, private)?;
@@ -325,12 +325,12 @@ impl DmaBuffers {
         Some(length)
     }
 
-    /// An operation in the buffer names these MDLs: they are over when the buffer is.
+    /// An operation in the buffer names the MDLs: MDLs end with the buffer.
     pub fn keep_mdls(&self, number: usize, mdls: &mut Vec<usize>) {
         self.0.borrow_mut().slots[number].mdls.append(mdls);
     }
 
-    /// The MDLs that are over since the last call.
+    /// The MDLs of buffers that have ended since the last call.
     pub fn take_retired(&self) -> Vec<usize> {
         std::mem::take(&mut self.0.borrow_mut().retired)
     }
@@ -343,7 +343,7 @@ impl DmaBuffers {
         }
     }
 
-    /// The buffer of a token, if it is one of users' work.
+    /// The buffer of users' work with a token.
     pub fn of_token(&self, token: &[u8]) -> Option<usize> {
         let number = usize::try_from(u64::from_le_bytes(token.try_into().ok()?)).ok()?;
         let state = self.0.borrow();
@@ -351,13 +351,13 @@ impl DmaBuffers {
         state.slots.get(number).is_some_and(is_rendered).then_some(number)
     }
 
-    /// The buffer that was translated, as Patch names it: its bytes, and the border behind which nothing is to be written.
+    /// A translated buffer, as Patch names the buffer, and the first byte.
     pub fn patched(&self, number: usize) -> (Named, *mut u8) {
         let state = self.0.borrow();
         (state.named(number), state.slots[number].room.start())
     }
 
-    /// The bytes of a buffer, and whether none was written behind its end.
+    /// The bytes of a buffer, and whether the guard is whole.
     pub fn content(&self, number: usize, size: usize) -> (Vec<u8>, bool) {
         let slot = &mut self.0.borrow_mut().slots[number];
         let is_whole = slot.room.is_whole() && slot.private.is_whole();
@@ -368,8 +368,8 @@ impl DmaBuffers {
         (slot.room.bytes(0..size.min(slot.room.size)).to_vec(), is_whole)
     }
 
-    /// The buffer of the manager's paging buffer at `key` with these bytes: it is about to be submitted. One that the driver was
-    /// never handed has a copy of the bytes.
+    /// The buffer of the manager's paging buffer at `key`, for a submission. A buffer that the driver never saw has a copy of
+    /// the bytes.
     pub fn of_paging(&self, key: usize, bytes: &[u8], private_size: usize) -> usize {
         let mut state = self.0.borrow_mut();
         if let Some(&number) = state.paging.get(&key) {
@@ -383,7 +383,7 @@ impl DmaBuffers {
         number
     }
 
-    /// A buffer with a copy of users' work, which is about to be submitted.
+    /// A buffer with a copy of users' work, for a submission.
     pub fn plain(&self, bytes: &[u8], private: &[u8]) -> usize {
         let mut state = self.0.borrow_mut();
         let number = state.take(Use::Plain, bytes.len(), private.len());
@@ -408,7 +408,8 @@ impl DmaBuffers {
         state.slots[number].windows.iter().any(|window| window.fence == fence && window.was_read)
     }
 
-    /// The packet of `fence` has ended, or was taken back: then the same part may be submitted again, unless the work is plain.
+    /// The packet of `fence` has ended, or was taken back. A part that was taken back may be submitted again, unless the work is
+    /// plain.
     pub fn end(&self, number: usize, fence: EngineFence, is_taken_back: bool) {
         let mut state = self.0.borrow_mut();
         let slot = &mut state.slots[number];
@@ -430,7 +431,7 @@ impl DmaBuffers {
         self.0.borrow_mut().release(number);
     }
 
-    /// A context is destroyed: buffers that were translated in it, and never submitted, are over.
+    /// A context is destroyed: unsubmitted buffers of the context are free.
     pub fn release_context(&self, of: u64) {
         let mut state = self.0.borrow_mut();
         let is_its = |slot: &Slot| matches!(slot.used_for, Use::Rendered { context, .. } if context == of);
@@ -438,7 +439,7 @@ impl DmaBuffers {
         its.into_iter().for_each(|number| state.release(number));
     }
 
-    /// Where the bytes at an address of the hardware's are; none if not all of them are in a part that the driver has.
+    /// The first of the bytes at an address of the hardware's; none if a byte is outside of the parts with the driver.
     pub fn at(&self, address: u64, size: usize) -> Option<*const u8> {
         let mut state = self.0.borrow_mut();
         let (number, offset) = state.find(address)?;
@@ -457,7 +458,7 @@ impl DmaBuffers {
         Some(state.slots[number].room.bytes(offset..offset + size).to_vec())
     }
 
-    /// The hardware's address of a byte that the driver has a pointer to.
+    /// The hardware's address of the byte at a pointer.
     pub fn address_of(&self, pointer: *const u8) -> Option<u64> {
         let state = self.0.borrow();
         let offsets = state.slots.iter().map(|slot| slot.room.offset_of(pointer));

@@ -7,6 +7,7 @@ use vidmm::{Nanoseconds, PhysicalAddress, SegmentId};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, DISPATCH_LEVEL, PASSIVE_LEVEL};
+use crate::dice::Dice;
 use crate::dma_buffers::Named;
 use crate::kmd::root_args;
 use crate::payload::handle;
@@ -65,15 +66,17 @@ pub(crate) struct Queued {
     pub packet: Packet,
     /// When its waits were over; none if they are not.
     pub ready_at: Option<Nanoseconds>,
-    /// Its buffer, once the driver has it.
+    /// The packet's buffer, once the driver has the packet.
     pub buffer: Option<usize>,
-    /// The driver has reported its end.
+    /// The driver has reported the packet's end.
     pub is_reported: bool,
+    /// Engines report in any order relative to each other: the packet takes longer by a draw.
+    pub delay: Nanoseconds,
 }
 
 impl Queued {
-    pub fn new(packet: Packet) -> Self {
-        Self { packet, ready_at: None, buffer: None, is_reported: false }
+    pub fn new(packet: Packet, dice: &Dice) -> Self {
+        Self { packet, ready_at: None, buffer: None, is_reported: false, delay: dice.below(PACKET_NANOSECONDS) }
     }
 }
 
@@ -93,7 +96,7 @@ pub(crate) struct Engine {
     pub preemption: Option<u64>,
     /// The driver's report that it has yielded: the request, and the last packet that has ended.
     pub yielded: Option<(u32, u32)>,
-    /// The last packet that has ended of those that the driver had.
+    /// The last ended packet that the driver had.
     pub told: u64,
     /// The last packet that has ended since the last reset: what a driver says of it before that is its own affair.
     pub ended: Option<u64>,
@@ -112,7 +115,8 @@ impl Engine {
 
     /// When the first packet ends; none if it never does.
     pub fn ends_at(&self) -> Option<Nanoseconds> {
-        self.begins_at()?.checked_add(duration(&self.queue.front()?.packet))
+        let first = self.queue.front()?;
+        self.begins_at()?.checked_add(duration(&first.packet))?.checked_add(first.delay)
     }
 
     /// Takes all packets; the engine is as new.
@@ -127,7 +131,7 @@ impl Engine {
         self.queue.drain(..).map(take).collect()
     }
 
-    /// The packets that the driver has.
+    /// The packets with the driver.
     pub fn handed(&mut self) -> impl Iterator<Item = &mut Queued> {
         self.queue.iter_mut().filter(|queued| queued.buffer.is_some())
     }
@@ -141,13 +145,13 @@ fn duration(packet: &Packet) -> Nanoseconds {
     }
 }
 
-/// Whether a packet is without commands: what is left of a DMA buffer that was given up (SPL-13), which no driver hears of.
+/// Whether a packet is without commands: the rest of a DMA buffer that was given up (SPL-13). No driver hears of the packet.
 pub(crate) fn is_given_up(adapter: &Adapter, packet: &Packet) -> bool {
     let is_paging = Submission::decode(&packet.preamble).is_none_or(|submission| submission.paging);
     adapter.is_physical.get() && !is_paging && packet.buffer.commands().is_empty()
 }
 
-/// Hands a packet to the driver. Its buffer is the one that the driver has filled. Returns the buffer's number.
+/// Hands a packet to the driver, with the buffer that the driver has filled. Returns the buffer's number.
 pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
     let submission = Submission::decode(&packet.preamble)?;
     if let Some(root) = submission.root {

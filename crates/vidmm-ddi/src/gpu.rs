@@ -33,7 +33,7 @@ pub(crate) struct DdiGpu {
     is_resetting: bool,
     /// Whether a packet of each engine may run for ever: then a loss of its interrupt is reported once.
     lost: Cell<bool>,
-    /// So many of the driver's reports were looked at.
+    /// The number of judged reports of the driver.
     judged: usize,
 }
 
@@ -49,8 +49,8 @@ impl DdiGpu {
         Some(from_driver(0, page.checked_mul(PAGE_SIZE)?)?.offset / PAGE_SIZE)
     }
 
-    /// Notes for each packet whether its waits are over, as far as the engine reaches it: what comes before it on its own engine ends
-    /// before it.
+    /// Notes for each packet whether the waits are over, up to the first packet that waits. Earlier packets of an engine end
+    /// earlier.
     fn look_at_waits(&mut self, now: Nanoseconds) {
         let completed: Vec<u64> = self.engines.iter().map(|engine| engine.completed).collect();
         for (ordinal, engine) in (0..).zip(&mut self.engines) {
@@ -75,7 +75,7 @@ impl DdiGpu {
         ends.min()
     }
 
-    /// Hands the driver the packets that have begun until `now`: as many of each engine as its hardware queues.
+    /// Hands the driver the packets that have begun until `now`: as many of each engine as the hardware queues.
     fn begin(&mut self, now: Nanoseconds) {
         if self.is_resetting {
             return;
@@ -136,7 +136,7 @@ impl DdiGpu {
         }
     }
 
-    /// Looks at what the driver has reported, wherever it was (DRV-09). `running` is the engine whose packet the model runs.
+    /// Judges new reports of the driver, from any call (DRV-09). `running` is the engine whose packet the model runs.
     fn take_reports(&mut self, running: Option<usize>, now: Nanoseconds) {
         let told = self.adapter.notifications.borrow()[self.judged..].to_vec();
         for (notification, function) in told {
@@ -153,7 +153,7 @@ impl DdiGpu {
         self.adapter.settle();
     }
 
-    /// The driver has reported the end of a packet. It is true if the driver has the packet, and the hardware has run it.
+    /// The driver has reported the end of a packet. The end is true if the driver has the packet, and the hardware has run the buffer.
     fn note_end(&mut self, node_ordinal: u32, fence_id: u32, function: &str) {
         let engine = self.engines.get_mut(node_ordinal as usize);
         let (completed, mut handed) = match engine {
@@ -162,9 +162,9 @@ impl DdiGpu {
         };
         let at = handed.iter().position(|queued| queued.packet.signal.fence_id as u32 == fence_id);
         let why = match at {
-            None if completed as u32 == fence_id && completed > 0 => "it is reported twice",
+            None if completed as u32 == fence_id && completed > 0 => "the end is reported twice",
             None => "the driver has no such packet",
-            Some(at) if handed[at].is_reported => "it is reported twice",
+            Some(at) if handed[at].is_reported => "the end is reported twice",
             Some(at) if handed[..at].iter().any(|before| !before.is_reported) => "a packet before it has not ended",
             Some(at) => {
                 let Queued { packet, buffer, is_reported, .. } = &mut *handed[at];
@@ -172,14 +172,14 @@ impl DdiGpu {
                     *is_reported = true;
                     return;
                 }
-                "the GPU has not run its buffer"
+                "the GPU has not run the buffer"
             }
         };
         let told = format!("the end of packet {fence_id} of engine {node_ordinal} is reported in {function}");
         report("SYN-13", format!("{told}, and {why} (DRV-09)"));
     }
 
-    /// The driver has reported a fault, of the packet that runs or of the first that an engine has.
+    /// The driver has reported a fault of the running packet, or of the first packet of an engine.
     fn note_fault(&mut self, interrupt: &NotifyInterrupt, running: Option<usize>, index: usize, now: Nanoseconds) {
         let named = match *interrupt {
             NotifyInterrupt::DmaPageFaulted(fault) => fault.node_ordinal,
@@ -190,7 +190,7 @@ impl DdiGpu {
         let Some(first) = first else {
             report(
                 "DDI-INTERRUPT",
-                format!("a fault of engine {named} is reported, and the driver has no packet of it"),
+                format!("a fault of engine {named} is reported, and the driver has no packet of the engine"),
             );
             return;
         };
@@ -282,7 +282,7 @@ impl Gpu for DdiGpu {
         self.adapter.set_time(now);
         let Some(engine) = self.engines.get_mut(packet.signal.engine as usize) else { return };
         engine.submitted = engine.submitted.max(packet.signal.fence_id);
-        engine.queue.push_back(Queued::new(packet));
+        engine.queue.push_back(Queued::new(packet, &self.adapter.dice));
         self.look_at_waits(now);
     }
 
@@ -363,7 +363,7 @@ impl Gpu for DdiGpu {
                 let first = own.queue.front().filter(|_| own.begun_at.is_some());
                 let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
                 let told = args.LastAbortedFenceId;
-                // Hardware that queues packets may count those behind the first one too: they are handed out again.
+                // Hardware with a queue may count packets behind the first packet too: such packets are handed out again.
                 let last = if own.begun_at.is_some() { right } else { own.told };
                 let is_right = [right as u32, last as u32].contains(&told)
                     || own.handed().any(|it| it.packet.signal.fence_id as u32 == told);

@@ -1,4 +1,4 @@
-//! What threads of the driver's own share with the thread that calls the driver: reports, which wait here until they are taken, names of
+//! State for threads of the driver and the thread that calls the driver: reports until the calling thread takes the reports, names of
 //! objects, and the interrupt.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use crate::abi::HANDLE;
 use crate::adapter::{Notification, last_of_this_thread};
 use crate::library::Loaded;
 
-/// An adapter, as threads see it.
+/// An adapter, as threads see the adapter.
 struct Inbox {
     notifications: Vec<Notification>,
     /// A thread has queued the driver's DPC.
@@ -23,7 +23,7 @@ struct Inbox {
 /// By the address of the adapter.
 static INBOXES: Mutex<BTreeMap<usize, Inbox>> = Mutex::new(BTreeMap::new());
 static ARRIVED: Condvar = Condvar::new();
-/// Held while the interrupt routine runs, or what is synchronized with it.
+/// Held while the interrupt routine or a synchronized routine runs.
 static INTERRUPT: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -46,12 +46,12 @@ pub(crate) fn close(adapter: usize) {
     inboxes().remove(&adapter);
 }
 
-/// The driver of an adapter; none if there is no such adapter.
+/// The driver of an adapter.
 pub(crate) fn driver(adapter: usize) -> Option<Arc<Loaded>> {
     inboxes().get(&adapter).map(|inbox| Arc::clone(&inbox.driver))
 }
 
-/// The adapter of a call without a handle: that of this thread, or, for a thread of the driver's, the one that there is.
+/// The adapter of a call without a handle: the adapter of this thread, or, for a thread of the driver's, the only adapter.
 fn meant(inboxes: &mut BTreeMap<usize, Inbox>) -> Option<&mut Inbox> {
     match last_of_this_thread() {
         Some(adapter) => inboxes.get_mut(&adapter),
@@ -84,8 +84,8 @@ pub(crate) fn name(adapter: usize, object: HANDLE) -> u32 {
     })
 }
 
-/// The object with a name, in a call without a handle. `acquired` is added to the times that it is acquired; none if it is not
-/// acquired so often.
+/// The object with a name, in a call without a handle. `acquired` is added to the count of acquisitions; none if the count
+/// would be negative.
 pub(crate) fn object(name: u32, acquired: i32) -> Option<HANDLE> {
     let mut inboxes = inboxes();
     let (object, times) = meant(&mut inboxes)?.names.get_mut((name as usize).checked_sub(1)?)?;
@@ -99,7 +99,7 @@ pub(crate) fn is_acquired(adapter: usize, object: HANDLE) -> bool {
     inboxes().get(&adapter).is_some_and(|inbox| inbox.names.iter().any(is_it))
 }
 
-/// An object of an adapter is no more: another may have its address.
+/// An object of an adapter is destroyed: a new object may have the address.
 pub(crate) fn forget(adapter: usize, object: HANDLE) {
     if let Some(inbox) = inboxes().get_mut(&adapter) {
         inbox.names.iter_mut().filter(|(of, _)| *of == object.addr()).for_each(|name| *name = (0, 0));
@@ -113,14 +113,19 @@ pub(crate) fn add(adapter: usize, notification: Notification) -> bool {
     is_there
 }
 
-/// Queues the driver's DPC. Returns whether it was not queued yet; none if there is no such adapter.
+/// Whether nothing has come in.
+pub(crate) fn is_empty(adapter: usize) -> bool {
+    inboxes().get(&adapter).is_none_or(|inbox| inbox.notifications.is_empty() && !inbox.dpc_is_queued)
+}
+
+/// Queues the driver's DPC. Returns whether the DPC is newly queued; none without an adapter.
 pub(crate) fn queue_dpc(adapter: usize) -> Option<bool> {
     let was_queued = inboxes().get_mut(&adapter).map(|inbox| std::mem::replace(&mut inbox.dpc_is_queued, true));
     ARRIVED.notify_all();
     was_queued.map(|was_queued| !was_queued)
 }
 
-/// Takes what has come in: the reports, and whether the DPC is queued. Waits for a report until `limit`.
+/// Takes new state: the reports, and whether the DPC is queued. Waits for a report until `limit`.
 pub(crate) fn take(adapter: usize, limit: Duration) -> (Vec<Notification>, bool) {
     let begun = Instant::now();
     let mut inboxes = inboxes();

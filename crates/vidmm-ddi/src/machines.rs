@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use vidmm::contract::{AdapterInfo, AddressingModel, EngineKind, SegmentDescriptor, SegmentFlags, WddmVersion};
@@ -30,10 +30,12 @@ pub struct DriverMachines {
     info: AdapterInfo,
     splits: bool,
     has_allocations: bool,
+    has_threads: bool,
     source: DataSource,
     fail_at: AtomicU64,
     seed: AtomicU64,
-    /// What the last machine that was asked for wants, and the adapter lacks.
+    is_racing: AtomicBool,
+    /// The lack of the adapter for the last asked machine.
     lack: Mutex<Option<String>>,
 }
 
@@ -44,7 +46,7 @@ impl DriverMachines {
     ///
     /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
-        let adapter = Adapter::start(Arc::clone(&driver.0), 0)?;
+        let adapter = Adapter::start(Arc::clone(&driver.0), 0, false)?;
         let info = description::describe(&adapter)?;
         let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info.clone(), true);
@@ -55,6 +57,7 @@ impl DriverMachines {
              there is no GetAllocationPrivateData and nothing recorded",
         )?;
         let mut lacks = lacks(&driver, &info, &source, resets_engines);
+        let has_threads = driver.0.counts().Threads > 0;
         let mut has_allocations = true;
         if source.names_segments() {
             let umd = DdiUmd::new(adapter, source.clone());
@@ -72,9 +75,11 @@ impl DriverMachines {
             info,
             splits,
             has_allocations,
+            has_threads,
             source,
             fail_at: AtomicU64::new(0),
             seed: AtomicU64::new(0),
+            is_racing: AtomicBool::new(false),
             lack: Mutex::new(None),
         })
     }
@@ -84,22 +89,28 @@ impl DriverMachines {
         self.fail_at.store(number, Ordering::Relaxed);
     }
 
-    /// Chooses what no document says, from the next adapter on: addresses, and the order in which buffers are used again.
+    /// Sets the seed from the next adapter on: of addresses, of the order of buffers, and of turns of threads.
     pub fn set_seed(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// Lets the driver's threads race from the next adapter on, or run in turns by the seed.
+    pub fn set_racing(&self, is_racing: bool) {
+        self.is_racing.store(is_racing, Ordering::Relaxed);
     }
 
     fn note_lack(&self, lack: &str) {
         self.lack.lock().unwrap_or_else(PoisonError::into_inner).replace(lack.to_owned());
     }
 
-    /// Takes what the last machine that was asked for wants, and the adapter lacks: no machine was made then.
+    /// Takes the adapter's lack for the last asked machine: no machine was made for want of the lack.
     pub fn take_lack(&self) -> Option<String> {
         self.lack.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn adapter(&self) -> Result<Rc<Adapter>, String> {
-        Adapter::start(Arc::clone(&self.driver.0), self.seed.load(Ordering::Relaxed))
+        let (seed, is_racing) = (self.seed.load(Ordering::Relaxed), self.is_racing.load(Ordering::Relaxed));
+        Adapter::start(Arc::clone(&self.driver.0), seed, is_racing)
     }
 
     fn fail_at(&self, number: u64) {
@@ -210,6 +221,11 @@ impl DriverMachines {
         self.has_allocations
     }
 
+    /// Whether a started driver has threads of its own.
+    pub fn has_threads(&self) -> bool {
+        self.has_threads
+    }
+
     /// Whether DMA buffers may be split.
     pub fn splits(&self) -> bool {
         self.splits
@@ -221,7 +237,7 @@ impl DriverMachines {
     }
 }
 
-/// The features without which kinds of allocations are never asked for: those that the driver's user-mode half does not have.
+/// The features of the kinds of allocations that the driver's user-mode half does not have.
 fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {
     const SIZE: u64 = 1 << 16;
     let segments = match lacks.contains(Features::LOCAL_MEMORY) {

@@ -1,4 +1,4 @@
-//! Lists of pages: an object of its own for each operation, whose numbers lead nowhere when the operation's packet has ended (DRV-03).
+//! Lists of pages: an own object for each operation. Behind the end of the operation's packet the numbers lead nowhere (DRV-03).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use crate::memory::{NO_PAGE, RETIRED_PAGE};
 /// How many page numbers behind the last one of a list lead nowhere.
 const GUARD_PAGES: usize = 64;
 
-/// So many lists that are over keep numbers that lead nowhere.
+/// So many ended lists keep numbers of no page.
 const KEPT: usize = 64;
 
-/// An MDL, and the numbers that it points to.
+/// An MDL, and the page numbers.
 struct List {
     mdl: Box<MDL>,
     pages: Vec<usize>,
@@ -24,7 +24,7 @@ struct List {
 #[derive(Default)]
 struct State {
     lists: Vec<List>,
-    /// Lists that are over, oldest first.
+    /// Ended lists, oldest first.
     over: VecDeque<usize>,
 }
 
@@ -33,7 +33,7 @@ struct State {
 pub(crate) struct Mdls(RefCell<State>);
 
 impl Mdls {
-    /// A list of these pages, which lives until it is retired: its number, and the MDL.
+    /// A list of pages until the call of `retire`: the number of the list, and the MDL.
     pub fn new_list(&self, pages: impl Iterator<Item = usize>) -> (usize, *const MDL) {
         let mut state = self.0.borrow_mut();
         let number = match state.over.len() > KEPT {
@@ -65,7 +65,7 @@ impl Mdls {
         (number, &raw const **mdl)
     }
 
-    /// These lists are over.
+    /// Ends lists.
     pub fn retire(&self, driver: &Loaded, numbers: Vec<usize>) {
         if numbers.is_empty() {
             return;
@@ -78,7 +78,7 @@ impl Mdls {
                 (mdl.MdlFlags & IS_MAPPED != 0).then_some(&raw mut **mdl)
             };
             if let Some(mdl) = mapped {
-                // SAFETY: the MDL is in its box; the shim takes the mapping's bytes back.
+                // SAFETY: the MDL is in a box; the shim takes the mapping's bytes back.
                 unsafe { (driver.shim().RetireMdl)(mdl) };
             }
         }

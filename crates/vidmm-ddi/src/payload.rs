@@ -23,10 +23,10 @@ fn process(process: Option<KmdProcessHandle>) -> HANDLE {
     handle(process.map_or(0, |process| process.0))
 }
 
-/// How many page numbers behind the last one of an ADL lead nowhere.
+/// How many page numbers behind the end of an ADL lead nowhere.
 const GUARD_PAGES: u64 = 64;
 
-/// The most pages of a list before the first one that is mapped.
+/// The most pages of a list before the first mapped page.
 const LEAD_PAGES: u64 = 3;
 
 /// The lists that an operation points to; they live until the next operation.
@@ -34,7 +34,7 @@ pub(crate) struct Payloads {
     entries: Vec<DXGK_PTE>,
     entries_64kb: Vec<DXGK_PTE>,
     adl: Vec<u64>,
-    /// The MDLs that the operation names.
+    /// The MDLs of the operation.
     pub lists: Vec<usize>,
     bases: SegmentBases,
 }
@@ -60,7 +60,7 @@ impl Payloads {
         TRANSFER_SIDE { SegmentId: side.segment.0.into(), SegmentAddress: address }
     }
 
-    /// The number of the operation, and its payload. The CPU sees the page table at `table`, if the CPU is to write it.
+    /// The number of the operation, and its payload. The CPU sees the page table at `table`, if the CPU writes tables.
     pub fn payload(
         &mut self,
         adapter: &Adapter,
@@ -127,7 +127,7 @@ impl Payloads {
                 (DXGK_OPERATION_FLUSH_TLB, OPERATION { FlushTlb: payload })
             }
             PagingOperation::MapApertureSegment(op) => {
-                // The list begins before the part that is mapped, as lists of larger allocations do.
+                // The list begins before the mapped part, as lists of larger allocations do.
                 let lead = adapter.dice.below(LEAD_PAGES + 1).min(op.mdl.offset / PAGE_SIZE);
                 let first = PhysicalAddress { offset: op.mdl.offset - lead * PAGE_SIZE, ..op.mdl };
                 let payload = MAP_APERTURE_SEGMENT {
@@ -227,7 +227,7 @@ impl Payloads {
     }
 }
 
-/// The union of a table's addresses, with the one of the CPU.
+/// The union of a table's addresses, with the address for the CPU.
 fn seen_by_cpu(table: *mut u8) -> D3DGPU_PHYSICAL_ADDRESS {
     let address = table.expose_provenance() as u64;
     D3DGPU_PHYSICAL_ADDRESS { SegmentId: address as u32, Padding: (address >> 32) as u32, SegmentOffset: 0 }

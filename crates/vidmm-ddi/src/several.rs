@@ -65,20 +65,24 @@ struct Created {
     data: [Vec<u8>; COUNT],
 }
 
-/// Adds allocations to a resource that there is, as often as it may fail, and destroys them before the resource.
+/// Adds allocations to an existing resource, as often as the call may fail, and destroys the allocations before the resource.
 fn add_to_resource(adapter: &Adapter, described: &Described, resource: HANDLE) {
     let blocks = adapter.driver().counts().PoolBlocks;
     for fails_at in 0..=MOST_FAILURES {
         let (added, has_failed) = failing(adapter, fails_at, || create(adapter, described, resource));
         added.inspect(|added| destroy(adapter, added, false));
-        must_be_as_before(adapter, blocks, "allocations were added to a resource and destroyed, or that has failed");
+        must_be_as_before(
+            adapter,
+            blocks,
+            "allocations were added to a resource and destroyed, or the call has failed",
+        );
         if fails_at > 0 && !has_failed {
             return;
         }
     }
 }
 
-/// Creates them, in the resource if it is not null.
+/// Creates the allocations, in an existing resource unless null.
 fn create(adapter: &Adapter, described: &Described, existing: HANDLE) -> Option<Created> {
     let function = adapter.ddi().DxgkDdiCreateAllocation?;
     let mut data = described.each_ref().map(|(data, _)| data.clone());

@@ -116,7 +116,7 @@ impl Umd for DdiUmd {
             DataSource::TestFunction(function) => {
                 let (mut data, mut resource) = self.asked_of_test_function(*function, desc);
                 if data.is_empty() {
-                    // The driver chooses the segments of allocations like this one.
+                    // The driver chooses the segments of such allocations.
                     let anywhere = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..desc.clone() };
                     (data, resource) = self.asked_of_test_function(*function, &anywhere);
                 }
@@ -137,7 +137,7 @@ fn surface(desc: &AllocationDesc) -> u32 {
 }
 
 impl DdiUmd {
-    /// The private data of the resource that an allocation is part of; empty if it is part of none.
+    /// The private data of an allocation's resource; empty without a resource.
     fn resource_of(&self, wanted: &VIDMM_ALLOCATION) -> Vec<u8> {
         let Some(function) = self.adapter.driver().test().and_then(|test| test.GetResourcePrivateData) else {
             return Vec::new();
@@ -145,7 +145,7 @@ impl DdiUmd {
         self.asked(function, wanted)
     }
 
-    /// Whether the driver has allocations like this one, in these very segments.
+    /// Whether the driver has such allocations in the very segments.
     pub fn has(&self, desc: &AllocationDesc) -> bool {
         match &self.source {
             DataSource::TestFunction(function) => !self.asked_of_test_function(*function, desc).0.is_empty(),
@@ -166,7 +166,7 @@ impl DdiUmd {
         data
     }
 
-    /// The private data of an allocation, and of its resource.
+    /// The private data of an allocation, and of the resource.
     fn asked_of_test_function(&self, function: GetAllocationPrivateData, desc: &AllocationDesc) -> (Vec<u8>, Vec<u8>) {
         let (local, system) = match desc.segments {
             AllocationSegments::Local => (true, false),

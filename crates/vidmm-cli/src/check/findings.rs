@@ -150,7 +150,7 @@ pub struct Outcome {
     pub check: String,
     /// Its findings.
     pub found: Vec<Found>,
-    /// Readings of answers about which the documents are silent: no findings.
+    /// Readings of answers without a word in the documents: no findings.
     pub remarks: Vec<Found>,
     /// The needs of a scenario that the driver's machine lacks; none if it was played.
     pub skipped_for_want_of: Option<String>,
@@ -162,7 +162,7 @@ pub struct Outcome {
     pub calls: u64,
     /// How often it was asked for a paging operation.
     pub builds: u64,
-    /// How often it was asked for each.
+    /// How often the driver was asked for each paging operation.
     pub operations: BTreeMap<String, u64>,
     /// How often threads of the driver's own have reported something.
     pub reports_from_threads: u64,
@@ -179,6 +179,7 @@ impl Outcome {
         match Job::parse(&self.check) {
             Some(Job::Scenario { .. }) => "scenarios",
             Some(Job::World { .. }) => "worlds",
+            Some(Job::Race { .. }) => "races",
             Some(Job::Pool { .. }) => "pool",
             _ => "calls",
         }
@@ -275,13 +276,13 @@ impl Report {
             groups.into_values().collect::<Vec<_>>()
         };
         let groups = grouped(|outcome| &outcome.found, Found::key);
-        // A remark is told in its own words: two of a rule are two.
+        // The words of a remark are part of the key: a rule may have two remarks.
         let remarks = grouped(|outcome| &outcome.remarks, |found| found.key() + &found.message);
         let Ran { outcomes, machine, not_judged, not_run } = ran;
         Self { groups, remarks, outcomes, machine, not_judged, not_run }
     }
 
-    /// Whether paging operations were asked for and judged, if a check that asks for them was to run.
+    /// Whether paging operations were asked for and judged, if scenarios or worlds were to run.
     pub fn has_judged(&self) -> bool {
         let mut played = self.outcomes.iter().filter(|outcome| outcome.asks_for_operations()).peekable();
         played.peek().is_none() || played.any(|outcome| outcome.steps > 0 && outcome.builds > 0)

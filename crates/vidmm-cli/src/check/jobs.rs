@@ -22,12 +22,17 @@ pub enum Job {
     Scenario { number: usize },
     /// A random world.
     World { seed: u64 },
+    /// A world in which the driver's threads race.
+    Race { seed: u64 },
     /// The world of seed 1, in which the n-th allocation of pool fails once the adapter has started.
     Pool { number: u64 },
 }
 
 /// How many allocations of pool fail, each in a check of its own.
 const POOL_CHECKS: u64 = 24;
+
+/// How many worlds race.
+const RACES: u64 = 3;
 
 /// The world in which they fail.
 const POOL_SEED: u64 = 1;
@@ -37,8 +42,15 @@ impl Job {
     pub fn all(args: &CheckArgs) -> Result<Vec<Self>, String> {
         let worlds = args.seeds.clone().map(|seed| Self::World { seed });
         let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
+        let races = (1..=RACES).map(|seed| Self::Race { seed });
         let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
-        Ok([Self::Start, Self::Unknown, Self::Several].into_iter().chain(pool).chain(scenarios).chain(worlds).collect())
+        Ok([Self::Start, Self::Unknown, Self::Several]
+            .into_iter()
+            .chain(pool)
+            .chain(scenarios)
+            .chain(worlds)
+            .chain(races)
+            .collect())
     }
 
     /// Reads the name of a check.
@@ -52,6 +64,7 @@ impl Job {
             None if name == "unknown" => Some(Self::Unknown),
             None if name == "several" => Some(Self::Several),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
+            Some(("race", seed)) => Some(Self::Race { seed: number(seed)? }),
             Some(("pool", nth)) => Some(Self::Pool { number: number(nth)? }),
             _ => None,
         }
@@ -66,7 +79,7 @@ impl Job {
     pub fn run(self, machines: &DriverMachines, steps: u64) -> Outcome {
         let mut outcome = Outcome::new(self);
         machines.set_seed(match self {
-            Self::World { seed } => seed,
+            Self::World { seed } | Self::Race { seed } => seed,
             Self::Scenario { number } => number as u64,
             _ => POOL_SEED,
         });
@@ -79,6 +92,16 @@ impl Job {
             Self::Unknown => machines.ask_unknown_operation().err(),
             Self::Several => machines.create_several().err(),
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
+            Self::Race { .. } if !machines.has_threads() => {
+                outcome.skipped_for_want_of = Some("threads of the driver".to_owned());
+                None
+            }
+            Self::Race { seed } => {
+                machines.set_racing(true);
+                let error = world(seed, steps, machines, &mut outcome).err();
+                machines.set_racing(false);
+                error
+            }
             Self::Scenario { number } => scenario(number, machines, &mut outcome).err(),
             Self::Pool { number } => {
                 machines.set_failing(number);
@@ -90,9 +113,13 @@ impl Job {
             }
         };
         outcome.found.extend(error.map(|error| Found::new("START", error)));
+        let is_race = matches!(self, Self::Race { .. });
         for report in take_reports() {
             let found = Found::new(&report.rule, report.message);
             if report.is_remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
+        }
+        if is_race {
+            outcome.found.iter_mut().for_each(|found| found.message += " (a race: the finding may not repeat)");
         }
         outcome
     }
@@ -115,7 +142,7 @@ fn world(seed: u64, steps: u64, machines: &DriverMachines, outcome: &mut Outcome
     }
 }
 
-/// A world that wants what the adapter lacks is skipped; other errors are the driver's.
+/// A world beyond the adapter is skipped; further errors are the driver's.
 fn skipped_or(error: RunError, machines: &DriverMachines, outcome: &mut Outcome) -> Result<(), String> {
     outcome.skipped_for_want_of = machines.take_lack();
     if outcome.skipped_for_want_of.is_some() { Ok(()) } else { Err(error.to_string()) }
@@ -158,6 +185,7 @@ impl fmt::Display for Job {
             Self::Several => f.write_str("several"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
             Self::World { seed } => write!(f, "world-{seed}"),
+            Self::Race { seed } => write!(f, "race-{seed}"),
             Self::Pool { number } => write!(f, "pool-{number}"),
         }
     }

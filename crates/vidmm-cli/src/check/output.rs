@@ -48,7 +48,7 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
     let from_threads = report.sum(|outcome| outcome.reports_from_threads);
     if from_threads > 0 {
         let reports = counted(from_threads, "report", "reports");
-        let cost = "vidmm waits for them, but how the threads interleave is not replayed";
+        let cost = "the threads run in turns that a replay repeats, but in races";
         writeln!(out, "threads     {reports} from threads of the driver: {cost}")?;
     }
     for (kind, told) in by_kind(report) {
@@ -84,7 +84,7 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
     Ok(out)
 }
 
-/// For each kind of check the checks that were judged and skipped, and the paging operations.
+/// For each kind of check the number of judged and skipped checks, and the paging operations.
 fn by_kind(report: &Report) -> Vec<(&'static str, String)> {
     let mut kinds: BTreeMap<&str, (u64, u64, BTreeMap<&str, u64>)> = BTreeMap::new();
     for outcome in &report.outcomes {

@@ -5,17 +5,32 @@ use serde_json::Value;
 use crate::common::c_driver::{built, built_of, can_build, check};
 use crate::common::workspace;
 
+/// The right forms of all reference drivers: a driver, and a variable of its Makefile.
+const RIGHT: [(&str, &str); 15] = [
+    ("gpummu", ""),
+    ("gpummu", "WITH_COPY_ENGINE"),
+    ("gpummu", "WITH_DEFERRED"),
+    ("gpummu", "WITH_MORE_MEMORY"),
+    ("gpummu", "WITH_THREAD"),
+    ("patching", ""),
+    ("patching", "WITH_PARTS"),
+    ("patching", "WITH_APERTURE"),
+    ("patching", "WITH_WDDM2"),
+    ("patching", "WITH_WDDM1_1"),
+    ("patching", "WITH_QUEUE"),
+    ("patching", "WITH_KEPT_POINTERS"),
+    ("patching", "WITHOUT_MEMORY"),
+    ("wdk", ""),
+    ("wdk", "WITH_GPU_MMU"),
+];
+
 #[test]
 #[ignore = "takes long, runs in .ci/run"]
 fn the_right_drivers_have_no_findings() {
     if !can_build() {
         return;
     }
-    let patching =
-        ["", "WITH_PARTS", "WITH_APERTURE", "WITH_WDDM2", "WITH_WDDM1_1", "WITH_QUEUE", "WITH_KEPT_POINTERS"]
-            .map(|variant| ("patching", variant));
-    let gpummu = ["", "WITH_COPY_ENGINE", "WITH_DEFERRED", "WITH_MORE_MEMORY"].map(|variant| ("gpummu", variant));
-    for (driver, variant) in gpummu.into_iter().chain(patching) {
+    for (driver, variant) in RIGHT {
         let driver = built_of(driver, "BUG_NONE", variant);
         let run = check(&driver, &["--seeds", "1..20"]).expect(0);
         assert!(run.stdout.contains("found       0"), "{run}");
@@ -23,6 +38,39 @@ fn the_right_drivers_have_no_findings() {
         let here = check(&driver, &["--replay", "world-2", "--in-process"]).expect(0);
         assert!(here.stdout.contains("found       0"), "{here}");
     }
+}
+
+/// Checks each right driver with further worlds until so many paging operations were judged.
+fn right_drivers_find_nothing_in(operations: u64) {
+    const WORLDS: u64 = 500;
+    for (driver, variant) in RIGHT {
+        let built = built_of(driver, "BUG_NONE", variant);
+        let (mut judged, mut first) = (0, 1);
+        while judged < operations {
+            let seeds = format!("{first}..{}", first + WORLDS - 1);
+            let run = check(&built, &["--seeds", &seeds, "--format", "json"]).expect(0);
+            let report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+            let checks = report["checks"].as_array().expect("checks are a list");
+            judged += checks.iter().filter_map(|check| check["builds"].as_u64()).sum::<u64>();
+            first += WORLDS;
+        }
+        println!("{driver} {variant}: {judged} operations in worlds 1 to {}", first - 1);
+    }
+}
+
+#[test]
+#[ignore = "takes long, runs in .ci/run"]
+fn ten_thousand_operations_of_each_right_driver_find_nothing() {
+    if can_build() {
+        right_drivers_find_nothing_in(10_000);
+    }
+}
+
+/// `.ci/long` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn a_million_operations_of_each_right_driver_find_nothing() {
+    right_drivers_find_nothing_in(1_000_000);
 }
 
 #[test]
@@ -161,6 +209,23 @@ fn reports_from_threads_of_the_driver_are_waited_for_and_counted() {
     let run = check(&built_of("gpummu", "BUG_NONE", "WITH_THREAD"), &["--seeds", "1..20"]).expect(0);
     assert!(run.stdout.contains("found       0"), "{run}");
     assert!(run.stdout.contains("from threads of the driver"), "{run}");
+}
+
+/// A seed chooses the next thread at calls of the shim, so runs of a driver with threads are equal; races may differ.
+#[test]
+fn runs_of_a_driver_with_threads_repeat() {
+    if !can_build() {
+        return;
+    }
+    let driver = built_of("gpummu", "BUG_NONE", "WITH_THREAD");
+    let run = || {
+        let run = check(&driver, &["--seeds", "1..8", "--format", "json"]).expect(0);
+        let mut report: Value = serde_json::from_str(&run.stdout).expect("the report is JSON");
+        let checks = report["checks"].as_array_mut().expect("checks are a list");
+        checks.retain(|check| !check["check"].as_str().is_some_and(|name| name.starts_with("race-")));
+        report
+    };
+    assert_eq!(run(), run());
 }
 
 #[test]

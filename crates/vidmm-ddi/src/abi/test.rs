@@ -88,4 +88,6 @@ pub struct VIDMM_SHIM {
     pub RetireMdl: unsafe extern "C" fn(*mut MDL),
     pub GetResources: unsafe extern "C" fn() -> *const c_void,
     pub MapRegisters: unsafe extern "C" fn(u64, usize) -> *mut c_void,
+    pub SetSeed: unsafe extern "C" fn(u64, BOOLEAN),
+    pub StepThreads: unsafe extern "C" fn(u64) -> BOOLEAN,
 }

@@ -157,10 +157,108 @@ static void WhatIsLeftIsReported(void) {
     CHECK(IsOrder(""));
 }
 
+/* ---- Memory, waits for several objects, exceptions ---- */
+
+static BOOLEAN NoPage(UINT64 Page, const VOID *Data) {
+    (void)Page;
+    (void)Data;
+    return FALSE;
+}
+
+static BOOLEAN ReadPage(UINT64 Page, VOID *Data) {
+    memset(Data, (int)Page, PAGE_SIZE);
+    return TRUE;
+}
+
+static UINT64 g_WrittenPage;
+
+static BOOLEAN WritePage(UINT64 Page, const VOID *Data) {
+    g_WrittenPage = *(const BYTE *)Data == 0xEE ? Page : 0;
+    return NoPage(Page, Data);
+}
+
+static UINT64 NoAddress(const VOID *Address) {
+    (void)Address;
+    return 0;
+}
+
+static void TestMemory(void) {
+    PHYSICAL_ADDRESS Highest;
+    PFN_NUMBER Pages[] = {7, 9};
+    MDL Mdl = {NULL, sizeof(MDL), 0, NULL, NULL, 2 * PAGE_SIZE, 0, Pages};
+    ULONG Bits = 0;
+    RTL_BITMAP BitMap;
+    BYTE *Bytes;
+    Highest.QuadPart = -1;
+    Bytes = (BYTE *)MmAllocateContiguousMemory(3 * PAGE_SIZE, Highest);
+    CHECK(MmGetPhysicalAddress(Bytes).QuadPart >> 32 != 0);
+    CHECK(MmGetPhysicalAddress(Bytes + PAGE_SIZE).QuadPart == MmGetPhysicalAddress(Bytes).QuadPart + PAGE_SIZE);
+    CHECK(MmGetVirtualForPhysical(MmGetPhysicalAddress(Bytes + 5)) == Bytes + 5);
+    MmFreeContiguousMemory(Bytes);
+    CHECK(MmGetPhysicalAddress(Bytes).QuadPart == 0 && IsReported(""));
+    MmFreeContiguousMemory(Bytes);
+    CHECK(IsReported("SHIM-POOL-FREE "));
+    Bytes = (BYTE *)MmGetSystemAddressForMdlSafe(&Mdl, NormalPagePriority);
+    CHECK(Bytes[0] == 7 && Bytes[PAGE_SIZE] == 9 && (Mdl.MdlFlags & MDL_MAPPED_TO_SYSTEM_VA));
+    Bytes[PAGE_SIZE] = 0xEE;
+    MmUnmapLockedPages(Bytes, &Mdl);
+    CHECK(g_WrittenPage == 9 && IsReported(""));
+    MmUnmapLockedPages(Bytes, &Mdl);
+    CHECK(IsReported("SHIM-MDL "));
+    Highest.QuadPart = 0xF0000000;
+    WRITE_REGISTER_ULONG((volatile ULONG *)MmMapIoSpace(Highest, 64, MmNonCached) + 3, 5);
+    CHECK(READ_REGISTER_ULONG((volatile ULONG *)MmMapIoSpace(Highest, 64, MmNonCached) + 3) == 5);
+    RtlInitializeBitMap(&BitMap, &Bits, 32);
+    CHECK(RtlFindClearBitsAndSet(&BitMap, 3, 30) == 0 && Bits == 7);
+}
+
+static void TestWaits(void) {
+    KEVENT One, Two;
+    PVOID Objects[] = {&One, &Two};
+    LARGE_INTEGER Zero;
+    Zero.QuadPart = 0;
+    KeInitializeEvent(&One, SynchronizationEvent, FALSE);
+    KeInitializeEvent(&Two, SynchronizationEvent, TRUE);
+    CHECK(KeWaitForMultipleObjects(2, Objects, WaitAll, Executive, KernelMode, FALSE, &Zero, NULL) == STATUS_TIMEOUT);
+    CHECK(KeWaitForMultipleObjects(2, Objects, WaitAny, Executive, KernelMode, FALSE, NULL, NULL) == STATUS_WAIT_1);
+    KeSetEvent(&One, 0, FALSE);
+    KeSetEvent(&Two, 0, FALSE);
+    CHECK(KeWaitForMultipleObjects(2, Objects, WaitAll, Executive, KernelMode, FALSE, NULL, NULL) == STATUS_SUCCESS);
+    CHECK(One.Signaled == 0 && Two.Signaled == 0);
+}
+
+static int Raises(volatile int *Nowhere) {
+    __try {
+        if (Nowhere == NULL) {
+            return *Nowhere;
+        }
+        __try {
+            ExRaiseStatus(STATUS_INTEGER_OVERFLOW);
+        }
+        __except (GetExceptionCode() == STATUS_ACCESS_VIOLATION) {
+            return 1;
+        }
+    }
+    __except (EXCEPTION_EXECUTE_HANDLER) {
+        return GetExceptionCode() == STATUS_ACCESS_VIOLATION ? 2 : 3;
+    }
+    return 4;
+}
+
+static void TestExceptions(void) {
+    int Somewhere = 0;
+    CHECK(Raises(NULL) == 2);
+    CHECK(Raises(&Somewhere) == 3);
+    CHECK(!MmIsAddressValid(NULL) && MmIsAddressValid(&Somewhere));
+}
+
 int main(void) {
     VIDMM_HOST Host;
     RtlZeroMemory(&Host, sizeof(Host));
     Host.Version = VIDMM_HOST_VERSION;
+    Host.ReadSystemPage = ReadPage;
+    Host.WriteSystemPage = WritePage;
+    Host.PhysicalAddressOf = NoAddress;
     Host.Report = Report;
     g_Shim = VidmmConnect(&Host);
     CHECK(g_Shim != NULL);
@@ -168,5 +266,8 @@ int main(void) {
     WorkItemsRunBehindTheOutermostCall();
     TimersFireWhenTheirTimeComes();
     WhatIsLeftIsReported();
+    TestMemory();
+    TestWaits();
+    TestExceptions();
     return 0;
 }

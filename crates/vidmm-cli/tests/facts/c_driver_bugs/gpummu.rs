@@ -70,6 +70,7 @@ bugs! {
     a_start_that_fails_and_frees: BUG_FREE_ON_FAILED_START with WITH_DEFERRED by "SHIM-POOL-FREE" in "1..1";
     a_timer_that_is_left: BUG_TIMER_LEFT with WITH_DEFERRED by "SHIM-DEFERRED" in "1..1";
     a_report_of_a_thread_at_passive_level: BUG_THREAD_AT_PASSIVE with WITH_THREAD by "SHIM-IRQL";
+    a_number_that_threads_change_without_a_lock: BUG_THREADS_UNLOCKED with WITH_THREAD by "CRASH";
     a_thread_that_runs_on: BUG_THREAD_LEFT with WITH_THREAD by "SHIM-THREAD" in "1..1";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
     an_exit: BUG_EXIT by "EXIT VIRTUAL_TRANSFER";

@@ -77,6 +77,7 @@ enum {
     BUG_FREE_ON_FAILED_START,     /* StartDevice frees what RemoveDevice frees when it fails */
     BUG_TIMER_LEFT,               /* StopDevice does not cancel the timer */
     BUG_THREAD_AT_PASSIVE,        /* the driver's thread reports interrupts at PASSIVE_LEVEL */
+    BUG_THREADS_UNLOCKED,         /* two threads change a number without a lock */
     BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */
     BUG_EXIT,                     /* a transfer ends the process */

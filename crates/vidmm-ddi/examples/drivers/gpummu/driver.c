@@ -135,6 +135,7 @@ static VOID InterruptThread(PVOID Context) {
         }
         /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
         KeStallExecutionProcessor(200);
+        GpuShare(&Adapter->Gpu);
         Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
         if (BUG(THREAD_AT_PASSIVE)) {
             LookAtInterrupt(Adapter);

@@ -1,5 +1,7 @@
 #include "gpu.h"
 
+#include "bugs.h"
+
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
     memset(Gpu, 0, sizeof(*Gpu));
     Gpu->DeviceHandle = DeviceHandle;
@@ -9,11 +11,26 @@ void GpuStart(GPU *Gpu, HANDLE DeviceHandle) {
 #endif
 }
 
+#ifdef WITH_THREAD
+void GpuShare(GPU *Gpu) {
+    if (BUG(THREADS_UNLOCKED)) {
+        KIRQL Irql;
+        KSPIN_LOCK Other = 0;
+        Gpu->Users++;
+        KeAcquireSpinLock(&Other, &Irql);
+        KeReleaseSpinLock(&Other, Irql);
+        NT_ASSERT(Gpu->Users == 1);
+        Gpu->Users--;
+    }
+}
+#endif
+
 /* The registers stay as they are until the driver has read them. */
 void GpuInterrupt(GPU *Gpu) {
 #ifdef WITH_THREAD
     LONG Raised = InterlockedIncrement(&Gpu->Raised);
     KeSetEvent(&Gpu->Interrupt, 0, FALSE);
+    GpuShare(Gpu);
     /* A driver that asks an engine to yield does so at a level at which nothing may wait. */
     while (KeGetCurrentIrql() < DISPATCH_LEVEL && InterlockedCompareExchange(&Gpu->Taken, 0, 0) < Raised) {
         KeWaitForSingleObject(&Gpu->IsTaken, Executive, KernelMode, FALSE, NULL);

@@ -96,6 +96,7 @@ typedef struct GPU {
     /* The interrupts that were raised so far, and the last one of those that the thread has taken. */
     LONG Raised;
     LONG Taken;
+    UINT Users; /* for a mistake */
 #endif
     GPU_ENGINE Engines[GPU_ENGINES];
     struct {
@@ -105,6 +106,10 @@ typedef struct GPU {
     } Tlb[GPU_TLB_SLOTS];
 } GPU;
 
+#ifdef WITH_THREAD
+/* For a mistake: two threads share a part of the GPU without a lock. */
+void GpuShare(GPU *Gpu);
+#endif
 void GpuStart(GPU *Gpu, HANDLE DeviceHandle);
 void GpuSubmit(GPU *Gpu, UINT Node, const GPU_PACKET *Packet);
 /* Runs the packet that was submitted to an engine, and raises the interrupt. */

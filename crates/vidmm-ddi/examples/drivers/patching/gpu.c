@@ -81,7 +81,7 @@ BOOLEAN GpuPlace(UINT64 Address, UINT *Segment, UINT64 *Offset) {
     return TRUE;
 }
 
-/* The place of the bytes at an address: those of the aperture are in system memory. */
+/* The place of the bytes at an address: bytes of the aperture are in system memory. */
 static BOOLEAN BytesAt(const GPU *Gpu, UINT64 Address, UINT *Segment, UINT64 *Offset) {
     UINT64 SystemPage;
     if (!GpuPlace(Address, Segment, Offset)) {
@@ -190,7 +190,7 @@ void GpuRun(GPU *Gpu) {
 }
 
 void GpuYield(GPU *Gpu) {
-    /* The packet that runs goes on to its end; those behind it come again. */
+    /* The running packet goes on to the end; packets behind come again. */
     Gpu->PacketCount = Gpu->PacketCount > 1 ? 1 : Gpu->PacketCount;
     Gpu->IsToYield = Gpu->PacketCount > 0;
     if (!Gpu->IsToYield) {
