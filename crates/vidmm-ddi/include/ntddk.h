@@ -637,7 +637,8 @@ EXTERN_C_END
  * ---- Structured exceptions ----
  *
  * ExRaiseStatus, ProbeForRead, ProbeForWrite and an access to no memory raise one. In C++ the frame is gone before the handler
- * runs. In C, `break` and `continue` must not leave a __try; `__leave` and `__finally` are refused. The files of a C driver that
+ * runs. In C, `break` and `continue` must not leave a __try: a `break` is reported (SHIM-TRY), a `continue` ends the __try alone.
+ * `__leave` and `__finally` are refused. The files of a C driver that
  * have a __try are compiled with -O1 -fno-inline.
  */
 
@@ -652,6 +653,8 @@ typedef struct _VIDMM_FRAME {
 EXTERN_C_START
 VOID VidmmPushFrame(VIDMM_FRAME *Frame);
 VOID VidmmPopFrame(VIDMM_FRAME *Frame);
+/* Behind a __try in C: a `break` has left the __try (SHIM-TRY). */
+VOID VidmmRefuseBreak(VIDMM_FRAME *Frame);
 /* Whether the handler runs; goes on to the next frame if it does not. */
 int VidmmFilter(int Decision);
 NTSTATUS VidmmExceptionCode(VOID);
@@ -679,7 +682,9 @@ struct VidmmFrame : VIDMM_FRAME {
 #define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
 #else
 #define __try                                                                                                                    \
-    for (VIDMM_FRAME vidmm_frame __attribute__((cleanup(VidmmPopFrame))) = {0}; vidmm_frame.State == 0; vidmm_frame.State = 1)   \
+    for (VIDMM_FRAME vidmm_frame __attribute__((cleanup(VidmmPopFrame))) = {0}; vidmm_frame.State == 0;                          \
+         VidmmRefuseBreak(&vidmm_frame))                                                                                         \
+        for (vidmm_frame.State = 3; vidmm_frame.State == 3; vidmm_frame.State = 1)                                               \
         if (VidmmPushFrame(&vidmm_frame), sigsetjmp(vidmm_frame.Place, 0) == 0)
 #define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
 #endif

@@ -52,7 +52,6 @@ VOID VidmmPushFrame(VIDMM_FRAME *Frame) {
         sigaction(SIGSEGV, &Action, &g_BeforeSegv);
         sigaction(SIGBUS, &Action, &g_BeforeBus);
     }
-    Frame->State = 0;
     Frame->Before = g_Frame;
     g_Frame = Frame;
 }
@@ -60,6 +59,13 @@ VOID VidmmPushFrame(VIDMM_FRAME *Frame) {
 VOID VidmmPopFrame(VIDMM_FRAME *Frame) {
     if (g_Frame == Frame) {
         g_Frame = Frame->Before;
+    }
+}
+
+VOID VidmmRefuseBreak(VIDMM_FRAME *Frame) {
+    if (Frame->State != 1) {
+        VidmmReport("SHIM-TRY", "a break leaves a __try, and the loop goes on: vidmm cannot carry the break out in C");
+        Frame->State = 1;
     }
 }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vidmm::Nanoseconds;
-use vidmm::contract::NotifyInterrupt;
+use vidmm::contract::{NotifyInterrupt, PagingOperationKind};
+use vidmm::{Nanoseconds, PAGE_SIZE};
 use vidmm_runtime::GpuEvent;
 
 use crate::abi::*;
@@ -18,7 +18,7 @@ use crate::dma_buffers::DmaBuffers;
 use crate::inbox;
 use crate::library::Loaded;
 use crate::mdls::Mdls;
-use crate::memory::Memory;
+use crate::memory::{Memory, from_driver};
 use crate::progress::{Entry, Progress};
 use crate::reports::report;
 
@@ -86,6 +86,8 @@ pub(crate) struct Adapter {
     pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
+    /// The paging buffer that the hardware runs.
+    pub running: Cell<Option<usize>>,
     /// Bytes of private data beside each paging buffer.
     pub paging_private_size: Cell<usize>,
     /// Whether DMA buffers may be split (DRV-05).
@@ -168,6 +170,7 @@ impl Adapter {
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
+            running: Cell::new(None),
             paging_private_size: Cell::new(0),
             splits: Cell::new(true),
             wanted: RefCell::default(),
@@ -329,6 +332,19 @@ impl Adapter {
             // SAFETY: the context is what AddDevice returned.
             self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });
         }
+    }
+
+    /// The hardware writes a page. Outside of the pages of the operations in the running buffer the write is a finding, and names the
+    /// operation before the victim's content is compared.
+    pub fn note_write(&self, segment: u32, offset: u64) {
+        let (Some(number), Some(place)) = (self.running.get(), from_driver(segment, offset)) else { return };
+        let Some(kind) = self.dma.culprit(number, place) else { return };
+        let rule = if kind == PagingOperationKind::Fill { "BPB-24" } else { "BPB-20" };
+        let page = offset / PAGE_SIZE;
+        report(
+            rule,
+            format!("{kind} writes page {page:#x} of segment {segment}, outside of the pages of the operation"),
+        );
     }
 
     /// Lists of pages of ended packets lead nowhere from now on.

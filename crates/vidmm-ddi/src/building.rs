@@ -6,7 +6,7 @@ use vidmm::{PAGE_SIZE, PhysicalAddress};
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
-use crate::dma_buffers::Written;
+use crate::dma_buffers::{Target, Written};
 use crate::memory::SegmentBases;
 use crate::payload::{Payloads, handle};
 use crate::progress::Entry;
@@ -93,6 +93,9 @@ impl Building {
         match place {
             Some(place) => {
                 adapter.dma.keep_mdls(place.number, lists);
+                if let Some(target) = target(adapter, build.operation) {
+                    adapter.dma.add_target(place.number, target);
+                }
                 let written = adapter.dma.take_dma(place, args.pDmaBuffer, build.dma_buffer);
                 build.dma_bytes_written = must_be_within(written, room, kind);
                 if private_room > 0 {
@@ -129,6 +132,27 @@ impl Building {
             report("DDI-UNKNOWN-OPERATION", message);
         }
     }
+}
+
+/// The pages for an operation to write, if the operation writes any: none within, if the pages are unknown.
+fn target(adapter: &Adapter, operation: &PagingOperation) -> Option<Option<Target>> {
+    let (first, bytes) = match operation {
+        PagingOperation::Transfer(op) => (op.first_destination(), op.transfer_size),
+        PagingOperation::Fill(op) => (op.destination, op.fill_size),
+        PagingOperation::VirtualTransfer(_)
+        | PagingOperation::VirtualFill(_)
+        | PagingOperation::UpdatePageTable(_)
+        | PagingOperation::NotifyAlloc(_) => return Some(None),
+        PagingOperation::DiscardContent(_)
+        | PagingOperation::FlushTlb(_)
+        | PagingOperation::MapApertureSegment(_)
+        | PagingOperation::MapApertureSegment2(_)
+        | PagingOperation::UnmapApertureSegment(_)
+        | PagingOperation::NotifyResidency(_) => return None,
+    };
+    let is_aperture = adapter.memory().is_some_and(|memory| memory.is_aperture(first.segment.0.into()));
+    let target = Target { kind: operation.kind(), first, num_pages: bytes / PAGE_SIZE };
+    Some((!is_aperture).then_some(target))
 }
 
 /// A table for the CPU: the place, and the bytes.

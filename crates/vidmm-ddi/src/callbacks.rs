@@ -385,18 +385,28 @@ unsafe extern "C" fn write_memory(handle: HANDLE, segment: u32, offset: u64, dat
     }
     // SAFETY: the caller's buffer has `size` bytes, which do not change during the call.
     let data = unsafe { std::slice::from_raw_parts(data, size) };
-    let is_there = with(handle, false, |adapter| adapter.memory().is_some_and(|m| m.write(segment, offset, data)));
+    let write = |adapter: &Adapter| {
+        adapter.note_write(segment, offset);
+        adapter.memory().is_some_and(|m| m.write(segment, offset, data))
+    };
+    let is_there = with(handle, false, write);
     in_memory(handle, "writes", segment, offset, is_there)
 }
 
 unsafe extern "C" fn copy_page(handle: HANDLE, to: u32, to_offset: u64, from: u32, from_offset: u64) -> BOOLEAN {
-    let copy = |adapter: &Adapter| adapter.memory().is_some_and(|m| m.copy_page((to, to_offset), (from, from_offset)));
+    let copy = |adapter: &Adapter| {
+        adapter.note_write(to, to_offset);
+        adapter.memory().is_some_and(|m| m.copy_page((to, to_offset), (from, from_offset)))
+    };
     let is_there = with(handle, false, copy);
     in_memory(handle, &format!("copies segment {from} + {from_offset:#x} to"), to, to_offset, is_there)
 }
 
 unsafe extern "C" fn fill_page(handle: HANDLE, segment: u32, offset: u64, pattern: u32) -> BOOLEAN {
-    let fill = |adapter: &Adapter| adapter.memory().is_some_and(|m| m.fill_page((segment, offset), pattern));
+    let fill = |adapter: &Adapter| {
+        adapter.note_write(segment, offset);
+        adapter.memory().is_some_and(|m| m.fill_page((segment, offset), pattern))
+    };
     let is_there = with(handle, false, fill);
     in_memory(handle, "fills", segment, offset, is_there)
 }

@@ -107,10 +107,13 @@ impl DdiGpu {
             return;
         }
         self.adapter.has_faulted.set(false);
+        let is_paging = Submission::decode(&first.packet.preamble).is_some_and(|submission| submission.paging);
+        self.adapter.running.set(first.buffer.filter(|_| is_paging && self.adapter.is_physical.get()));
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
         }
+        self.adapter.running.set(None);
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
         let is_told = is_told || self.adapter.notifications.borrow().len() > self.judged;

@@ -117,7 +117,7 @@ impl Umd for DdiUmd {
                 let (mut data, mut resource) = self.asked_of_test_function(*function, desc);
                 if data.is_empty() {
                     // The driver chooses the segments of such allocations.
-                    let anywhere = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..desc.clone() };
+                    let anywhere = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..*desc };
                     (data, resource) = self.asked_of_test_function(*function, &anywhere);
                 }
                 let for_cpu = desc.cpu != CpuAccess::None;

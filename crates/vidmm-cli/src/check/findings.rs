@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 72] = [
+pub const RULES: [(&str, &str); 73] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -100,6 +100,7 @@ pub const RULES: [(&str, &str); 72] = [
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
     ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
+    ("SHIM-TRY", "a break does not leave a __try of a driver in C"),
     ("SHIM-WAIT", "a wait has something that ends it"),
     ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];
@@ -124,6 +125,19 @@ impl Found {
         // The longest name: TRANSFER is in VIRTUAL_TRANSFER.
         let named = OPERATIONS.iter().filter(|name| message.contains(**name)).max_by_key(|name| name.len());
         Self { rule: rule.to_owned(), operation: named.map(|&name| name.to_owned()), message }
+    }
+
+    /// The findings of an adapter that does not start: a finding for each broken rule, or a finding of the rule START.
+    pub fn of_start(error: &str) -> Vec<Self> {
+        let broken = error.lines().skip(1).filter_map(|line| fact_in(line.trim()));
+        let mut found: Vec<Self> = Vec::new();
+        for (rule, told) in broken {
+            let new = Self::new(rule, format!("the adapter does not start: {told}"));
+            if !found.contains(&new) {
+                found.push(new);
+            }
+        }
+        if found.is_empty() { vec![Self::new("START", error.to_owned())] } else { found }
     }
 
     /// The finding of a world or of a scenario. The fact that the text names is the rule: that an adapter is in error, or that a step

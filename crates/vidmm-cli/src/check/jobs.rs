@@ -112,7 +112,7 @@ impl Job {
                 None
             }
         };
-        outcome.found.extend(error.map(|error| Found::new("START", error)));
+        outcome.found.extend(error.iter().flat_map(|error| Found::of_start(error)));
         let is_race = matches!(self, Self::Race { .. });
         for report in take_reports() {
             let found = Found::new(&report.rule, report.message);

@@ -247,6 +247,16 @@ static int Raises(volatile int *Nowhere) {
 
 static void TestExceptions(void) {
     int Somewhere = 0;
+    for (;;) {
+        __try {
+            break;
+        }
+        __except (EXCEPTION_EXECUTE_HANDLER) {
+            Somewhere = 1;
+        }
+        break;
+    }
+    CHECK(Somewhere == 0 && IsReported("SHIM-TRY "));
     CHECK(Raises(NULL) == 2);
     CHECK(Raises(&Somewhere) == 3);
     CHECK(!MmIsAddressValid(NULL) && MmIsAddressValid(&Somewhere));

@@ -13,6 +13,7 @@ bugs! {
     a_transfer_that_goes_on_too_far: BUG_MULTIPASS_SKIPS_ONE by "BPB-20 TRANSFER";
     a_fill_with_another_pattern: BUG_FILL_PATTERN_IGNORED by "BPB-24 FILL";
     a_fill_of_half_the_size: BUG_HALF_FILL by "BPB-24 FILL";
+    a_fill_of_the_neighbour: BUG_FILL_TOO_FAR by "BPB-24 FILL";
     an_answer_of_busy: BUG_BUSY_FILL by "BPB-06 FILL";
     an_unknown_operation_that_succeeds: BUG_UNKNOWN_IS_SUCCESS by "DDI-UNKNOWN-OPERATION";
     an_address_that_is_known_and_not_written: BUG_NO_PREPATCH by "PAT-14";

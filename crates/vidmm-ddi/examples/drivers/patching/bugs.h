@@ -20,6 +20,7 @@ enum {
     BUG_MULTIPASS_SKIPS_ONE,       /* a transfer that goes on in another buffer leaves one page out */
     BUG_FILL_PATTERN_IGNORED,      /* every fill writes 0xFF */
     BUG_HALF_FILL,                 /* the size of a fill is halved */
+    BUG_FILL_TOO_FAR,              /* a fill writes a page behind its allocation */
     BUG_BUSY_FILL,                 /* a fill is answered with busy */
     BUG_UNKNOWN_IS_SUCCESS,        /* operations that the driver does not know are answered with success */
     BUG_NO_PREPATCH,               /* addresses that are known to Render are not written there */

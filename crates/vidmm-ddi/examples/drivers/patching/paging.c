@@ -59,7 +59,7 @@ static NTSTATUS BuildTransfer(DXGKARG_BUILDPAGINGBUFFER *Build) {
 
 static NTSTATUS BuildFill(DXGKARG_BUILDPAGINGBUFFER *Build) {
     UINT64 To = (UINT64)Build->Fill.Destination.SegmentAddress.QuadPart;
-    UINT64 Size = BUG(HALF_FILL) ? Build->Fill.FillSize / 2 : Build->Fill.FillSize;
+    UINT64 Size = (BUG(HALF_FILL) ? Build->Fill.FillSize / 2 : Build->Fill.FillSize) + (BUG(FILL_TOO_FAR) ? PAGE_SIZE : 0);
     UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Build->Fill.FillPattern;
     if (BUG(BUSY_FILL)) {
         return STATUS_GRAPHICS_ALLOCATION_BUSY;
