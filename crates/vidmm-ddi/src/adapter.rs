@@ -86,6 +86,8 @@ pub(crate) struct Adapter {
     pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,
+    /// Whether Patch is called for paging buffers too: documents disagree (DRV-01).
+    pub patches_paging: Cell<bool>,
     /// The paging buffer that the hardware runs.
     pub running: Cell<Option<usize>>,
     /// Bytes of private data beside each paging buffer.
@@ -170,6 +172,7 @@ impl Adapter {
             has_faulted: Cell::new(false),
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
+            patches_paging: Cell::new(seed % 2 == 1),
             running: Cell::new(None),
             paging_private_size: Cell::new(0),
             splits: Cell::new(true),

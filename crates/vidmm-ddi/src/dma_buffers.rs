@@ -161,6 +161,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub address: u64,
+    pub dma: *mut u8,
     pub private: *mut u8,
     /// Bytes of private data: all bytes, and bytes before the driver's pointer.
     pub private_size: u32,
@@ -262,6 +263,7 @@ impl State {
         let slot = &self.slots[number];
         Named {
             address: self.address(number),
+            dma: slot.room.start(),
             private: if slot.private.size == 0 { std::ptr::null_mut() } else { slot.private.start() },
             private_size: slot.private.size as u32,
             private_used: slot.private_used as u32,

@@ -168,11 +168,40 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
     };
     let (start, end) = submission.offsets.unwrap_or((0, commands.len() as u32));
     let buffer = adapter.dma.submit(number, packet.signal, start as usize..end as usize);
+    if submission.paging && adapter.is_physical.get() && adapter.patches_paging.get() {
+        patch_paging(adapter, packet, buffer, (start, end));
+    }
     match adapter.is_physical.get() {
         true => submit_physical(adapter, packet, &submission, buffer),
         false => submit_virtual(adapter, packet, &submission, buffer),
     }
     Some(number)
+}
+
+/// Lets the driver patch a paging buffer, which has no addresses to patch: documents disagree whether Patch is called (DRV-01).
+fn patch_paging(adapter: &Adapter, packet: &Packet, buffer: Named, (start, end): (u32, u32)) {
+    let Some(function) = adapter.ddi().DxgkDdiPatch else { return };
+    let args = DXGKARG_PATCH {
+        DmaBufferPhysicalAddress: buffer.address,
+        pDmaBuffer: buffer.dma,
+        DmaBufferSize: end,
+        DmaBufferSubmissionStartOffset: start,
+        DmaBufferSubmissionEndOffset: end,
+        pDmaBufferPrivateData: buffer.private,
+        DmaBufferPrivateDataSize: buffer.private_size,
+        DmaBufferPrivateDataSubmissionEndOffset: buffer.private_end(),
+        SubmissionFenceId: packet.signal.fence_id as u32,
+        Flags: SUBMIT_PAGING,
+        ..DXGKARG_PATCH::zeroed()
+    };
+    // SAFETY: the struct and the buffer live for the call.
+    let status = adapter.call(Entry::DxgkDdiPatch, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    if status < 0 {
+        report(
+            "PAT-15",
+            format!("DxgkDdiPatch of a paging buffer failed with status {status:#x}: Patch must not fail"),
+        );
+    }
 }
 
 fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, buffer: Named) {

@@ -12,7 +12,7 @@ use crate::args::seeds;
 /// crash, an exit or a hang is a finding, with the operation that was running.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  vidmm check ./driver.so\n  vidmm check ./driver.so --replay world-17    one check again\n  gdb --args vidmm check ./driver.so --in-process --replay world-17\n  vidmm check --list    the rules\n\nExit status: 0 nothing new was found, 1 something was, 2 the arguments are wrong"
+    after_help = "Examples:\n  vidmm check ./driver.so\n  vidmm check ./driver.so --replay world-17    one check again\n  gdb --args vidmm check ./driver.so --in-process --replay world-17\n  vidmm check --list    the rules\n\nExit status: 0 nothing new was found, 1 something was or no paging operation was judged, 2 the arguments are wrong"
 )]
 pub struct CheckArgs {
     /// The driver's library

@@ -33,6 +33,7 @@ bugs! {
     a_patch_that_fails: BUG_PATCH_FAILS by "PAT-15";
     a_part_that_begins_at_the_start_of_its_buffer: BUG_START_IGNORED by "GPU-ACCESS";
     a_submission_that_fails: BUG_SUBMIT_FAILS by "DDI-SUBMIT";
+    a_patch_of_a_paging_buffer_with_a_context: BUG_PATCH_LOOKS_AT_CONTEXT by "CRASH";
     a_paging_buffer_with_a_device: BUG_PAGING_HAS_DEVICE by "CRASH";
     a_transfer_after_a_reset_that_is_refused: BUG_RESET_TRANSFER_REFUSED by "BPB-27";
     a_reset_that_names_another_packet: BUG_WRONG_ABORTED_FENCE by "FLT-21";

@@ -39,6 +39,7 @@ enum {
     BUG_PATCH_FAILS,               /* Patch fails */
     BUG_START_IGNORED,             /* the hardware is told to begin at the start of the DMA buffer */
     BUG_SUBMIT_FAILS,              /* SubmitCommand fails for a part that is not the first */
+    BUG_PATCH_LOOKS_AT_CONTEXT,    /* Patch looks into the context of a paging buffer, which has none */
     BUG_PAGING_HAS_DEVICE,         /* SubmitCommand looks into the context of a paging buffer, which has none */
     BUG_RESET_TRANSFER_REFUSED,    /* the transfer of no bytes after a reset of the adapter is refused */
     BUG_WRONG_ABORTED_FENCE,       /* ResetEngine names the packet before the one that was aborted */

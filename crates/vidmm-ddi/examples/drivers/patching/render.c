@@ -136,6 +136,13 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
     UINT First = BUG(PATCH_ALL) ? 0 : Patch->PatchLocationListSubmissionStart, At;
     UINT Count = BUG(PATCH_ALL) ? Patch->PatchLocationListSize : Patch->PatchLocationListSubmissionLength;
     UNREFERENCED_PARAMETER(hAdapter);
+    if (BUG(PATCH_LOOKS_AT_CONTEXT)) {
+        First += *(volatile UINT *)&((const CONTEXT *)Patch->hContext)->NodeOrdinal;
+    }
+    if (Patch->Flags.Paging) {
+        /* A paging buffer has no context, and no address to patch. */
+        return STATUS_SUCCESS;
+    }
     if (RenderedSize(Patch->pDmaBufferPrivateData, Patch->DmaBufferPrivateDataSubmissionEndOffset) != Patch->DmaBufferSize) {
         return STATUS_INVALID_PARAMETER;
     }
