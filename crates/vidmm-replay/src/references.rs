@@ -52,7 +52,7 @@ pub struct References {
     objects: Vec<Object>,
     uses: Vec<Use>,
     ends: Vec<usize>,
-    /// The time for which each submission keeps the GPU busy, in nanoseconds.
+    /// The time for which each submission keeps the GPU busy, in nanoseconds; 0 behind the last.
     times: Vec<u64>,
     /// The objects that are dropped while others go on, and the submissions after which that is, in their order.
     drops: Vec<(usize, u32)>,
@@ -113,7 +113,11 @@ impl References {
         assert!(!list.is_empty(), "a submission uses something");
         assert!(list.iter().all(|used| used.object() < self.objects.len()), "the object exists");
         self.ends.push(self.uses.len());
-        self.times.push(nanoseconds);
+        // Requests take no time, and no memory for times.
+        if nanoseconds > 0 {
+            self.times.resize(self.ends.len() - 1, 0);
+            self.times.push(nanoseconds);
+        }
     }
 
     /// The same several times; what is made and dropped is another object each time.
@@ -131,12 +135,12 @@ impl References {
                     _ => {}
                 }
             }
-            for (list, &nanoseconds) in self.submissions().zip(&self.times) {
+            for (at, list) in self.submissions().enumerate() {
                 let renamed = |used: &Use| match used.is_write() {
                     true => Use::write(numbers[used.object()]),
                     false => Use::read(numbers[used.object()]),
                 };
-                references.submit_for(list.iter().map(renamed), nanoseconds);
+                references.submit_for(list.iter().map(renamed), self.nanoseconds(at));
             }
         }
         references
@@ -225,7 +229,7 @@ impl References {
 
     /// The time for which a submission keeps the GPU busy, in nanoseconds.
     pub(crate) fn nanoseconds(&self, submission: usize) -> u64 {
-        self.times[submission]
+        self.times.get(submission).copied().unwrap_or(0)
     }
 }
 

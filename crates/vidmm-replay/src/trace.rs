@@ -16,7 +16,7 @@ use crate::{
 const LARGE_PAGE: u64 = 64 << 10;
 
 /// A file of requests is held in memory up to so many uses, which spares reading it again for each run; a longer one is streamed.
-const HELD_USES: usize = 1 << 24;
+const HELD_USES: usize = 1 << 22;
 
 /// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +134,7 @@ enum Input {
 impl Trace {
     /// A file of requests to a cache, if the options or the end of the name state a format.
     ///
-    /// A file of up to 16 million requests is held in memory. A longer file is read once here, and streamed later.
+    /// A file of up to 4 million requests is held in memory. A longer file is read once here, and streamed later.
     ///
     /// # Errors
     ///

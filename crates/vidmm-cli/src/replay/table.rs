@@ -60,10 +60,10 @@ fn write_input(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
             size(&rows[0].local_memory, rows[0].local_memory_bytes)
         };
         let mut size = Some(size);
-        if before != Some(&rows[0].local_memory) {
-            if let Some(optimum) = optimum(&rows[0]) {
-                write_line(out, &size.take().unwrap_or_default(), "(MIN)", &[optimum])?;
-            }
+        if before != Some(&rows[0].local_memory)
+            && let Some(optimum) = optimum(&rows[0])
+        {
+            write_line(out, &size.take().unwrap_or_default(), "(MIN)", &[optimum])?;
         }
         before = Some(&rows[0].local_memory);
         write_line(out, &size.unwrap_or_default(), &rows[0].policy_name(), rows)?;

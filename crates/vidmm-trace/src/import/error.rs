@@ -39,7 +39,7 @@ pub enum ImportError {
         limit: usize,
     },
     /// The packed file is damaged or ends too early.
-    #[error("{name} is a damaged or truncated {packing} file: {source}; fetch the file again")]
+    #[error("{name} is a damaged or truncated {packing} file: {source}; fetch it again")]
     Packed {
         /// The trace.
         name: String,
@@ -61,11 +61,9 @@ pub enum ImportError {
     },
     /// The first line has no known format.
     #[error(
-        "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | \
-         TENSOR:IS_WEIGHT:BYTES .. | ..`, or `kernels.config` with `Kernel ID: ..`), Mooncake or Bailian (JSON with \
-         `timestamp`, `input_length`, `output_length` and `hash_ids`) or PyTorch (a pickled snapshot), or for \
-         `vidmm replay` requests to a cache, in a file whose name ends in `.csv`, `.oracleGeneral`, `.lcs` or \
-         `.vscsi`, or of the format that `--format` names"
+        "{name} is not a trace that vidmm knows: line {line} is `{found}`; expected G10 (`NANOSECONDS | inputs | outputs` \
+         or `Kernel ID: ..`), Mooncake or Bailian (JSON with `hash_ids`), a snapshot of PyTorch, or for `vidmm replay` \
+         requests in a file whose name ends in `.csv`, `.oracleGeneral`, `.lcs` or `.vscsi`, or `--format`"
     )]
     Unknown {
         /// The trace.

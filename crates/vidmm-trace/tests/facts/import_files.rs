@@ -47,7 +47,7 @@ fn a_damaged_gzip_file_is_refused() {
     let middle = bytes.len() - 6;
     bytes[middle] ^= 0xff;
     let text = import(&bytes).expect_err("the checksum is wrong").to_string();
-    assert!(text.contains("damaged or truncated gzip") && text.contains("fetch the file again"), "{text}");
+    assert!(text.contains("damaged or truncated gzip") && text.contains("fetch it again"), "{text}");
 }
 
 #[test]
