@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{BuildStatus, EngineFence, KmdAllocationHandle, PagingOperation};
-use vidmm::{AllocationId, Event, Extent, Nanoseconds, NumberedEvent, PlanNo};
+use vidmm::{AllocationId, Event, Extent, Nanoseconds, NumberedEvent, PlanNo, event};
 use vidmm_trace::Segments;
 
 use super::engines::Engines;
@@ -11,8 +11,8 @@ use super::findings::Findings;
 use super::memory::Memory;
 use super::plans::Plans;
 use super::record::{
-    Adapter, Budget, Created, Eviction, Gone, GoneObject, Holder, Object, Operation, PacketContent, PacketEnd, PageIn,
-    Record, Segment, WaitedFor,
+    Adapter, Budget, BusAccess, Created, Eviction, Gone, GoneObject, Holder, Object, Operation, PacketContent,
+    PacketEnd, PageIn, Record, Segment, WaitedFor,
 };
 use super::requests::Requests;
 
@@ -257,6 +257,12 @@ impl Fold {
             Event::Completed { signal } => {
                 self.plans.packet_ended(signal, occurred_at);
                 self.packet_ended(signal, occurred_at, PacketEnd::Completed, out);
+            }
+            Event::AccessedOverBus { device, kernel, ref accesses } => {
+                let record = |&event::BusAccess { allocation, bytes, lost_ns }: &_| {
+                    Record::BusAccess(BusAccess { at: occurred_at, device, kernel, allocation, bytes, lost_ns })
+                };
+                out.extend(accesses.iter().map(record));
             }
             Event::Aborted { signal } => self.packet_ended(signal, occurred_at, PacketEnd::Aborted, out),
             _ => {}
