@@ -85,7 +85,7 @@ impl Oracle {
         self.kernels.len()
     }
 
-    /// The buffers that a kernel reads, then those that it writes.
+    /// The read buffers of a kernel, then the written buffers.
     pub fn buffers_of(&self, kernel: usize) -> impl Iterator<Item = u32> {
         let uses = self.kernels.get(kernel).into_iter();
         uses.flat_map(|uses| uses.reads.iter().chain(&uses.writes).copied())

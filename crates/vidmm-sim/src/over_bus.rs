@@ -1,10 +1,10 @@
-//! The time that kernels lose to their accesses over the bus, by allocation (D35).
+//! The time lost to kernels' accesses over the bus, by allocation (D35).
 
 use vidmm::event::BusAccess;
 use vidmm::{AllocationId, Nanoseconds};
 
-/// The accesses of a kernel to system memory, which cost the kernel `lost_ns`: the allocation and the bytes of each. Accesses to
-/// one allocation are one.
+/// The accesses of a kernel to system memory, at a cost of `lost_ns` for the kernel: the allocation and the bytes of each part. All parts
+/// of an allocation are a single access.
 pub(crate) fn accesses(
     parts: impl Iterator<Item = (Option<AllocationId>, u64)>,
     lost_ns: Nanoseconds,
@@ -17,7 +17,7 @@ pub(crate) fn accesses(
             None => accesses.push(BusAccess { allocation, bytes, lost_ns: 0 }),
         }
     }
-    // What an access gets is its part of what is left, so that the sum is right.
+    // Each access gets a part of the rest: the sum is exact.
     let (mut left_ns, mut left) = (lost_ns, accesses.iter().map(|access| access.bytes).sum::<u64>());
     for access in &mut accesses {
         access.lost_ns = (u128::from(left_ns) * u128::from(access.bytes) / u128::from(left.max(1))) as u64;

@@ -3,11 +3,11 @@
 use vidmm::Nanoseconds;
 use vidmm::contract::MemoryTransferDirection;
 
-/// The link between system memory and the device, which engines share. Each direction carries the bytes of one command at a
-/// time, in the order in which commands ask; a later command waits for the bytes before its own.
+/// The link between system memory and the device, for all engines together. Each direction carries the bytes of one command
+/// at a time, first come, first served.
 ///
-/// A kernel asks for its reads when the kernel begins, and for its writes when the kernel has computed. The writes flow
-/// from the kernel's begin on, behind whatever the direction has carried by then.
+/// A kernel asks for the reads at the kernel's start, and for the writes at the end of the computation. The writes flow from
+/// the kernel's start on, behind all bytes before the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bus {
     to_device_free_at: Nanoseconds,
@@ -15,8 +15,8 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Carries bytes that are there at `from` and keep a direction busy for `duration`. Returns the time of the last byte.
-    /// Bytes that stay in local memory do not wait.
+    /// Carries bytes from `from` on, in `duration` without other traffic. Returns the time of the last byte.
+    /// Bytes of local memory do not wait.
     pub fn carry(
         &mut self,
         direction: MemoryTransferDirection,

@@ -64,7 +64,7 @@ pub(super) struct Sums {
     /// Nanoseconds from calls to their fences.
     pub waited: u64,
     pub longest_wait: u64,
-    /// Kernels that took longer because of their accesses to it over the bus, their bytes of it, and how much longer, in nanoseconds.
+    /// Kernels with time lost to access over the bus, the bytes of the allocation, and the lost nanoseconds.
     pub bus_kernels: u64,
     pub bus_bytes: u64,
     pub bus_ns: u64,
@@ -74,7 +74,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// A kernel took longer because of its access to it over the bus.
+    /// A kernel lost time to access over the bus.
     pub fn over_bus(&mut self, access: &BusAccess) {
         self.bus_kernels += 1;
         self.bus_bytes = self.bus_bytes.saturating_add(access.bytes);

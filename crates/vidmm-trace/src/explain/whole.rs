@@ -124,7 +124,7 @@ fn sums(tale: &Tale, world: &World) -> Vec<String> {
     }
     if sums.bus_ns > 0 {
         lines.push(format!(
-            "{} of it over the bus, in system memory, made kernels {} longer ({}).",
+            "{} over the bus, in system memory, made kernels {} longer ({}).",
             ByteSize(sums.bus_bytes),
             time(sums.bus_ns),
             times(sums.bus_kernels)
