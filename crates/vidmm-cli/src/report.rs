@@ -131,6 +131,13 @@ fn write(
         share(r.time.hidden_ns, r.time.paging_ns),
         share(r.time.lost_ns(), r.time.virtual_ns),
     )?;
+    if r.time.bus_ns > 0 {
+        writeln!(
+            out,
+            "              {} of the work was lost to access over the bus",
+            vidmm_trace::explain::words::time(r.time.bus_ns)
+        )?;
+    }
     write_recovery(out, r)?;
     processes::write(out, &r.processes, r.time)?;
     let style = if r.all_held() { GOOD } else { BAD };

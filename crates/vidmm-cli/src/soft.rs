@@ -20,9 +20,12 @@ pub fn machine(desc: &MachineDesc) -> Result<Machine, String> {
 pub fn described(desc: &MachineDesc) -> Result<(SoftAdapterConfig, CostModel), String> {
     let config = config(desc);
     config.check().map_err(|error| error.to_string())?;
+    let [kernel_read_bytes_per_second, kernel_write_bytes_per_second] = desc.kernel_bytes_per_second;
     let cost = CostModel {
         bus_to_device_bytes_per_second: desc.bus_bytes_per_second,
         bus_to_host_bytes_per_second: desc.bus_bytes_per_second,
+        kernel_read_bytes_per_second,
+        kernel_write_bytes_per_second,
         local_bytes_per_second: desc.local_bytes_per_second,
         reset_nanoseconds: desc.reset_nanoseconds,
         latency_seed: desc.latency_seed,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use vidmm::NumberedEvent;
-use vidmm_trace::ByteSize;
+use vidmm_trace::{ByteSize, explain::words::time};
 use vidmm_view::{
     statistics::{ProcessSegmentStatistics, Statistics},
     timeline::Timeline,
@@ -43,6 +43,14 @@ impl Counted {
             let (process, memory) = (process.to_string(), names.get(&segment).map_or("system memory", String::as_str));
             let amounts = format!("{peak:>10}{paged_in:>10}{out_of:>10}{filled:>10}{demoted:>10}");
             writeln!(out, "{process:<12}{memory:<16}{amounts}  {}", row.reasons())?;
+        }
+        for (process, over_bus) in statistics.over_bus() {
+            let (process, lost) = (process.to_string(), time(over_bus.lost_ns));
+            write!(out, "{process:<12}{lost} lost to access over the bus ({})", ByteSize(over_bus.bytes))?;
+            match over_bus.worst() {
+                Some((allocation, lost_ns)) => writeln!(out, ", {} of that for {allocation}", time(lost_ns))?,
+                None => writeln!(out)?,
+            }
         }
         Ok(())
     }

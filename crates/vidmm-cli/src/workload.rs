@@ -4,6 +4,7 @@ use std::{error::Error, path::Path};
 
 use indicatif::ProgressBar;
 use vidmm::{AdapterOptions, NumberedEvent, TdrOptions};
+use vidmm_runtime::AllocationSegments;
 use vidmm_sim::{
     CompareSettings, Finding, MachineDesc, MachineFactory, MemorySizes, Observer, Processes, Report, RunDesc, RunError,
     Scenario, ScenarioError, TdrSettings, Unobserved,
@@ -111,9 +112,12 @@ pub fn prepare(scenario: &Scenario, base: &Path) -> Result<Prepared, ScenarioErr
         aperture_commit_limit_bytes: scenario.aperture_commit_limit_bytes(&workload)?,
     };
     let Scenario { adapter, cost, client, faults, .. } = scenario;
-    let (tdr, raised_delay) = time_limits(adapter.tdr, &workload);
+    let machine = MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) };
+    let uses_system = clients.iter().any(|client| client.segments() != AllocationSegments::Local);
+    let over_bus = if uses_system { longest_over_bus(&machine, &workload) } else { 0 };
+    let (tdr, raised_delay) = time_limits(adapter.tdr, workload.longest_kernel().saturating_add(over_bus));
     let desc = RunDesc {
-        machine: MachineDesc { fault_seed: scenario.seed, ..MachineDesc::new(adapter, cost, memory, faults) },
+        machine,
         content: client.content,
         clients,
         script: scenario.script.clone(),
@@ -142,11 +146,17 @@ impl Prepared {
     }
 }
 
+/// The longest time that a kernel needs the bus, if all of its buffers are in system memory, in nanoseconds.
+fn longest_over_bus(machine: &MachineDesc, workload: &Workload) -> u64 {
+    let bytes = workload.footprint(machine.page_size.bytes()).largest_kernel_bytes;
+    let rate = machine.kernel_bytes_per_second.into_iter().flatten().min();
+    rate.map_or(0, |rate| (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64)
+}
+
 /// The time limits of a run. The model GPU yields only between packets, so a kernel that computes for longer than the
 /// usual TdrDelay would be taken for hung: the delay is raised, as it is on machines that compute. A delay of the
 /// scenario's own is kept. Returns the length of that kernel and the delay with the limits if it was raised.
-fn time_limits(settings: TdrSettings, workload: &Workload) -> (TdrOptions, Option<(u64, u64)>) {
-    let longest = workload.longest_kernel();
+fn time_limits(settings: TdrSettings, longest: u64) -> (TdrOptions, Option<(u64, u64)>) {
     let mut limits = TdrOptions::from(settings);
     if settings.delay != TdrSettings::default().delay || longest < limits.delay {
         return (limits, None);

@@ -209,6 +209,18 @@ pub enum GpuEvent {
         /// The allocation that they are compressed pages of, and the number of the first among its pages; none if they are plain.
         compressed: Option<(KmdAllocationHandle, u64)>,
     },
+    /// A kernel has taken longer than the kernel computes, because of its accesses to system memory. Precedes the
+    /// completion of its packet.
+    AccessedOverBus {
+        /// The kernel's number, as its command gave it.
+        kernel: u64,
+        /// The bytes in system memory of each input.
+        read: Vec<u64>,
+        /// The bytes in system memory of each output.
+        written: Vec<u64>,
+        /// How much longer it took.
+        lost_ns: Nanoseconds,
+    },
     /// A verifier has found that a driver's commands have not the documented effect.
     WrongEffect(Box<WrongEffect>),
     /// A kernel has read its inputs. Precedes the completion of its packet; an oracle judges the digests.
@@ -232,6 +244,7 @@ impl GpuEvent {
             | Self::RestartedFromTimeout { at, .. } => Some(at),
             Self::KernelRead { .. }
             | Self::KernelWrote { .. }
+            | Self::AccessedOverBus { .. }
             | Self::LateAccess { .. }
             | Self::Flushed { .. }
             | Self::WrongEffect(_) => None,

@@ -40,6 +40,17 @@ pub enum Happening {
         /// The digests of the pages of each input.
         inputs: Vec<Vec<u64>>,
     },
+    /// A kernel has taken longer than the kernel computes, because of its accesses to system memory.
+    AccessedOverBus {
+        /// Its number.
+        kernel: u64,
+        /// The bytes in system memory of each input.
+        read: Vec<u64>,
+        /// The bytes in system memory of each output.
+        written: Vec<u64>,
+        /// How much longer it took.
+        lost_ns: Nanoseconds,
+    },
     /// A kernel has accessed a page that the host had unmapped from the IOMMU: its driver keeps what the device cached
     /// (NTF-04).
     LateAccess {
@@ -234,6 +245,9 @@ impl Runtime {
             }
             GpuEvent::LateAccess { kernel, virtual_address, write } => {
                 self.happenings.push_back(Happening::LateAccess { kernel, virtual_address, write });
+            }
+            GpuEvent::AccessedOverBus { kernel, read, written, lost_ns } => {
+                self.happenings.push_back(Happening::AccessedOverBus { kernel, read, written, lost_ns });
             }
             GpuEvent::Flushed { .. } | GpuEvent::KernelWrote { .. } => {}
             GpuEvent::WrongEffect(wrong) => self.happenings.push_back(Happening::WrongEffect(wrong)),

@@ -11,6 +11,7 @@ use crate::client::{ClientDesc, ClientKind};
 use crate::held_up::HeldUp;
 use crate::listings::Listings;
 use crate::oracle::Verdict;
+use crate::timeline::is_zero;
 
 /// The figures of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,6 +28,9 @@ pub struct ProcessFigures {
     pub kernels_ended: u64,
     /// The time during which a kernel of it ran, in nanoseconds.
     pub work_ns: Nanoseconds,
+    /// How much longer its kernels took because of their accesses to system memory, in nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bus_ns: Nanoseconds,
     /// Bytes of its allocations that were copied into local memory.
     pub bytes_paged_in: u64,
     /// Bytes of its allocations that were copied out of local memory.
@@ -214,6 +218,10 @@ impl Accounts {
                 if let Some(packet) = self.packets.remove(&before) {
                     self.packets.insert(signal, packet);
                 }
+            }
+            Event::AccessedOverBus { device, ref accesses, .. } => {
+                let lost_ns = accesses.iter().map(|access| access.lost_ns).sum::<Nanoseconds>();
+                self.count(device, |figures| figures.bus_ns += lost_ns);
             }
             Event::Aborted { signal } => drop(self.packets.remove(&signal)),
             Event::DeviceInError { device, .. } => self.count(device, |figures| figures.device_errors += 1),

@@ -26,6 +26,7 @@ mod accounts;
 mod turns;
 mod finding;
 mod fault_tales;
+mod over_bus;
 mod play;
 mod report;
 mod run;

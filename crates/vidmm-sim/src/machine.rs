@@ -101,10 +101,12 @@ pub struct MachineDesc {
     /// [`Features::DEPENDENT_ENGINES`].
     pub dependent_engines: Vec<Vec<EngineKind>>,
     /// How long a reset of an engine takes, a reset of the adapter, and its restart, in nanoseconds. A factory may ignore it
-    /// and the next three if it lacks [`Features::COSTS`].
+    /// and the next four if it lacks [`Features::COSTS`].
     pub reset_nanoseconds: u64,
     /// Bandwidth of the bus each way, in bytes a second.
     pub bus_bytes_per_second: u64,
+    /// Bandwidths at which kernels read and write system memory, in bytes a second; none is no cost.
+    pub kernel_bytes_per_second: [Option<u64>; 2],
     /// Bandwidth of local memory, in bytes a second.
     pub local_bytes_per_second: u64,
     /// The seed of the delays after which packets begin; none is no delay.
@@ -204,6 +206,7 @@ impl MachineDesc {
                 .collect(),
             reset_nanoseconds: cost.reset.ns,
             bus_bytes_per_second: cost.bus_bytes_per_second(),
+            kernel_bytes_per_second: cost.kernel_bytes_per_second(local_memory_bytes > 0),
             local_bytes_per_second: cost.local_bytes_per_second(),
             latency_seed: cost.latency_seed,
             faults: faults.to_owned(),

@@ -85,6 +85,12 @@ impl Oracle {
         self.kernels.len()
     }
 
+    /// The read buffers of a kernel, then the written buffers.
+    pub fn buffers_of(&self, kernel: usize) -> impl Iterator<Item = u32> {
+        let uses = self.kernels.get(kernel).into_iter();
+        uses.flat_map(|uses| uses.reads.iter().chain(&uses.writes).copied())
+    }
+
     /// The number of pages of `buffer` that kernels touch; 0 for a buffer that the workload does not have.
     pub fn pages(&self, buffer: u32) -> u64 {
         self.buffers.get(buffer as usize).map_or(0, |state| state.pages)

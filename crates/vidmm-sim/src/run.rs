@@ -19,6 +19,7 @@ use crate::{
     illegal_uses::StrictWorkload,
     machine::{MachineDesc, MachineFactory, build, limits_without},
     oracle::{Oracle, Verdict, WrongPage},
+    over_bus,
     play::{CheckReport, Play},
     prediction::Content,
     report::Report,
@@ -451,6 +452,17 @@ impl Run<'_> {
         match happening {
             happening if self.judge_effect(&happening) => {}
             Happening::KernelRead { kernel, inputs } => self.judge(kernel as usize, &inputs, client),
+            Happening::AccessedOverBus { kernel, read, written, lost_ns } => {
+                self.timeline.lost_over_bus(lost_ns);
+                let buffers = self.oracle.buffers_of(kernel as usize);
+                let parts = buffers.zip(read.into_iter().chain(written));
+                let parts = parts.map(|(buffer, bytes)| (client.allocation_of(buffer), bytes));
+                let accesses = over_bus::accesses(parts, lost_ns);
+                let device = client.processes().nth(client.process_of(kernel as usize)).map(|(_, device, _)| device);
+                if let Some(device) = device {
+                    self.record(|| Event::AccessedOverBus { device, kernel, accesses });
+                }
+            }
             Happening::PacketEnded { signal, paging, started_at, ended_at } => {
                 self.timeline.ran(paging, started_at, ended_at);
                 self.last_sign = ended_at;

@@ -8,6 +8,7 @@ use vidmm::Nanoseconds;
 pub(crate) struct Timeline {
     work: Vec<(Nanoseconds, Nanoseconds)>,
     paging: Vec<(Nanoseconds, Nanoseconds)>,
+    lost_over_bus: Nanoseconds,
 }
 
 /// Shares of the virtual time, in nanoseconds.
@@ -21,6 +22,14 @@ pub struct Shares {
     pub paging_ns: Nanoseconds,
     /// While both did: paging hidden behind work.
     pub hidden_ns: Nanoseconds,
+    /// How much longer kernels took because of their accesses to system memory, in sum: a part of the work.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bus_ns: Nanoseconds,
+}
+
+/// Whether a time is none.
+pub(crate) fn is_zero(nanoseconds: &Nanoseconds) -> bool {
+    *nanoseconds == 0
 }
 
 impl Shares {
@@ -37,6 +46,11 @@ impl Timeline {
         intervals.push((start, end));
     }
 
+    /// A kernel took longer because of its accesses to system memory.
+    pub fn lost_over_bus(&mut self, lost_ns: Nanoseconds) {
+        self.lost_over_bus += lost_ns;
+    }
+
     /// The shares of a run that took `virtual_ns`.
     pub fn shares(mut self, virtual_ns: Nanoseconds) -> Shares {
         let length = |intervals: &[(u64, u64)]| intervals.iter().map(|(start, end)| end - start).sum();
@@ -46,7 +60,13 @@ impl Timeline {
         let mut either = self.work;
         either.append(&mut self.paging);
         unite(&mut either);
-        Shares { virtual_ns, work_ns, paging_ns, hidden_ns: work_ns + paging_ns - length(&either) }
+        Shares {
+            virtual_ns,
+            work_ns,
+            paging_ns,
+            hidden_ns: work_ns + paging_ns - length(&either),
+            bus_ns: self.lost_over_bus,
+        }
     }
 }
 
@@ -74,7 +94,7 @@ mod tests {
         timeline.ran(true, 8, 20);
         timeline.ran(true, 20, 22);
         let shares = timeline.shares(30);
-        assert_eq!(shares, Shares { virtual_ns: 30, work_ns: 12, paging_ns: 14, hidden_ns: 4 });
+        assert_eq!(shares, Shares { virtual_ns: 30, work_ns: 12, paging_ns: 14, hidden_ns: 4, bus_ns: 0 });
         assert_eq!(shares.lost_ns(), 10);
     }
 }

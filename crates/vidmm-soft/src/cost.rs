@@ -6,15 +6,20 @@ use vidmm_runtime::mixed;
 
 use crate::encoding::{Command, Work};
 
-/// The cost of commands in virtual time. Kernels bring their own duration.
+/// The cost of commands in virtual time. Kernels bring their own duration: that of a kernel with all memory at hand.
 ///
-/// Engines do not compete: two transfers at once take as long as one.
+/// Engines compete for the [bus](crate::Bus) alone. A kernel accesses system memory over the bus while the kernel computes, and
+/// ends when both are done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostModel {
     /// Bytes a second from system to local memory.
     pub bus_to_device_bytes_per_second: u64,
     /// Bytes a second from local to system memory.
     pub bus_to_host_bytes_per_second: u64,
+    /// Bytes a second at which kernels read system memory; none is at no cost, as where CPU and GPU share one memory.
+    pub kernel_read_bytes_per_second: Option<u64>,
+    /// Bytes a second at which kernels write system memory; none is at no cost.
+    pub kernel_write_bytes_per_second: Option<u64>,
     /// Bytes a second of copies inside local memory, and of fills.
     pub local_bytes_per_second: u64,
     /// Nanoseconds before the first command of a packet.
@@ -39,6 +44,8 @@ impl Default for CostModel {
         Self {
             bus_to_device_bytes_per_second: 25_000_000_000,
             bus_to_host_bytes_per_second: 25_000_000_000,
+            kernel_read_bytes_per_second: Some(25_000_000_000),
+            kernel_write_bytes_per_second: Some(25_000_000_000),
             local_bytes_per_second: 800_000_000_000,
             packet_nanoseconds: 2_000,
             latency_seed: None,
@@ -62,7 +69,18 @@ impl CostModel {
         self.packet_nanoseconds.saturating_add(more)
     }
 
-    /// How long `command` takes.
+    /// How long a kernel needs the bus to read `bytes` of system memory. The time is rounded down: a kernel that takes the time of its
+    /// bytes anyway, such as an upload, loses nothing.
+    pub fn kernel_read(&self, bytes: u64) -> Nanoseconds {
+        self.kernel_read_bytes_per_second.map_or(0, |rate| rounded_down(bytes, rate))
+    }
+
+    /// How long a kernel needs the bus to write `bytes` of system memory.
+    pub fn kernel_write(&self, bytes: u64) -> Nanoseconds {
+        self.kernel_write_bytes_per_second.map_or(0, |rate| rounded_down(bytes, rate))
+    }
+
+    /// How long `command` takes with the bus to itself, and without the accesses of a kernel to system memory.
     pub fn duration(&self, command: &Command) -> Nanoseconds {
         let own = match command.work() {
             Work::Nothing => 0,
@@ -88,6 +106,12 @@ impl CostModel {
 /// How long `bytes` take at `rate` bytes a second, rounded up. A rate of 0 counts as 1.
 fn at_rate(bytes: u64, rate: u64) -> Nanoseconds {
     let nanoseconds = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}
+
+/// The same, rounded down.
+fn rounded_down(bytes: u64, rate: u64) -> Nanoseconds {
+    let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 

@@ -99,8 +99,8 @@ impl From<PageFault> for Abort {
 pub enum Begun<H> {
     /// A transfer, with what it read and how many of these bytes came from system memory.
     Transfer(Transfer, H, u64),
-    /// A kernel, with what became of its inputs.
-    Kernel(KernelCommand, KernelState),
+    /// A kernel, with what became of its inputs, and the bytes of each input that are in system memory.
+    Kernel(KernelCommand, KernelState, Vec<u64>),
     /// A decompression, with the marked pages as they were: which part of the range each run of them is.
     Decompress(Decompress, Vec<(Range<u64>, H)>),
     /// A command that reads nothing.
@@ -203,7 +203,8 @@ impl<E: Executor> Device<E> {
         }
     }
 
-    /// The second half of a command: it writes. `space` changes when the command says so.
+    /// The second half of a command: it writes. `space` changes when the command says so. Returns the bytes in system memory
+    /// of each output of a kernel, and nothing of other commands.
     ///
     /// # Errors
     ///
@@ -213,19 +214,20 @@ impl<E: Executor> Device<E> {
         space: &mut Option<AddressSpace>,
         begun: Begun<E::Bytes>,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<(), Abort> {
+    ) -> Result<Vec<u64>, Abort> {
         match begun {
             Begun::Transfer(transfer, bytes, from_system) => {
-                self.finish_transfer(*space, &transfer, &bytes, from_system)
+                self.finish_transfer(*space, &transfer, &bytes, from_system)?;
             }
-            Begun::Kernel(kernel, state) => {
+            Begun::Kernel(kernel, state, _) => {
                 let finished = self.finish_kernel(*space, &kernel, state, events);
                 self.tell_late(kernel.kernel, true, events);
-                finished
+                return finished;
             }
-            Begun::Decompress(decompress, marked) => self.finish_decompress(*space, &decompress, &marked),
-            Begun::Other(command) => self.finish_other(space, command, events),
+            Begun::Decompress(decompress, marked) => self.finish_decompress(*space, &decompress, &marked)?,
+            Begun::Other(command) => self.finish_other(space, command, events)?,
         }
+        Ok(Vec::new())
     }
 
     /// A command that does not end: half of what it would have written is there, as with a GPU that is stopped at some moment. Returns
@@ -364,15 +366,17 @@ impl<E: Executor> Device<E> {
         }
         let mut state = KernelState::new(kernel.kernel);
         let mut inputs = Vec::with_capacity(kernel.inputs.len());
+        let mut in_system = Vec::with_capacity(kernel.inputs.len());
         for input in &kernel.inputs {
-            let digests = self.read_input(space, input)?;
+            let (digests, bytes) = self.read_input(space, input)?;
+            in_system.push(bytes);
             digests.iter().for_each(|&digest| state.absorb(digest));
             inputs.push(digests);
         }
         self.counters.pages_read_by_kernels += inputs.iter().map(|digests| digests.len() as u64).sum::<u64>();
         self.tell_late(kernel.kernel, false, events);
         events.push(GpuEvent::KernelRead { kernel: kernel.kernel, inputs });
-        Ok(Begun::Kernel(kernel, state))
+        Ok(Begun::Kernel(kernel, state, in_system))
     }
 
     /// Tells of pages that a kernel found although the host had unmapped them.
@@ -382,13 +386,15 @@ impl<E: Executor> Device<E> {
         }
     }
 
-    /// The digests of the pages of `input`, of which those that its surface marks are decompressed on the way.
-    fn read_input(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<Vec<u64>, Abort> {
+    /// The digests of the pages of `input`, of which those that its surface marks are decompressed on the way; and its bytes
+    /// in system memory.
+    fn read_input(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<(Vec<u64>, u64), Abort> {
         let runs = self.translate_range(space, input, false)?;
         let marked = |surface| self.surfaces.marked(surface, input.num_pages).collect();
         let marked: Vec<_> = input.surface.map_or_else(Vec::new, marked);
         self.executor.bind(&self.translation);
-        Ok(self.executor.digests(&View { process: process_of(space), range: input, runs: &runs }, &marked))
+        let digests = self.executor.digests(&View { process: process_of(space), range: input, runs: &runs }, &marked);
+        Ok((digests, bytes_in_system(&runs)))
     }
 
     fn finish_kernel(
@@ -397,7 +403,8 @@ impl<E: Executor> Device<E> {
         kernel: &KernelCommand,
         state: KernelState,
         events: &mut Vec<GpuEvent>,
-    ) -> Result<(), Abort> {
+    ) -> Result<Vec<u64>, Abort> {
+        let mut in_system = Vec::with_capacity(kernel.outputs.len());
         for (output, range) in (0..).zip(&kernel.outputs) {
             let runs = self.translate_range(space, range, true)?;
             self.executor.bind(&self.translation);
@@ -409,9 +416,10 @@ impl<E: Executor> Device<E> {
                 self.counters.pages_compressed += range.num_pages;
             }
             self.counters.pages_written_by_kernels += range.num_pages;
+            in_system.push(bytes_in_system(&runs));
         }
         self.counters.commands.kernel += 1;
-        Ok(())
+        Ok(in_system)
     }
 
     /// Tells of the runs that a kernel has written, which are compressed pages of a surface if it has one.

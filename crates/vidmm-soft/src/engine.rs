@@ -66,6 +66,8 @@ pub enum State<H> {
         running: Box<Running>,
         /// The command, half done.
         begun: Begun<H>,
+        /// When it began.
+        began_at: Nanoseconds,
         /// When it ends; [`NEVER`] if it hangs.
         until: Nanoseconds,
     },

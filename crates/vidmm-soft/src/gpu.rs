@@ -6,6 +6,7 @@ use vidmm::contract::{DmaBuffer, EngineFence, KmdProcessHandle, Packet};
 use vidmm::{GpuVirtualAddress, Nanoseconds, PhysicalAddress};
 use vidmm_runtime::{Content, Gpu, GpuEvent, Probe};
 
+use crate::bus::Bus;
 use crate::config::SoftAdapterConfig;
 use crate::cost::CostModel;
 use crate::device::{Device, ModelGpuCounters};
@@ -38,6 +39,7 @@ pub struct ModelGpu<E: Executor = Memories> {
     engines: Vec<Engine<E::Bytes>>,
     device: Device<E>,
     cost: CostModel,
+    bus: Bus,
     faults: ModelGpuFaults,
     power: Power,
     /// None on an adapter with GPU virtual addresses: its engines have no state to lose.
@@ -111,6 +113,7 @@ impl<E: Executor> ModelGpu<E> {
             engines: (0..config.engines).map(|_| Engine::default()).collect(),
             device: Device::new(Translation::new(config, io_mmu), executor, faults.clone()),
             cost,
+            bus: Bus::default(),
             faults,
             power: Power::On,
             programmed: config.is_physical().then(|| ProgrammedState::new(config.engines, config.preemption_aware)),
@@ -198,11 +201,8 @@ impl<E: Executor> ModelGpu<E> {
                 }
             }
             State::Preparing { running, .. } => self.begin_next(engine, running, now, events),
-            State::Executing { running, begun, .. } => {
-                match self.device.finish(&mut self.engines[engine].space, begun, events) {
-                    Ok(()) => self.begin_next(engine, running, now, events),
-                    Err(abort) => self.abort(engine, *running, abort, now, events),
-                }
+            State::Executing { running, begun, began_at, .. } => {
+                self.end_command(engine, running, begun, began_at, now, events);
             }
             State::Stopped(packet) => self.engines[engine].state = State::Stopped(packet),
             State::Resetting { aborted, .. } => self.end_reset(engine, aborted, now, events),
@@ -234,8 +234,9 @@ impl<E: Executor> ModelGpu<E> {
         });
     }
 
-    /// Stops what `engine` runs, in the middle of it, and returns its packet.
-    fn stop(&mut self, engine: usize) -> Option<Packet> {
+    /// Stops what `engine` runs at `now`, in the middle of it, and returns its packet.
+    fn stop(&mut self, engine: usize, now: Nanoseconds) -> Option<Packet> {
+        self.bus.stop(now);
         let (packet, begun) = self.engines[engine].stop();
         if let Some(begun) = begun {
             self.half_written.extend(self.device.abandon(self.engines[engine].space, begun));
@@ -318,7 +319,7 @@ impl<E: Executor> Gpu for ModelGpu<E> {
     ///
     /// If there is no such engine.
     fn reset_engine(&mut self, now: Nanoseconds, engine: u32) {
-        let aborted = self.stop(engine as usize);
+        let aborted = self.stop(engine as usize, now);
         let until = now.saturating_add(self.cost.reset_nanoseconds);
         self.engines[engine as usize].state = State::Resetting { aborted, until };
     }
@@ -326,7 +327,7 @@ impl<E: Executor> Gpu for ModelGpu<E> {
     fn reset_from_timeout(&mut self, now: Nanoseconds) {
         let mut returned = Vec::new();
         for engine in 0..self.engines.len() {
-            let aborted = self.stop(engine);
+            let aborted = self.stop(engine, now);
             let packets = aborted.into_iter().chain(self.engines[engine].take_queue());
             returned.extend(packets.map(|packet| (packet.signal, packet.buffer)));
             self.engines[engine].forget(now);

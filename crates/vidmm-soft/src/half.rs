@@ -13,9 +13,9 @@ impl<H> Begun<H> {
             Self::Transfer(transfer, bytes, from_system) => {
                 Self::Transfer(Transfer { bytes: half(transfer.bytes), ..transfer }, bytes, from_system)
             }
-            Self::Kernel(kernel, state) => {
+            Self::Kernel(kernel, state, in_system) => {
                 let outputs = first_half(&kernel.outputs);
-                Self::Kernel(KernelCommand { outputs, ..kernel }, state)
+                Self::Kernel(KernelCommand { outputs, ..kernel }, state, in_system)
             }
             Self::Decompress(decompress, mut marked) => {
                 let bytes = half(decompress.bytes);

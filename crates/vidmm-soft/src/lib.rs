@@ -24,6 +24,7 @@
 //! It does not have: preemption inside a packet, CPU access, large pages, and engines that slow each other down.
 
 mod aperture;
+mod bus;
 mod command_buffer;
 mod config;
 mod cost;
@@ -58,6 +59,7 @@ mod tlb;
 mod translation;
 mod umd;
 
+pub use bus::Bus;
 pub use command_buffer::{CommandBuffer, SoftCommands, UserCommandEncoding};
 pub use config::{
     ApertureConfig, ConfigError, LOCAL_SEGMENT, LinkedAdapterConfig, MemoryConfig, SegmentKind, SoftAdapterConfig,

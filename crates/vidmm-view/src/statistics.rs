@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::{
-    AllocationId, Nanoseconds, ProcessId, SegmentId,
+    AllocationId, DeviceId, Nanoseconds, ProcessId, SegmentId,
     event::{ContentSource, EvictReason},
 };
 
@@ -61,6 +61,25 @@ fn name(reason: EvictReason) -> &'static str {
     }
 }
 
+/// The accesses over the bus of kernels that took longer for such accesses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OverBus {
+    /// The bytes.
+    pub bytes: u64,
+    /// How much longer the kernels took, in nanoseconds.
+    pub lost_ns: Nanoseconds,
+    /// The part of each allocation.
+    pub allocations: BTreeMap<AllocationId, Nanoseconds>,
+}
+
+impl OverBus {
+    /// The most expensive allocation, and the time that kernels lost for its bytes.
+    pub fn worst(&self) -> Option<(AllocationId, Nanoseconds)> {
+        let parts = self.allocations.iter().map(|(&allocation, &lost_ns)| (allocation, lost_ns));
+        parts.max_by_key(|&(allocation, lost_ns)| (lost_ns, std::cmp::Reverse(allocation)))
+    }
+}
+
 /// The statistics of a run.
 #[derive(Debug, Default)]
 pub struct Statistics {
@@ -68,6 +87,8 @@ pub struct Statistics {
     owners: BTreeMap<AllocationId, ProcessId>,
     held: BTreeMap<(ProcessId, SegmentId, Holding), u64>,
     rows: BTreeMap<(ProcessId, SegmentId), ProcessSegmentStatistics>,
+    processes: BTreeMap<DeviceId, ProcessId>,
+    over_bus: BTreeMap<ProcessId, OverBus>,
     /// The time of the changes that are in `changed`, of which the peaks are still to be noted.
     at: Nanoseconds,
     changed: Vec<(ProcessId, SegmentId)>,
@@ -82,6 +103,16 @@ impl Statistics {
             }
             Record::Created(Created { object: Object::Allocation(allocation, _, process, _), .. }) => {
                 self.owners.insert(*allocation, *process);
+            }
+            Record::Created(Created { object: Object::Device(device, process), .. }) => {
+                self.processes.insert(*device, *process);
+            }
+            Record::BusAccess(access) => {
+                let Some(&process) = self.processes.get(&access.device) else { return };
+                let sums = self.over_bus.entry(process).or_default();
+                sums.bytes = sums.bytes.saturating_add(access.bytes);
+                sums.lost_ns = sums.lost_ns.saturating_add(access.lost_ns);
+                *sums.allocations.entry(access.allocation).or_default() += access.lost_ns;
             }
             Record::Occupancy(held) if !matches!(held.holding, Holding::PageTable | Holding::Leaving) => {
                 let Some(process) = held.process else { return };
@@ -130,6 +161,11 @@ impl Statistics {
     pub fn rows(&mut self) -> impl Iterator<Item = (ProcessId, SegmentId, &ProcessSegmentStatistics)> {
         self.note_peaks();
         self.rows.iter().map(|(&(process, segment), row)| (process, segment, row))
+    }
+
+    /// The time that the kernels of each process lost to access over the bus; no process without such a loss.
+    pub fn over_bus(&self) -> impl Iterator<Item = (ProcessId, &OverBus)> {
+        self.over_bus.iter().map(|(&process, sums)| (process, sums))
     }
 
     /// The names of segments for people.

@@ -45,8 +45,8 @@ pub use adapter::verifier::VerifierKnobs;
 pub use budget::{MemoryAccount, MemorySegmentGroup, PriorityBand, VideoMemoryInfo, Visibility};
 pub use calls::{
     AdapterOptions, AllocationListDesc, AllocationResidencyStatus, CreateAllocationDesc, CreateAllocationFlags,
-    CreateDeviceDesc, CreateMonitoredFenceDesc, MapGpuVirtualAddress, Mapped, QueryStatistics, Reclaimed, RenderDesc,
-    Reserved, Residency, SegmentStatistics, UpdateAllocationProperty,
+    CreateDeviceDesc, CreateMonitoredFenceDesc, Holder, MapGpuVirtualAddress, Mapped, MemoryRoom, QueryStatistics,
+    Reclaimed, RenderDesc, Reserved, Residency, Room, RoomRefusal, SegmentStatistics, UpdateAllocationProperty,
 };
 pub use check::CheckError;
 pub use contract::{BrokenRule, StartAdapterError};

@@ -7,7 +7,7 @@ use crate::{
     moment::Output,
     plans,
     recovery::{adapter_reset, device_error, engine_reset, watch},
-    schedule::{deferred, grant, trims, waiting::Power},
+    schedule::{deferred, trims, waiting::Power},
     units::Nanoseconds,
 };
 
@@ -139,7 +139,7 @@ impl VidMm {
     fn page(&mut self, kmd: &mut dyn Kmd, host: &mut dyn Host) {
         // Without power no page-in and no table update is possible, not even for a device in error.
         if self.schedule.turns.power != Power::Down {
-            grant::grant(&mut self.state, &mut self.plans, &mut self.requests);
+            self.schedule.grant(&mut self.state, &mut self.plans, &mut self.requests);
             if self.state.adapter.is_physical() {
                 let mut round = prepare::begin_round(&mut self.state, &mut self.work);
                 while let Some((device, reason)) =

@@ -1,6 +1,6 @@
 //! Every machine runs every workload right, or says that it does not fit, down to the memory of its largest kernel.
 
-use crate::common::{Run, Scratch, vidmm_run};
+use crate::common::{Run, Scratch, summary, vidmm_run, workspace};
 
 /// Workloads, and the memory in MiB that the largest kernel of each needs without page tables.
 const WORKLOADS: [(&str, u64); 4] = [
@@ -174,4 +174,24 @@ fn textures_run_everywhere() {
 #[ignore = "takes long, runs in .ci/run"]
 fn serving_runs_everywhere() {
     runs_everywhere(3);
+}
+
+/// D35: system memory is no place where a workload runs for nothing.
+#[test]
+fn half_of_the_memory_in_local_segments_is_faster_than_all_in_system_memory() {
+    let scratch = Scratch::new();
+    let text = std::fs::read_to_string(workspace().join("scenarios/residency/over-the-bus.toml")).expect("it is there");
+    let of_run = |segments: &str| {
+        let scenario =
+            scratch.file(&format!("{segments}.toml"), text.replace("\"system\"", &format!("\"{segments}\"")));
+        let path = scratch.path(&format!("{segments}.json"));
+        vidmm_run(&[&scenario, "--summary", &path]).expect(0);
+        let summary = summary(&path);
+        ["virtual_ns", "work_ns", "bus_ns"].map(|name| summary[name].as_u64().unwrap_or(0))
+    };
+    let [local_ns, _, local_bus] = of_run("local");
+    let [system_ns, work_ns, bus_ns] = of_run("system");
+    assert!(local_ns < system_ns, "{local_ns} ns with half in local segments, {system_ns} ns without");
+    assert_eq!(local_bus, 0, "what is in local memory needs no bus");
+    assert!(bus_ns > work_ns / 2 && bus_ns < work_ns, "{bus_ns} ns of {work_ns} are lost");
 }

@@ -263,6 +263,7 @@ impl State {
             GpuEvent::Interrupt { .. }
             | GpuEvent::LateAccess { .. }
             | GpuEvent::KernelRead { .. }
+            | GpuEvent::AccessedOverBus { .. }
             | GpuEvent::KernelWrote { .. }
             | GpuEvent::WrongEffect(_) => {}
         }

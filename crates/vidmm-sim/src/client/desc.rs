@@ -83,7 +83,7 @@ impl ClientDesc {
     }
 
     /// The segments where its buffers may be, all together.
-    pub(crate) fn segments(&self) -> AllocationSegments {
+    pub fn segments(&self) -> AllocationSegments {
         match self.buffers.segments {
             AllocationSegments::Local if self.kind().is_some_and(ClientKind::has_two_groups) => {
                 AllocationSegments::LocalOrSystem

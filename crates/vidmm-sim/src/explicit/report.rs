@@ -9,6 +9,7 @@ use crate::figures::Figures;
 use crate::held_up::HeldUp;
 use crate::illegal_uses::UseFinding;
 use crate::sequence::Portions;
+use crate::timeline::is_zero;
 use crate::turns::TurnWait;
 
 /// Something that did not hold.
@@ -57,6 +58,9 @@ pub struct ExplicitReport {
     pub pages_wrong: u64,
     /// Virtual time from the first call to the last completion.
     pub virtual_ns: Nanoseconds,
+    /// How much longer kernels took because of their accesses to system memory, in sum.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bus_ns: Nanoseconds,
     /// The work of the manager.
     #[serde(flatten)]
     pub figures: Figures,

@@ -2,8 +2,8 @@
 
 use vidmm::contract::{SegmentPreference, SegmentSet};
 use vidmm::{
-    EvictFlags, MakeResidentError, MakeResidentFlags, NoMemoryReason, OfferFlags, OfferPriority, ReclaimError,
-    Reclaimed, Residency, Shortage, UpdateAllocationProperty,
+    EvictFlags, MakeResidentError, MakeResidentFlags, MemoryRoom, NoMemoryReason, OfferFlags, OfferPriority,
+    ReclaimError, Reclaimed, Residency, Room, RoomRefusal, Shortage, UpdateAllocationProperty,
 };
 use vidmm_runtime::{AllocationSegments, MemoryKind};
 use vidmm_trace::ByteSize;
@@ -12,7 +12,7 @@ use super::session::Session;
 use crate::exact::exact;
 use crate::scenario::steps::{
     Answer, Answered, Evict, EvictFlag, Group, Make, MakeResident, MakeResidentFlag, Offer, OfferFlag,
-    OfferPriority as Priority, Reclaim, ReclaimResult, SetPriority, Undone, UpdateProperty,
+    OfferPriority as Priority, QueryRoom, Reclaim, ReclaimResult, See, SetPriority, Undone, UpdateProperty,
 };
 
 impl Session<'_> {
@@ -65,7 +65,11 @@ impl Make<Session<'_>> for MakeResident {
             MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
         });
+        let room = self.flags.is_empty().then(|| session.runtime.vidmm().query_room(device, &allocations));
         let answer = session.runtime.vidmm().make_resident(queue, &allocations, flags.collect());
+        if let Some(room) = room.filter(|room| !is_foretold(room, &answer)) {
+            session.broke("D30", format!("the room was said to be {room:?}, and the answer is {answer:?}"));
+        }
         let (trim, shortages) = match &answer {
             Err(MakeResidentError::NoMemory { num_bytes_to_trim, shortages, .. }) => {
                 (*num_bytes_to_trim, &shortages[..])
@@ -92,6 +96,62 @@ impl Make<Session<'_>> for MakeResident {
         };
         session.book_list(device, &self.allocations, true);
         Ok(Answered::pending(paging_fence_value))
+    }
+}
+
+/// Whether the answer to the question for room is the answer of the call that follows.
+fn is_foretold(room: &Result<Room, MakeResidentError>, answer: &Result<Residency, MakeResidentError>) -> bool {
+    match (room, answer) {
+        (Ok(room), Ok(_)) => room.refusal.is_none(),
+        (Ok(room), Err(MakeResidentError::NoMemory { num_bytes_to_trim, reason, shortages })) => {
+            let answered = |refusal: &RoomRefusal| {
+                refusal.num_bytes_to_trim == *num_bytes_to_trim
+                    && refusal.reason == *reason
+                    && refusal.shortages == *shortages
+            };
+            room.refusal.as_ref().is_some_and(answered)
+        }
+        // The step may name the queue of one device and the handle of another.
+        (Err(MakeResidentError::InvalidHandle(_)), _) => true,
+        (room, answer) => room.as_ref().err() == answer.as_ref().err(),
+    }
+}
+
+/// Asks whether allocations would fit, and compares the answer with what is expected.
+impl See<Session<'_>> for QueryRoom {
+    fn see(&self, session: &mut Session<'_>) -> Result<(), Undone> {
+        let allocations = session.objects.ids(&self.allocations)?;
+        let device = session.objects.device_of(self.device.as_deref(), &self.allocations)?.device;
+        let Room { refusal, memory } = session.runtime.vidmm().query_room(device, &allocations)?;
+        let names = &session.narrator.names;
+        let mut text = match &refusal {
+            None => "all fits now".to_owned(),
+            Some(refusal) => {
+                let trims = refusal.shortages.iter().map(|shortage| {
+                    let segment = names.segments.name(shortage.account.segment);
+                    format!("{} of {segment}", exact(shortage.num_bytes_to_trim))
+                });
+                let trims = Vec::from_iter(trims).join(", ");
+                let remedy = if trims.is_empty() { "no trim is enough".to_owned() } else { format!("trim {trims}") };
+                format!("no room now ({}): {remedy}", refusal.reason)
+            }
+        };
+        for MemoryRoom { account, bytes_now, bytes_after_trims, holders } in &memory {
+            let [now, later] = [*bytes_now, *bytes_after_trims].map(exact);
+            text += &format!("; {} has room for {now}, after trims for {later}", names.segments.name(account.segment));
+            let held = holders.iter().map(|holder| {
+                format!("{} holds {} beyond its reservation", names.process(holder.process), exact(holder.bytes))
+            });
+            text.extend(held.map(|held| format!(", {held}")));
+        }
+        session.narrator.checked(text);
+        if self.fits.is_some_and(|fits| fits != refusal.is_none()) {
+            let said = if refusal.is_none() { "it fits" } else { "it does not fit" };
+            session.found(format!("{said}, but the other answer was expected"));
+        }
+        let trim = refusal.map_or(0, |refusal| refusal.num_bytes_to_trim);
+        session.judge_bytes(self.num_bytes_to_trim, trim, |found| format!("the answer asks to trim {found}"));
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use vidmm_trace::{Audit, IllegalUse, Rights};
 use super::graves::Graves;
 use super::held::Held;
 use super::in_error::{InError, UnnamedFault};
-use super::ledger::{Comparison, Difference, Ledger};
+use super::ledger::{Comparison, Difference, Ledger, Part, Work};
 use super::objects::{Doomed, KernelState, Objects};
 use super::report::{ExplicitReport, StepFinding};
 use super::rules::known::Rules;
@@ -24,6 +24,7 @@ use super::truth::Truth;
 use crate::features::engine_for;
 use crate::held_up::HeldUp;
 use crate::illegal_uses::{IllegalUses, UseFinding};
+use crate::over_bus;
 use crate::run::Observer;
 use crate::scenario::ExplicitScenario;
 use crate::scenario::steps::{Action, Answer};
@@ -453,6 +454,9 @@ impl<'a> Session<'a> {
                 Some(number) if number < self.objects.kernels.len() => self.judge(number, &inputs),
                 _ => self.broke("I02", format!("the GPU has run kernel number {kernel}, which no program has")),
             },
+            Happening::AccessedOverBus { kernel, read, written, lost_ns } => {
+                self.accessed_over_bus(kernel, read.into_iter().chain(written), lost_ns);
+            }
             Happening::LateAccess { kernel, virtual_address, write } => {
                 let kernel = &self.objects.kernels[kernel as usize - 1];
                 // Its program said that it was not in use (RES-91): no flush before the unmap would have been enough.
@@ -473,6 +477,18 @@ impl<'a> Session<'a> {
             Happening::PacketEnded { .. } => {}
             Happening::Output(output) => self.told(output),
         }
+    }
+
+    fn accessed_over_bus(&mut self, kernel: u64, bytes: impl Iterator<Item = u64>, lost_ns: Nanoseconds) {
+        self.report.bus_ns += lost_ns;
+        let Objects { kernels, allocations, .. } = &self.objects;
+        let Some(state) = (kernel as usize).checked_sub(1).and_then(|number| kernels.get(number)) else { return };
+        let Work { reads, zeros, writes, .. } = &state.work;
+        let parts = reads.iter().map(Some).chain(zeros.iter().map(|_| None)).chain(writes.iter().map(Some));
+        let id = |part: &Part| allocations.get(&part.allocation).map(|known| known.id);
+        let parts = parts.zip(bytes).map(|(part, bytes)| (part.and_then(id), bytes));
+        let (device, accesses) = (state.device, over_bus::accesses(parts, lost_ns));
+        self.runtime.vidmm().events().record(|| Event::AccessedOverBus { device, kernel, accesses });
     }
 
     fn told(&mut self, output: Output) {

@@ -18,6 +18,13 @@ pub struct CostSettings {
     /// The bandwidth between system and local memory, each way, in 10^9 bytes a second: from 0.001 to 1000000.
     #[serde(deserialize_with = "bandwidth")]
     pub bus_gb_per_s: f64,
+    /// The bandwidth at which kernels read system memory over the bus, in 10^9 bytes a second; none is that of the bus, and no cost
+    /// without local memory.
+    #[serde(deserialize_with = "optional_bandwidth", skip_serializing_if = "Option::is_none")]
+    pub kernel_read_gb_per_s: Option<f64>,
+    /// The same of kernels that write system memory.
+    #[serde(deserialize_with = "optional_bandwidth", skip_serializing_if = "Option::is_none")]
+    pub kernel_write_gb_per_s: Option<f64>,
     /// The bandwidth of local memory, in 10^9 bytes a second: from 0.001 to 1000000.
     #[serde(deserialize_with = "bandwidth")]
     pub local_gb_per_s: f64,
@@ -31,7 +38,14 @@ pub struct CostSettings {
 impl Default for CostSettings {
     /// A GPU on 16 lanes of PCIe 4.
     fn default() -> Self {
-        Self { bus_gb_per_s: 25.0, local_gb_per_s: 800.0, reset: Duration { ns: 1_000_000 }, latency_seed: None }
+        Self {
+            bus_gb_per_s: 25.0,
+            kernel_read_gb_per_s: None,
+            kernel_write_gb_per_s: None,
+            local_gb_per_s: 800.0,
+            reset: Duration { ns: 1_000_000 },
+            latency_seed: None,
+        }
     }
 }
 
@@ -46,6 +60,8 @@ impl CostSettings {
         let within = |bandwidth: f64| bandwidth.clamp(*BANDWIDTHS.start(), *BANDWIDTHS.end());
         Self {
             bus_gb_per_s: within(self.bus_gb_per_s * bus),
+            kernel_read_gb_per_s: self.kernel_read_gb_per_s.map(|bandwidth| within(bandwidth * bus)),
+            kernel_write_gb_per_s: self.kernel_write_gb_per_s.map(|bandwidth| within(bandwidth * bus)),
             local_gb_per_s: within(self.local_gb_per_s * local),
             reset: Duration { ns: (self.reset.ns as f64 * reset) as u64 },
             latency_seed: Some(seed),
@@ -57,6 +73,12 @@ impl CostSettings {
         bytes_per_second(self.bus_gb_per_s)
     }
 
+    /// The bandwidths at which kernels read and write system memory, in bytes a second; none is no cost.
+    pub fn kernel_bytes_per_second(&self, has_local_memory: bool) -> [Option<u64>; 2] {
+        let bus = has_local_memory.then_some(self.bus_gb_per_s);
+        [self.kernel_read_gb_per_s, self.kernel_write_gb_per_s].map(|own| own.or(bus).map(bytes_per_second))
+    }
+
     /// The bandwidth of local memory, in bytes a second.
     pub fn local_bytes_per_second(&self) -> u64 {
         bytes_per_second(self.local_gb_per_s)
@@ -66,6 +88,11 @@ impl CostSettings {
 /// Turns 10^9 bytes a second into bytes a second; never 0, whatever the number.
 fn bytes_per_second(gb_per_s: f64) -> u64 {
     ((gb_per_s * 1e9) as u64).max(1)
+}
+
+/// Reads a bandwidth that is given.
+fn optional_bandwidth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    bandwidth(deserializer).map(Some)
 }
 
 /// Reads a bandwidth in 10^9 bytes a second.

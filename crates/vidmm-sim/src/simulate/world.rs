@@ -273,6 +273,8 @@ impl World {
             adapter,
             cost: CostSettings {
                 bus_gb_per_s,
+                kernel_read_gb_per_s: None,
+                kernel_write_gb_per_s: None,
                 local_gb_per_s: 800.0,
                 reset: Duration { ns: slow_reset.unwrap_or(reset) },
                 latency_seed,

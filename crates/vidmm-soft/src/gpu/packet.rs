@@ -1,11 +1,11 @@
 //! The commands of a packet, one after the other, and how it ends.
 
 use vidmm::Nanoseconds;
-use vidmm::contract::Packet;
+use vidmm::contract::{MemoryTransferDirection, Packet};
 use vidmm_runtime::GpuEvent;
 
 use super::ModelGpu;
-use crate::device::Abort;
+use crate::device::{Abort, Begun};
 use crate::encoding::Command;
 use crate::engine::{NEVER, Running, State};
 use crate::executor::Executor;
@@ -42,17 +42,64 @@ impl<E: Executor> ModelGpu<E> {
             Some(Err(_)) => return self.abort(engine, *running, Abort::IllegalCommand, now, events),
             Some(Ok(command)) => command,
         };
-        let until = match mishap {
-            Some(_) => NEVER,
-            None => now.saturating_add(self.cost.duration(&command)),
-        };
+        let duration = self.cost.duration(&command);
         let space = self.engines[engine].space;
         if self.programmed.as_mut().is_some_and(|programmed| !programmed.begin(engine, space, &command)) {
             return self.abort(engine, *running, Abort::IllegalCommand, now, events);
         }
         match self.device.begin(space, command, events) {
-            Ok(begun) => self.engines[engine].state = State::Executing { running, begun, until },
+            Ok(begun) => {
+                let until = if mishap.is_some() { NEVER } else { self.end_of(&begun, now, duration) };
+                self.engines[engine].state = State::Executing { running, begun, began_at: now, until };
+            }
             Err(abort) => self.abort(engine, *running, abort, now, events),
+        }
+    }
+
+    /// When a command ends that begins at `now` and takes `duration` with the bus to itself. A transfer and the reads of a
+    /// kernel wait for the bus.
+    fn end_of(&mut self, begun: &Begun<E::Bytes>, now: Nanoseconds, duration: Nanoseconds) -> Nanoseconds {
+        let from = now.saturating_add(self.cost.command_nanoseconds);
+        let alone = now.saturating_add(duration);
+        match begun {
+            Begun::Transfer(transfer, ..) => self.bus.carry(transfer.direction, from, alone - from),
+            Begun::Kernel(_, _, read) => {
+                let read = self.cost.kernel_read(read.iter().sum());
+                alone.max(self.bus.carry(MemoryTransferDirection::SystemToLocal, from, read))
+            }
+            Begun::Decompress(..) | Begun::Other(_) => alone,
+        }
+    }
+
+    /// A command that began at `began_at` has done its work, but for the bytes that a kernel still writes over the bus.
+    pub(super) fn end_command(
+        &mut self,
+        engine: usize,
+        running: Box<Running>,
+        mut begun: Begun<E::Bytes>,
+        began_at: Nanoseconds,
+        now: Nanoseconds,
+        events: &mut Vec<GpuEvent>,
+    ) {
+        let kernel = match &mut begun {
+            Begun::Kernel(kernel, _, read) => Some((kernel.kernel, kernel.nanoseconds, std::mem::take(read))),
+            _ => None,
+        };
+        let written = match self.device.finish(&mut self.engines[engine].space, begun, events) {
+            Ok(written) => written,
+            Err(abort) => return self.abort(engine, *running, abort, now, events),
+        };
+        let Some((kernel, nanoseconds, read)) = kernel else { return self.begin_next(engine, running, now, events) };
+        let from = began_at.saturating_add(self.cost.command_nanoseconds);
+        let write = self.cost.kernel_write(written.iter().sum());
+        let until = now.max(self.bus.carry(MemoryTransferDirection::LocalToSystem, from, write));
+        let lost_ns = until.saturating_sub(from.saturating_add(nanoseconds));
+        if lost_ns > 0 {
+            events.push(GpuEvent::AccessedOverBus { kernel, read, written, lost_ns });
+        }
+        match until > now {
+            true => self.engines[engine].state = State::Preparing { running, until },
+            false => self.begin_next(engine, running, now, events),
         }
     }
 

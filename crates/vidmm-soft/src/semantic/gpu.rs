@@ -52,6 +52,7 @@ impl SemanticGpu {
             | GpuEvent::Flushed { .. }
             | GpuEvent::WrongEffect(_)
             | GpuEvent::KernelRead { .. }
+            | GpuEvent::AccessedOverBus { .. }
             | GpuEvent::KernelWrote { .. } => {}
         }
     }

@@ -4,7 +4,7 @@ use crate::common::*;
 use vidmm::PageSize;
 use vidmm::contract::MemoryTransferDirection::*;
 use vidmm::contract::{EngineFence, Pte};
-use vidmm_runtime::{AllocationSegments, Gpu};
+use vidmm_runtime::{AllocationSegments, Gpu, GpuEvent};
 use vidmm_soft::{COPY_ENGINE, CostModel, ModelGpuFaults, PAGING_ENGINE, RENDER_ENGINE, SoftAdapterConfig};
 
 fn config() -> SoftAdapterConfig {
@@ -163,6 +163,8 @@ fn costs_add_up() {
     let cost = CostModel {
         bus_to_device_bytes_per_second: 1_000_000_000,
         bus_to_host_bytes_per_second: 500_000_000,
+        kernel_read_bytes_per_second: Some(2_000_000_000),
+        kernel_write_bytes_per_second: Some(250_000_000),
         local_bytes_per_second: 4_000_000_000,
         packet_nanoseconds: 1000,
         latency_seed: None,
@@ -199,7 +201,96 @@ fn costs_add_up() {
     let commands = rig.build(&notify_eviction(allocation, 0, 10 * PAGE, A));
     assert_eq!(took(&mut rig, commands), 10 + 20480);
     assert_eq!(took(&mut rig, kernel(1, 333, &[], &[])), 343);
+    assert_eq!(took(&mut rig, kernel(1, 333, &[range(A, 10)], &[range(B, 10)])), 343, "local memory is in the 333");
+    assert_eq!(took(&mut rig, kernel(1, 333, &[range(IN_SYSTEM, 10)], &[range(B, 10)])), 10 + 20480);
+    assert_eq!(took(&mut rig, kernel(1, 333, &[range(A, 10)], &[range(IN_SYSTEM, 10)])), 10 + 163_840);
+    let both = kernel(1, 333, &[range(IN_SYSTEM, 10)], &[range(IN_SYSTEM, 10)]);
+    assert_eq!(took(&mut rig, both), 10 + 163_840, "the two directions carry bytes at once");
+    assert_eq!(
+        took(&mut rig, kernel(1, 99_999, &[range(IN_SYSTEM, 10)], &[])),
+        100_009,
+        "meanwhile the kernel computes"
+    );
     assert_eq!(took(&mut rig, vec![]), 0);
+}
+
+/// The kernels that took longer for accesses over the bus: the number, bytes of each input and output, the lost time.
+fn over_bus(events: &[GpuEvent]) -> Vec<(u64, Vec<u64>, Vec<u64>, u64)> {
+    let told = events.iter().filter_map(|event| match event {
+        GpuEvent::AccessedOverBus { kernel, read, written, lost_ns } => {
+            Some((*kernel, read.clone(), written.clone(), *lost_ns))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+const BUS: CostModel = CostModel {
+    bus_to_device_bytes_per_second: 1_000_000_000,
+    bus_to_host_bytes_per_second: 1_000_000_000,
+    kernel_read_bytes_per_second: Some(1_000_000_000),
+    kernel_write_bytes_per_second: Some(1_000_000_000),
+    ..FREE
+};
+
+#[test]
+fn kernels_and_transfers_wait_for_the_bus_in_the_order_in_which_they_ask() {
+    let (mut rig, process) = rig(BUS);
+    let reads = kernel(1, 100, &[range(A, 1), range(IN_SYSTEM, 2)], &[]);
+    let one = rig.submit(process, RENDER_ENGINE, &[], reads);
+    rig.now = 1;
+    let transfer = rig.transfer(IN_SYSTEM, B, PAGE, SystemToLocal);
+    let two = rig.submit(process, PAGING_ENGINE, &[], transfer);
+    let local = rig.submit(process, COPY_ENGINE, &[], kernel(3, 500, &[range(A, 1)], &[]));
+    let events = rig.drain();
+    let expected = [(local, 1, 501), (one, 0, 2 * PAGE), (two, 1, 3 * PAGE)];
+    assert_eq!(times(&events), expected, "local memory needs no bus");
+    assert_eq!(over_bus(&events), [(1, vec![0, 2 * PAGE], vec![], 2 * PAGE - 100)]);
+}
+
+#[test]
+fn the_other_direction_is_free() {
+    let (mut rig, process) = rig(BUS);
+    let one = rig.submit(process, RENDER_ENGINE, &[], kernel(1, 100, &[range(IN_SYSTEM, 2)], &[]));
+    let transfer = rig.transfer(A, IN_SYSTEM + 8 * PAGE, PAGE, LocalToSystem);
+    let two = rig.submit(process, PAGING_ENGINE, &[], transfer);
+    assert_eq!(times(&rig.drain()), [(two, 0, PAGE), (one, 0, 2 * PAGE)]);
+}
+
+#[test]
+fn writes_flow_behind_what_the_bus_has_carried_while_the_kernel_computed() {
+    let (mut rig, process) = rig(BUS);
+    let one = rig.submit(process, RENDER_ENGINE, &[], kernel(1, 5000, &[], &[range(IN_SYSTEM, 1)]));
+    let transfer = rig.transfer(A, IN_SYSTEM + 8 * PAGE, PAGE, LocalToSystem);
+    let two = rig.submit(process, PAGING_ENGINE, &[], transfer);
+    let events = rig.drain();
+    assert_eq!(times(&events), [(two, 0, PAGE), (one, 0, 2 * PAGE)]);
+    assert_eq!(over_bus(&events), [(1, vec![], vec![PAGE], 2 * PAGE - 5000)]);
+    let alone = rig.submit(process, RENDER_ENGINE, &[], kernel(2, 5000, &[], &[range(IN_SYSTEM, 1)]));
+    let events = rig.drain();
+    assert_eq!(times(&events), [(alone, 2 * PAGE, 2 * PAGE + 5000)], "all bytes have flowed by then");
+    assert_eq!(over_bus(&events), []);
+}
+
+#[test]
+fn a_reset_leaves_nothing_on_the_bus() {
+    let (mut rig, process) = rig(BUS);
+    rig.submit(process, RENDER_ENGINE, &[], kernel(1, 100, &[range(IN_SYSTEM, 200)], &[]));
+    let mut events = Vec::new();
+    rig.gpu.advance(10, &mut events);
+    rig.now = 10;
+    rig.gpu.reset_engine(10, RENDER_ENGINE);
+    let transfer = rig.transfer(IN_SYSTEM, B, PAGE, SystemToLocal);
+    let paging = rig.submit(process, PAGING_ENGINE, &[], transfer);
+    assert_eq!(times(&rig.drain()), [(paging, 10, 10 + PAGE)]);
+}
+
+#[test]
+fn an_adapter_that_shares_its_memory_with_the_cpu_has_no_bus() {
+    let (mut rig, process) = rig(FREE);
+    let one = rig.submit(process, RENDER_ENGINE, &[], kernel(1, 100, &[range(IN_SYSTEM, 2)], &[range(IN_SYSTEM, 2)]));
+    let events = rig.drain();
+    assert_eq!((times(&events), over_bus(&events)), (vec![(one, 0, 100)], vec![]));
 }
 
 #[test]

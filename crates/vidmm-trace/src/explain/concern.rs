@@ -62,6 +62,7 @@ impl Index {
                 self.mapped_at(process, virtual_address.0).into_iter().collect()
             }
             Event::PagingOperation { operation, .. } => self.notified(operation).into_iter().collect(),
+            Event::AccessedOverBus { ref accesses, .. } => accesses.iter().map(|access| access.allocation).collect(),
             Event::Portion { ref bindings, cut, .. } => {
                 let without = match cut {
                     PortionEnd::NoRoom { allocation } => Some(allocation),

@@ -107,6 +107,10 @@ impl Subject {
                 let move_ = if paging_fence_value > 0 { "; it had to move for that" } else { "" };
                 tale.tell(format!("It may be in {set} from now on{move_}."));
             }
+            Event::AccessedOverBus { ref accesses, .. } => {
+                let own = accesses.iter().filter(|access| access.allocation == self.id);
+                own.for_each(|access| tale.sums.over_bus(access));
+            }
             Event::Finding { allocation, page, kernel, .. } if allocation == self.id => {
                 tale.tell(format!("A kernel read a wrong byte of it (kernel {kernel}, page {page})."));
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vidmm::event::BusAccess;
 use vidmm::{AllocationId, DeviceId};
 
 /// The words of a sentence without its numbers: steps of equal shape repeat.
@@ -63,9 +64,22 @@ pub(super) struct Sums {
     /// Nanoseconds from calls to their fences.
     pub waited: u64,
     pub longest_wait: u64,
+    /// Kernels with time lost to access over the bus, the bytes of the allocation, and the lost nanoseconds.
+    pub bus_kernels: u64,
+    pub bus_bytes: u64,
+    pub bus_ns: u64,
     /// How often it left for each device, and how often each allocation took its room.
     pub wanted_by: BTreeMap<DeviceId, u64>,
     pub takers: BTreeMap<Taker, u64>,
+}
+
+impl Sums {
+    /// A kernel lost time to access over the bus.
+    pub fn over_bus(&mut self, access: &BusAccess) {
+        self.bus_kernels += 1;
+        self.bus_bytes = self.bus_bytes.saturating_add(access.bytes);
+        self.bus_ns = self.bus_ns.saturating_add(access.lost_ns);
+    }
 }
 
 /// The position of a step that was not told.

@@ -122,6 +122,14 @@ fn sums(tale: &Tale, world: &World) -> Vec<String> {
             time(sums.longest_wait)
         ));
     }
+    if sums.bus_ns > 0 {
+        lines.push(format!(
+            "{} over the bus, in system memory, made kernels {} longer ({}).",
+            ByteSize(sums.bus_bytes),
+            time(sums.bus_ns),
+            times(sums.bus_kernels)
+        ));
+    }
     if let Some(wanted) = counted(&sums.wanted_by, |&device| world.device(device)) {
         lines.push(format!("Its room was wanted for {wanted}."));
     }

@@ -7,8 +7,8 @@ use crate::log_support::*;
 use proptest::prelude::*;
 use vidmm::contract::*;
 use vidmm::event::{
-    ApertureSegmentFacts, ContentSource, Event, EvictReason, Neighbour, PortionBinding, PortionEnd, PreemptReason,
-    ReclaimReason, RequestName, ResumeReason, SuspendReason, WantedBy,
+    ApertureSegmentFacts, BusAccess, ContentSource, Event, EvictReason, Neighbour, PortionBinding, PortionEnd,
+    PreemptReason, ReclaimReason, RequestName, ResumeReason, SuspendReason, WantedBy,
 };
 use vidmm::*;
 use vidmm_trace::{Audit, LogError, LogHeader, LogReader, LogWriter};
@@ -155,6 +155,7 @@ pub fn all_events() -> Vec<Event> {
         Event::PagingFenceSignaled { queue, value },
         Event::MonitoredFenceSignaled { fence: fence_id, value },
         Event::ContentChecked { kernel, pages, wrong: 0 },
+        Event::AccessedOverBus { device, kernel, accesses: vec![BusAccess { allocation, bytes: LARGE, lost_ns: 1 }] },
         Event::Finding { kernel, allocation, page: LARGE, expected: LARGE, found: 1 },
     ];
     for content in [ContentSource::Fill, ContentSource::BackingStore, ContentSource::InPlace] {

@@ -109,8 +109,12 @@ impl<W: Write> PerfettoWriter<W> {
             Record::Packet(packet) => return self.packet(packet),
             Record::Request(request) => return self.request(request),
             Record::Plan(plan) => return self.plan(plan),
-            Record::Range(_) | Record::PageIn(_) | Record::Eviction(_) | Record::Suspension(_) | Record::Finding(_) => {
-            }
+            Record::Range(_)
+            | Record::PageIn(_)
+            | Record::Eviction(_)
+            | Record::Suspension(_)
+            | Record::BusAccess(_)
+            | Record::Finding(_) => {}
         }
         Ok(())
     }

@@ -2,14 +2,15 @@
 //!
 //! A list that begins to name an allocation uses it. An order of eviction by age has it there still at its next use if it fits beside
 //! all that was used since, at the moment at which that was most: what was destroyed in between had taken room too. So one pass
-//! tells how many bytes are copied in with any size of memory. Page tables in memory segments take room beside them. Uses by lists that keep an allocation are not seen: for them the sum
-//! of what lists name is the answer.
+//! tells how many bytes are copied in with any size of memory. Page tables in memory segments take room beside them. Uses by lists
+//! that keep an allocation are not seen. So no answer is below the largest list of a device, which is at least the largest kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde_json::{Value, json};
-use vidmm::{AllocationId, Event, SegmentId};
+use vidmm::contract::SegmentSet;
+use vidmm::{AllocationId, DeviceId, Event, SegmentId};
 
 use crate::timeline::BYTES_MAX;
 
@@ -28,6 +29,19 @@ pub(super) struct Reuse {
     /// Bytes that were used for the first time.
     first: u64,
     tables: Tables,
+    lists: Lists,
+}
+
+/// The lists of devices, as far as the allocations can be in memory segments only.
+#[derive(Debug, Default)]
+struct Lists {
+    /// The memory segments, as a mask.
+    memory: u32,
+    in_memory_only: BTreeSet<AllocationId>,
+    /// How often each device lists an allocation, and the bytes of the list.
+    counts: BTreeMap<DeviceId, (BTreeMap<AllocationId, u64>, u64)>,
+    /// The most bytes that one list ever had.
+    most: u64,
 }
 
 /// Bytes of page tables in memory segments, and the most that there were.
@@ -40,17 +54,29 @@ struct Tables {
 impl Reuse {
     pub fn event(&mut self, event: &Event) {
         match *event {
-            Event::AdapterStarted { paging_table_bytes, paging_tables_segment, .. } => {
+            Event::AdapterStarted { paging_table_bytes, paging_tables_segment, ref memory, .. } => {
                 self.tables.placed(paging_tables_segment, paging_table_bytes);
+                let ids = memory.iter().map(|memory| memory.segment).filter(|id| (1..=32).contains(&id.0));
+                self.lists.memory = ids.fold(0, |mask, id| mask | SegmentSet::of(id).0);
             }
             Event::PageTablePlaced { address, size, .. } => self.tables.placed(address.segment, size),
             Event::PageTableFreed { address, size, .. } if !address.segment.is_system() => {
                 self.tables.now = self.tables.now.saturating_sub(size);
             }
-            Event::AllocationCreated { allocation, size, .. } => {
+            Event::AllocationCreated { allocation, size, supported_segment_set, .. } => {
                 self.sizes.insert(allocation, size.min(BYTES_MAX));
+                if supported_segment_set & !self.lists.memory == 0 {
+                    self.lists.in_memory_only.insert(allocation);
+                }
             }
-            Event::MakeResident { ref allocations, .. } => {
+            Event::Evict { device, ref allocations, .. } => {
+                allocations.iter().for_each(|&allocation| self.lists.leave(device, allocation, &self.sizes));
+            }
+            Event::DeviceInError { device, .. } | Event::DeviceDestroyed { device } => {
+                self.lists.counts.remove(&device);
+            }
+            Event::MakeResident { device, ref allocations, .. } => {
+                allocations.iter().for_each(|&allocation| self.lists.join(device, allocation, &self.sizes));
                 // The allocations that one call names are there at the same time, in any order.
                 let mut named: Vec<AllocationId> = allocations.clone();
                 named.sort_unstable();
@@ -61,6 +87,7 @@ impl Reuse {
                 }
             }
             Event::AllocationDestroyed { allocation, .. } => {
+                self.lists.forget(allocation, &self.sizes);
                 if let (Some(size), Some(place)) = (self.sizes.remove(&allocation), self.last.remove(&allocation)) {
                     self.depths.add(0, place, -(size as i64));
                 }
@@ -107,15 +134,60 @@ impl Reuse {
         let every = self.again.len().div_ceil(POINTS).max(1);
         let mut missed = all;
         let tables = self.tables.most;
-        let mut points = vec![json!([tables, all])];
+        let least = tables.saturating_add(self.lists.most);
+        let mut points = vec![[tables, all]];
         let count = self.again.len();
         for (number, (distance, bytes)) in self.again.into_iter().enumerate() {
             missed -= bytes;
             if (number + 1) % every == 0 || number + 1 == count {
-                points.push(json!([tables.saturating_add(distance), missed]));
+                points.push([tables.saturating_add(distance), missed]);
             }
         }
-        json!({ "first": self.first, "points": points })
+        json!({ "first": self.first, "points": no_less(points, least) })
+    }
+}
+
+/// The points of the curve from `least` bytes of memory on.
+fn no_less(mut points: Vec<[u64; 2]>, least: u64) -> Vec<[u64; 2]> {
+    points.iter_mut().for_each(|point| point[0] = point[0].max(least));
+    // Of points with equal memory the last has what that memory misses.
+    points.reverse();
+    points.dedup_by_key(|point| point[0]);
+    points.reverse();
+    points
+}
+
+impl Lists {
+    fn join(&mut self, device: DeviceId, allocation: AllocationId, sizes: &BTreeMap<AllocationId, u64>) {
+        if !self.in_memory_only.contains(&allocation) {
+            return;
+        }
+        let (counts, bytes) = self.counts.entry(device).or_default();
+        let count = counts.entry(allocation).or_default();
+        *count += 1;
+        if *count == 1 {
+            *bytes = bytes.saturating_add(sizes.get(&allocation).copied().unwrap_or(0));
+            self.most = self.most.max(*bytes);
+        }
+    }
+
+    fn leave(&mut self, device: DeviceId, allocation: AllocationId, sizes: &BTreeMap<AllocationId, u64>) {
+        let Some((counts, bytes)) = self.counts.get_mut(&device) else { return };
+        let Some(count) = counts.get_mut(&allocation) else { return };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&allocation);
+            *bytes = bytes.saturating_sub(sizes.get(&allocation).copied().unwrap_or(0));
+        }
+    }
+
+    fn forget(&mut self, allocation: AllocationId, sizes: &BTreeMap<AllocationId, u64>) {
+        for (counts, bytes) in self.counts.values_mut() {
+            if counts.remove(&allocation).is_some() {
+                *bytes = bytes.saturating_sub(sizes.get(&allocation).copied().unwrap_or(0));
+            }
+        }
+        self.in_memory_only.remove(&allocation);
     }
 }
 
@@ -286,5 +358,23 @@ mod tests {
         reuse.event(&Event::AllocationDestroyed { allocation: id(2), flags: vidmm::DestroyFlags::empty() });
         name(&mut reuse, 1);
         assert_eq!(reuse.again, BTreeMap::from([(80, 10)]));
+    }
+
+    #[test]
+    fn no_answer_is_below_the_largest_list() {
+        let [device, other] = [0, 1].map(DeviceId::from_bits);
+        let [a, b, c] = [1, 2, 3].map(AllocationId::from_bits);
+        let sizes = BTreeMap::from([(a, 30), (b, 40), (c, 90)]);
+        let mut lists = Lists { in_memory_only: BTreeSet::from([a, b]), ..Lists::default() };
+        for (device, allocation) in [(device, a), (device, a), (device, c), (other, b), (device, b)] {
+            lists.join(device, allocation, &sizes);
+        }
+        lists.leave(device, a, &sizes);
+        assert_eq!((lists.counts[&device].1, lists.most), (70, 70), "the list has it twice, and may have c elsewhere");
+        lists.leave(device, a, &sizes);
+        lists.forget(b, &sizes);
+        assert_eq!((lists.counts[&device].1, lists.counts[&other].1, lists.most), (0, 0, 70));
+        assert_eq!(no_less(vec![[5, 100], [20, 60], [90, 0]], 70), [[70, 60], [90, 0]]);
+        assert_eq!(no_less(vec![[5, 0]], 70), [[70, 0]]);
     }
 }

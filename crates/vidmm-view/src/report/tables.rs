@@ -37,6 +37,7 @@ pub(super) struct Tables {
     suspensions: Table<5>,
     budgets: Table<5>,
     listed: Table<3>,
+    bus_accesses: Table<6>,
     rows: BTreeMap<AllocationId, u64>,
     accounts: Accounts,
     /// The policy that chooses among allocations of equal priority, if the log says so.
@@ -118,6 +119,7 @@ impl Tables {
             suspensions: Table::new(["device", "from", "to", "reason", "for"]),
             budgets: Table::new(["at", "process", "group", "budget", "requested"]),
             listed: Table::new(["at", "process", "bytes"]),
+            bus_accesses: Table::new(["at", "device", "kernel", "allocation", "bytes", "lost"]),
             rows: BTreeMap::new(),
             accounts: BTreeMap::new(),
             reasons: Names::default(),
@@ -186,6 +188,14 @@ impl Tables {
                 self.budgets.push([of.at, of.process.to_bits(), group, of.budget, of.requested]);
             }
             Record::Listed(of) => drop(self.listed.push([of.at, of.process.to_bits(), of.bytes])),
+            Record::BusAccess(of) => drop(self.bus_accesses.push([
+                of.at,
+                of.device.to_bits(),
+                of.kernel,
+                optional(self.row(of.allocation)),
+                of.bytes,
+                of.lost_ns,
+            ])),
             Record::Finding(finding) => {
                 let row = finding.allocation.and_then(|id| self.row(id));
                 self.findings.add(finding, row);
@@ -370,6 +380,7 @@ impl Tables {
             "requests": self.requests.pack(blob),
             "requestPlans": self.request_plans.pack(blob),
             "suspensions": self.suspensions.pack(blob),
+            "busAccesses": self.bus_accesses.pack(blob),
             "budgets": self.budgets.pack(blob),
             "listed": self.listed.pack(blob),
         });

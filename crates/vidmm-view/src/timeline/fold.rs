@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vidmm::contract::{BuildStatus, EngineFence, KmdAllocationHandle, PagingOperation};
-use vidmm::{AllocationId, Event, Extent, Nanoseconds, NumberedEvent, PlanNo};
+use vidmm::{AllocationId, Event, Extent, Nanoseconds, NumberedEvent, PlanNo, event};
 use vidmm_trace::Segments;
 
 use super::engines::Engines;
@@ -11,8 +11,8 @@ use super::findings::Findings;
 use super::memory::Memory;
 use super::plans::Plans;
 use super::record::{
-    Adapter, Budget, Created, Eviction, Gone, GoneObject, Holder, Object, Operation, PacketContent, PacketEnd, PageIn,
-    Record, Segment, WaitedFor,
+    Adapter, Budget, BusAccess, Created, Eviction, Gone, GoneObject, Holder, Object, Operation, PacketContent,
+    PacketEnd, PageIn, Record, Segment, WaitedFor,
 };
 use super::requests::Requests;
 
@@ -36,6 +36,7 @@ impl Fold {
         let NumberedEvent { number, at, occurred_at, ref event } = *numbered;
         if at > self.at {
             self.memory.flush(self.at, out);
+            self.memory.look_for_debts(self.number, self.at, out);
         }
         (self.number, self.at) = (number, at);
         self.engines.polled(at);
@@ -52,6 +53,7 @@ impl Fold {
         self.engines.finish(out);
         self.charge(first, out);
         self.memory.flush(self.at, out);
+        self.memory.homes.finish(self.at, out);
         self.flush_operations(None, out);
         self.plans.finish(out);
         self.requests.finish(out);
@@ -62,7 +64,11 @@ impl Fold {
         let created = |object| Record::Created(Created { at, number, object });
         let gone = |object| Record::Gone(Gone { at, object });
         match *event {
-            Event::AdapterStarted { ref paging_tables, paging_tables_segment, .. } => {
+            Event::AdapterStarted { ref paging_tables, paging_tables_segment, ref memory, .. } => {
+                for of in memory {
+                    let name = Segments::of(event).map_or_else(String::new, |all| all.name(of.segment).into_owned());
+                    self.memory.homes.segment(of.segment, of.size.saturating_sub(of.page_table_area), name);
+                }
                 out.extend(adapter(event, at).map(Record::Adapter));
                 for &extent in paging_tables {
                     self.memory.set(at, paging_tables_segment, extent, Holder::PageTable(None), out);
@@ -93,7 +99,8 @@ impl Fold {
             }
             Event::MonitoredFenceCreated { fence, value, .. } => self.requests.fence(fence, value, at),
             Event::MonitoredFenceDestroyed { fence } => self.requests.fence_gone(fence),
-            Event::AllocationCreated { allocation, device, process, handle, size, .. } => {
+            Event::AllocationCreated { allocation, device, process, handle, size, preferred_segment, .. } => {
+                self.memory.homes.allocation(allocation, size, preferred_segment);
                 self.handles.insert(handle, allocation);
                 self.memory.allocation(allocation, device, process, size);
                 out.push(created(Object::Allocation(allocation, device, process, size)));
@@ -257,6 +264,12 @@ impl Fold {
             Event::Completed { signal } => {
                 self.plans.packet_ended(signal, occurred_at);
                 self.packet_ended(signal, occurred_at, PacketEnd::Completed, out);
+            }
+            Event::AccessedOverBus { device, kernel, ref accesses } => {
+                let record = |&event::BusAccess { allocation, bytes, lost_ns }: &_| {
+                    Record::BusAccess(BusAccess { at: occurred_at, device, kernel, allocation, bytes, lost_ns })
+                };
+                out.extend(accesses.iter().map(record));
             }
             Event::Aborted { signal } => self.packet_ended(signal, occurred_at, PacketEnd::Aborted, out),
             _ => {}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vidmm::{AllocationId, DeviceId, Extent, Nanoseconds, PlanNo, ProcessId, SegmentId};
 
+use super::homes::Homes;
 use super::record::{Holder, Holding, Listed, Occupancy, RangeChange, Record};
 
 /// No machine has more bytes: a log that says so is damaged, and its numbers are cut, so that sums of them are numbers.
@@ -34,6 +35,7 @@ pub(super) struct Memory {
     listed: BTreeMap<ProcessId, u64>,
     listed_changed: BTreeSet<ProcessId>,
     leaving: BTreeMap<PlanNo, Vec<(SegmentId, Extent)>>,
+    pub homes: Homes,
 }
 
 #[derive(Debug)]
@@ -159,6 +161,7 @@ impl Memory {
         let listed_by = self.allocations.get(&allocation).map(|state| state.listed_by.clone()).unwrap_or_default();
         listed_by.into_keys().for_each(|device| self.forget(device, allocation));
         self.allocations.remove(&allocation);
+        self.homes.gone(allocation);
     }
 
     pub fn place(
@@ -172,6 +175,7 @@ impl Memory {
         if let Some(state) = self.allocations.get_mut(&allocation) {
             state.place = Some((segment, extents.iter().map(|extent| extent.size.min(BYTES_MAX)).sum()));
         }
+        self.note_home(allocation);
         for &extent in extents {
             self.set(at, segment, extent, Holder::Allocation(allocation), out);
         }
@@ -194,6 +198,7 @@ impl Memory {
         if let Some(state) = self.allocations.get_mut(&allocation) {
             state.place = None;
         }
+        self.note_home(allocation);
     }
 
     /// A plan has entered: the ranges that it empties are free, but for those that others have taken meanwhile.
@@ -219,6 +224,7 @@ impl Memory {
             .collect();
         taken.into_iter().for_each(|(segment, extent)| self.set(at, segment, extent, Holder::Free, out));
         self.allocations.values_mut().for_each(|state| state.place = None);
+        self.allocations.keys().for_each(|&allocation| self.homes.counts(allocation, None));
     }
 
     /// Gives a range another holder.
@@ -310,6 +316,23 @@ impl Memory {
             self.subtract((segment, process, before), bytes);
             self.add((segment, process, holding), bytes);
         }
+        self.note_home(allocation);
+    }
+
+    fn note_home(&mut self, allocation: AllocationId) {
+        let Some(state) = self.allocations.get(&allocation) else { return };
+        let listed_in = state.place.filter(|_| state.holding == Holding::Listed).map(|(segment, _)| segment);
+        self.homes.counts(allocation, listed_in);
+    }
+
+    /// Time goes on from `at`, after the event with this number.
+    pub fn look_for_debts(&mut self, number: u64, at: Nanoseconds, out: &mut Vec<Record>) {
+        let sums = &self.sums;
+        let taken = |segment| {
+            let of_segment = sums.range((segment, None, Holding::Listed)..).take_while(|((of, ..), _)| *of == segment);
+            of_segment.map(|(_, bytes)| bytes).sum()
+        };
+        self.homes.look((number, at), taken, out);
     }
 
     /// The sum that a range counts in. An allocation's follows its present state; all others are as they were when it was taken.

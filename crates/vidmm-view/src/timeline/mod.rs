@@ -24,6 +24,7 @@
 mod engines;
 mod findings;
 mod fold;
+mod homes;
 mod memory;
 mod plans;
 pub mod record;

@@ -43,6 +43,8 @@ pub enum Record {
     Eviction(Eviction),
     /// A time for which a device was out of its turn.
     Suspension(Suspension),
+    /// A kernel's access to an allocation over the bus, of a kernel that took longer for such accesses.
+    BusAccess(BusAccess),
     /// An error, or a finding of a check.
     Finding(Finding),
 }
@@ -406,6 +408,23 @@ pub struct PageIn {
     /// The source of its content.
     pub content: ContentSource,
     /// Its part of the time for which engines stood still for the plan, by bytes.
+    pub lost_ns: Nanoseconds,
+}
+
+/// A kernel's access to an allocation over the bus.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BusAccess {
+    /// The time of the event: the kernel has computed.
+    pub at: Nanoseconds,
+    /// The device of the kernel.
+    pub device: DeviceId,
+    /// The kernel's number.
+    pub kernel: u64,
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// The bytes that the kernel read or wrote.
+    pub bytes: u64,
+    /// How much longer the kernel took for them.
     pub lost_ns: Nanoseconds,
 }
 

@@ -109,20 +109,57 @@ pub(crate) fn room_without(
     room
 }
 
+/// The home of a joining allocation: the first choice with room. The room shrinks.
+#[inline(always)]
+fn take_home(state: &State, room: &mut Room, &(index, choices): &(AllocationIx, Choices)) -> Option<Home> {
+    let weight = Weight::of(&state.objects, index);
+    let home = choices.into_iter().find(|&home| room.has(weight, home))?;
+    room.take(weight, home, 1);
+    Some(home)
+}
+
+/// Whether all joining allocations fit on these terms without a change of the list.
+pub(crate) fn fits(state: &State, joining: &Joining<'_>, terms: Terms) -> bool {
+    let mut room = terms.room(state, joining);
+    joining.allocations.iter().all(|of| take_home(state, &mut room, of).is_some())
+}
+
 /// Counts joining allocations, if all fit on these terms without a change of the list.
 pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> Option<Admission> {
     let mut room = terms.room(state, joining);
     let mut admission = Admission::to_list_of(state, joining.device);
-    for &(index, choices) in &joining.allocations {
-        let weight = Weight::of(&state.objects, index);
-        let Some(home) = choices.into_iter().find(|&home| room.has(weight, home)) else {
+    for of in &joining.allocations {
+        let Some(home) = take_home(state, &mut room, of) else {
             admission.undo(state);
             return None;
         };
-        room.take(weight, home, 1);
-        admission.count_in(state, index, home);
+        admission.count_in(state, of.0, home);
     }
     Some(admission)
+}
+
+/// The possible homes of a candidate on these terms. Nothing joins in an account beyond the limit, though others leave it with the call.
+fn choices_within(state: &State, joining: &Joining<'_>, terms: Terms) -> impl Fn(&Candidate) -> Choices + use<> {
+    let is_within = state.memory.accounts().per(|account| terms.left(state, joining.device, account) >= 0);
+    move |candidate| {
+        let homes = candidate.choices.into_iter().filter(|home| !candidate.joins || is_within[home.account()]);
+        homes.collect()
+    }
+}
+
+/// Searches homes with room for all candidates.
+pub(crate) fn search(
+    state: &State,
+    joining: &Joining<'_>,
+    candidates: &[(Candidate, u64)],
+    terms: Terms,
+) -> Assignment {
+    let choices = choices_within(state, joining, terms);
+    if candidates.iter().any(|(candidate, _)| choices(candidate).first().is_none()) {
+        return Assignment::Impossible;
+    }
+    let room = room_without(state, joining, candidates, terms);
+    assignment::assign(candidates::classes(candidates, choices), room)
 }
 
 /// Counts joining allocations, if a search finds homes with room for all candidates.
@@ -132,20 +169,11 @@ pub(crate) fn assign(
     candidates: &[(Candidate, u64)],
     terms: Terms,
 ) -> Result<Admission, Assignment> {
-    // Nothing joins in an account beyond the limit, though others leave it with the call.
-    let is_within = state.memory.accounts().per(|account| terms.left(state, joining.device, account) >= 0);
-    let choices = |candidate: &Candidate| {
-        let homes = candidate.choices.into_iter().filter(|home| !candidate.joins || is_within[home.account()]);
-        homes.collect::<Choices>()
-    };
-    if candidates.iter().any(|(candidate, _)| choices(candidate).first().is_none()) {
-        return Err(Assignment::Impossible);
-    }
-    let room = room_without(state, joining, candidates, terms);
-    let assigned = match assignment::assign(candidates::classes(candidates, choices), room) {
+    let assigned = match search(state, joining, candidates, terms) {
         Assignment::Found(assigned) => assigned,
         none => return Err(none),
     };
+    let choices = choices_within(state, joining, terms);
     let mut members = Vec::from_iter(candidates::candidates(state, joining));
     // In a class, listed allocations keep the first home before joining allocations, and a high priority before a low.
     members.sort_unstable_by_key(|&(index, candidate)| {

@@ -20,6 +20,8 @@ pub(crate) struct Joining<'c> {
     pub allocations: Vec<(AllocationIx, Choices)>,
     /// The room for ranges beside the list; none if all joining allocations are pages.
     pub ranges: Option<PerHome<PackingRoom>>,
+    /// The listed allocations with several homes; none is the device's set, which holds no unlisted allocation.
+    pub with_choice: Option<Vec<AllocationIx>>,
 }
 
 /// The weight and the possible homes of a listed or joining allocation (D30).
@@ -45,13 +47,14 @@ pub(crate) fn joining<'j>(
     of.allocations.iter().map(candidate)
 }
 
-/// The joining allocations, and the listed allocations with several homes. The device's set of those holds no unlisted allocation.
+/// The joining allocations, and the listed allocations with several homes. Such a set holds no unlisted allocation.
 pub(crate) fn candidates<'j>(
     state: &'j State,
     of: &'j Joining<'_>,
 ) -> impl Iterator<Item = (AllocationIx, Candidate)> + use<'j> {
     let joins = BTreeSet::from_iter(of.allocations.iter().map(|&(index, _)| index));
-    let listed = state.objects[of.device].with_choice.iter().filter_map(move |&index| {
+    let with_choice = of.with_choice.as_ref().unwrap_or(&state.objects[of.device].with_choice);
+    let listed = with_choice.iter().filter_map(move |&index| {
         let record = &state.objects[index];
         // Only an allocation without an open span can be new on the list.
         let is_open = record.entry(of.device).is_some_and(ListEntry::is_open);

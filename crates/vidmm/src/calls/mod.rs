@@ -9,6 +9,7 @@ pub use offering::Reclaimed;
 pub use properties::UpdateAllocationProperty;
 pub use rendering::{AllocationListDesc, RenderDesc};
 pub use resident::{AllocationResidencyStatus, Residency};
+pub use room::{Holder, MemoryRoom, Room, RoomRefusal};
 pub use start::AdapterOptions;
 pub use statistics::{QueryStatistics, SegmentStatistics};
 
@@ -26,6 +27,7 @@ pub(crate) mod properties;
 pub(crate) mod refusal;
 pub(crate) mod rendering;
 pub(crate) mod resident;
+pub(crate) mod room;
 pub(crate) mod sharing;
 pub(crate) mod paging_va;
 pub(crate) mod patch_list;

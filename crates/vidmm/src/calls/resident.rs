@@ -350,7 +350,7 @@ fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationI
         objects[index].entry_mut(device).count += 1;
     }
     allocations.sort_by_key(|(_, choices)| choices.len());
-    Joining { device, named, allocations, ranges }
+    Joining { device, named, allocations, ranges, with_choice: None }
 }
 
 /// Checks that each allocation is on the device's list as often as it is named.

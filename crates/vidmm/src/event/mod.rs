@@ -1114,6 +1114,15 @@ pub enum Event {
         /// Pages that were wrong.
         wrong: u64,
     },
+    /// A kernel took longer than the kernel computes, because of accesses to system memory. Recorded by the machine's owner (D35).
+    AccessedOverBus {
+        /// The device.
+        device: DeviceId,
+        /// The kernel's number.
+        kernel: u64,
+        /// The accesses, with the lost time of each.
+        accesses: Vec<BusAccess>,
+    },
     /// A check did not hold. Recorded by the checker.
     Finding {
         /// The reading kernel.
@@ -1127,6 +1136,18 @@ pub enum Event {
         /// The digest of the page.
         found: u64,
     },
+}
+
+/// A kernel's access to an allocation in system memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct BusAccess {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// The bytes in system memory that the kernel read or wrote.
+    pub bytes: u64,
+    /// The allocation's part of the lost time: by bytes.
+    pub lost_ns: Nanoseconds,
 }
 
 /// A memory segment.

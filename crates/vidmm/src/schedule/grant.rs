@@ -13,7 +13,8 @@ use crate::{
     placement::satisfy::{self, Shortfall},
     plans::{Plans, bring_in, draft::Draft},
     requests::Requests,
-    schedule::{Schedule, turns, waiting::Power},
+    residency::views,
+    schedule::{Schedule, replacement, turns, waiting::Power},
     state::State,
 };
 
@@ -47,22 +48,36 @@ impl Schedule {
         }
         plans.decide(&mut state.moment, &state.objects, draft);
     }
-}
 
-/// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). No request is
-/// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
-/// device that must first unpin allocations of its own keeps nobody waiting.
-pub(crate) fn grant(state: &mut State, plans: &mut Plans, requests: &mut Requests) {
-    let mut held_back = BTreeSet::new();
-    while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
-        if state.moment.makes(Unlikely::HoldRequests, device.get().into(), state.moment.now()) {
-            return state.moment.wake_at(state.moment.now() + MOMENT);
+    /// Grants requests until one does not fit yet: queues of higher priority first, then by arrival (U-28). No request is
+    /// passed over for want of room: what the first one waits for would otherwise be taken by the next, again and again. A
+    /// device that must first unpin allocations of its own keeps nobody waiting.
+    pub(crate) fn grant(&mut self, state: &mut State, plans: &mut Plans, requests: &mut Requests) {
+        let mut held_back = BTreeSet::new();
+        while let Some(device) = next_to_grant(&state.objects, requests, &held_back) {
+            if state.moment.makes(Unlikely::HoldRequests, device.get().into(), state.moment.now()) {
+                return state.moment.wake_at(state.moment.now() + MOMENT);
+            }
+            match grant_next(state, plans, requests, device) {
+                Ok(()) => {}
+                Err(Shortfall::Own) if self.moves_into_sight(state, device) => {}
+                Err(Shortfall::Own | Shortfall::Place(_)) => drop(held_back.insert(device)),
+                Err(Shortfall::Room) => return,
+            }
         }
-        match grant_next(state, plans, requests, device) {
-            Ok(()) => {}
-            Err(Shortfall::Own | Shortfall::Place(_)) => drop(held_back.insert(device)),
-            Err(Shortfall::Room) => return,
-        }
+    }
+
+    /// Whether a locked allocation of the next request of a device moves to a home in the CPU's sight: work that was to find the
+    /// list without the allocation there may be over by now (D30).
+    fn moves_into_sight(&mut self, state: &mut State, device: DeviceIx) -> bool {
+        let record = &state.objects[device];
+        let RequestKind::MakeResident(items) = &record.requests[record.granted].kind else { return false };
+        let wanted = state.residency.still_wanted(&state.objects, device, items);
+        // A re-homed allocation gets the next home with the grant.
+        let is_hidden =
+            |index| views::waits_for_unlock(&state.objects, index) && state.objects[index].rehoming().is_none();
+        let hidden = wanted.into_iter().find(|&(index, _)| is_hidden(index));
+        hidden.is_some_and(|(index, _)| replacement::move_into_sight(&mut self.turns, state, index))
     }
 }
 

@@ -60,6 +60,7 @@ mod random_calls;
 mod ranges;
 mod ready_work;
 mod segments;
+mod room;
 mod root_tables;
 mod sharing;
 mod splitting;

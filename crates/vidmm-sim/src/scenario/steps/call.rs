@@ -175,6 +175,7 @@ verbs! {
     "check-aperture" => CheckAperture,
     "query-paging-va" => QueryPagingVa,
     "query-video-memory" => QueryVideoMemory,
+    "query-room" => QueryRoom,
     "expect-trim" => ExpectTrim,
     "check-residency" => CheckResidency,
     "check-account" => CheckAccount,
@@ -191,7 +192,11 @@ impl Look {
         match self {
             Self::CheckError(_) | Self::CheckAdapterError(_) | Self::CheckResets(_) | Self::CheckFinding(_) => true,
             Self::Wait(_) | Self::CpuWrite(_) | Self::CpuRead(_) | Self::ForgeHandle(_) | Self::CheckSystem(_) => false,
-            Self::CheckAperture(_) | Self::QueryPagingVa(_) | Self::QueryVideoMemory(_) | Self::ExpectTrim(_) => false,
+            Self::CheckAperture(_)
+            | Self::QueryPagingVa(_)
+            | Self::QueryVideoMemory(_)
+            | Self::QueryRoom(_)
+            | Self::ExpectTrim(_) => false,
             Self::CheckResidency(_) | Self::CheckAccount(_) | Self::CheckWaiting(_) => false,
         }
     }

@@ -92,6 +92,35 @@ impl Verb for MakeResident {
     }
 }
 
+/// The question whether allocations would fit on a device's list (ours), and the expected answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct QueryRoom {
+    /// The allocations.
+    #[serde(rename = "query-room", with = "names")]
+    pub allocations: Vec<String>,
+    /// The device; none is that of the first allocation.
+    #[serde(default, with = "names", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Whether all must fit now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fits: Option<bool>,
+    /// The amount that the answer must ask to trim.
+    #[serde(default, serialize_with = "exactly")]
+    pub num_bytes_to_trim: Option<ByteSize>,
+}
+
+impl Verb for QueryRoom {
+    fn words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " for {}{}", list(&self.allocations), on(self.device.as_deref()))
+    }
+
+    fn check(&mut self, known: &mut Known) -> Result<(), String> {
+        known.optional(Kind::Device, &self.device)?;
+        known.about(Kind::Allocation, &mut self.allocations)
+    }
+}
+
 /// D3DKMTEvict.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

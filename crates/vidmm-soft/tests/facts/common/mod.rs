@@ -15,6 +15,8 @@ use vidmm_soft::*;
 pub const FREE: CostModel = CostModel {
     bus_to_device_bytes_per_second: u64::MAX,
     bus_to_host_bytes_per_second: u64::MAX,
+    kernel_read_bytes_per_second: None,
+    kernel_write_bytes_per_second: None,
     local_bytes_per_second: u64::MAX,
     packet_nanoseconds: 0,
     latency_seed: None,

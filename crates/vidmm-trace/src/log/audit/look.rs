@@ -301,7 +301,7 @@ impl Audit {
             }
             Event::PoweredUp => self.powered_up(),
             // The checker tells what work reads.
-            Event::ContentChecked { .. } | Event::Finding { .. } => {}
+            Event::ContentChecked { .. } | Event::AccessedOverBus { .. } | Event::Finding { .. } => {}
         }
         for group in std::mem::take(&mut self.reweighted) {
             self.shares_changed(group);

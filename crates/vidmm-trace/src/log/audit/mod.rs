@@ -332,7 +332,11 @@ impl Audit {
             self.check_suspended_are_out();
             self.check_is_home(event.at);
             // The checker tells what work reads while the manager is not called.
-            if !matches!(event.event, Event::ContentChecked { .. } | Event::Finding { .. }) {
+            let is_checkers = matches!(
+                event.event,
+                Event::ContentChecked { .. } | Event::AccessedOverBus { .. } | Event::Finding { .. }
+            );
+            if !is_checkers {
                 self.check_has_gone();
             }
         }

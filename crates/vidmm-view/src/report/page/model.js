@@ -122,9 +122,20 @@ function worthOf(model, row) {
   return away >= stay ? `yes: the other left after ${timeText(stay)}` : `no: the other stayed for ${timeText(stay)}`;
 }
 
-// Where the time went: of work, of paging, and of paging beside work.
+// The length of intervals that may overlap.
+function lengthOf(intervals) {
+  let [length, covered] = [0, 0];
+  for (const [from, to] of intervals.sort((a, b) => a[0] - b[0])) {
+    length += Math.max(0, to - Math.max(covered, from));
+    covered = Math.max(covered, to);
+  }
+  return length;
+}
+
+// Where the time went: of work, of paging, of paging beside work, and lost: to paging, to access over the bus, and to turns and waiting for
+// room while no engine ran. Time counts once.
 function times(model) {
-  const { packets } = model.tables;
+  const { packets, waits, busAccesses } = model.tables;
   const order = sortedBy(packets.start);
   const sums = { work: 0, paging: 0, hidden: 0, copied: 0, filled: 0 };
   let covered = 0;
@@ -137,7 +148,14 @@ function times(model) {
       covered = Math.max(covered, packets.end[row]);
     }
   }
-  sums.lost = sums.paging - sums.hidden;
+  sums.lostToPaging = sums.paging - sums.hidden;
+  sums.bus = busAccesses.lost.reduce((sum, lost) => sum + lost, 0);
+  const ran = Array.from(order, (row) => [packets.start[row], packets.end[row]]);
+  // Turns and requests, as `WaitedFor` has them.
+  const waited = [];
+  for (let row = 0; row < waits.rows; row++) if (waits.on[row] === 2 || waits.on[row] === 4) waited.push([waits.from[row], waits.to[row]]);
+  sums.waited = lengthOf([...ran, ...waited]) - lengthOf(ran);
+  sums.lost = sums.lostToPaging + sums.waited + sums.bus;
   return sums;
 }
 

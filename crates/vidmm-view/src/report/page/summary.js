@@ -46,8 +46,10 @@ function insights(model) {
   const sentences = [];
   if (times.paging > 0) {
     sentences.push(`Engines ran work for ${timeText(times.work)} and paging for ${timeText(times.paging)} of ${timeText(end)}. ` +
-      `${shareText(times.hidden / times.paging)} of the paging was hidden behind work; ${shareText(times.lost / end)} of the time was lost to the rest.`);
+      `${shareText(times.hidden / times.paging)} of the paging was hidden behind work; ${shareText(times.lostToPaging / end)} of the time was lost to the rest.`);
   }
+  if (times.waited > 0) sentences.push(`No engine ran for ${timeText(times.waited)} in which work was out of turn or waited for room.`);
+  sentences.push(...busSentences(model));
   const sums = new Map();
   let [count, back, soon] = [0, 0, 0];
   for (let row = 0; row < of.rows; row++) {
@@ -69,6 +71,25 @@ function insights(model) {
     sentences.push(`Room went from ${pair}: ${bytesText(bytes)} were evicted for it, and engines stood still for ${timeText(lost)}.`);
   }
   return sentences;
+}
+
+// The time that kernels lost to access over the bus: by device, with the allocation that cost most.
+function busSentences(model) {
+  const { busAccesses: of } = model.tables;
+  const sums = new Map();
+  for (let row = 0; row < of.rows; row++) {
+    const device = model.deviceText(of.device[row]);
+    const sum = sums.get(device) ?? { bytes: 0, lost: 0, each: new Map() };
+    sum.bytes += of.bytes[row];
+    sum.lost += of.lost[row];
+    sum.each.set(of.allocation[row], (sum.each.get(of.allocation[row]) ?? 0) + of.lost[row]);
+    sums.set(device, sum);
+  }
+  return [...sums].sort((a, b) => b[1].lost - a[1].lost).slice(0, 3).map(([device, { bytes, lost, each }]) => {
+    const [worst, most] = [...each].sort((a, b) => b[1] - a[1])[0];
+    const named = worst > 0 ? `, ${timeText(most)} of that for ${model.allocationText(worst - 1)}` : '';
+    return `Kernels of ${device} lost ${timeText(lost)} to access over the bus (${bytesText(bytes)})${named}.`;
+  });
 }
 
 // The time that is lost for a byte that is copied and for one that is filled: least squares over all paging buffers, of the time for
@@ -96,7 +117,7 @@ function lostRates({ tables: { packets, operations }, facts, times }, copiedByte
     ft += filled * lost;
   }
   // A log of decisions has no operations: then all is lost to copies.
-  if (cc + ff === 0) return { copied: times.lost / Math.max(copiedBytes, 1), filled: 0 };
+  if (cc + ff === 0) return { copied: times.lostToPaging / Math.max(copiedBytes, 1), filled: 0 };
   const whole = cc * ff - cf * cf;
   if (whole > 0) return { copied: Math.max(0, (ct * ff - ft * cf) / whole), filled: Math.max(0, (ft * cc - ct * cf) / whole) };
   return { copied: cc > 0 ? ct / cc : 0, filled: ff > 0 ? ft / ff : 0 };
@@ -122,7 +143,8 @@ class NeedView {
   lostShare(copiedIn) {
     const { times, end } = this.model;
     const out = this.sums.copiedIn > 0 ? this.sums.copiedOut / this.sums.copiedIn : 1;
-    const lost = this.rates.copied * copiedIn * (1 + out) + this.rates.filled * this.sums.filled;
+    // Access over the bus is of allocations that may be in system memory: the size of memory does not change that.
+    const lost = this.rates.copied * copiedIn * (1 + out) + this.rates.filled * this.sums.filled + times.bus;
     return lost / Math.max(end - times.lost + lost, 1);
   }
 
@@ -164,10 +186,12 @@ class NeedView {
     const point = this.needed(share);
     const fills = this.lostShare(0);
     const { times, end } = this.model;
+    const parts = [['paging', times.lostToPaging], ['access over the bus', times.bus], ['turns and waiting for room', times.waited]];
+    const named = parts.filter(([, lost]) => lost > 0).map(([name, lost]) => `${shareText(lost / end)} to ${name}`).join(', ');
     const text = point
       ? `To lose no more than ${shareText(share)} of its time, this workload would need about ${bytesText(point.memory)} of memory, page tables included.`
-      : `No memory is enough for ${shareText(share)}: filling new allocations alone takes ${shareText(fills)}.`;
-    this.answer.textContent = `${text} This run lost ${shareText(times.lost / end)}.`;
+      : `No memory is enough for ${shareText(share)}: ${times.bus > 0 ? 'access over the bus and ' : ''}filling new allocations alone takes ${shareText(fills)}.`;
+    this.answer.textContent = `${text} This run lost ${shareText(times.lost / end)}${named ? `: ${named}` : ''}.`;
     this.canvas.setAttribute('aria-label', text);
     const every = Math.max(1, Math.floor(this.points.length / 20));
     const rows = this.points.filter((_, i) => i % every === 0).map(({ memory, missed, lost }) => [bytesText(memory), bytesText(missed), shareText(lost)]);

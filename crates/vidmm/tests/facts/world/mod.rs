@@ -18,6 +18,7 @@ use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 use crate::judge::Judge;
+use crate::room::assert_foretold;
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, is_by_cpu, private_data, words};
 pub use failing::{Failing, Fallible};
 pub use faults::{Ending, Faults, Owed};
@@ -356,7 +357,11 @@ impl World {
         client: Client,
         allocations: &[AllocationId],
     ) -> Result<Residency, MakeResidentError> {
-        self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations, MakeResidentFlags::empty()))
+        let room = self.vidmm.query_room(client.device, allocations);
+        let answer =
+            self.call(|vidmm, _, _| vidmm.make_resident(client.queue, allocations, MakeResidentFlags::empty()));
+        assert_foretold(room, &answer);
+        answer
     }
 
     /// Makes resident, and lets all paging end.
