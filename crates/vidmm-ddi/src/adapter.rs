@@ -16,7 +16,7 @@ use crate::compression::Compression;
 use crate::dice::Dice;
 use crate::dma_buffers::DmaBuffers;
 use crate::inbox;
-use crate::library::Loaded;
+use crate::loaded::Loaded;
 use crate::mdls::Mdls;
 use crate::memory::{Memory, from_driver};
 use crate::progress::{Entry, Progress};

@@ -12,7 +12,8 @@ use crate::adapter::{
     Adapter, DEVICE_LEVEL, DISPATCH_LEVEL, Notification, Owes, is_of_this_thread, no_such_adapter, of_handle, with_last,
 };
 use crate::inbox;
-use crate::library::{self, Loaded};
+use crate::library;
+use crate::loaded::Loaded;
 use crate::memory::{RETIRED_PAGE, from_driver};
 use crate::reports::report;
 use crate::user_work;

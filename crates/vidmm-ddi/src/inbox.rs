@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::abi::HANDLE;
 use crate::adapter::{Notification, last_of_this_thread};
-use crate::library::Loaded;
+use crate::loaded::Loaded;
 
 /// An adapter, as threads see the adapter.
 struct Inbox {

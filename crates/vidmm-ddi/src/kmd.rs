@@ -18,7 +18,7 @@ use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
 use crate::patching::{ContextOfDevice, Patching};
-use crate::payload::{handle, physical};
+use crate::payload::handle;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::several::{self, Described};
@@ -339,14 +339,5 @@ impl Drop for DdiKmd {
         std::mem::take(&mut self.contexts).into_keys().for_each(|context| self.destroy_context(context));
         let processes = Vec::from_iter(self.devices.keys().copied());
         processes.into_iter().for_each(|process| self.destroy_process(process));
-    }
-}
-
-/// The root table of a submission, as the driver sees it.
-pub(crate) fn root_args(context: KmdContextHandle, root: RootPageTable) -> DXGKARG_SETROOTPAGETABLE {
-    DXGKARG_SETROOTPAGETABLE {
-        hContext: handle(context.0),
-        Address: physical(root.address),
-        NumEntries: root.num_entries,
     }
 }

@@ -12,6 +12,7 @@
 mod abi;
 mod reports;
 mod progress;
+mod loaded;
 mod library;
 mod memory;
 mod dice;

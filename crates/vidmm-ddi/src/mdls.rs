@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use vidmm::PAGE_SIZE;
 
 use crate::abi::*;
-use crate::library::Loaded;
+use crate::loaded::Loaded;
 use crate::memory::{NO_PAGE, RETIRED_PAGE};
 
 /// How many page numbers behind the last one of a list lead nowhere.

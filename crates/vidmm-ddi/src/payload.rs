@@ -1,7 +1,8 @@
 //! A paging operation, in the union of C's payloads.
 
 use vidmm::contract::{
-    KmdAllocationHandle, KmdProcessHandle, MapApertureSegment, MemoryTransferDirection, PagingOperation,
+    KmdAllocationHandle, KmdContextHandle, KmdProcessHandle, MapApertureSegment, MemoryTransferDirection,
+    PagingOperation, RootPageTable,
 };
 use vidmm::{PAGE_SIZE, PhysicalAddress};
 
@@ -237,4 +238,13 @@ fn seen_by_cpu(table: *mut u8) -> D3DGPU_PHYSICAL_ADDRESS {
 pub(crate) fn physical(address: PhysicalAddress) -> D3DGPU_PHYSICAL_ADDRESS {
     let (segment, offset) = to_driver(address);
     D3DGPU_PHYSICAL_ADDRESS { SegmentId: segment, Padding: 0, SegmentOffset: offset }
+}
+
+/// The root table of a submission, as the driver sees it.
+pub(crate) fn root_args(context: KmdContextHandle, root: RootPageTable) -> DXGKARG_SETROOTPAGETABLE {
+    DXGKARG_SETROOTPAGETABLE {
+        hContext: handle(context.0),
+        Address: physical(root.address),
+        NumEntries: root.num_entries,
+    }
 }

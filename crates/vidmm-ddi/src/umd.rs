@@ -10,7 +10,7 @@ use vidmm_soft::CommandBuffer;
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
 use crate::kmd::DdiKmd;
-use crate::library::Loaded;
+use crate::loaded::Loaded;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::standard::{PRIVATE_DATA_BYTES, StandardAllocations};

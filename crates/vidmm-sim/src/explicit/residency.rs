@@ -65,7 +65,9 @@ impl Make<Session<'_>> for MakeResident {
             MakeResidentFlag::CantTrimFurther => MakeResidentFlags::CANT_TRIM_FURTHER,
             MakeResidentFlag::MustSucceed => MakeResidentFlags::MUST_SUCCEED,
         });
-        let room = self.flags.is_empty().then(|| session.runtime.vidmm().query_room(device, &allocations));
+        // The question names no queue: a dead queue is the call's own mistake.
+        let is_asked = self.flags.is_empty() && session.runtime.vidmm().paging_fence_value(queue).is_ok();
+        let room = is_asked.then(|| session.runtime.vidmm().query_room(device, &allocations));
         let answer = session.runtime.vidmm().make_resident(queue, &allocations, flags.collect());
         if let Some(room) = room.filter(|room| !is_foretold(room, &answer)) {
             session.broke("D30", format!("the room was said to be {room:?}, and the answer is {answer:?}"));

@@ -195,7 +195,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("vidmm-cli", &["check::findings", "check::jobs"]),
     ("vidmm-cli", &["replay", "replay::row"]),
     ("vidmm-ddi", &["adapter", "callbacks", "inbox", "library", "user_work"]),
-    ("vidmm-ddi", &["engine", "kmd"]),
     ("vidmm-replay", &["requests", "trace"]),
 ];
 
