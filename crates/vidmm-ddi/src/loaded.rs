@@ -15,8 +15,8 @@ pub(crate) struct Loaded {
     pub _library: Library,
 }
 
-// SAFETY: the tables are constant once the library is loaded, and the functions in them are called by one thread at a time: a
-// machine of a driver is not Send, and `DriverMachines` says that one machine is to run at a time.
+// SAFETY: the tables are constant after the load. One thread at a time calls the functions: a machine of a driver is not Send, and
+// `DriverMachines` lets one machine run at a time.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
@@ -31,7 +31,7 @@ impl Loaded {
     /// The shim's counts.
     pub fn counts(&self) -> VIDMM_SHIM_COUNTS {
         let mut counts = VIDMM_SHIM_COUNTS::default();
-        // SAFETY: the function writes the struct that it is given.
+        // SAFETY: the function writes the given struct.
         unsafe { (self.shim().GetCounts)(&mut counts) };
         counts
     }

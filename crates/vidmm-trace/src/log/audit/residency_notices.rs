@@ -9,7 +9,7 @@ use super::aspects::Residency;
 use super::finding::Invariant;
 
 impl Audit {
-    /// The driver hears of what has come, all of it, or of what leaves, none of it yet, and of each once.
+    /// The driver hears of an arrival after all bytes, of a departure before any byte, and of each once.
     pub(super) fn notify_residency(&mut self, op: &NotifyResidency) {
         let Some(id) = self.named(op.allocation) else { return };
         let (moved, right) = match op.resident {
@@ -35,7 +35,7 @@ impl Audit {
             format!("{op:?} of {id} is notified, but the plan decided {right:?}")
         });
         self.findings.check(moved == Some(due), Invariant::I09, || {
-            format!("{op:?} of {id} is notified when {moved:?} bytes of it have moved, which must be {due}")
+            format!("{op:?} of {id} is notified when {moved:?} bytes have moved, and {due} must have")
         });
         self.findings.check(before.is_some() != op.resident, Invariant::I09, || {
             format!("{op:?} of {id} is notified when its driver knows it to be at {before:?}")
