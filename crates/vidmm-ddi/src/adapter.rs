@@ -80,9 +80,9 @@ pub(crate) struct Adapter {
     pub dpc_is_queued: Cell<bool>,
     /// Since the last report of an interrupt no DPC was queued; and since a DPC ran, Dxgkrnl was not told.
     pub owes: Cell<Owes>,
-    /// The program of a user's that the GPU's model handed back last has faulted.
+    /// The last user program from the GPU's model has faulted.
     pub has_faulted: Cell<bool>,
-    /// The driver says that it resets single engines (FLT-20).
+    /// The driver resets single engines (FLT-20).
     pub resets_engines: Cell<bool>,
     /// Whether engines use physical addresses.
     pub is_physical: Cell<bool>,

@@ -71,7 +71,7 @@ pub(crate) struct MoreKernel {
 
 impl<'a> Client<'a> {
     /// Creates the processes of `workload`, with a device, a paging queue and a context on each kind of engine. `descs`
-    /// has the behaviour of each, in the order of their numbers; where it is shorter the last is for all that follow.
+    /// has the behaviour of each process, by number; the last behaviour is for all further processes.
     pub fn new(
         runtime: &mut Runtime,
         engines: &[EngineKind],
@@ -259,7 +259,7 @@ impl<'a> Client<'a> {
         Ok(next_arrival)
     }
 
-    /// Lets a process begin, if it is time and its page tables have room. Returns whether it has begun.
+    /// Lets a process begin, if the time has come and the page tables have room. Returns whether the process has begun.
     fn start_at(&mut self, runtime: &mut Runtime, index: usize, now: Nanoseconds) -> Result<bool, ClientError> {
         let process = &self.processes[index];
         if process.started || process.desc.start > now {

@@ -12,7 +12,7 @@ use super::segment::{Run, runs_of};
 /// The record of an allocation.
 #[derive(Debug)]
 pub(super) struct Allocation {
-    /// The device that it belongs to, whose process is charged for it.
+    /// The owning device. The device's process is charged for the memory.
     pub owner: DeviceId,
     pub handle: KmdAllocationHandle,
     pub size: u64,
@@ -24,7 +24,7 @@ pub(super) struct Allocation {
     pub existing_sys_mem: bool,
     /// Its backing store is in cacheable memory.
     pub cached: bool,
-    /// No entry above the leaves may show it.
+    /// Only leaf entries may show the allocation.
     pub never_large: bool,
     /// Where the driver said that it can be.
     pub supported_segment_set: u32,
