@@ -1,6 +1,7 @@
 //! A tiny world for tests: the manager with a driver that records, a host that counts, and a GPU that runs what it is
 //! handed when the test says so. It has no clock; nothing happens by itself.
 
+mod foretold;
 mod aperture;
 mod device_cache;
 mod driver;
@@ -18,10 +19,10 @@ use vidmm::event::{EvictReason, ResumeReason, SuspendReason};
 use vidmm::*;
 
 use crate::judge::Judge;
-use crate::room::assert_foretold;
 pub use driver::{Call, Config, Driver, LOCAL, NORMAL, Place, allocation_info, is_by_cpu, private_data, words};
 pub use failing::{Failing, Fallible};
 pub use faults::{Ending, Faults, Owed};
+use foretold::assert_foretold;
 pub use host::{IoMmuMapping, KERNEL_ADDRESS, Ledger};
 pub use journal::{Happened, Journal};
 pub use machine::{Known, Machine, Mistake, Root};
