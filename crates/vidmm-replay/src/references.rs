@@ -54,7 +54,7 @@ pub struct References {
     ends: Vec<usize>,
     /// The time for which each submission keeps the GPU busy, in nanoseconds; 0 behind the last.
     times: Vec<u64>,
-    /// The objects that are dropped while others go on, and the submissions after which that is, in their order.
+    /// The objects dropped before the end, with the submission before the drop, in the order of the drops.
     drops: Vec<(usize, u32)>,
 }
 

@@ -1,7 +1,7 @@
 //! A study: the manager's order and policies over a ledger of objects, without plans, page tables and fences.
 //!
-//! A study decides as the manager does for one process with one memory segment and at most two submissions in flight; `tests/study.rs`
-//! compares the victims one by one. The ledger has 16 bytes for each object, and the order and the policy 16 to 60 bytes more.
+//! A study decides as the manager does for one process with one memory segment and at most two submissions in flight. A test,
+//! `tests/study.rs`, compares the victims one by one. The ledger has 16 bytes for each object, and the order and the policy 16 to 60 bytes more.
 
 use std::collections::VecDeque;
 

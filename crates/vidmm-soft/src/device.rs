@@ -386,8 +386,7 @@ impl<E: Executor> Device<E> {
         }
     }
 
-    /// The digests of the pages of `input`, of which those that its surface marks are decompressed on the way; and its bytes
-    /// in system memory.
+    /// The digests of the pages of `input`, compressed pages decompressed on the way; and the bytes in system memory.
     fn read_input(&mut self, space: Option<AddressSpace>, input: &PageRange) -> Result<(Vec<u64>, u64), Abort> {
         let runs = self.translate_range(space, input, false)?;
         let marked = |surface| self.surfaces.marked(surface, input.num_pages).collect();

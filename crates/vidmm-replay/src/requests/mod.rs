@@ -204,7 +204,7 @@ fn hash(name: &[u8]) -> u64 {
 /// An object that has been requested.
 struct Known {
     used: Use,
-    /// The submission that used it last, and its place there.
+    /// The last submission with the object, and the place in the submission.
     last: u32,
     place: u32,
 }

@@ -20,7 +20,7 @@ use crate::{
         turn::Activity,
     },
     placement::{self, Mark, Placement, Target, Transaction},
-    plans::{Plans, draft::Draft},
+    plans::Plans,
     requests::Requests,
     residency::{place, views, weight},
     schedule::{stopping, turns},
@@ -134,7 +134,8 @@ fn prepare_next(
             // An allocation that is bound across the cut comes first, and is on the list from the portion before.
             let joining = &portion.required[fixed..];
             state.residency.note_joined(&state.objects, joining.iter().copied());
-            portion.plans = plans.carry_out(state, Draft::wanted_by(device, None), &portion.required, placement);
+            let draft = plans.begin(device, None);
+            portion.plans = plans.carry_out(state, draft, &portion.required, placement);
             require(state, device, joining);
             if portion.cut.is_some() {
                 work.patching.begin_splitting(index);

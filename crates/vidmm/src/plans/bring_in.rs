@@ -43,7 +43,7 @@ impl Plans {
 
     pub(crate) fn make_mapping(&mut self, state: &mut State, index: AllocationIx, mapping: Mapping) -> Vec<PlanNo> {
         let device = mapping.device;
-        let mut draft = Draft::wanted_by(device, state.objects.next_request(device));
+        let mut draft = self.begin(device, state.objects.next_request(device));
         let keys = addresses::tables_of(&state.adapter, &mapping).collect();
         let mut numbers = self.plan_tables(state, &mut draft, mapping.process, keys);
         numbers.push(state.objects[index].last_plan);

@@ -38,14 +38,9 @@ pub(crate) struct Wanted {
 }
 
 impl Draft {
-    /// A decision for a device, and for a request of it.
-    pub(crate) fn wanted_by(device: DeviceIx, request: Option<RequestName>) -> Self {
-        Self { wanted_by: Some(Wanted { device, request, allocation: None }), ..Self::default() }
-    }
-
-    /// A decision for a device, with chosen victims.
-    pub(crate) fn with_victims(device: DeviceIx, chosen: Vec<AllocationIx>) -> Self {
-        Self { chosen: Some(chosen.into()), ..Self::wanted_by(device, None) }
+    /// The decision makes room with these victims alone.
+    pub(crate) fn with_victims(self, chosen: Vec<AllocationIx>) -> Self {
+        Self { chosen: Some(chosen.into()), ..self }
     }
 
     /// From now on room is made for one allocation, or for all that the decision brings in.
@@ -59,7 +54,8 @@ impl Draft {
 impl Plans {
     /// Begins a decision for a device, and for a request of it.
     pub(crate) fn begin(&mut self, device: DeviceIx, request: Option<RequestName>) -> Draft {
-        Draft { plan: self.stream.blank(), ..Draft::wanted_by(device, request) }
+        let wanted_by = Some(Wanted { device, request, allocation: None });
+        Draft { plan: self.stream.blank(), wanted_by, ..Draft::default() }
     }
 
     /// An allocation is planned twice in one plan only to move it from one place to another: then no notification is given

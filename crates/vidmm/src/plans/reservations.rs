@@ -32,7 +32,7 @@ impl Plans {
         process: ProcessIx,
         range: Extent,
     ) -> Vec<PlanNo> {
-        let mut draft = Draft::wanted_by(device, state.objects.next_request(device));
+        let mut draft = self.begin(device, state.objects.next_request(device));
         let keys = PageTables::cut_by(&state.adapter, range).collect();
         let mut numbers = self.plan_tables(state, &mut draft, process, keys);
         state.objects[process].space.show(range, true);

@@ -7,6 +7,7 @@
 //! A *use* is an entry that joins a device's list, or a reference of a DMA buffer. A list that does not change calls no hook:
 //! allocations that stay on a list for many submissions are used once, when they join it.
 
+mod arrivals;
 mod choice;
 mod clock;
 mod gdsf;

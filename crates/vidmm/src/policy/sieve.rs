@@ -3,40 +3,30 @@
 
 use alloc::vec::Vec;
 
-use super::{Candidates, Policy, Subject, slots::Slots};
+use super::{Candidates, Policy, Subject, arrivals::Arrivals};
 use crate::units::SegmentId;
 
 /// The policy.
 #[derive(Debug, Default)]
 pub(super) struct Sieve {
-    known: Slots<Known>,
-    /// The position of the last arrival.
-    last: u64,
+    arrivals: Arrivals,
     /// The position from which the hand looks on, by the numbers of the segments.
     hands: Vec<u64>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Known {
-    position: u64,
-    is_used: bool,
-}
-
 impl Policy for Sieve {
     fn used(&mut self, subject: Subject, _time: u64) {
-        self.known.entry(subject.slot).is_used = true;
+        self.arrivals.note_use(subject);
     }
 
-    /// The use that brings an allocation in does not save the allocation.
     fn brought_in(&mut self, subject: Subject, _memory: SegmentId) {
-        self.last += 1;
-        *self.known.entry(subject.slot) = Known { position: self.last, is_used: false };
+        self.arrivals.arrive(subject);
     }
 
     fn released(&mut self, _subject: Subject, _last_use: u64) {}
 
     fn rank(&self, slot: usize) -> u64 {
-        self.known.get(slot).position
+        self.arrivals.position(slot)
     }
 
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
@@ -51,7 +41,7 @@ impl Policy for Sieve {
             // Behind the newest, the hand begins with the oldest.
             let next = candidate.rank + 1;
             self.hands[memory] = if candidates.first_from(next).is_some() { next } else { 0 };
-            if !core::mem::take(&mut self.known.entry(candidate.slot).is_used) {
+            if !self.arrivals.take_use(candidate.slot) {
                 return candidate.slot;
             }
         }
@@ -60,6 +50,6 @@ impl Policy for Sieve {
     fn left(&mut self, _subject: Subject, _memory: SegmentId) {}
 
     fn gone(&mut self, subject: Subject) {
-        *self.known.entry(subject.slot) = Known::default();
+        self.arrivals.forget(subject);
     }
 }

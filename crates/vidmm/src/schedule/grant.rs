@@ -72,12 +72,12 @@ impl Schedule {
     fn moves_into_sight(&mut self, state: &mut State, device: DeviceIx) -> bool {
         let record = &state.objects[device];
         let RequestKind::MakeResident(items) = &record.requests[record.granted].kind else { return false };
-        let wanted = state.residency.still_wanted(&state.objects, device, items);
         // A re-homed allocation gets the next home with the grant.
         let is_hidden =
             |index| views::waits_for_unlock(&state.objects, index) && state.objects[index].rehoming().is_none();
-        let hidden = wanted.into_iter().find(|&(index, _)| is_hidden(index));
-        hidden.is_some_and(|(index, _)| replacement::move_into_sight(&mut self.turns, state, index))
+        let hidden = Vec::from_iter(items.iter().copied().filter(|&(index, _)| is_hidden(index)));
+        let wanted = state.residency.still_wanted(&state.objects, device, &hidden);
+        wanted.first().is_some_and(|&(index, _)| replacement::move_into_sight(&mut self.turns, state, index))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     id::{AllocationIx, DeviceIx},
     objects::turn::{CALM, HOME_BATCH, RETURN_MIN},
     placement::{homes, moving, satisfy},
-    plans::{Plans, draft::Draft},
+    plans::Plans,
     requests::Requests,
     residency::rehoming,
     schedule::{Schedule, spare, stopping, turns, waiting::Power},
@@ -285,6 +285,7 @@ pub(super) fn move_to(
         return false;
     };
     state.recount_home(device, index, from);
-    plans.carry_out(state, Draft::with_victims(device, leaving), &[index], placement);
+    let draft = plans.begin(device, None).with_victims(leaving);
+    plans.carry_out(state, draft, &[index], placement);
     true
 }

@@ -26,7 +26,7 @@ use crate::{
         turn::{Activity, CALM, RETURN_MIN, SLICE_MIN, SLICE_PER_PAGING},
     },
     placement::satisfy::{self, Shortfall},
-    plans::{Plans, bring_in, draft::Draft},
+    plans::{Plans, bring_in},
     requests::Requests,
     residency::pins,
     schedule::{
@@ -574,7 +574,8 @@ fn bring_back_list(state: &mut State, plans: &mut Plans, device: DeviceIx) -> Re
     let required = Vec::from_iter(wanted.iter().map(|&(index, _)| index));
     // While it counts as suspended, no plan waits for what it has queued.
     let request = state.objects.next_request(device).filter(|_| grants);
-    let numbers = plans.carry_out(state, Draft::wanted_by(device, request), &required, placement);
+    let draft = plans.begin(device, request);
+    let numbers = plans.carry_out(state, draft, &required, placement);
     state.shares.set_activity(&mut state.objects, device, Activity::Active);
     bring_in::pin_list(state, device, &items);
     if grants {
