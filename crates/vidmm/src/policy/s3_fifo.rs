@@ -173,8 +173,13 @@ impl Policy for S3Fifo {
                 Some(of_main) if is_main_full || first.rank >= MAIN => of_main,
                 _ => first,
             };
-            let uses = self.known.get(candidate.slot).uses;
-            match (candidate.rank < MAIN, uses) {
+            let Known { rank, uses, .. } = self.known.get(candidate.slot);
+            if rank != candidate.rank {
+                // The spill gave a rank to an allocation that was no candidate then, as it was of a higher priority.
+                candidates.set_rank(candidate.slot, rank);
+                continue;
+            }
+            match (rank < MAIN, uses) {
                 (true, 0..=1) | (false, 0) => return candidate.slot,
                 (true, _) => self.promote(candidate.slot, candidates),
                 (false, _) => {
