@@ -14,7 +14,7 @@ use vidmm_runtime::TransferOffset;
 use vidmm_sim::{Bench, Fault, Profile};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory, TraceFormat};
 
-use crate::check::CheckArgs;
+use crate::{check::CheckArgs, exec::ExecArgs};
 
 /// The colours that users of cargo are used to.
 const STYLES: styling::Styles = styling::Styles::styled()
@@ -53,6 +53,7 @@ pub enum Command {
     Replay(ReplayArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
+    Exec(ExecArgs),
     Doctor(DoctorArgs),
     Report(ReportArgs),
     Export(ExportArgs),

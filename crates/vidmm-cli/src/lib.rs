@@ -33,6 +33,7 @@ mod explain;
 mod page;
 mod export;
 mod install;
+mod exec;
 mod replay;
 mod check;
 
@@ -118,6 +119,7 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
             on_gpu(args.gpu.as_deref(), factory, |factory| sim::run(&args, &Benched { factory, bench: args.bench() }))
         }
         Command::Doctor(args) => doctor::run(&args),
+        Command::Exec(args) => exec::run(&args),
         Command::Replay(args) => replay::run(&args, factory),
         Command::Explain(args) => explain::explain(&args),
         Command::Report(args) => page::write(&args),

@@ -25,7 +25,7 @@ use vidmm_trace::{ByteSize, ImportOptions, LocalMemory, import};
 use self::row::{Optimum, Row};
 use crate::{
     args::{ReplayArgs, Shard, jobs, quoted},
-    output, progress,
+    exec, output, progress,
     report::unless_closed,
     run,
     style::{counted, number},
@@ -123,6 +123,11 @@ enum Outcome {
 
 /// Runs all combinations, and prints and writes what they gave. Returns whether all that was checked held.
 pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    if let [calls] = &args.inputs[..]
+        && exec::is_call_log(calls)
+    {
+        return exec::judge(calls, None, None);
+    }
     let outputs =
         Vec::from_iter([&args.csv, &args.parquet, &args.svg].into_iter().flatten().map(|path| path.as_path()));
     output::check_apart(&outputs, &args.inputs)?;

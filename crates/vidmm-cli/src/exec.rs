@@ -1,0 +1,210 @@
+//! `vidmm exec --kmt`: a program whose user-mode driver calls D3DKMT, on the manager.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    error::Error,
+    ffi::OsString,
+    fs,
+    io::{self, BufRead, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use clap::ValueHint;
+use vidmm_kmt::{Finding, Played, SETTINGS_VARIABLE, Settings};
+use vidmm_trace::{ByteSize, LogHeader, LogWriter};
+
+use crate::{
+    report::unless_closed,
+    style::{BAD, GOOD, counted},
+};
+
+/// The library, as a build leaves it.
+const LIBRARY: &str = "libvidmm_kmt.so";
+
+/// The first bytes of a log of calls.
+const LOG_BEGIN: &[u8] = b"{\"vidmm_calls\"";
+
+/// Run a program whose user-mode driver calls D3DKMT, and judge each call
+///
+/// The program and its driver are not changed: the loader gives the driver a library of vidmm's for `libdxcore.so`. Kernels do nothing, so
+/// results are wrong; memory management is the manager's. docs/guides/d3dkmt.md has the steps for Debian's Intel compute runtime.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  vidmm exec --kmt -- clinfo\n  vidmm exec --kmt --local-memory 256MiB --calls calls.jsonl -- ./program\n\nExit status: 0 no rule was broken and the program ended well, 1 otherwise, 2 the arguments are wrong"
+)]
+pub struct ExecArgs {
+    /// Stand in for `libdxcore.so`
+    #[arg(long, required = true)]
+    pub kmt: bool,
+
+    /// The adapter's local memory
+    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    pub local_memory: ByteSize,
+
+    /// The local memory that another process keeps in use
+    #[arg(long, value_name = "SIZE", default_value = "0B")]
+    pub neighbour: ByteSize,
+
+    /// The seed that faults are drawn from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Refuse one MakeResident of N that does not say CantTrimFurther
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub refuse: u64,
+
+    /// Refuse one MakeResident of N that says CantTrimFurther
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub refuse_final: u64,
+
+    /// The PCI device id that the driver sees: `56a0` has local memory, `9a49` has none
+    #[arg(long, value_name = "HEX", default_value = "56a0", value_parser = hex)]
+    pub device_id: u32,
+
+    /// Write the calls to this file; `vidmm replay FILE` repeats them without the program
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub calls: Option<PathBuf>,
+
+    /// Write the manager's events to this file, for `vidmm explain` and `vidmm report`
+    #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, last = true, value_hint = ValueHint::CommandWithArguments)]
+    pub program: Vec<OsString>,
+}
+
+fn hex(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
+}
+
+/// Runs the program, and repeats its calls. Returns whether no rule was broken and the program ended well.
+pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
+    let library = library()?;
+    let folder = tempfile::tempdir()?;
+    let link = |name: &str| -> io::Result<PathBuf> {
+        let at = folder.path().join(name);
+        symlink(&library, &at)?;
+        Ok(at)
+    };
+    let stand_in = link("libdxcore.so")?;
+    link("libwsl_compute_helper.so")?;
+    let calls = args.calls.clone().unwrap_or_else(|| folder.path().join("calls.jsonl"));
+    let settings = Settings {
+        local_memory: args.local_memory.bytes(),
+        neighbour: args.neighbour.bytes(),
+        seed: args.seed,
+        null_hardware: true,
+        refuse: args.refuse,
+        refuse_final: args.refuse_final,
+        device_id: args.device_id,
+        library: stand_in,
+        driver_store: folder.path().to_owned(),
+        calls: Some(env::current_dir()?.join(&calls)),
+        ..Settings::default()
+    };
+    if calls.exists() {
+        fs::remove_file(&calls).map_err(|error| format!("{}: {error}", calls.display()))?;
+    }
+    let status = Command::new(&args.program[0])
+        .args(&args.program[1..])
+        .env(SETTINGS_VARIABLE, serde_json::to_string(&settings)?)
+        .env("LD_AUDIT", &library)
+        // Keys of Intel's driver: commands are not executed, so nothing waits for what kernels write.
+        .env("NEOReadDebugKeys", "1")
+        .env("EnableNullHardware", "1")
+        .status()
+        .map_err(|error| format!("{}: {error}", args.program[0].display()))?;
+    if !calls.exists() {
+        return Err(format!("{} ended ({status}) without a call of D3DKMT", args.program[0].display()).into());
+    }
+    let has_no_finding = judge(&calls, args.events.as_deref(), args.calls.as_deref())?;
+    if !status.success() {
+        anstream::println!("program     {BAD}{status}{BAD:#}");
+    }
+    Ok(has_no_finding && status.success())
+}
+
+/// Whether a file is a log of calls.
+pub fn is_call_log(path: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = fs::File::open(path).and_then(|file| io::BufReader::new(file).read_until(b':', &mut begin));
+    read.is_ok() && begin.starts_with(LOG_BEGIN)
+}
+
+/// Repeats a log of calls, and prints what broke a rule. Returns whether nothing did, and the answers are those of the log.
+pub fn judge(calls: &Path, events: Option<&Path>, shown: Option<&Path>) -> Result<bool, Box<dyn Error>> {
+    let mut log = match events {
+        Some(path) => Some(LogWriter::new(fs::File::create(path)?, &LogHeader::new("kmt", 0))),
+        None => None,
+    };
+    let named = |error| format!("{}: {error}", calls.display());
+    let played = vidmm_kmt::replay(calls, log.is_some(), |session| {
+        if let Some(log) = &mut log {
+            session.drain_events().for_each(|event| log.event(&event));
+        }
+    })
+    .map_err(named)?;
+    if let Some(log) = log {
+        log.finish()?;
+    }
+    unless_closed(write(&mut anstream::stdout().lock(), &played, shown))?;
+    Ok(played.findings.is_empty() && played.difference.is_none())
+}
+
+fn write(out: &mut impl Write, played: &Played, shown: Option<&Path>) -> io::Result<()> {
+    let by_name = played.by_name.iter().map(|(name, of)| match of.refused {
+        0 => format!("{} {name}", of.calls),
+        refused => format!("{} {name} ({refused} refused)", of.calls),
+    });
+    writeln!(
+        out,
+        "judged      {}: {}",
+        counted(played.calls, "call", "calls"),
+        by_name.collect::<Vec<_>>().join(", ")
+    )?;
+    let mut by_rule: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
+    played.findings.iter().for_each(|finding| by_rule.entry(finding.rule).or_default().push(finding));
+    for findings in by_rule.values() {
+        let (first, others) = findings.split_first().expect("a group has a finding");
+        writeln!(out, "finding     {BAD}{first}{BAD:#}")?;
+        if !others.is_empty() {
+            writeln!(
+                out,
+                "            and {} of this rule",
+                counted(others.len() as u64, "other finding", "other findings")
+            )?;
+        }
+    }
+    if let Some((number, logged, answered)) = &played.difference {
+        writeln!(out, "differs     {BAD}call {number}: the log has {logged:?}, the answer is {answered:?}{BAD:#}")?;
+    }
+    if let Some(path) = shown {
+        writeln!(out, "replay      vidmm replay {}", path.display())?;
+    }
+    let style = if played.findings.is_empty() { GOOD } else { BAD };
+    writeln!(out, "found       {style}{}{style:#}", played.findings.len())
+}
+
+/// The library beside this program.
+fn library() -> Result<PathBuf, Box<dyn Error>> {
+    let program = env::current_exe()?;
+    let folder = program.parent().unwrap_or(Path::new("."));
+    // Beside a program that cargo has built, the library of the same build is among the dependencies.
+    let found = [folder.join("deps").join(LIBRARY), folder.join(LIBRARY)];
+    let missing = || format!("{} is not there; `cargo build -p vidmm-kmt` makes it", folder.join(LIBRARY).display());
+    found.into_iter().find(|path| path.exists()).ok_or_else(|| missing().into())
+}
+
+#[cfg(unix)]
+fn symlink(of: &Path, at: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(of, at)
+}
+
+#[cfg(not(unix))]
+fn symlink(_of: &Path, _at: &Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "`vidmm exec --kmt` needs Linux"))
+}

@@ -1,0 +1,257 @@
+//! The session of this process, and the thread that lets time pass between calls.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fs::File;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use vidmm_trace::{LogHeader, LogWriter};
+
+use super::fence_pages::FencePages;
+use crate::call::{Call, FenceValue, Reply};
+use crate::log::CallLog;
+use crate::session::Session;
+use crate::settings::{SETTINGS_VARIABLE, Settings};
+
+/// Time passes when no call has come for so long.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// A client's function that is told to trim.
+pub type TrimCallback = unsafe extern "C" fn(*mut TrimNotification);
+
+/// `D3DKMT_TRIMNOTIFICATION`.
+#[repr(C)]
+pub struct TrimNotification {
+    context: *mut c_void,
+    flags: u32,
+    num_bytes_to_trim: u64,
+}
+
+/// The session, and what the client sees of it.
+pub struct Client {
+    session: Session,
+    calls: Option<CallLog>,
+    events: Option<LogWriter<File>>,
+    fences: FencePages,
+    /// The CPU's memory of allocations: the address, and the size where the memory is the library's.
+    memory: BTreeMap<u32, (*mut c_void, Option<usize>)>,
+    trims: BTreeMap<u32, (TrimCallback, *mut c_void)>,
+    /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
+    events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
+    last_call: Instant,
+    process: u32,
+}
+
+// SAFETY: the session and the pointers are used by one thread at a time, which holds the lock of `CLIENT`.
+unsafe impl Send for Client {}
+
+static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Client>> {
+    CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The settings of this process.
+pub fn settings() -> Settings {
+    let Ok(text) = std::env::var(SETTINGS_VARIABLE) else { return Settings::default() };
+    serde_json::from_str(&text).unwrap_or_else(|error| die(&format!("the variable {SETTINGS_VARIABLE}: {error}")))
+}
+
+/// The client of this process, started by the first call. None in a process that was forked from the client's.
+pub fn with<T>(act: impl FnOnce(&mut Client) -> T) -> Option<T> {
+    let mut client = lock();
+    let client = client.get_or_insert_with(|| {
+        // SAFETY: the function is of this library, which is never unloaded: a thread runs in it.
+        unsafe { libc::atexit(end) };
+        thread::spawn(pass_time);
+        Client::start(settings())
+    });
+    (client.process == std::process::id()).then(|| act(client))
+}
+
+/// Makes a call, and tells the client to trim where the manager says so.
+pub fn call(call: Call) -> Reply {
+    let made = with(|client| {
+        let reply = client.call(&call);
+        (reply, client.take_trims())
+    });
+    let Some((reply, trims)) = made else {
+        return Reply::refused(crate::Status::NOT_SUPPORTED, "a forked process has no adapter");
+    };
+    tell(trims);
+    reply
+}
+
+/// Calls the client's functions without the lock: they call back.
+fn tell(trims: Vec<(TrimCallback, TrimNotification)>) {
+    for (callback, mut notification) in trims {
+        // SAFETY: the client registered the function for such a struct.
+        unsafe { callback(&mut notification) };
+    }
+}
+
+fn pass_time() {
+    loop {
+        thread::sleep(PAUSE);
+        let trims = match &mut *lock() {
+            Some(client) if client.process == std::process::id() && client.last_call.elapsed() >= PAUSE => {
+                client.session.idle();
+                client.publish();
+                client.flush();
+                client.take_trims()
+            }
+            _ => Vec::new(),
+        };
+        tell(trims);
+    }
+}
+
+extern "C" fn end() {
+    if let Some(client) = &mut *lock()
+        && client.process == std::process::id()
+    {
+        client.log_time();
+        client.flush();
+        if let Some(events) = client.events.take() {
+            events.finish().unwrap_or_else(|error| die(&format!("the event log: {error}")));
+        }
+    }
+}
+
+/// Ends the process: the library cannot go on.
+fn die(error: &str) -> ! {
+    eprintln!("vidmm-kmt: {error}");
+    std::process::abort()
+}
+
+impl Client {
+    fn start(settings: Settings) -> Self {
+        let session = Session::start(settings.clone()).unwrap_or_else(|error| die(&error));
+        let calls = settings.calls.as_ref().map(|path| {
+            CallLog::create(path, &settings).unwrap_or_else(|error| die(&format!("{}: {error}", path.display())))
+        });
+        let events = settings.events.as_ref().map(|path| {
+            let file = File::create(path).unwrap_or_else(|error| die(&format!("{}: {error}", path.display())));
+            LogWriter::new(file, &LogHeader::new("kmt", settings.seed))
+        });
+        Self {
+            session,
+            calls,
+            events,
+            fences: FencePages::default(),
+            memory: BTreeMap::new(),
+            trims: BTreeMap::new(),
+            events_waited: Vec::new(),
+            last_call: Instant::now(),
+            process: std::process::id(),
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Reply {
+        self.log_time();
+        let reply = self.session.call(call);
+        if let Some(log) = &mut self.calls {
+            log.line(&self.session, call, &reply);
+        }
+        self.publish();
+        self.last_call = Instant::now();
+        reply
+    }
+
+    /// Logs the time that has passed since the last call.
+    fn log_time(&mut self) {
+        if let (Some(log), Some(passed)) = (&mut self.calls, self.session.time_passed()) {
+            log.line(&self.session, &passed, &Reply::default());
+        }
+    }
+
+    /// Shows the client the values of fences, and writes events to the log.
+    fn publish(&mut self) {
+        for (slot, value) in self.session.take_changed() {
+            self.fences.set(slot, value);
+        }
+        let session = &self.session;
+        self.events_waited.retain(|(event, fences, any)| {
+            let is_over = session.has_reached(fences, *any);
+            if is_over {
+                let one = 1_u64;
+                // SAFETY: eight bytes are read; a descriptor that the client has closed is its own mistake.
+                unsafe { libc::write(*event, (&raw const one).cast(), size_of::<u64>()) };
+            }
+            !is_over
+        });
+        if let Some(log) = &mut self.events {
+            self.session.drain_events().for_each(|event| log.event(&event));
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(Err(error)) = self.calls.as_mut().map(CallLog::flush) {
+            die(&format!("the log of the calls: {error}"));
+        }
+    }
+
+    fn take_trims(&mut self) -> Vec<(TrimCallback, TrimNotification)> {
+        let trims = self.session.take_trims().into_iter();
+        let known = trims.filter_map(|(handle, flags, num_bytes_to_trim)| {
+            let &(callback, context) = self.trims.get(&handle)?;
+            Some((callback, TrimNotification { context, flags, num_bytes_to_trim }))
+        });
+        known.collect()
+    }
+
+    /// Signals an event when fences have their values.
+    pub fn signal_event(&mut self, event: i32, fences: Vec<FenceValue>, any: bool) {
+        self.events_waited.push((event, fences, any));
+        self.publish();
+    }
+
+    /// The client's function for a notification.
+    pub fn register(&mut self, handle: u32, callback: TrimCallback, context: *mut c_void) {
+        self.trims.insert(handle, (callback, context));
+    }
+
+    /// The client's address of a fence's value.
+    pub fn fence_address(&mut self, slot: usize) -> *mut c_void {
+        let address = self.fences.address(slot).unwrap_or_else(|error| die(&format!("a page of fences: {error}")));
+        self.fences.set(slot, self.session.value(slot));
+        address.cast()
+    }
+
+    /// The client's own memory is an allocation's.
+    pub fn give_memory(&mut self, allocation: u32, memory: *mut c_void) {
+        self.memory.insert(allocation, (memory, None));
+    }
+
+    /// The CPU's address of an allocation, which stays until the allocation is destroyed. Null if there is no memory.
+    pub fn memory(&mut self, allocation: u32) -> *mut c_void {
+        if let Some(&(memory, _)) = self.memory.get(&allocation) {
+            return memory;
+        }
+        let size = self.session.size(allocation) as usize;
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0) };
+        if memory == libc::MAP_FAILED {
+            return std::ptr::null_mut();
+        }
+        self.memory.insert(allocation, (memory, Some(size)));
+        memory
+    }
+
+    /// Gives back the memory of allocations that are gone.
+    pub fn free_memory(&mut self) {
+        let session = &self.session;
+        self.memory.retain(|&allocation, &mut (memory, size)| {
+            let is_alive = session.size(allocation) > 0;
+            if let Some(size) = size.filter(|_| !is_alive) {
+                // SAFETY: the mapping is the library's, and the client's right to it ended with the allocation.
+                unsafe { libc::munmap(memory, size) };
+            }
+            is_alive
+        });
+    }
+}

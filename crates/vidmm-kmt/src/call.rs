@@ -1,0 +1,285 @@
+//! The calls of a client, and their answers, as plain data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::Status;
+
+/// The kinds of memory that an allocation may be in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Memory {
+    /// Local memory alone.
+    Local,
+    /// System memory alone.
+    System,
+    /// Local memory by preference, else system memory.
+    LocalOrSystem,
+}
+
+/// An allocation to be created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AllocationInfo {
+    /// In bytes.
+    pub size: u64,
+    /// The kinds of memory.
+    pub memory: Memory,
+    /// Whether the CPU may lock the allocation.
+    pub lockable: bool,
+}
+
+/// A fence and a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FenceValue {
+    /// The handle of a monitored fence, or of a paging queue's fence.
+    pub fence: u32,
+    /// The value.
+    pub value: u64,
+}
+
+/// A call. Handles are those that earlier replies gave; sizes and addresses are in bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields have the names of WDDM's structs")]
+pub enum Call {
+    OpenAdapter,
+    CloseAdapter {
+        adapter: u32,
+    },
+    QueryAdapterInfo {
+        adapter: u32,
+        info_type: i32,
+    },
+    CreateDevice {
+        adapter: u32,
+    },
+    DestroyDevice {
+        device: u32,
+    },
+    GetDeviceState {
+        device: u32,
+    },
+    CreatePagingQueue {
+        device: u32,
+        priority: i32,
+    },
+    DestroyPagingQueue {
+        paging_queue: u32,
+    },
+    CreateContext {
+        device: u32,
+        node_ordinal: u32,
+    },
+    DestroyContext {
+        context: u32,
+    },
+    SetContextSchedulingPriority {
+        context: u32,
+        priority: i32,
+    },
+    /// Creates allocations: of a new resource, of the resource that is named, or of none.
+    CreateAllocation {
+        device: u32,
+        resource: u32,
+        creates_resource: bool,
+        allocations: Vec<AllocationInfo>,
+    },
+    DestroyAllocation {
+        device: u32,
+        resource: u32,
+        allocations: Vec<u32>,
+        flags: u32,
+    },
+    SetAllocationPriority {
+        device: u32,
+        allocations: Vec<u32>,
+        priorities: Vec<u32>,
+    },
+    QueryAllocationResidency {
+        device: u32,
+        allocations: Vec<u32>,
+    },
+    ReserveGpuVirtualAddress {
+        object: u32,
+        base: u64,
+        minimum: u64,
+        maximum: u64,
+        size: u64,
+    },
+    MapGpuVirtualAddress {
+        paging_queue: u32,
+        allocation: u32,
+        base: u64,
+        minimum: u64,
+        maximum: u64,
+        offset: u64,
+        size: u64,
+        protection: u64,
+        driver_protection: u64,
+    },
+    FreeGpuVirtualAddress {
+        adapter: u32,
+        base: u64,
+        size: u64,
+    },
+    MakeResident {
+        paging_queue: u32,
+        allocations: Vec<u32>,
+        flags: u32,
+    },
+    Evict {
+        device: u32,
+        allocations: Vec<u32>,
+        flags: u32,
+    },
+    OfferAllocations {
+        device: u32,
+        allocations: Vec<u32>,
+        priority: u32,
+    },
+    ReclaimAllocations {
+        paging_queue: u32,
+        allocations: Vec<u32>,
+    },
+    Lock {
+        device: u32,
+        allocation: u32,
+    },
+    Unlock {
+        device: u32,
+        allocation: u32,
+    },
+    /// Queues commands of `length` bytes at a GPU virtual address, with the fence that the private data names by the GPU virtual
+    /// address of the fence's value; 0 is none.
+    SubmitCommand {
+        context: u32,
+        commands: u64,
+        length: u32,
+        fence_address: u64,
+        fence_value: u64,
+    },
+    /// Makes a handle for other processes.
+    ShareObjects {
+        objects: Vec<u32>,
+    },
+    CreateMonitoredFence {
+        device: u32,
+        initial_value: u64,
+    },
+    DestroySynchronizationObject {
+        fence: u32,
+    },
+    SignalFromCpu {
+        device: u32,
+        fences: Vec<FenceValue>,
+    },
+    SignalFromGpu {
+        context: u32,
+        fences: Vec<FenceValue>,
+    },
+    WaitFromGpu {
+        context: u32,
+        fences: Vec<FenceValue>,
+    },
+    /// Lets time pass until all fences have their values, or any fence.
+    WaitFromCpu {
+        device: u32,
+        fences: Vec<FenceValue>,
+        any: bool,
+    },
+    /// The client's wait has lasted for seconds of real time, and nothing was to signal the fences.
+    GiveUpWaiting {
+        fences: Vec<FenceValue>,
+    },
+    QueryVideoMemoryInfo {
+        adapter: u32,
+        local: bool,
+    },
+    ChangeVideoMemoryReservation {
+        adapter: u32,
+        local: bool,
+        bytes: u64,
+    },
+    RegisterTrimNotification {
+        device: u32,
+    },
+    UnregisterTrimNotification {
+        notification: u32,
+    },
+    /// A function that the library does not have.
+    NotSupported {
+        function: String,
+    },
+    /// No call: time passes until this moment, in nanoseconds since the start.
+    TimePasses {
+        until: u64,
+    },
+}
+
+impl Call {
+    /// The name of the function, without `D3DKMT`.
+    pub fn name(&self) -> String {
+        if let Self::NotSupported { function } = self {
+            return function.trim_start_matches("D3DKMT").to_owned();
+        }
+        // The log has the names of the functions in another case.
+        let text = serde_json::to_value(self).unwrap_or_default();
+        let named = text.as_str().or_else(|| text.as_object().and_then(|of| of.keys().next().map(String::as_str)));
+        let words = named.unwrap_or_default().split('_');
+        words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+    }
+}
+
+/// The answer to a call. What a call does not answer is empty or 0.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reply {
+    /// The status.
+    pub status: Status,
+    /// New handles, in the order of the struct's fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub handles: Vec<u32>,
+    /// The paging fence's value, or a device's state, or a residency status for each allocation, or the figures of a budget.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<u64>,
+    /// A GPU virtual address.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub address: u64,
+    /// The bytes to trim.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_bytes_to_trim: u64,
+    /// The reason of a refusal, for the log.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Reply {
+    /// A refusal with a reason.
+    pub(crate) fn refused(status: Status, reason: impl ToString) -> Self {
+        Self { status, reason: reason.to_string(), ..Self::default() }
+    }
+
+    /// A success with new handles.
+    pub(crate) fn created(handles: impl Into<Vec<u32>>) -> Self {
+        Self { handles: handles.into(), ..Self::default() }
+    }
+
+    /// A paging fence's value: pending unless it is 0.
+    pub(crate) fn paging(value: u64) -> Self {
+        let status = if value == 0 { Status::SUCCESS } else { Status::PENDING };
+        Self { status, values: vec![value], ..Self::default() }
+    }
+
+    /// The first value; 0 without a value.
+    pub fn value(&self) -> u64 {
+        self.values.first().copied().unwrap_or(0)
+    }
+
+    /// The first handle; 0 without a handle.
+    pub fn handle(&self) -> u32 {
+        self.handles.first().copied().unwrap_or(0)
+    }
+}

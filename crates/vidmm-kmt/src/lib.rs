@@ -1,0 +1,28 @@
+//! D3DKMT over the manager: a library that stands in for `libdxcore.so`, so that an unmodified user-mode driver runs on it.
+//!
+//! [`Session`] answers [`Call`]s, which are plain data: a session that is given the same calls gives the same answers. The functions in
+//! C translate the structs of `d3dkmthk.h` into calls, and stand in front of one session for each process (module `border`). Kernels do
+//! nothing at this depth: calls are judged, and no page is read.
+//!
+//! `vidmm exec --kmt` runs a program on the library. `vidmm replay` repeats the log of the calls without the program.
+
+// A file imports only from those above it.
+mod status;
+mod call;
+mod settings;
+mod handles;
+mod objects;
+mod addresses;
+mod rules;
+mod log;
+mod session;
+mod calls;
+#[cfg(target_os = "linux")]
+mod border;
+
+pub use call::{AllocationInfo, Call, FenceValue, Memory, Reply};
+pub use log::{CallLog, Counted, Line, LogError, Played, replay};
+pub use rules::{Finding, Rule};
+pub use session::Session;
+pub use settings::{SETTINGS_VARIABLE, Settings};
+pub use status::Status;

@@ -1,0 +1,77 @@
+//! The rules for the calls of a client. A finding names the call, and the earlier call that it follows from.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A rule. The numbers are those of the guide.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// KMT-01: work is submitted before MakeResident's paging fence was waited for (RES-12).
+    SubmittedBeforeResident,
+    /// KMT-02: work is submitted before MapGpuVirtualAddress's paging fence was waited for (GVA-50).
+    SubmittedBeforeMapped,
+    /// KMT-03: the commands are at an address that no resident allocation is mapped at (RES-05).
+    CommandsNotResident,
+    /// KMT-04: a handle names nothing any more, or an object of another kind.
+    DeadHandle,
+    /// KMT-05: Evict without a MakeResident (RES-10).
+    EvictedTooOften,
+    /// KMT-06: after a refusal nothing was trimmed, although idle allocations are held (RES-13).
+    NothingTrimmed,
+    /// KMT-07: after a refusal an allocation was evicted that no work has used since MakeResident: whoever asked for the allocation was
+    /// told that it is resident.
+    TakenBack,
+    /// KMT-08: MUST_SUCCEED without CANT_TRIM_FURTHER (RES-15).
+    MustSucceedAlone,
+    /// KMT-09: a notification to trim was ignored (RES-40).
+    TrimIgnored,
+    /// KMT-10: an allocation was destroyed as not in use while work with the allocation was in flight (RES-91).
+    DestroyedInUse,
+    /// KMT-11: a wait for a value that nothing signals.
+    NeverSignalled,
+    /// KMT-12: an adapter is closed with devices on it, or a device is destroyed with allocations on it.
+    Leaked,
+}
+
+impl Rule {
+    /// The number of the rule.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::SubmittedBeforeResident => "KMT-01",
+            Self::SubmittedBeforeMapped => "KMT-02",
+            Self::CommandsNotResident => "KMT-03",
+            Self::DeadHandle => "KMT-04",
+            Self::EvictedTooOften => "KMT-05",
+            Self::NothingTrimmed => "KMT-06",
+            Self::TakenBack => "KMT-07",
+            Self::MustSucceedAlone => "KMT-08",
+            Self::TrimIgnored => "KMT-09",
+            Self::DestroyedInUse => "KMT-10",
+            Self::NeverSignalled => "KMT-11",
+            Self::Leaked => "KMT-12",
+        }
+    }
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule.
+    pub rule: Rule,
+    /// The number of the call.
+    pub call: u64,
+    /// The number of the earlier call that the finding follows from, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since: Option<u64>,
+    /// What happened.
+    pub text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}  call {}: {}", self.rule.number(), self.call, self.text)?;
+        self.since.map_or(Ok(()), |since| write!(f, " (call {since})"))
+    }
+}

@@ -1,0 +1,294 @@
+//! A session: the manager, the model GPU, and the objects of one client process.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use vidmm::{
+    AdapterOptions, AllocationId, MonitoredFenceId, NumberedEvent, Output, PagingQueueId, ProcessId, TrimNotificationId,
+};
+use vidmm_runtime::{AllocationDesc, Happening, Runtime};
+use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, machine};
+
+use crate::addresses::Addresses;
+use crate::call::{Call, FenceValue, Reply};
+use crate::handles::{Dead, Handles};
+use crate::objects::{Allocation, AskedToTrim, Kind, Object};
+use crate::rules::{Finding, Rule};
+use crate::settings::Settings;
+use crate::status::Status;
+
+/// Time passes in steps of so many nanoseconds, so that a repeated log polls the manager at the same moments.
+pub(crate) const QUANTUM: u64 = 100_000;
+
+/// A wait without a value that anything is to signal, or longer than this, will not end: in nanoseconds.
+pub(crate) const PATIENCE: u64 = 60_000_000_000;
+
+/// The answer to a call that was refused.
+pub(crate) type Answer = Result<Reply, Reply>;
+
+/// The manager with one client process. Equal calls get equal answers.
+pub struct Session {
+    pub(crate) runtime: Runtime,
+    pub(crate) settings: Settings,
+    pub(crate) process: ProcessId,
+    pub(crate) handles: Handles<Object>,
+    pub(crate) addresses: Addresses,
+    /// The number of the call that is answered.
+    pub(crate) call: u64,
+    /// Whether time has passed since the last call.
+    is_passing_time: bool,
+    /// The values of fences that the client reads.
+    pub(crate) values: Vec<u64>,
+    /// The slots of values that have changed since they were taken.
+    changed: Vec<usize>,
+    pub(crate) free_slots: Vec<usize>,
+    pub(crate) slots_of_queues: BTreeMap<PagingQueueId, usize>,
+    pub(crate) slots_of_fences: BTreeMap<MonitoredFenceId, usize>,
+    /// The handles of monitored fences by the GPU virtual addresses of the values.
+    pub(crate) fences_by_address: BTreeMap<u64, u32>,
+    pub(crate) notifications: BTreeMap<TrimNotificationId, u32>,
+    /// Notifications to trim that the client has not got: the handle, the flags, the bytes.
+    pub(crate) trims: VecDeque<(u32, u32, u64)>,
+    pub(crate) findings: Vec<Finding>,
+    /// Drawn numbers of faults so far.
+    pub(crate) draws: u64,
+    /// The number of MakeResidents that a fault has refused.
+    pub(crate) refused_by_fault: u64,
+}
+
+impl Session {
+    /// Starts the adapter.
+    ///
+    /// # Errors
+    ///
+    /// If the settings ask for an adapter that cannot be.
+    pub fn start(settings: Settings) -> Result<Self, String> {
+        let config = SoftAdapterConfig {
+            local_memory_bytes: settings.local_memory,
+            local_memory_cpu_visible: true,
+            ..SoftAdapterConfig::with_4kib_pages()
+        };
+        config.check().map_err(|error| error.to_string())?;
+        let machine = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
+        let options = AdapterOptions { events: settings.events.is_some(), ..AdapterOptions::default() };
+        let mut runtime = Runtime::start(options, machine.into()).map_err(|error| error.to_string())?;
+        if settings.neighbour > 0 {
+            keep_in_use(&mut runtime, settings.neighbour)?;
+        }
+        let (vidmm, kmd, host) = runtime.borrow();
+        let process = vidmm.create_process(kmd, host).map_err(|error| error.to_string())?;
+        Ok(Self {
+            runtime,
+            settings,
+            process,
+            handles: Handles::default(),
+            addresses: Addresses::default(),
+            call: 0,
+            is_passing_time: false,
+            values: Vec::new(),
+            changed: Vec::new(),
+            free_slots: Vec::new(),
+            slots_of_queues: BTreeMap::new(),
+            slots_of_fences: BTreeMap::new(),
+            fences_by_address: BTreeMap::new(),
+            notifications: BTreeMap::new(),
+            trims: VecDeque::new(),
+            findings: Vec::new(),
+            draws: 0,
+            refused_by_fault: 0,
+        })
+    }
+
+    /// Answers a call.
+    pub fn call(&mut self, call: &Call) -> Reply {
+        self.call += 1;
+        self.is_passing_time = false;
+        let reply = self.answer(call).unwrap_or_else(|refused| refused);
+        self.settle();
+        reply
+    }
+
+    /// The time in nanoseconds since the start.
+    pub fn now(&self) -> u64 {
+        self.runtime.now()
+    }
+
+    /// The number of calls so far.
+    pub fn num_calls(&self) -> u64 {
+        self.call
+    }
+
+    /// The findings so far.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// The number of MakeResidents that a fault of the settings has refused.
+    pub fn refused_by_fault(&self) -> u64 {
+        self.refused_by_fault
+    }
+
+    /// The events since the last call of this function.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = NumberedEvent> {
+        self.runtime.drain_events()
+    }
+
+    /// Lets time pass between calls, to the next step. All steps between two calls have one number, and are one [`Call::TimePasses`].
+    pub fn idle(&mut self) {
+        if !self.is_passing_time {
+            self.is_passing_time = true;
+            self.call += 1;
+        }
+        self.pass_time();
+    }
+
+    /// The time that has passed since the last call, as a call.
+    pub fn time_passed(&self) -> Option<Call> {
+        self.is_passing_time.then(|| Call::TimePasses { until: self.now() })
+    }
+
+    /// Lets time pass to the next step.
+    pub(crate) fn pass_time(&mut self) {
+        let until = (self.now() / QUANTUM + 1) * QUANTUM;
+        while self.now() < until {
+            self.runtime.advance(Some(until));
+        }
+        self.settle();
+    }
+
+    /// Whether fences have their values: all, or any.
+    pub(crate) fn has_reached(&self, fences: &[FenceValue], any: bool) -> bool {
+        let mut reached = fences.iter().map(|of| match self.handles.get(of.fence) {
+            Ok(Object::Fence(fence)) => self.values[fence.slot] >= of.value,
+            // A fence that is gone keeps nobody waiting.
+            _ => true,
+        });
+        if any { reached.any(|is| is) } else { reached.all(|is| is) }
+    }
+
+    /// The value in a slot.
+    pub(crate) fn value(&self, slot: usize) -> u64 {
+        self.values[slot]
+    }
+
+    /// The size of an allocation in bytes; 0 if the handle names none.
+    pub(crate) fn size(&self, allocation: u32) -> u64 {
+        match self.handles.get(allocation) {
+            Ok(Object::Allocation(of)) => of.size,
+            _ => 0,
+        }
+    }
+
+    /// The notifications to trim since the last call of this function: the handle, the flags, the bytes.
+    pub(crate) fn take_trims(&mut self) -> Vec<(u32, u32, u64)> {
+        self.trims.drain(..).collect()
+    }
+
+    /// The values of fences that have changed since the last call of this function, with their slots.
+    pub(crate) fn take_changed(&mut self) -> Vec<(usize, u64)> {
+        self.changed.drain(..).map(|slot| (slot, self.values[slot])).collect()
+    }
+
+    /// Carries out what the manager asks for, and takes the news.
+    pub(crate) fn settle(&mut self) {
+        self.runtime.pump();
+        while let Some(happening) = self.runtime.next_happening() {
+            let Happening::Output(output) = happening else { continue };
+            match output {
+                Output::PagingFenceSignaled { queue, value } => {
+                    if let Some(&slot) = self.slots_of_queues.get(&queue) {
+                        self.set_value(slot, value);
+                    }
+                }
+                Output::MonitoredFenceSignaled { fence, value } => {
+                    if let Some(&slot) = self.slots_of_fences.get(&fence) {
+                        self.set_value(slot, value);
+                    }
+                }
+                Output::TrimNotification { notification, flags, num_bytes_to_trim, .. } => {
+                    let Some(&handle) = self.notifications.get(&notification) else { continue };
+                    self.trims.push_back((handle, flags.bits(), num_bytes_to_trim));
+                    let call = self.call;
+                    if let Ok(Object::TrimNotification(_, device)) = self.handles.get(handle)
+                        && let Ok(Object::Device(device)) = self.handles.get_mut(*device)
+                        && num_bytes_to_trim > 0
+                    {
+                        device.asked_to_trim = Some(AskedToTrim { call, num_bytes_to_trim });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn set_value(&mut self, slot: usize, value: u64) {
+        self.values[slot] = value;
+        self.changed.push(slot);
+    }
+
+    /// Records a finding.
+    pub(crate) fn find(&mut self, rule: Rule, text: impl Into<String>, since: Option<u64>) {
+        self.findings.push(Finding { rule, call: self.call, since, text: text.into() });
+    }
+
+    /// A handle that names no object of the kind that the call wants: a finding, and the answer.
+    pub(crate) fn dead(&mut self, handle: u32, wanted: &str, dead: Option<Dead>) -> Reply {
+        let (text, since) = match dead {
+            Some(Dead::RemovedBy(call)) => {
+                (format!("{handle:#x} is no {wanted} any more: it was destroyed"), Some(call))
+            }
+            Some(Dead::Unknown) => (format!("{handle:#x} is no handle; the call wants a {wanted}"), None),
+            None => (format!("{handle:#x} is no {wanted}"), None),
+        };
+        self.find(Rule::DeadHandle, text.clone(), since);
+        Reply::refused(Status::INVALID_HANDLE, text)
+    }
+
+    /// The object that a handle names.
+    pub(crate) fn object<T: Kind>(&mut self, handle: u32) -> Result<&mut T, Reply> {
+        let found = self.handles.get_mut(handle).map(|object| T::of(object).is_some());
+        if found != Ok(true) {
+            return Err(self.dead(handle, T::NAME, found.err()));
+        }
+        Ok(self.handles.get_mut(handle).ok().and_then(T::of).expect("it was looked up"))
+    }
+
+    /// The manager's allocations of a list of handles.
+    pub(crate) fn allocation_ids(&mut self, handles: &[u32]) -> Result<Vec<AllocationId>, Reply> {
+        handles.iter().map(|&handle| self.object::<Allocation>(handle).map(|allocation| allocation.id)).collect()
+    }
+
+    /// A new handle.
+    pub(crate) fn insert(&mut self, object: Object) -> Result<u32, Reply> {
+        let no_handle = || Reply::refused(Status::INSUFFICIENT_RESOURCES, "there are no more handles");
+        self.handles.insert(object).ok_or_else(no_handle)
+    }
+
+    /// A slot for a value that the client reads.
+    pub(crate) fn new_slot(&mut self, value: u64) -> usize {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.values.push(0);
+            self.values.len() - 1
+        });
+        self.set_value(slot, value);
+        slot
+    }
+
+    /// Whether a fault with a chance of one in `one_in` strikes now; 0 is never.
+    pub(crate) fn strikes(&mut self, one_in: u64) -> bool {
+        self.draws += 1;
+        one_in > 0 && vidmm_runtime::mixed(self.settings.seed ^ vidmm_runtime::mixed(self.draws)) % one_in == 0
+    }
+}
+
+/// Another process that has local memory in use for the whole session.
+fn keep_in_use(runtime: &mut Runtime, bytes: u64) -> Result<(), String> {
+    let data = runtime.umd().allocation_private_data(&AllocationDesc::local(bytes));
+    let (vidmm, kmd, host) = runtime.borrow();
+    let process = vidmm.create_process(kmd, host).map_err(|error| error.to_string())?;
+    let device = vidmm.create_device(process).map_err(|error| error.to_string())?;
+    let queue = vidmm.create_paging_queue(device, 0).map_err(|error| error.to_string())?;
+    let allocation = vidmm.create_allocation(kmd, host, device, &data).map_err(|error| error.to_string())?;
+    let made = vidmm.make_resident(queue, &[allocation], vidmm::MakeResidentFlags::empty());
+    let _ = made.map_err(|error| format!("the neighbour's memory: {error}"))?;
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A log of calls gives the same answers, at the same times, without the client.
+
+use vidmm_kmt::{AllocationInfo, Call, CallLog, Memory, Reply, Session, Settings, replay};
+
+/// Makes calls by a seed: legal and illegal calls, in any order.
+fn play(session: &mut Session, seed: u64, mut log: impl FnMut(&Session, &Call, &Reply)) {
+    let mut draws = 0;
+    let mut draw = |below: u64| {
+        draws += 1;
+        vidmm_runtime::mixed(seed.wrapping_mul(1 << 20) + draws) % below
+    };
+    let mut handles: Vec<u32> = vec![0, 1];
+    for at in 0..400 {
+        let mut any = || handles[draw(handles.len() as u64) as usize];
+        let (one, other) = (any(), any());
+        let size = (1 + draw(64)) << 16;
+        let flags = draw(4) as u32;
+        let call = match if at < 12 { at % 6 } else { draw(16) } {
+            0 => Call::OpenAdapter,
+            1 => Call::CreateDevice { adapter: one },
+            2 => Call::CreatePagingQueue { device: one, priority: 0 },
+            3 => Call::CreateContext { device: one, node_ordinal: flags },
+            4 => Call::CreateMonitoredFence { device: one, initial_value: 0 },
+            5 | 6 => {
+                let memory = [Memory::Local, Memory::System, Memory::LocalOrSystem][draw(3) as usize];
+                let allocations = vec![AllocationInfo { size, memory, lockable: true }];
+                Call::CreateAllocation { device: one, resource: 0, creates_resource: false, allocations }
+            }
+            7 | 8 => Call::MakeResident { paging_queue: one, allocations: vec![other], flags },
+            9 => Call::Evict { device: one, allocations: vec![other], flags },
+            10 => Call::MapGpuVirtualAddress {
+                paging_queue: one,
+                allocation: other,
+                base: 0,
+                minimum: 1 << 20,
+                maximum: 0,
+                offset: 0,
+                size: 0,
+                protection: 1,
+                driver_protection: 0,
+            },
+            11 => Call::SubmitCommand { context: one, commands: size, length: 64, fence_address: 0, fence_value: 0 },
+            12 => Call::DestroyAllocation { device: one, resource: 0, allocations: vec![other], flags },
+            13 => Call::Lock { device: one, allocation: other },
+            14 if draw(8) == 0 => Call::DestroyDevice { device: one },
+            _ => {
+                let until = session.now() + draw(4) * 100_000;
+                Call::TimePasses { until }
+            }
+        };
+        let reply = session.call(&call);
+        handles.extend(reply.handles.iter().filter(|&&handle| handle != 0));
+        log(session, &call, &reply);
+    }
+}
+
+#[test]
+fn a_hundred_logs_of_random_calls_give_the_same_answers() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    for seed in 0..100 {
+        let path = folder.path().join("calls.jsonl");
+        let settings = Settings { local_memory: 4 << 20, seed, refuse: 5, neighbour: 1 << 20, ..Settings::default() };
+        let mut session = Session::start(settings.clone()).expect("the adapter starts");
+        let mut log = CallLog::create(&path, &settings).expect("the file is made");
+        play(&mut session, seed, |session, call, reply| log.line(session, call, reply));
+        log.flush().expect("the file is written");
+        let played = replay(&path, false, |_| ()).expect("the log is read");
+        assert_eq!((played.difference, &played.findings[..]), (None, session.findings()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_log_is_refused_with_the_line() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let path = folder.path().join("calls.jsonl");
+    let error = |text: &str| {
+        std::fs::write(&path, text).expect("the file is written");
+        replay(&path, false, |_| ()).expect_err("that is no log").to_string()
+    };
+    assert!(error("").starts_with("line 0 is no call"));
+    assert!(error("{\"vidmm_calls\":9,\"settings\":{}}").contains("version 9"));
+    assert!(error("{\"vidmm_calls\":1,\"settings\":{}}\n{\"n\":1}").starts_with("line 2 is no call"));
+    assert!(error("{\"vidmm_calls\":1,\"settings\":{\"local_memory\":5}}").contains("does not start"));
+}
