@@ -64,6 +64,12 @@ impl Addresses {
         }
     }
 
+    /// Whether anything is mapped in a range.
+    pub fn has_mappings(&self, base: u64, size: u64) -> bool {
+        let last = self.mapped.range(..base.saturating_add(size)).next_back();
+        last.is_some_and(|(&first, mapping)| first + mapping.size > base)
+    }
+
     /// The allocation that is mapped at an address.
     pub fn allocation_at(&self, address: u64) -> Option<u32> {
         let (first, mapping) = self.mapped.range(..=address).next_back()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use vidmm::{
     AllocationId, CreateMonitoredFenceDesc, DestroyFlags, DeviceErrorReason, EvictError, EvictFlags, FenceValueDesc,
-    GpuVirtualAddress, LockError, MakeResidentError, MakeResidentFlags, MapError, MapGpuVirtualAddress,
+    GpuVaError, GpuVirtualAddress, LockError, MakeResidentError, MakeResidentFlags, MapError, MapGpuVirtualAddress,
     MemorySegmentGroup, OfferFlags, OfferPriority, Residency, SubmitDesc, SubmitError, VaRangeError,
 };
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, KernelCommand};
@@ -87,14 +87,7 @@ impl Session {
                 self.reserve(object, base, (minimum, maximum), size)
             }
             Call::MapGpuVirtualAddress { .. } => self.map(call),
-            Call::FreeGpuVirtualAddress { adapter, base, size } => {
-                self.adapter(adapter)?;
-                let process = self.process;
-                let (vidmm, _, host) = self.runtime.borrow();
-                vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(base), size).map_err(invalid)?;
-                self.addresses.free(base, size);
-                Ok(Reply::default())
-            }
+            Call::FreeGpuVirtualAddress { adapter, base, size } => self.free_address(adapter, base, size),
             Call::MakeResident { paging_queue, ref allocations, flags } => {
                 self.make_resident(paging_queue, allocations, flags)
             }
@@ -489,6 +482,26 @@ impl Session {
         Ok(Reply { address: base, ..Reply::paging(mapped.paging_fence_value) })
     }
 
+    /// Frees addresses. Time passes while work in flight uses what was mapped in a reservation, and was destroyed.
+    fn free_address(&mut self, adapter: u32, base: u64, size: u64) -> Answer {
+        self.adapter(adapter)?;
+        let (process, until) = (self.process, self.now() + PATIENCE);
+        loop {
+            let (vidmm, _, host) = self.runtime.borrow();
+            match vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(base), size) {
+                Ok(()) => break,
+                Err(GpuVaError::Range(VaRangeError::HasMappings))
+                    if !self.addresses.has_mappings(base, size) && self.now() < until =>
+                {
+                    self.pass_time();
+                }
+                Err(error) => return Err(invalid(error)),
+            }
+        }
+        self.addresses.free(base, size);
+        Ok(Reply::default())
+    }
+
     /// A call on a paging queue ends with a value of the queue's fence.
     fn owe(&mut self, paging_queue: u32, function: &'static str, value: u64) -> Result<(), Reply> {
         if value == 0 {
@@ -569,7 +582,9 @@ impl Session {
     /// A device says that it can trim no further.
     fn judge_trimming(&mut self, device: u32) {
         let Ok(Object::Device(record)) = self.handles.get_mut(device) else { return };
-        let Some(refused) = record.refused.take().filter(|refused| refused.idle_bytes > 0) else { return };
+        // Where nothing was to be trimmed, no trim would have made room.
+        let would_help = |refused: &Refused| refused.num_bytes_to_trim > 0 && refused.idle_bytes > 0;
+        let Some(refused) = record.refused.take().filter(would_help) else { return };
         let text = format!(
             "CantTrimFurther, and nothing was given back after a refusal with NumBytesToTrim {}, though {} bytes of idle allocations are on the list",
             refused.num_bytes_to_trim, refused.idle_bytes

@@ -276,7 +276,8 @@ impl Session {
     /// Whether a fault with a chance of one in `one_in` strikes now; 0 is never.
     pub(crate) fn strikes(&mut self, one_in: u64) -> bool {
         self.draws += 1;
-        one_in > 0 && vidmm_runtime::mixed(self.settings.seed ^ vidmm_runtime::mixed(self.draws)) % one_in == 0
+        let drawn = vidmm_runtime::mixed(self.settings.seed ^ vidmm_runtime::mixed(self.draws));
+        one_in > 0 && drawn.is_multiple_of(one_in)
     }
 }
 

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 
 use super::client::settings;
 
+/// The files that clients ask for: the library of Windows' subsystem, and this library under the name that a build gives.
+const NAMES: [&[u8]; 2] = [b"libdxcore.so", b"libvidmm_kmt.so"];
+
 /// The version of the interface with the loader.
 #[unsafe(no_mangle)]
 extern "C" fn la_version(version: c_uint) -> c_uint {
@@ -19,7 +22,8 @@ unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, _fla
     static LIBRARY: OnceLock<CString> = OnceLock::new();
     // SAFETY: the loader gives a C string.
     let wanted = unsafe { CStr::from_ptr(name) }.to_bytes();
-    if wanted != b"libdxcore.so" && !wanted.ends_with(b"/libdxcore.so") {
+    let file = wanted.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if !NAMES.contains(&file) {
         return name;
     }
     let library = LIBRARY.get_or_init(|| CString::new(settings().library.as_os_str().as_bytes()).unwrap_or_default());

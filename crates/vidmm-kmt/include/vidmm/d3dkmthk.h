@@ -1,0 +1,261 @@
+/*
+ * The functions of D3DKMT that vidmm stands in for, and their structs, for clients in C on Linux. Names and layouts are those of
+ * d3dkmthk.h and d3dukmdt.h: a client compiles with either header. A test compares each layout with the Windows metadata.
+ */
+#ifndef VIDMM_D3DKMTHK_H
+#define VIDMM_D3DKMTHK_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t NTSTATUS;
+typedef uint32_t UINT;
+typedef int32_t INT;
+typedef uint64_t UINT64;
+typedef uint64_t D3DGPU_VIRTUAL_ADDRESS;
+typedef uint32_t D3DKMT_HANDLE;
+typedef void *HANDLE;
+
+#define STATUS_SUCCESS ((NTSTATUS)0)
+#define STATUS_PENDING ((NTSTATUS)0x103)
+#define STATUS_INVALID_HANDLE ((NTSTATUS)0xC0000008)
+#define STATUS_INVALID_PARAMETER ((NTSTATUS)0xC000000D)
+#define STATUS_NO_MEMORY ((NTSTATUS)0xC0000017)
+#define STATUS_INSUFFICIENT_RESOURCES ((NTSTATUS)0xC000009A)
+#define STATUS_DEVICE_REMOVED ((NTSTATUS)0xC00002B6)
+
+typedef struct _LUID { uint32_t LowPart; int32_t HighPart; } LUID;
+
+typedef struct _D3DKMT_OPENADAPTERFROMLUID { LUID AdapterLuid; D3DKMT_HANDLE hAdapter; } D3DKMT_OPENADAPTERFROMLUID;
+typedef struct _D3DKMT_CLOSEADAPTER { D3DKMT_HANDLE hAdapter; } D3DKMT_CLOSEADAPTER;
+
+typedef struct _D3DKMT_CREATEDEVICE {
+	union { D3DKMT_HANDLE hAdapter; void *pAdapter; };
+	UINT Flags;
+	D3DKMT_HANDLE hDevice;
+	void *pCommandBuffer;
+	UINT CommandBufferSize;
+	void *pAllocationList;
+	UINT AllocationListSize;
+	void *pPatchLocationList;
+	UINT PatchLocationListSize;
+} D3DKMT_CREATEDEVICE;
+typedef struct _D3DKMT_DESTROYDEVICE { D3DKMT_HANDLE hDevice; } D3DKMT_DESTROYDEVICE;
+
+typedef struct _D3DKMT_CREATEPAGINGQUEUE {
+	D3DKMT_HANDLE hDevice;
+	INT Priority;
+	D3DKMT_HANDLE hPagingQueue;
+	D3DKMT_HANDLE hSyncObject;
+	void *FenceValueCPUVirtualAddress;
+	UINT PhysicalAdapterIndex;
+} D3DKMT_CREATEPAGINGQUEUE;
+typedef struct _D3DDDI_DESTROYPAGINGQUEUE { D3DKMT_HANDLE hPagingQueue; } D3DDDI_DESTROYPAGINGQUEUE;
+
+typedef struct _D3DKMT_CREATECONTEXTVIRTUAL {
+	D3DKMT_HANDLE hDevice;
+	UINT NodeOrdinal;
+	UINT EngineAffinity;
+	UINT Flags;
+	void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	INT ClientHint;
+	D3DKMT_HANDLE hContext;
+} D3DKMT_CREATECONTEXTVIRTUAL;
+typedef struct _D3DKMT_DESTROYCONTEXT { D3DKMT_HANDLE hContext; } D3DKMT_DESTROYCONTEXT;
+
+typedef struct _D3DDDI_ALLOCATIONINFO2 {
+	D3DKMT_HANDLE hAllocation;
+	union { HANDLE hSection; const void *pSystemMem; };
+	void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	UINT VidPnSourceId;
+	UINT Flags;
+	D3DGPU_VIRTUAL_ADDRESS GpuVirtualAddress;
+	union { UINT Priority; uintptr_t Unused; };
+	uintptr_t Reserved[5];
+} D3DDDI_ALLOCATIONINFO2;
+
+typedef struct _D3DKMT_CREATEALLOCATION {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE hResource;
+	D3DKMT_HANDLE hGlobalShare;
+	const void *pPrivateRuntimeData;
+	UINT PrivateRuntimeDataSize;
+	const void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	UINT NumAllocations;
+	D3DDDI_ALLOCATIONINFO2 *pAllocationInfo2;
+	UINT Flags;
+	HANDLE hPrivateRuntimeResourceHandle;
+} D3DKMT_CREATEALLOCATION;
+
+typedef struct _D3DKMT_DESTROYALLOCATION2 {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE hResource;
+	const D3DKMT_HANDLE *phAllocationList;
+	UINT AllocationCount;
+	UINT Flags;
+} D3DKMT_DESTROYALLOCATION2;
+
+typedef struct _D3DDDI_MAPGPUVIRTUALADDRESS {
+	D3DKMT_HANDLE hPagingQueue;
+	D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+	D3DGPU_VIRTUAL_ADDRESS MinimumAddress;
+	D3DGPU_VIRTUAL_ADDRESS MaximumAddress;
+	D3DKMT_HANDLE hAllocation;
+	UINT64 OffsetInPages;
+	UINT64 SizeInPages;
+	UINT64 Protection;
+	UINT64 DriverProtection;
+	UINT Reserved0;
+	UINT64 Reserved1;
+	D3DGPU_VIRTUAL_ADDRESS VirtualAddress;
+	UINT64 PagingFenceValue;
+} D3DDDI_MAPGPUVIRTUALADDRESS;
+
+typedef struct _D3DDDI_MAKERESIDENT {
+	D3DKMT_HANDLE hPagingQueue;
+	UINT NumAllocations;
+	const D3DKMT_HANDLE *AllocationList;
+	const UINT *PriorityList;
+	UINT Flags;
+	UINT64 PagingFenceValue;
+	UINT64 NumBytesToTrim;
+} D3DDDI_MAKERESIDENT;
+
+typedef struct _D3DKMT_EVICT {
+	D3DKMT_HANDLE hDevice;
+	UINT NumAllocations;
+	const D3DKMT_HANDLE *AllocationList;
+	UINT Flags;
+	UINT64 NumBytesToTrim;
+} D3DKMT_EVICT;
+
+typedef struct _D3DKMT_LOCK2 { D3DKMT_HANDLE hDevice, hAllocation; UINT Flags; void *pData; } D3DKMT_LOCK2;
+typedef struct _D3DKMT_UNLOCK2 { D3DKMT_HANDLE hDevice, hAllocation; } D3DKMT_UNLOCK2;
+
+typedef struct _D3DKMT_SUBMITCOMMAND {
+	D3DGPU_VIRTUAL_ADDRESS Commands;
+	UINT CommandLength;
+	UINT Flags;
+	UINT64 PresentHistoryToken;
+	UINT BroadcastContextCount;
+	D3DKMT_HANDLE BroadcastContext[64];
+	void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	UINT NumPrimaries;
+	D3DKMT_HANDLE WrittenPrimaries[16];
+	UINT NumHistoryBuffers;
+	D3DKMT_HANDLE *HistoryBufferArray;
+} D3DKMT_SUBMITCOMMAND;
+
+#define D3DDDI_MONITORED_FENCE 5
+
+typedef struct _D3DDDI_SYNCHRONIZATIONOBJECTINFO2 {
+	UINT Type;
+	UINT Flags;
+	union {
+		struct {
+			UINT64 InitialFenceValue;
+			void *FenceValueCPUVirtualAddress;
+			D3DGPU_VIRTUAL_ADDRESS FenceValueGPUVirtualAddress;
+			UINT EngineAffinity;
+			UINT Padding;
+		} MonitoredFence;
+		UINT64 Reserved[8];
+	};
+	D3DKMT_HANDLE SharedHandle;
+} D3DDDI_SYNCHRONIZATIONOBJECTINFO2;
+
+typedef struct _D3DKMT_CREATESYNCHRONIZATIONOBJECT2 {
+	D3DKMT_HANDLE hDevice;
+	D3DDDI_SYNCHRONIZATIONOBJECTINFO2 Info;
+	D3DKMT_HANDLE hSyncObject;
+} D3DKMT_CREATESYNCHRONIZATIONOBJECT2;
+typedef struct _D3DKMT_DESTROYSYNCHRONIZATIONOBJECT { D3DKMT_HANDLE hSyncObject; } D3DKMT_DESTROYSYNCHRONIZATIONOBJECT;
+
+typedef struct _D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU {
+	D3DKMT_HANDLE hDevice;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	const UINT64 *FenceValueArray;
+	HANDLE hAsyncEvent;
+	UINT Flags;
+} D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU;
+
+typedef struct _D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMGPU {
+	D3DKMT_HANDLE hContext;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	union { const UINT64 *MonitoredFenceValueArray; UINT64 FenceValue; UINT64 Reserved[8]; };
+} D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMGPU;
+
+typedef struct _D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMGPU {
+	D3DKMT_HANDLE hContext;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	union { const UINT64 *MonitoredFenceValueArray; UINT64 Reserved[8]; };
+} D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMGPU;
+
+typedef struct _D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMCPU {
+	D3DKMT_HANDLE hDevice;
+	UINT ObjectCount;
+	const D3DKMT_HANDLE *ObjectHandleArray;
+	const UINT64 *FenceValueArray;
+	UINT Flags;
+} D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMCPU;
+
+typedef struct _D3DKMT_QUERYVIDEOMEMORYINFO {
+	HANDLE hProcess;
+	D3DKMT_HANDLE hAdapter;
+	INT MemorySegmentGroup;
+	UINT64 Budget;
+	UINT64 CurrentUsage;
+	UINT64 CurrentReservation;
+	UINT64 AvailableForReservation;
+	UINT PhysicalAdapterIndex;
+} D3DKMT_QUERYVIDEOMEMORYINFO;
+
+NTSTATUS D3DKMTOpenAdapterFromLuid(D3DKMT_OPENADAPTERFROMLUID *);
+NTSTATUS D3DKMTCloseAdapter(const D3DKMT_CLOSEADAPTER *);
+NTSTATUS D3DKMTCreateDevice(D3DKMT_CREATEDEVICE *);
+NTSTATUS D3DKMTDestroyDevice(const D3DKMT_DESTROYDEVICE *);
+NTSTATUS D3DKMTCreatePagingQueue(D3DKMT_CREATEPAGINGQUEUE *);
+NTSTATUS D3DKMTDestroyPagingQueue(D3DDDI_DESTROYPAGINGQUEUE *);
+NTSTATUS D3DKMTCreateContextVirtual(D3DKMT_CREATECONTEXTVIRTUAL *);
+NTSTATUS D3DKMTDestroyContext(const D3DKMT_DESTROYCONTEXT *);
+NTSTATUS D3DKMTCreateAllocation2(D3DKMT_CREATEALLOCATION *);
+NTSTATUS D3DKMTDestroyAllocation2(const D3DKMT_DESTROYALLOCATION2 *);
+NTSTATUS D3DKMTMapGpuVirtualAddress(D3DDDI_MAPGPUVIRTUALADDRESS *);
+NTSTATUS D3DKMTMakeResident(D3DDDI_MAKERESIDENT *);
+NTSTATUS D3DKMTEvict(D3DKMT_EVICT *);
+NTSTATUS D3DKMTLock2(D3DKMT_LOCK2 *);
+NTSTATUS D3DKMTUnlock2(const D3DKMT_UNLOCK2 *);
+NTSTATUS D3DKMTSubmitCommand(const D3DKMT_SUBMITCOMMAND *);
+NTSTATUS D3DKMTCreateSynchronizationObject2(D3DKMT_CREATESYNCHRONIZATIONOBJECT2 *);
+NTSTATUS D3DKMTDestroySynchronizationObject(const D3DKMT_DESTROYSYNCHRONIZATIONOBJECT *);
+NTSTATUS D3DKMTWaitForSynchronizationObjectFromCpu(const D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU *);
+NTSTATUS D3DKMTWaitForSynchronizationObjectFromGpu(const D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMGPU *);
+NTSTATUS D3DKMTSignalSynchronizationObjectFromCpu(const D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMCPU *);
+NTSTATUS D3DKMTSignalSynchronizationObjectFromGpu(const D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMGPU *);
+NTSTATUS D3DKMTQueryVideoMemoryInfo(D3DKMT_QUERYVIDEOMEMORYINFO *);
+
+/* The private data of an allocation for a client without a driver's format: vidmm's own. */
+#define VIDMM_KMT_ALLOCATION 0x31434F4C4C415456ull
+
+struct vidmm_kmt_allocation {
+	UINT64 magic;
+	UINT64 size;
+	UINT memory; /* 0 local, 1 system, 2 local or system */
+	UINT lockable;
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

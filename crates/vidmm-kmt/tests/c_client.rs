@@ -1,0 +1,130 @@
+//! Clients in C: the layouts of the header, and the suite, which runs on the library that this test's build has made.
+
+#![cfg(target_os = "linux")]
+
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vidmm_kmt::{SETTINGS_VARIABLE, Settings, replay};
+use windows_sys::Wdk::Graphics::Direct3D as wdk;
+
+/// Compiles a program. None without a C compiler, unless the environment asks for one.
+fn compile(source: &Path, into: &Path) -> Option<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = into.join("program");
+    let compiled = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(manifest.join("include"))
+        .arg(source)
+        .arg(format!("-L{}", library_folder().display()))
+        .args(["-lvidmm_kmt", "-o"])
+        .arg(&program)
+        .status();
+    match compiled {
+        Ok(status) => {
+            assert!(status.success(), "{} compiles", source.display());
+            Some(program)
+        }
+        Err(error) => {
+            assert!(std::env::var_os("VIDMM_REQUIRE_C").is_none(), "there is no C compiler: {error}");
+            eprintln!("skipped: there is no C compiler");
+            None
+        }
+    }
+}
+
+/// The folder with `libvidmm_kmt.so`: this program's.
+fn library_folder() -> PathBuf {
+    let program = std::env::current_exe().expect("this program has a path");
+    program.parent().expect("the path has a folder").to_owned()
+}
+
+fn run(program: &Path, settings: &Settings) -> std::process::Output {
+    Command::new(program)
+        .env(SETTINGS_VARIABLE, serde_json::to_string(settings).expect("settings are JSON"))
+        .env("LD_LIBRARY_PATH", library_folder())
+        .output()
+        .expect("the program runs")
+}
+
+#[test]
+fn the_suite_in_c_runs_and_its_calls_are_repeated() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/suite.c");
+    let Some(program) = compile(&source, folder.path()) else { return };
+    let calls = folder.path().join("calls.jsonl");
+    let settings = Settings { local_memory: 256 << 20, calls: Some(calls.clone()), ..Settings::default() };
+    let output = run(&program, &settings);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let played = replay(&calls, false, |_| ()).expect("the log is read");
+    assert_eq!((played.difference, &played.findings[..]), (None, &[][..]));
+}
+
+#[test]
+fn a_fence_is_read_only_for_the_client() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = folder.path().join("writer.c");
+    let text = "#include <vidmm/d3dkmthk.h>
+        int main(void) {
+            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
+            D3DKMTOpenAdapterFromLuid(&open);
+            D3DKMT_CREATEDEVICE device = { .hAdapter = open.hAdapter };
+            D3DKMTCreateDevice(&device);
+            D3DKMT_CREATEPAGINGQUEUE queue = { .hDevice = device.hDevice };
+            D3DKMTCreatePagingQueue(&queue);
+            *(UINT64 *)queue.FenceValueCPUVirtualAddress = 9;
+            return 0;
+        }";
+    std::fs::write(&source, text).expect("the file is written");
+    let Some(program) = compile(&source, folder.path()) else { return };
+    let output = run(&program, &Settings::default());
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(libc::SIGSEGV), "{output:?}");
+}
+
+/// Sizes and offsets of the header, by C's expressions, and those of the Windows metadata.
+#[test]
+fn the_layouts_are_those_of_the_windows_metadata() {
+    macro_rules! layouts {
+        ($($structure:ident { $($field:ident),* })*) => {
+            vec![$(
+                (format!("sizeof({})", stringify!($structure)), size_of::<wdk::$structure>()),
+                $((
+                    format!("__builtin_offsetof({}, {})", stringify!($structure), stringify!($field)),
+                    offset_of!(wdk::$structure, $field),
+                ),)*
+            )*]
+        };
+    }
+    let layouts = layouts! {
+        D3DKMT_OPENADAPTERFROMLUID { AdapterLuid, hAdapter }
+        D3DKMT_CREATEDEVICE { Flags, hDevice, pCommandBuffer, PatchLocationListSize }
+        D3DKMT_CREATEPAGINGQUEUE { hDevice, Priority, hPagingQueue, hSyncObject, FenceValueCPUVirtualAddress }
+        D3DKMT_CREATECONTEXTVIRTUAL { hDevice, NodeOrdinal, Flags, pPrivateDriverData, hContext }
+        D3DDDI_ALLOCATIONINFO2 { hAllocation, pPrivateDriverData, PrivateDriverDataSize, Flags, GpuVirtualAddress, Reserved }
+        D3DKMT_CREATEALLOCATION { hDevice, hResource, NumAllocations, Flags, hPrivateRuntimeResourceHandle }
+        D3DKMT_DESTROYALLOCATION2 { hDevice, hResource, phAllocationList, AllocationCount, Flags }
+        D3DDDI_MAPGPUVIRTUALADDRESS { BaseAddress, hAllocation, SizeInPages, Protection, VirtualAddress, PagingFenceValue }
+        D3DDDI_MAKERESIDENT { hPagingQueue, NumAllocations, AllocationList, Flags, PagingFenceValue, NumBytesToTrim }
+        D3DKMT_EVICT { hDevice, NumAllocations, AllocationList, Flags, NumBytesToTrim }
+        D3DKMT_LOCK2 { hDevice, hAllocation, Flags, pData }
+        D3DKMT_UNLOCK2 { hDevice, hAllocation }
+        D3DKMT_SUBMITCOMMAND { Commands, CommandLength, BroadcastContext, pPrivateDriverData, PrivateDriverDataSize, HistoryBufferArray }
+        D3DDDI_SYNCHRONIZATIONOBJECTINFO2 { Type, Flags, SharedHandle }
+        D3DKMT_CREATESYNCHRONIZATIONOBJECT2 { hDevice, Info, hSyncObject }
+        D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMCPU { ObjectCount, ObjectHandleArray, FenceValueArray, hAsyncEvent, Flags }
+        D3DKMT_WAITFORSYNCHRONIZATIONOBJECTFROMGPU { hContext, ObjectCount, ObjectHandleArray }
+        D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMGPU { hContext, ObjectCount, ObjectHandleArray }
+        D3DKMT_SIGNALSYNCHRONIZATIONOBJECTFROMCPU { hDevice, ObjectCount, FenceValueArray, Flags }
+        D3DKMT_QUERYVIDEOMEMORYINFO { hAdapter, MemorySegmentGroup, Budget, CurrentUsage, PhysicalAdapterIndex }
+    };
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = folder.path().join("layouts.c");
+    let mut text = "#include <vidmm/d3dkmthk.h>\nint main(void) { return 0; }\n".to_owned();
+    for (expression, bytes) in layouts {
+        text += &format!("_Static_assert({expression} == {bytes}, \"{expression}\");\n");
+    }
+    std::fs::write(&source, text).expect("the file is written");
+    compile(&source, folder.path());
+}
