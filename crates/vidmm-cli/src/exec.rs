@@ -59,6 +59,14 @@ pub struct ExecArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub refuse_final: u64,
 
+    /// Let the render engine hang in the packet of this number, from 1: the device is lost
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub hang: u64,
+
+    /// Let budgets be for no more local memory than this, so that a program above it is asked to trim
+    #[arg(long, value_name = "SIZE")]
+    pub budget: Option<ByteSize>,
+
     /// The PCI device id that the driver sees: `56a0` has local memory, `9a49` has none
     #[arg(long, value_name = "HEX", default_value = "56a0", value_parser = hex)]
     pub device_id: u32,
@@ -100,6 +108,8 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
         null_hardware: true,
         refuse: args.refuse,
         refuse_final: args.refuse_final,
+        hang: args.hang,
+        budget: args.budget.map(ByteSize::bytes),
         device_id: args.device_id,
         library: stand_in,
         driver_store: folder.path().to_owned(),

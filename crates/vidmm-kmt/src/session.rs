@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::{
-    AdapterOptions, AllocationId, MonitoredFenceId, NumberedEvent, Output, PagingQueueId, ProcessId, TrimNotificationId,
+    AdapterOptions, AllocationId, MemorySegmentGroup, MonitoredFenceId, NumberedEvent, Output, PagingQueueId,
+    ProcessId, TrimNotificationId,
 };
-use vidmm_runtime::{AllocationDesc, Happening, Runtime};
-use vidmm_soft::{CostModel, ModelGpuFaults, SoftAdapterConfig, machine};
+use vidmm_runtime::{AllocationDesc, FaultSwitch, Happening, Hits, Machine, Occasions, Runtime};
+use vidmm_soft::{CostModel, ModelGpuFaults, PacketHits, RENDER_ENGINE, SoftAdapterConfig, machine};
 
 use crate::addresses::Addresses;
 use crate::call::{Call, FenceValue, Reply};
@@ -68,13 +69,21 @@ impl Session {
             ..SoftAdapterConfig::with_4kib_pages()
         };
         config.check().map_err(|error| error.to_string())?;
-        let machine = machine(&config, CostModel::default(), ModelGpuFaults::default(), None);
+        let (mut faults, fault_switch) = (ModelGpuFaults::default(), FaultSwitch::default());
+        if settings.hang > 0 {
+            let occasions = Occasions::new(Hits::Nth(settings.hang), &fault_switch);
+            faults.hang_packets.push(PacketHits { engine: RENDER_ENGINE, occasions });
+        }
+        let machine = Machine { fault_switch, ..machine(&config, CostModel::default(), faults, None).into() };
         let options = AdapterOptions { events: settings.events.is_some(), ..AdapterOptions::default() };
-        let mut runtime = Runtime::start(options, machine.into()).map_err(|error| error.to_string())?;
+        let mut runtime = Runtime::start(options, machine).map_err(|error| error.to_string())?;
         if settings.neighbour > 0 {
             keep_in_use(&mut runtime, settings.neighbour)?;
         }
         let (vidmm, kmd, host) = runtime.borrow();
+        if settings.budget.is_some() {
+            vidmm.restrict_budget(MemorySegmentGroup::Local, settings.budget);
+        }
         let process = vidmm.create_process(kmd, host).map_err(|error| error.to_string())?;
         Ok(Self {
             runtime,

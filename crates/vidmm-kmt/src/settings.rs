@@ -26,6 +26,10 @@ pub struct Settings {
     pub refuse: u64,
     /// One MakeResident with CANT_TRIM_FURTHER of so many is refused; 0 is none.
     pub refuse_final: u64,
+    /// The render engine hangs in the packet of this number, from 1; 0 is none. The device is in error then (FLT-20).
+    pub hang: u64,
+    /// Budgets are for no more local memory than this, in bytes, so that processes above it are asked to trim; none is no limit.
+    pub budget: Option<u64>,
     /// The PCI device id that the client sees: 0x56A0 is a part with local memory, 0x9A49 a part without.
     pub device_id: u32,
     /// The library that stands in for `libdxcore.so`.
@@ -48,6 +52,8 @@ impl Default for Settings {
             neighbour: 0,
             refuse: 0,
             refuse_final: 0,
+            hang: 0,
+            budget: None,
             device_id: 0x56A0,
             library: PathBuf::new(),
             driver_store: PathBuf::new(),

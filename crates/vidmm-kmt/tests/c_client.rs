@@ -62,7 +62,7 @@ fn the_suite_in_c_runs_and_its_calls_are_repeated() {
 }
 
 #[test]
-fn a_fence_is_read_only_for_the_client() {
+fn a_client_that_writes_a_fence_is_named_and_dies_at_the_line() {
     let folder = tempfile::tempdir().expect("there is a folder");
     let source = folder.path().join("writer.c");
     let text = "#include <vidmm/d3dkmthk.h>
@@ -81,6 +81,7 @@ fn a_fence_is_read_only_for_the_client() {
     let output = run(&program, &Settings::default());
     let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert_eq!(signal, Some(libc::SIGSEGV), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the client wrote the value of a fence"), "{output:?}");
 }
 
 /// Sizes and offsets of the header, by C's expressions, and those of the Windows metadata.

@@ -312,6 +312,20 @@ fn what_was_promised_and_is_taken_back_after_a_refusal_is_named() {
 }
 
 #[test]
+fn a_device_whose_work_hangs_is_lost_and_its_waits_end() {
+    let mut client = Client::start(Settings { local_memory: 64 * MIB, hang: 2, ..Settings::default() });
+    let (_, commands) = client.ready(MIB);
+    let state = Call::GetDeviceState { device: client.device };
+    client.submit(commands);
+    assert_eq!((client.finish().status, client.call(state.clone()).value()), (Status::SUCCESS, 1));
+    client.submit(commands);
+    assert_eq!(client.finish().status, Status::SUCCESS);
+    assert_eq!(client.call(state).value(), 4);
+    assert_eq!(client.submit(commands).status, Status::DEVICE_REMOVED);
+    assert_eq!(client.end(), []);
+}
+
+#[test]
 fn a_notification_to_trim_that_is_ignored_is_named() {
     let mut client = Client::start(Settings { local_memory: 64 * MIB, neighbour: 40 * MIB, ..Settings::default() });
     client.call(Call::RegisterTrimNotification { device: client.device });
