@@ -233,7 +233,7 @@ impl Session {
         Ok(Reply::default())
     }
 
-    /// What a destroyed object takes along was to be destroyed before.
+    /// A client destroys the inner objects before the outer object.
     fn judge_leaks(&mut self, kind: &str, is_left: impl Fn(&Object) -> bool) {
         let left = self.handles.iter().filter(|(_, object)| is_left(object));
         let left = Vec::from_iter(left.map(|(handle, _)| handle));

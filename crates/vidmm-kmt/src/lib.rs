@@ -1,6 +1,6 @@
-//! D3DKMT over the manager: a library that stands in for `libdxcore.so`, so that an unmodified user-mode driver runs on it.
+//! D3DKMT over the manager: a library in the place of `libdxcore.so`, on which unmodified user-mode drivers run.
 //!
-//! [`Session`] answers [`Call`]s, which are plain data: a session that is given the same calls gives the same answers. The functions in
+//! [`Session`] answers [`Call`]s. Calls are plain data: equal calls get equal answers. The functions in
 //! C translate the structs of `d3dkmthk.h` into calls, and stand in front of one session for each process (module `border`). Kernels do
 //! nothing at this depth: calls are judged, and no page is read.
 //!

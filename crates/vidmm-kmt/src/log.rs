@@ -118,7 +118,7 @@ pub struct Played {
     pub calls: u64,
     /// The calls of each function.
     pub by_name: BTreeMap<String, Counted>,
-    /// What broke a rule.
+    /// The broken rules.
     pub findings: Vec<Finding>,
     /// The number of the first call with another answer than in the log, with both answers.
     pub difference: Option<(u64, Reply, Reply)>,

@@ -1,4 +1,4 @@
-//! The rules for the calls of a client. A finding names the call, and the earlier call that it follows from.
+//! The rules for the calls of a client. A finding names the call and the earlier call behind the mistake.
 
 use std::fmt;
 
@@ -20,8 +20,8 @@ pub enum Rule {
     EvictedTooOften,
     /// KMT-06: after a refusal nothing was trimmed, although idle allocations are held (RES-13).
     NothingTrimmed,
-    /// KMT-07: after a refusal an allocation was evicted that no work has used since MakeResident: whoever asked for the allocation was
-    /// told that it is resident.
+    /// KMT-07: after a refusal the driver evicted an allocation without any use since MakeResident. The program was told that the
+    /// allocation is resident.
     TakenBack,
     /// KMT-08: MUST_SUCCEED without CANT_TRIM_FURTHER (RES-15).
     MustSucceedAlone,
@@ -31,7 +31,7 @@ pub enum Rule {
     DestroyedInUse,
     /// KMT-11: a wait for a value that nothing signals.
     NeverSignalled,
-    /// KMT-12: an adapter is closed with devices on it, or a device is destroyed with allocations on it.
+    /// KMT-12: an adapter is closed with devices left, or a device is destroyed with allocations left.
     Leaked,
 }
 
@@ -62,10 +62,10 @@ pub struct Finding {
     pub rule: Rule,
     /// The number of the call.
     pub call: u64,
-    /// The number of the earlier call that the finding follows from, if there is one.
+    /// The number of the earlier call behind the mistake, if there is such a call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub since: Option<u64>,
-    /// What happened.
+    /// The mistake in words.
     pub text: String,
 }
 

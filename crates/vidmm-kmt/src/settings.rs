@@ -17,22 +17,21 @@ pub struct Settings {
     pub seed: u64,
     /// The time that submitted commands take, in nanoseconds.
     pub work: u64,
-    /// Whether the client takes work for done at once, since its driver was told that there is no hardware: then work of the client is
-    /// never in flight in the client's eyes.
+    /// Whether the driver was told that there is no hardware. Such a driver takes work for done at the submission.
     pub null_hardware: bool,
     /// The local memory that another process of the manager keeps in use, in bytes; 0 is none.
     pub neighbour: u64,
-    /// One MakeResident without CANT_TRIM_FURTHER of so many is refused, by the seed; 0 is none.
+    /// N refuses one of N calls of MakeResident without CANT_TRIM_FURTHER, by the seed; 0 refuses none.
     pub refuse: u64,
-    /// One MakeResident with CANT_TRIM_FURTHER of so many is refused; 0 is none.
+    /// N refuses one of N calls of MakeResident with CANT_TRIM_FURTHER; 0 refuses none.
     pub refuse_final: u64,
     /// The render engine hangs in the packet of this number, from 1; 0 is none. The device is in error then (FLT-20).
     pub hang: u64,
-    /// Budgets are for no more local memory than this, in bytes, so that processes above it are asked to trim; none is no limit.
+    /// The most local memory of a budget, in bytes. Processes above the limit are asked to trim. None is no limit.
     pub budget: Option<u64>,
     /// The PCI device id that the client sees: 0x56A0 is a part with local memory, 0x9A49 a part without.
     pub device_id: u32,
-    /// The library that stands in for `libdxcore.so`.
+    /// The path of the library in the place of `libdxcore.so`.
     pub library: PathBuf,
     /// The folder with the client's helper library.
     pub driver_store: PathBuf,

@@ -286,7 +286,7 @@ fn a_wait_that_nothing_ends_is_named() {
 }
 
 #[test]
-fn what_is_left_on_an_adapter_or_a_device_is_named() {
+fn objects_left_on_an_adapter_or_a_device_are_named() {
     let mut client = Client::small();
     client.create(MIB);
     client.call(Call::CloseAdapter { adapter: client.adapter });
@@ -298,7 +298,7 @@ fn what_is_left_on_an_adapter_or_a_device_is_named() {
 }
 
 #[test]
-fn what_was_promised_and_is_taken_back_after_a_refusal_is_named() {
+fn an_unused_allocation_that_is_evicted_after_a_refusal_is_named() {
     let mut client = Client::start(Settings { local_memory: 64 * MIB, refuse: 1, ..Settings::default() });
     let held = client.create(MIB);
     let made = client.make_resident(held, CANT_TRIM_FURTHER);

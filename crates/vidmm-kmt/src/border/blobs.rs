@@ -1,17 +1,17 @@
-//! The private data of drivers. The layouts are the library's: the helper library, which makes them for one client, is the library too.
+//! The private data of drivers. The layouts are the library's own: the library is also the helper library of Intel's driver.
 
 use std::ffi::c_void;
 
 use super::tokens;
 use crate::call::{AllocationInfo, Memory};
 
-/// The first word of a struct that the helper made: its tokens follow, with their number before.
+/// The first word of a struct of the helper. The number of tokens follows, and then the tokens.
 pub const TOKENS: u64 = 0x3153_4E45_4B4F_5456;
 
 /// The first word of `struct vidmm_kmt_allocation`, for clients without a format of their own.
 pub const ALLOCATION: u64 = 0x3143_4F4C_4C41_5456;
 
-/// Tokens that say what an allocation is.
+/// Tokens of an allocation.
 const SIZE: u16 = 3919;
 const LOCAL_ONLY: u16 = 3800;
 const NON_LOCAL_ONLY: u16 = 3807;

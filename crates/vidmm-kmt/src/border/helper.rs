@@ -56,7 +56,7 @@ unsafe extern "C" fn tokensToStruct(
     true
 }
 
-/// Takes the tokens out of a struct. The struct of the adapter is in none: its tokens are made here.
+/// Takes the tokens out of a struct. The tokens of the adapter's struct are made here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn structToTokens(
     structure: u32,
@@ -92,7 +92,7 @@ struct Shape {
     has_local_memory: bool,
 }
 
-/// What the adapter is: a platform, sizes of memory, the shape of the engines, and the ranges of GPU virtual addresses.
+/// The description of the adapter: a platform, sizes of memory, the shape of the engines, and the ranges of GPU virtual addresses.
 fn adapter_info() -> Vec<u32> {
     let settings = settings();
     let shape = match settings.device_id {

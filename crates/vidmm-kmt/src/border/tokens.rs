@@ -1,5 +1,5 @@
-//! Tokens: a stream of words in which a client and its helper library tell each other structs. A token is a word with an id, the number of
-//! words that follow, and flags; a struct has the words of its element, its bytes and its words, and then its own tokens.
+//! Tokens: a stream of words. A client and the helper library exchange structs as tokens. A token is a word with an id, the number of
+//! words behind the token, and flags. A struct has the number of the element, the bytes, the words, and then the tokens of the struct.
 
 /// The flag of a token that is true without a value.
 const IS_TRUE: u32 = 1;

@@ -175,7 +175,7 @@ impl Policy for S3Fifo {
             };
             let Known { rank, uses, .. } = self.known.get(candidate.slot);
             if rank != candidate.rank {
-                // The spill gave a rank to an allocation that was no candidate then, as it was of a higher priority.
+                // The spill gave a rank to an allocation of a higher priority, which was no candidate at that moment.
                 candidates.set_rank(candidate.slot, rank);
                 continue;
             }
