@@ -84,6 +84,63 @@ fn a_client_that_writes_a_fence_is_named_and_dies_at_the_line() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("the client wrote the value of a fence"), "{output:?}");
 }
 
+/// Four threads make calls at once, and a forked child makes one.
+#[test]
+fn threads_take_turns_and_a_forked_process_has_no_adapter() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = folder.path().join("threads.c");
+    let text = r#"
+        #include <pthread.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        #include <vidmm/d3dkmthk.h>
+        static D3DKMT_HANDLE device, queue;
+        static void *run(void *unused) {
+            for (int i = 0; i < 200; i++) {
+                struct vidmm_kmt_allocation data = { VIDMM_KMT_ALLOCATION, 1 << 20, 2, 1 };
+                D3DDDI_ALLOCATIONINFO2 info = { .pPrivateDriverData = &data, .PrivateDriverDataSize = sizeof data };
+                D3DKMT_CREATEALLOCATION create = { .hDevice = device, .NumAllocations = 1, .pAllocationInfo2 = &info };
+                if (D3DKMTCreateAllocation2(&create) < 0) _exit(3);
+                D3DDDI_MAKERESIDENT make = { .hPagingQueue = queue, .NumAllocations = 1, .AllocationList = &info.hAllocation };
+                if (D3DKMTMakeResident(&make) < 0) _exit(4);
+                D3DKMT_LOCK2 lock = { device, info.hAllocation, 0, 0 };
+                if (D3DKMTLock2(&lock) < 0) _exit(5);
+                ((char *)lock.pData)[i] = 1;
+                D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ device, info.hAllocation });
+                D3DKMT_EVICT evict = { .hDevice = device, .NumAllocations = 1, .AllocationList = &info.hAllocation };
+                if (D3DKMTEvict(&evict) < 0) _exit(6);
+                D3DKMTDestroyAllocation2(&(D3DKMT_DESTROYALLOCATION2){ device, 0, &info.hAllocation, 1, 0 });
+            }
+            return unused;
+        }
+        int main(void) {
+            D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
+            D3DKMTOpenAdapterFromLuid(&open);
+            D3DKMT_CREATEDEVICE create = { .hAdapter = open.hAdapter };
+            D3DKMTCreateDevice(&create);
+            device = create.hDevice;
+            D3DKMT_CREATEPAGINGQUEUE paging = { .hDevice = device };
+            D3DKMTCreatePagingQueue(&paging);
+            queue = paging.hPagingQueue;
+            pthread_t threads[4];
+            for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, run, 0);
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+            pid_t child = fork();
+            if (child == 0) _exit(D3DKMTCreatePagingQueue(&paging) < 0 ? 7 : 8);
+            int status = 0;
+            waitpid(child, &status, 0);
+            return WEXITSTATUS(status) - 7;
+        }"#;
+    std::fs::write(&source, text).expect("the file is written");
+    let Some(program) = compile(&source, folder.path()) else { return };
+    let calls = folder.path().join("calls.jsonl");
+    let output = run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() });
+    assert!(output.status.success(), "{output:?}");
+    let played = replay(&calls, false, |_| ()).expect("the log is read");
+    assert_eq!((played.difference, &played.findings[..]), (None, &[][..]));
+    assert!(played.calls >= 4 * 200 * 6);
+}
+
 /// Sizes and offsets of the header, by C's expressions, and those of the Windows metadata.
 #[test]
 fn the_layouts_are_those_of_the_windows_metadata() {

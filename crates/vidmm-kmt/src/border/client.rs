@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,13 +42,20 @@ pub struct Client {
     /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
     events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
     last_call: Instant,
-    process: u32,
 }
 
 // SAFETY: the session and the pointers are used by one thread at a time, which holds the lock of `CLIENT`.
 unsafe impl Send for Client {}
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
+
+/// The process with the client; 0 before the first call. A forked process must not take the lock: the thread with the lock is not there.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+fn is_forked() -> bool {
+    let process = PROCESS.load(Ordering::Acquire);
+    process != 0 && process != std::process::id()
+}
 
 fn lock() -> MutexGuard<'static, Option<Client>> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -61,14 +69,18 @@ pub fn settings() -> Settings {
 
 /// The client of this process, started by the first call. None in a process that was forked from the client's.
 pub fn with<T>(act: impl FnOnce(&mut Client) -> T) -> Option<T> {
+    if is_forked() {
+        return None;
+    }
     let mut client = lock();
     let client = client.get_or_insert_with(|| {
+        PROCESS.store(std::process::id(), Ordering::Release);
         // SAFETY: the function is of this library, which is never unloaded: a thread runs in it.
         unsafe { libc::atexit(end) };
         thread::spawn(pass_time);
         Client::start(settings())
     });
-    (client.process == std::process::id()).then(|| act(client))
+    Some(act(client))
 }
 
 /// Makes a call, and tells the client to trim where the manager says so.
@@ -96,7 +108,7 @@ fn pass_time() {
     loop {
         thread::sleep(PAUSE);
         let trims = match &mut *lock() {
-            Some(client) if client.process == std::process::id() && client.last_call.elapsed() >= PAUSE => {
+            Some(client) if client.last_call.elapsed() >= PAUSE => {
                 client.session.idle();
                 client.publish();
                 client.flush();
@@ -109,9 +121,10 @@ fn pass_time() {
 }
 
 extern "C" fn end() {
-    if let Some(client) = &mut *lock()
-        && client.process == std::process::id()
-    {
+    if is_forked() {
+        return;
+    }
+    if let Some(client) = &mut *lock() {
         client.log_time();
         client.flush();
         if let Some(events) = client.events.take() {
@@ -145,7 +158,6 @@ impl Client {
             trims: BTreeMap::new(),
             events_waited: Vec::new(),
             last_call: Instant::now(),
-            process: std::process::id(),
         }
     }
 
