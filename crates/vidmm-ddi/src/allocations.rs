@@ -8,7 +8,6 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::allocation_info::allocation_info;
 use crate::opened::{Opened, PrivateData};
-use crate::payload::handle;
 use crate::progress::Entry;
 use crate::reports::report;
 
@@ -58,7 +57,7 @@ impl Allocations {
             .call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
         match status {
             0.. => {
-                let info = allocation_info(&info);
+                let info = allocation_info(adapter.allocations.add(info.hAllocation), &info);
                 self.resources.insert(info.allocation, args.hResource);
                 if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
                     report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
@@ -91,10 +90,12 @@ impl Allocations {
     pub fn destroy(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
         let resource = self.resources.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(adapter, allocation);
-        adapter.forget_handle(handle(allocation.0));
+        let handle = adapter.allocations.handle(allocation.0);
+        adapter.allocations.forget(allocation.0);
+        adapter.forget_handle(handle);
         adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
-        let list = [handle(allocation.0)];
+        let list = [handle];
         let args = DXGKARG_DESTROYALLOCATION {
             NumAllocations: 1,
             pAllocationList: list.as_ptr(),

@@ -18,7 +18,6 @@ use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
 use crate::patching::{ContextOfDevice, Patching};
-use crate::payload::handle;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::several::{self, Described};
@@ -33,7 +32,7 @@ pub(crate) struct DdiKmd {
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
     allocations: Allocations,
-    last_handle: u64,
+    last_handle: usize,
     building: Building,
     patching: Patching,
 }
@@ -65,7 +64,7 @@ impl DdiKmd {
     /// A name of Dxgkrnl's for an object.
     fn dxgk_handle(&mut self) -> HANDLE {
         self.last_handle += 1;
-        handle(self.last_handle)
+        std::ptr::without_provenance_mut(self.last_handle)
     }
 
     /// Creates the one device of a process.
@@ -140,7 +139,7 @@ impl Kmd for DdiKmd {
         };
         match self.create_device(process, system_process) {
             Ok(device) => {
-                let process = KmdProcessHandle(process.addr() as u64);
+                let process = KmdProcessHandle(self.adapter.processes.add(process));
                 self.devices.insert(process, device);
                 Ok(process)
             }
@@ -160,7 +159,10 @@ impl Kmd for DdiKmd {
             // SAFETY: the device is the driver's, and no context of it is left.
             self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device) });
         }
-        self.destroy_process_of_driver(handle(process.0));
+        let driver_process = self.adapter.processes.handle(process.0);
+        self.adapter.processes.forget(process.0);
+        self.adapter.targets.forget(process);
+        self.destroy_process_of_driver(driver_process);
     }
 
     fn create_context(
@@ -184,12 +186,13 @@ impl Kmd for DdiKmd {
         let status =
             self.adapter.call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device, &mut args) });
         created(status, "DxgkDdiCreateContext")?;
-        let context = KmdContextHandle(args.hContext.addr() as u64);
+        let context = KmdContextHandle(self.adapter.contexts.add(args.hContext));
         let DXGK_CONTEXTINFO {
             PatchLocationListSize: patch_location_list_size,
             DmaBufferPrivateDataSize: private_data_size,
             ..
         } = args.ContextInfo;
+        self.adapter.process_of.borrow_mut().insert(context, process);
         self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size, private_data_size });
         Ok(context)
     }
@@ -197,11 +200,13 @@ impl Kmd for DdiKmd {
     fn destroy_context(&mut self, context: KmdContextHandle) {
         self.roots.remove(&context);
         self.contexts.remove(&context);
+        self.adapter.process_of.borrow_mut().remove(&context);
         self.adapter.dma.release_context(context.0);
+        let handle = self.adapter.contexts.handle(context.0);
+        self.adapter.contexts.forget(context.0);
         if let Some(function) = self.ddi().DxgkDdiDestroyContext {
-            let context = handle(context.0);
             // SAFETY: the context is the driver's, and none of its work is left.
-            self.adapter.call(Entry::DxgkDdiDestroyContext, PASSIVE_LEVEL, || unsafe { function(context) });
+            self.adapter.call(Entry::DxgkDdiDestroyContext, PASSIVE_LEVEL, || unsafe { function(handle) });
         }
     }
 
@@ -237,7 +242,7 @@ impl Kmd for DdiKmd {
     ) -> bool {
         let Some(function) = self.ddi().DxgkDdiValidateUpdateAllocationProperty else { return true };
         let mut args = DXGKARG_VALIDATEUPDATEALLOCPROPERTY {
-            hAllocation: handle(allocation.0),
+            hAllocation: self.adapter.allocations.handle(allocation.0),
             SupportedSegmentSet: supported_segment_set.0,
             PreferredSegment: preference_bits(preferred_segment),
             Flags: 0,
@@ -284,7 +289,7 @@ impl Kmd for DdiKmd {
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         let index = usize::from_le_bytes(status.try_into().ok()?);
         match self.adapter.notifications.borrow().get(index) {
-            Some(&(Notification::Faulted { interrupt }, _)) => Some(interrupt),
+            Some(&(Notification::Faulted { interrupt }, _)) => Some(self.numbered(interrupt)),
             _ => None,
         }
     }
@@ -314,6 +319,18 @@ impl DdiKmd {
         if let Ok(process) = self.create_process(false) {
             several::try_several(&self.adapter, self.devices[&process], described);
         }
+    }
+
+    /// A report of a fault with the process by number, where the driver has named the process by handle.
+    fn numbered(&self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
+        let NotifyInterrupt::DmaPageFaulted(mut fault) = interrupt else { return interrupt };
+        // A handle of no process is a number of no process.
+        let number = |process: KmdProcessHandle| {
+            let handle = std::ptr::without_provenance_mut(process.0 as usize);
+            KmdProcessHandle(self.adapter.processes.find(handle).unwrap_or(u64::MAX))
+        };
+        fault.faulted_process = fault.faulted_process.map(number);
+        NotifyInterrupt::DmaPageFaulted(fault)
     }
 
     /// Processes exist from WDDM 2.0 on (DRV-07).

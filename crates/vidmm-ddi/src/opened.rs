@@ -6,7 +6,6 @@ use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
-use crate::payload::handle;
 use crate::progress::Entry;
 
 /// The names that the driver gave allocations on its devices (CRE-06).
@@ -49,15 +48,21 @@ impl Opened {
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, NTSTATUS> {
         let data = self.data.entry(allocation).or_default();
-        let opened = KmdOpenHandle(open(adapter, device, allocation, data, 0)?.addr() as u64);
+        let opened = KmdOpenHandle(adapter.opened.add(open(adapter, device, allocation, data, 0)?));
         self.by_manager.entry(opened).or_default().push((device, allocation));
         Ok(opened)
     }
 
     /// Closes what `open` has opened.
     pub fn close(&mut self, adapter: &Adapter, opened: KmdOpenHandle) {
-        let Some((device, _)) = self.by_manager.get_mut(&opened).and_then(Vec::pop) else { return };
-        close(adapter, device, handle(opened.0));
+        let Some(places) = self.by_manager.get_mut(&opened) else { return };
+        let Some((device, _)) = places.pop() else { return };
+        let handle = adapter.opened.handle(opened.0);
+        if places.is_empty() {
+            self.by_manager.remove(&opened);
+            adapter.opened.forget(opened.0);
+        }
+        close(adapter, device, handle);
     }
 
     /// The name of an allocation on a device.
@@ -73,7 +78,7 @@ impl Opened {
     ) -> Result<HANDLE, NTSTATUS> {
         let is_open = |places: &Vec<(HANDLE, KmdAllocationHandle)>| places.contains(&(device, allocation));
         if let Some((opened, _)) = self.by_manager.iter().find(|(_, places)| is_open(places)) {
-            return Ok(handle(opened.0));
+            return Ok(adapter.opened.handle(opened.0));
         }
         if let Some(&opened) = self.by_lists.get(&(device, allocation)) {
             return Ok(opened);
@@ -98,7 +103,8 @@ impl Opened {
     /// Closes what is open: a run was cut short.
     pub fn close_all(&mut self, adapter: &Adapter) {
         for (opened, places) in std::mem::take(&mut self.by_manager) {
-            places.into_iter().for_each(|(device, _)| close(adapter, device, handle(opened.0)));
+            let handle = adapter.opened.handle(opened.0);
+            places.into_iter().for_each(|(device, _)| close(adapter, device, handle));
         }
         self.close_those(adapter, |_| true);
     }
@@ -120,9 +126,11 @@ fn open(
     data: &mut PrivateData,
     flags: u32,
 ) -> Result<HANDLE, NTSTATUS> {
-    let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else { return Ok(handle(allocation.0)) };
+    let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else {
+        return Ok(adapter.allocations.handle(allocation.0));
+    };
     let mut info = DXGK_OPENALLOCATIONINFO {
-        hAllocation: adapter.name_handle(handle(allocation.0)),
+        hAllocation: adapter.name_handle(adapter.allocations.handle(allocation.0)),
         pPrivateDriverData: data.allocation.as_mut_ptr().cast(),
         PrivateDriverDataSize: data.allocation.len() as u32,
         ..DXGK_OPENALLOCATIONINFO::zeroed()

@@ -90,7 +90,10 @@ pub const RULES: [(&str, &str); 73] = [
     ("HANG", "a call of the driver did not return in time"),
     ("GPU-ACCESS", "the GPU's model accesses no memory"),
     ("SHIM-DEFERRED", "DPCs and timers that are still to run are not freed, and none is set after RemoveDevice"),
-    ("SHIM-HANDLE", "a callback has the adapter's DeviceHandle"),
+    (
+        "SHIM-HANDLE",
+        "callbacks have the adapter's DeviceHandle; acquired data is released once, and before the destruction",
+    ),
     ("SHIM-IRQL", "kernel functions at too high a level of interrupts"),
     ("SHIM-LIST", "lists are whole"),
     ("SHIM-LOCK", "locks are released, and not acquired twice"),
@@ -100,7 +103,7 @@ pub const RULES: [(&str, &str); 73] = [
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
     ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
-    ("SHIM-TRY", "a break does not leave a __try of a driver in C"),
+    ("SHIM-TRY", "a __try with its handler is no body of a loop without braces"),
     ("SHIM-WAIT", "a wait has something that ends it"),
     ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];

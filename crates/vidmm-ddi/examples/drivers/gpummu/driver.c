@@ -664,6 +664,13 @@ static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build
     if (BUG(SHORT_TRANSFER)) {
         Size -= PAGE_SIZE;
     }
+    if (BUG(TRANSFER_TOO_EARLY)) {
+        From -= PAGE_SIZE;
+        To -= PAGE_SIZE;
+    }
+    if (BUG(TRANSFER_TOO_FAR)) {
+        Size += PAGE_SIZE;
+    }
     if (BUG(BUSY_TRANSFER)) {
         return STATUS_GRAPHICS_ALLOCATION_BUSY;
     }
@@ -687,7 +694,7 @@ static NTSTATUS BuildFill(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     const DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL *Fill = &Build->FillVirtual;
     UINT64 To = BUG(FILL_SYSTEM_RESIDENT) && Adapter->LastTransferSource != 0 ? Adapter->LastTransferSource
                                                                               : Fill->DestinationVirtualAddress;
-    UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes;
+    UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes + (BUG(FILL_TOO_FAR) ? PAGE_SIZE : 0);
     UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Fill->FillPattern;
     /* Marks would outlive what was compressed. */
     if (Build->MultipassOffset == 0 && !BUG(FILL_KEEPS_MARKS)) {
@@ -720,11 +727,12 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
     UINT First = BUG(MULTIPASS_FROM_START) ? 0 : Build->MultipassOffset;
     while (First < Count) {
         UINT Start = BUG(START_INDEX_IGNORED) ? First : Update->StartIndex + First, Room, Part, At;
+        UINT64 Table = Update->PageTableAddress.GpuPhysical.SegmentOffset + (BUG(TABLE_OVERRUN) ? PAGE_SIZE : 0);
         UINT64 *Entries = (UINT64 *)((GPU_COMMAND *)Build->pDmaBuffer + 1);
         Room = Build->DmaSize < sizeof(GPU_COMMAND) + 8 ? 0 : (Build->DmaSize - (UINT)sizeof(GPU_COMMAND)) / 8;
         Part = min(Count - First, Room);
         if (Part == 0 || !Append(Build, GPU_WRITE_ENTRIES, Update->PageTableAddress.GpuPhysical.SegmentId,
-                                 Update->PageTableAddress.GpuPhysical.SegmentOffset, Start, Part, Part * 8)) {
+                                 Table, Start, Part, Part * 8)) {
             return Full();
         }
         for (At = 0; At < Part; At++) {
@@ -732,6 +740,10 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
             DXGK_PTE Pte = Update->pPageTableEntries[IsFirst || BUG(FIRST_ENTRY_COUNTED_UP) ? 0 : First + At];
             if (BUG(FIRST_ENTRY_COUNTED_UP) && !Update->Flags.Repeat) {
                 Pte.PageAddress += First + At;
+            }
+            if (BUG(ENTRY_OF_NEIGHBOUR) && Update->PageTableLevel == 0 && !Update->Flags.Repeat && First + At > 0 &&
+                First + At + 1 == Count) {
+                Pte.PageAddress++;
             }
             Entries[At] = HardwareEntry(&Pte);
         }
@@ -999,6 +1011,9 @@ static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIR
     return GpuTranslate(&((ADAPTER *)hAdapter)->Gpu, NodeOrdinal, Address, Write, SegmentId, Offset);
 }
 
+#ifdef WITHOUT_ENTRIES
+#define ReadPageTableEntry NULL
+#else
 static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
                                   DXGK_PTE *Entry, DXGK_PTE *Entry64KB) {
     UINT64 Hardware;
@@ -1016,6 +1031,7 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
     Entry->PageAddress = GPU_ENTRY_PAGE(Hardware);
     return TRUE;
 }
+#endif
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
     static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0};

@@ -319,6 +319,33 @@ static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_G
     return STATUS_SUCCESS;
 }
 
+/* For mistakes with the data of an allocation that is opened. A driver that is right has the data by DxgkCbGetHandleData alone. */
+static VOID AcquireWrongly(const DXGKRNL_INTERFACE *Dxgkrnl, const DXGKARGCB_GETHANDLEDATA *GetData) {
+    static DXGKARGCB_RELEASEHANDLEDATA Last;
+    DXGKARGCB_RELEASEHANDLEDATA First = {NULL, DXGK_HANDLE_ALLOCATION}, Second = {NULL, DXGK_HANDLE_ALLOCATION};
+    if (BUG(HANDLE_NOT_RELEASED)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+    }
+    if (BUG(HANDLE_RELEASED_TWICE)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &Second.ReleaseHandle);
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+    }
+    if (BUG(HANDLE_STALE)) {
+        if (Last.ReleaseHandle != NULL) {
+            Dxgkrnl->DxgkCbReleaseHandleData(Last);
+        }
+        Last.Type = DXGK_HANDLE_ALLOCATION;
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &Last.ReleaseHandle);
+    }
+    if (BUG(HANDLE_CONFUSED)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+        First.ReleaseHandle = (HANDLE)(ULONG_PTR)GetData->hObject;
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+    }
+}
+
 static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATION *Open) {
     const DXGKRNL_INTERFACE *Dxgkrnl = &((DEVICE *)hDevice)->Adapter->Dxgkrnl;
     UINT At;
@@ -337,10 +364,7 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
         if (Open->PrivateDriverSize == sizeof(RESOURCE_DATA)) {
             Opened->Pitch = ((const RESOURCE_DATA *)Open->pPrivateDriverData)->Pitch;
         }
-        if (BUG(HANDLE_NOT_RELEASED)) {
-            DXGKARG_RELEASE_HANDLE Release;
-            Dxgkrnl->DxgkCbAcquireHandleData(&GetData, &Release);
-        }
+        AcquireWrongly(Dxgkrnl, &GetData);
         Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
     }
