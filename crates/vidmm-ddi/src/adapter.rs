@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vidmm::Nanoseconds;
-use vidmm::contract::{KmdContextHandle, KmdProcessHandle, NotifyInterrupt};
+use vidmm::contract::{AllocationFlags, KmdContextHandle, KmdProcessHandle, NotifyInterrupt};
 use vidmm_runtime::GpuEvent;
 
 use crate::abi::*;
@@ -70,8 +70,8 @@ pub(crate) struct Wanted {
     pub resource: Vec<u8>,
     /// Its compression surface; 0 if it is never compressed.
     pub surface: u32,
-    /// The CPU is to access it.
-    pub for_cpu: bool,
+    /// The flags that the driver is to set.
+    pub flags: AllocationFlags,
 }
 
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.

@@ -9,7 +9,7 @@ use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::allocation_info::allocation_info;
 use crate::opened::{Opened, PrivateData};
 use crate::progress::Entry;
-use crate::reports::report;
+use crate::reports::{report, report_stray};
 
 /// The allocations of an adapter.
 #[derive(Default)]
@@ -59,8 +59,22 @@ impl Allocations {
             0.. => {
                 let info = allocation_info(adapter.allocations.add(info.hAllocation), &info);
                 self.resources.insert(info.allocation, args.hResource);
-                if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
+                let lacking = wanted.flags - info.flags;
+                if lacking.contains(AllocationFlags::CPU_VISIBLE) {
                     report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
+                }
+                let copies = [
+                    (AllocationFlags::PERMANENT_SYS_MEM, "PermanentSysMem"),
+                    (AllocationFlags::EXISTING_SYS_MEM, "ExistingSysMem"),
+                ];
+                if let Some((_, name)) = copies.into_iter().find(|&(flag, _)| lacking.contains(flag)) {
+                    let remedy = "a driver without the kind returns 0 from GetAllocationPrivateData";
+                    report_stray(
+                        "DDI-SYSTEM-COPY",
+                        format!("{name} was asked for, and Flags.{name} is not set: {remedy}"),
+                    );
+                    self.destroy(adapter, info.allocation);
+                    return Err(CreateAllocationError::NoMemory);
                 }
                 if wanted.surface > 0 {
                     adapter.compression.borrow_mut().add(info.allocation, wanted.surface);

@@ -137,8 +137,8 @@ impl Building {
 
     /// Asks for an operation that no version has.
     pub fn ask_unknown(&self, adapter: &Adapter) {
-        /// Far behind the last operation of WDDM 3.2.
-        const UNKNOWN_OPERATION: u32 = 0x7FFF;
+        /// Behind the last operation of WDDM 3.2. A larger number is no value of the enumeration in C++.
+        const UNKNOWN_OPERATION: u32 = 31;
         const ROOM: usize = PAGE_SIZE as usize;
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return };
         let place = adapter.dma.paging(0, 0, ROOM, 0);

@@ -17,6 +17,7 @@ use crate::building::Building;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
+use crate::opened::Device;
 use crate::patching::{ContextOfDevice, Patching};
 use crate::progress::Entry;
 use crate::reports::report;
@@ -28,7 +29,7 @@ pub(crate) struct DdiKmd {
     info: AdapterInfo,
     /// The model of the GPU is not the driver's: the root tables are told at once, and nothing is submitted to the driver.
     is_semantic: bool,
-    devices: BTreeMap<KmdProcessHandle, HANDLE>,
+    devices: BTreeMap<KmdProcessHandle, Device>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
     allocations: Allocations,
@@ -139,8 +140,8 @@ impl Kmd for DdiKmd {
         };
         match self.create_device(process, system_process) {
             Ok(device) => {
-                let process = KmdProcessHandle(self.adapter.processes.add(process));
-                self.devices.insert(process, device);
+                let process = KmdProcessHandle(self.adapter.processes.add_new(process));
+                self.devices.insert(process, Device { process, handle: device });
                 Ok(process)
             }
             Err(error) => {
@@ -157,7 +158,7 @@ impl Kmd for DdiKmd {
         }
         if let (Some(device), Some(function)) = (device, self.ddi().DxgkDdiDestroyDevice) {
             // SAFETY: the device is the driver's, and no context of it is left.
-            self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device) });
+            self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device.handle) });
         }
         let driver_process = self.adapter.processes.handle(process.0);
         self.adapter.processes.forget(process.0);
@@ -183,10 +184,11 @@ impl Kmd for DdiKmd {
             ..DXGKARG_CREATECONTEXT::zeroed()
         };
         // SAFETY: the struct lives for the call; the device is the driver's.
-        let status =
-            self.adapter.call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device, &mut args) });
+        let status = self
+            .adapter
+            .call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device.handle, &mut args) });
         created(status, "DxgkDdiCreateContext")?;
-        let context = KmdContextHandle(self.adapter.contexts.add(args.hContext));
+        let context = KmdContextHandle(self.adapter.contexts.add_new(args.hContext));
         let DXGK_CONTEXTINFO {
             PatchLocationListSize: patch_location_list_size,
             DmaBufferPrivateDataSize: private_data_size,
@@ -317,7 +319,7 @@ impl DdiKmd {
     /// Creates, opens and destroys several allocations at once.
     pub fn try_several(&mut self, described: &Described) {
         if let Ok(process) = self.create_process(false) {
-            several::try_several(&self.adapter, self.devices[&process], described);
+            several::try_several(&self.adapter, self.devices[&process].handle, described);
         }
     }
 

@@ -18,16 +18,21 @@ struct State {
 }
 
 impl Numbers {
+    /// The number of a new object, whose handle may be the handle of another object too.
+    pub fn add_new(&self, handle: HANDLE) -> u64 {
+        let State { handles, live } = &mut *self.0.borrow_mut();
+        handles.push(handle);
+        let number = handles.len() as u64;
+        live.insert(handle, number);
+        number
+    }
+
     /// The number of a new handle. A handle that lives already keeps the number: the manager sees one name for two objects.
     pub fn add(&self, handle: HANDLE) -> u64 {
         if handle.is_null() {
             return 0;
         }
-        let State { handles, live } = &mut *self.0.borrow_mut();
-        *live.entry(handle).or_insert_with(|| {
-            handles.push(handle);
-            handles.len() as u64
-        })
+        self.find(handle).unwrap_or_else(|| self.add_new(handle))
     }
 
     /// The number of a handle that lives.
@@ -44,6 +49,9 @@ impl Numbers {
     /// The object is destroyed: a new object may have the address.
     pub fn forget(&self, number: u64) {
         let handle = self.handle(number);
-        self.0.borrow_mut().live.remove(&handle);
+        let live = &mut self.0.borrow_mut().live;
+        if live.get(&handle) == Some(&number) {
+            live.remove(&handle);
+        }
     }
 }

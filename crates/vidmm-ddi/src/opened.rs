@@ -2,11 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle};
+use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle, KmdProcessHandle};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::progress::Entry;
+
+/// A device of a process: the driver may have one handle for several devices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Device {
+    pub process: KmdProcessHandle,
+    pub handle: HANDLE,
+}
 
 /// The names that the driver gave allocations on its devices (CRE-06).
 ///
@@ -15,9 +22,9 @@ use crate::progress::Entry;
 #[derive(Default)]
 pub(crate) struct Opened {
     /// Those that the manager has opened: the device and the allocation, once for each opening.
-    by_manager: BTreeMap<KmdOpenHandle, Vec<(HANDLE, KmdAllocationHandle)>>,
+    by_manager: BTreeMap<KmdOpenHandle, Vec<(Device, KmdAllocationHandle)>>,
     /// Those that allocation lists needed beside them.
-    by_lists: BTreeMap<(HANDLE, KmdAllocationHandle), HANDLE>,
+    by_lists: BTreeMap<(Device, KmdAllocationHandle), HANDLE>,
     /// The private data of each allocation, as the driver has left it.
     data: BTreeMap<KmdAllocationHandle, PrivateData>,
 }
@@ -44,7 +51,7 @@ impl Opened {
     pub fn open(
         &mut self,
         adapter: &Adapter,
-        device: HANDLE,
+        device: Device,
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, NTSTATUS> {
         let data = self.data.entry(allocation).or_default();
@@ -73,10 +80,10 @@ impl Opened {
     pub fn on_device(
         &mut self,
         adapter: &Adapter,
-        device: HANDLE,
+        device: Device,
         allocation: KmdAllocationHandle,
     ) -> Result<HANDLE, NTSTATUS> {
-        let is_open = |places: &Vec<(HANDLE, KmdAllocationHandle)>| places.contains(&(device, allocation));
+        let is_open = |places: &Vec<(Device, KmdAllocationHandle)>| places.contains(&(device, allocation));
         if let Some((opened, _)) = self.by_manager.iter().find(|(_, places)| is_open(places)) {
             return Ok(adapter.opened.handle(opened.0));
         }
@@ -96,7 +103,7 @@ impl Opened {
     }
 
     /// Closes all that lists have opened on a device: it is about to be destroyed.
-    pub fn close_device(&mut self, adapter: &Adapter, device: HANDLE) {
+    pub fn close_device(&mut self, adapter: &Adapter, device: Device) {
         self.close_those(adapter, |&(on, _)| on == device);
     }
 
@@ -109,7 +116,7 @@ impl Opened {
         self.close_those(adapter, |_| true);
     }
 
-    fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(HANDLE, KmdAllocationHandle)) -> bool) {
+    fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(Device, KmdAllocationHandle)) -> bool) {
         let meant = Vec::from_iter(self.by_lists.keys().copied().filter(is_meant));
         for key in meant {
             if let Some(opened) = self.by_lists.remove(&key) {
@@ -121,7 +128,7 @@ impl Opened {
 
 fn open(
     adapter: &Adapter,
-    device: HANDLE,
+    device: Device,
     allocation: KmdAllocationHandle,
     data: &mut PrivateData,
     flags: u32,
@@ -144,14 +151,15 @@ fn open(
         ..DXGKARG_OPENALLOCATION::zeroed()
     };
     // SAFETY: the structs and the data live for the call; the device is the driver's.
-    let status = adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+    let status =
+        adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
     if status >= 0 { Ok(info.hDeviceSpecificAllocation) } else { Err(status) }
 }
 
-fn close(adapter: &Adapter, device: HANDLE, opened: HANDLE) {
+fn close(adapter: &Adapter, device: Device, opened: HANDLE) {
     let Some(function) = adapter.ddi().DxgkDdiCloseAllocation else { return };
     let list = [opened];
     let args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
     // SAFETY: the structs live for the call; the allocation was opened by the driver on this device.
-    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
 }

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
 use crate::memory::SegmentBases;
-use crate::opened::Opened;
+use crate::opened::{Device, Opened};
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::user_work;
@@ -16,7 +16,7 @@ use crate::user_work;
 /// A context that submits, as the driver has created it.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextOfDevice {
-    pub device: HANDLE,
+    pub device: Device,
     /// `DXGK_CONTEXTINFO.PatchLocationListSize`.
     pub patch_location_list_size: u32,
     /// `DXGK_CONTEXTINFO.DmaBufferPrivateDataSize`.
@@ -56,7 +56,7 @@ impl Patching {
         &mut self,
         adapter: &Adapter,
         opened: &mut Opened,
-        device: HANDLE,
+        device: Device,
         elements: &[AllocationListElement],
         locations: &[PatchLocation],
     ) -> Result<(), NTSTATUS> {

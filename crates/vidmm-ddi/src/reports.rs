@@ -18,7 +18,7 @@ pub struct Report {
 pub enum ReportKind {
     /// A mistake.
     Mistake,
-    /// A mistake that spoils memory: later findings of the same check are about victims.
+    /// A mistake from which further findings of the same check follow: the findings are about victims.
     Spoils,
     /// The documents are silent: the reading of the driver's answer is said, and is no mistake.
     Remark,
@@ -34,7 +34,7 @@ pub(crate) fn report(rule: &str, message: impl Into<String>) {
     add(rule, message.into(), ReportKind::Mistake);
 }
 
-/// Adds a report about a write or a translation that goes astray.
+/// Adds a report of a mistake from which further findings of the check follow.
 pub(crate) fn report_stray(rule: &str, message: impl Into<String>) {
     add(rule, message.into(), ReportKind::Spoils);
 }

@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 73] = [
+pub const RULES: [(&str, &str); 74] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -67,6 +67,7 @@ pub const RULES: [(&str, &str); 73] = [
     ),
     ("DDI-SIZE", "the size of an allocation is at least what was asked for"),
     ("DDI-SUBMIT", "a submission does not fail"),
+    ("DDI-SYSTEM-COPY", "an allocation with a copy in system memory has the flag that was asked for"),
     ("DDI-UNKNOWN-OPERATION", "an operation that no version has is not answered with success"),
     ("FLT-11", "a fault report names the packet that faulted, whose end is not reported"),
     ("FLT-13", "a report of an interrupt is followed by DxgkCbQueueDpc, and DxgkCbNotifyDpc in the DPC"),

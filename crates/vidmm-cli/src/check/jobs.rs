@@ -118,7 +118,7 @@ impl Job {
             let found = Found::new(&report.rule, report.message);
             if report.kind == ReportKind::Spoils {
                 // Findings about other operations are about victims of the culprit.
-                outcome.found.retain(|other| other.operation == found.operation);
+                outcome.found.retain(|other| found.operation.is_some() && other.operation == found.operation);
             }
             if report.kind == ReportKind::Remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
         }

@@ -56,6 +56,7 @@ bugs! {
     an_allocation_without_a_segment: BUG_NO_SEGMENT by "CRE-03";
     a_table_without_surfaces: BUG_NO_SURFACES with WITHOUT_TEST_INTERFACE by "START";
     a_surface_that_the_cpu_does_not_see: BUG_SURFACE_NOT_VISIBLE with WITHOUT_TEST_INTERFACE by "DDI-CPU-VISIBLE";
+    an_allocation_that_is_not_the_programs_memory: BUG_EXISTING_IGNORED by "DDI-SYSTEM-COPY";
     a_surface_without_its_last_row: BUG_SURFACE_ROW_LOST with WITHOUT_TEST_INTERFACE by "DDI-SIZE";
     private_data_behind_its_end: BUG_SURFACE_DATA_TOO_SMALL with WITHOUT_TEST_INTERFACE by "DDI-PRIVATE-DATA";
     a_notification_that_is_ignored: BUG_NOTIFICATION_IGNORED by "NTF-02 NOTIFY_ALLOC" in "1..100";

@@ -62,6 +62,7 @@ enum {
     BUG_NO_SEGMENT,               /* CreateAllocation leaves SupportedWriteSegmentSet 0 */
     BUG_NO_SURFACES,              /* the table lacks the function that describes standard allocations */
     BUG_SURFACE_NOT_VISIBLE,      /* a shadow surface, to which programs draw with the CPU, is not CpuVisible */
+    BUG_EXISTING_IGNORED,         /* an allocation of the program's own memory has no Flags.ExistingSysMem */
     BUG_SURFACE_ROW_LOST,         /* a standard allocation is a row smaller than its surface */
     BUG_SURFACE_DATA_TOO_SMALL,   /* the private data of one is written behind the size that was told */
     BUG_NOTIFICATION_IGNORED,     /* NOTIFY_ALLOC is answered with success, and nothing is encoded */

@@ -137,6 +137,10 @@ static VOID InterruptThread(PVOID Context) {
         KeStallExecutionProcessor(200);
         GpuShare(&Adapter->Gpu);
         Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
+        if (Raised == InterlockedCompareExchange(&Adapter->Gpu.Taken, 0, 0)) {
+            /* The interrupt was taken with the interrupt before: the hardware may be at work. */
+            continue;
+        }
         if (BUG(THREAD_AT_PASSIVE)) {
             LookAtInterrupt(Adapter);
         } else {
@@ -988,7 +992,7 @@ static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data,
     }
     Flags.CpuVisible = Wanted->CpuVisible;
     Flags.PermanentSysMem = Wanted->PermanentSysMem;
-    Flags.ExistingSysMem = Wanted->ExistingSysMem;
+    Flags.ExistingSysMem = Wanted->ExistingSysMem && !BUG(EXISTING_IGNORED);
     Flags2.NotifyEviction = Wanted->NotifyEviction;
     Private.Flags = Flags.Value;
     Private.Flags2 = Flags2.Value;
