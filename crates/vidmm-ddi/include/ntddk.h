@@ -172,12 +172,13 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
 #define InterlockedAdd64(value, with) __sync_add_and_fetch((value), (with))
 #define InterlockedIncrement64(value) __sync_add_and_fetch((value), 1)
 #define InterlockedDecrement64(value) __sync_sub_and_fetch((value), 1)
-#define InterlockedExchange64(value, with) __sync_lock_test_and_set((value), (with))
-#define InterlockedExchangePointer(value, with) __sync_lock_test_and_set((value), (with))
+/* __sync_lock_test_and_set would be half a barrier. */
+#define InterlockedExchange64(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
+#define InterlockedExchangePointer(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
 #define InterlockedCompareExchange64(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
 #define InterlockedIncrement(value) __sync_add_and_fetch((value), 1)
 #define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
-#define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
+#define InterlockedExchange(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
 #define InterlockedCompareExchange(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
 
 /*

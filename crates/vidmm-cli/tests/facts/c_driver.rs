@@ -6,7 +6,7 @@ use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_pla
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 15] = [
+const RIGHT: [(&str, &str); 16] = [
     ("gpummu", ""),
     ("gpummu", "WITH_COPY_ENGINE"),
     ("gpummu", "WITH_DEFERRED"),
@@ -19,6 +19,7 @@ const RIGHT: [(&str, &str); 15] = [
     ("patching", "WITH_WDDM1_1"),
     ("patching", "WITH_QUEUE"),
     ("patching", "WITH_KEPT_POINTERS"),
+    ("patching", "WITH_ONE_CONTEXT"),
     ("patching", "WITHOUT_MEMORY"),
     ("wdk", ""),
     ("wdk", "WITH_GPU_MMU"),
