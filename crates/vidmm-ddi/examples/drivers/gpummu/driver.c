@@ -21,6 +21,7 @@ typedef struct ADAPTER {
 #ifdef WITH_THREAD
     PVOID Thread;
     BOOLEAN IsStopping;
+    PVOID volatile Acquired; /* the handle of a release, for the thread */
 #endif
 #ifdef WITH_DEFERRED
     PDEVICE_OBJECT PhysicalDeviceObject;
@@ -124,6 +125,33 @@ static BOOLEAN LookAtInterrupt(PVOID Context) {
     return InterruptRoutine(Context, 0);
 }
 
+/* The thread looks at an allocation some time after the allocation was opened: DestroyAllocation waits for the release. */
+static VOID ReleaseLate(ADAPTER *Adapter, HANDLE Release) {
+    DXGKARGCB_RELEASEHANDLEDATA ReleaseData = {Release, DXGK_HANDLE_ALLOCATION};
+    LARGE_INTEGER Delay;
+    if (Release != NULL) {
+        Delay.QuadPart = -1000;
+        KeDelayExecutionThread(KernelMode, FALSE, &Delay);
+        Adapter->Dxgkrnl.DxgkCbReleaseHandleData(ReleaseData);
+    }
+}
+
+/* Hands the data of an allocation to the thread, unless the thread has data already. */
+static VOID AcquireForThread(ADAPTER *Adapter, D3DKMT_HANDLE hAllocation) {
+    DXGKARGCB_GETHANDLEDATA GetData;
+    HANDLE Release, Before;
+    RtlZeroMemory(&GetData, sizeof(GetData));
+    GetData.hObject = hAllocation;
+    GetData.Type = DXGK_HANDLE_ALLOCATION;
+    Adapter->Dxgkrnl.DxgkCbAcquireHandleData(&GetData, &Release);
+    Before = InterlockedExchangePointer(&Adapter->Acquired, Release);
+    if (Before != NULL) {
+        DXGKARGCB_RELEASEHANDLEDATA ReleaseData = {Before, DXGK_HANDLE_ALLOCATION};
+        Adapter->Dxgkrnl.DxgkCbReleaseHandleData(ReleaseData);
+    }
+    KeSetEvent(&Adapter->Gpu.Interrupt, 0, FALSE);
+}
+
 /* Hardware without an interrupt of its own: a thread looks after it. */
 static VOID InterruptThread(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
@@ -133,6 +161,7 @@ static VOID InterruptThread(PVOID Context) {
         if (Adapter->IsStopping) {
             PsTerminateSystemThread(STATUS_SUCCESS);
         }
+        ReleaseLate(Adapter, InterlockedExchangePointer(&Adapter->Acquired, NULL));
         /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
         KeStallExecutionProcessor(200);
         GpuShare(&Adapter->Gpu);
@@ -584,6 +613,9 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
     UINT At;
     UNREFERENCED_PARAMETER(hDevice);
     for (At = 0; At < Open->NumAllocations; At++) {
+#ifdef WITH_THREAD
+        AcquireForThread(((DEVICE *)hDevice)->Adapter, Open->pOpenAllocation[At].hAllocation);
+#endif
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = (HANDLE)(ULONG_PTR)Open->pOpenAllocation[At].hAllocation;
     }
     return STATUS_SUCCESS;
