@@ -22,8 +22,7 @@ fn finds(driver: &'static str, planted: &str, variant: &'static str, key: &str, 
     assert!(run.stdout.lines().any(is_finding), "{planted} is not found by {key}: {run}");
 }
 
-/// An operation that reads or writes elsewhere, and an entry that leads elsewhere, spoil the pages of others: no finding is about the
-/// others.
+/// Operations and entries that go astray spoil pages of other allocations: the findings name the culprit.
 #[test]
 #[ignore = "takes long, runs in .ci/run"]
 fn findings_name_the_culprit_and_no_victim() {

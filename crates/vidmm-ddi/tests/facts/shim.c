@@ -249,7 +249,7 @@ static void Raise(void) {
     ExRaiseStatus(STATUS_INTEGER_OVERFLOW);
 }
 
-/* The statements that leave a __try and its handler: each does what C says. */
+/* The statements that leave a __try and a handler go where C says. */
 static void TestJumps(void) {
     volatile int At, Ended = 0, Handled = 0, Behind = 0;
     for (At = 0; At < 10; At++) {
