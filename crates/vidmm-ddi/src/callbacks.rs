@@ -386,7 +386,7 @@ fn judge(adapter: &Adapter, place: PhysicalAddress, access: Access, deed: &str) 
     if access == Access::Right {
         return;
     }
-    let pages = adapter.targets.pages().into_iter();
+    let pages = adapter.targets.pages(access).into_iter();
     let mut others = pages.filter(|&(_, asked)| asked != place);
     if let Some((address, asked)) = others.find(|&(address, _)| user_work::translated(adapter, address) == Some(place))
     {

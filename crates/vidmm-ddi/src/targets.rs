@@ -375,11 +375,13 @@ impl Targets {
         (distance > 0).then_some(kind)
     }
 
-    /// The virtual addresses of the pages of operations in the running buffer, and the places of the pages.
-    pub fn pages(&self) -> Vec<(u64, PhysicalAddress)> {
+    /// The virtual addresses of the pages of operations in the running buffer, and the places of the pages. For an access out of order
+    /// the operation alone counts: the addresses of other operations may lead elsewhere by now.
+    pub fn pages(&self, access: Access) -> Vec<(u64, PhysicalAddress)> {
         let buffer = self.buffer.borrow();
         let mut pages = Vec::new();
-        for operation in &buffer.operations {
+        let is_meant = |at: usize| access != Access::OutOfOrder || at == buffer.current;
+        for (_, operation) in buffer.operations.iter().enumerate().filter(|&(at, _)| is_meant(at)) {
             for (&first, is_written) in operation.addresses.iter().zip([true, false]) {
                 let ranges = operation.ranges(is_written);
                 let places =
