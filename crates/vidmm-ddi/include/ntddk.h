@@ -172,12 +172,13 @@ NTSTATUS KeWaitForSingleObject(PVOID Object, KWAIT_REASON Reason, KPROCESSOR_MOD
 #define InterlockedAdd64(value, with) __sync_add_and_fetch((value), (with))
 #define InterlockedIncrement64(value) __sync_add_and_fetch((value), 1)
 #define InterlockedDecrement64(value) __sync_sub_and_fetch((value), 1)
-#define InterlockedExchange64(value, with) __sync_lock_test_and_set((value), (with))
-#define InterlockedExchangePointer(value, with) __sync_lock_test_and_set((value), (with))
+/* __sync_lock_test_and_set would be half a barrier. */
+#define InterlockedExchange64(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
+#define InterlockedExchangePointer(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
 #define InterlockedCompareExchange64(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
 #define InterlockedIncrement(value) __sync_add_and_fetch((value), 1)
 #define InterlockedDecrement(value) __sync_sub_and_fetch((value), 1)
-#define InterlockedExchange(value, with) __sync_lock_test_and_set((value), (with))
+#define InterlockedExchange(value, with) __atomic_exchange_n((value), (with), __ATOMIC_SEQ_CST)
 #define InterlockedCompareExchange(value, with, when) __sync_val_compare_and_swap((value), (when), (with))
 
 /*
@@ -636,10 +637,10 @@ EXTERN_C_END
 /*
  * ---- Structured exceptions ----
  *
- * ExRaiseStatus, ProbeForRead, ProbeForWrite and an access to no memory raise one. In C++ the frame is gone before the handler
- * runs. In C, `break` and `continue` must not leave a __try: a `break` is reported (SHIM-TRY), a `continue` ends the __try alone.
- * `__leave` and `__finally` are refused. The files of a C driver that
- * have a __try are compiled with -O1 -fno-inline.
+ * ExRaiseStatus, ProbeForRead, ProbeForWrite and an access to no memory raise one. The frame of a __try is gone before the handler
+ * runs. `return`, `break`, `continue` and `goto` leave a __try, and `__leave` goes on behind the handler. `__finally` is refused. A
+ * __try and its handler are two statements, so both together are no body of a loop without braces (SHIM-TRY). Files with a __try are
+ * compiled with -O1 -fno-inline in C.
  */
 
 #include <setjmp.h>
@@ -647,14 +648,13 @@ EXTERN_C_END
 typedef struct _VIDMM_FRAME {
     struct _VIDMM_FRAME *Before;
     sigjmp_buf Place;
-    int State;
 } VIDMM_FRAME;
 
 EXTERN_C_START
 VOID VidmmPushFrame(VIDMM_FRAME *Frame);
 VOID VidmmPopFrame(VIDMM_FRAME *Frame);
-/* Behind a __try in C: a `break` has left the __try (SHIM-TRY). */
-VOID VidmmRefuseBreak(VIDMM_FRAME *Frame);
+/* Whether the __try before has raised an exception. */
+int VidmmHasRaised(VOID);
 /* Whether the handler runs; goes on to the next frame if it does not. */
 int VidmmFilter(int Decision);
 NTSTATUS VidmmExceptionCode(VOID);
@@ -668,28 +668,20 @@ EXTERN_C_END
 #define EXCEPTION_CONTINUE_EXECUTION (-1)
 #define GetExceptionCode VidmmExceptionCode
 
-#ifdef __cplusplus
-struct VidmmFrame : VIDMM_FRAME {
-    VidmmFrame() {
-        VidmmPushFrame(this);
-    }
-    VidmmFrame(const VidmmFrame &) = delete;
-    ~VidmmFrame() {
-        VidmmPopFrame(this);
-    }
-};
-#define __try if (VidmmFrame vidmm_frame; sigsetjmp(vidmm_frame.Place, 0) == 0)
-#define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
-#else
 #define __try                                                                                                                    \
-    for (VIDMM_FRAME vidmm_frame __attribute__((cleanup(VidmmPopFrame))) = {0}; vidmm_frame.State == 0;                          \
-         VidmmRefuseBreak(&vidmm_frame))                                                                                         \
-        for (vidmm_frame.State = 3; vidmm_frame.State == 3; vidmm_frame.State = 1)                                               \
-        if (VidmmPushFrame(&vidmm_frame), sigsetjmp(vidmm_frame.Place, 0) == 0)
-#define __except(filter) else if (VidmmPopFrame(&vidmm_frame), VidmmFilter(filter))
-#endif
-/* Not `__finally` and `__leave`: a driver that has them does not compile, and reads why. */
+    {                                                                                                                            \
+        __label__ vidmm_leave;                                                                                                   \
+        VIDMM_FRAME vidmm_frame __attribute__((cleanup(VidmmPopFrame)));                                                         \
+        VidmmPushFrame(&vidmm_frame);                                                                                            \
+        if (sigsetjmp(vidmm_frame.Place, 0) == 0)
+#define __leave goto vidmm_leave
+#define __except(filter)                                                                                                         \
+    vidmm_leave:                                                                                                                 \
+        __attribute__((unused));                                                                                                 \
+    }                                                                                                                            \
+    if (!(VidmmHasRaised() && VidmmFilter(filter))) {                                                                            \
+    } else
+/* A driver with `__finally` does not compile, and reads why. */
 #define __finally _Pragma("GCC error \"vidmm has no __finally: release in the handler and behind the __try\"")
-#define __leave _Pragma("GCC error \"vidmm has no __leave: put the rest of the __try into an else\"")
 
 #endif

@@ -11,6 +11,8 @@
 
 static __thread VIDMM_FRAME *g_Frame;
 static __thread NTSTATUS g_ExceptionCode;
+/* A __try has raised an exception, and the handler has not run. */
+static __thread BOOLEAN g_HasRaised;
 static struct sigaction g_BeforeSegv, g_BeforeBus;
 
 NTSTATUS VidmmExceptionCode(VOID) {
@@ -24,7 +26,7 @@ __attribute__((noreturn)) static void Raise(void) {
         abort();
     }
     g_Frame = Frame->Before;
-    Frame->State = 2;
+    g_HasRaised = TRUE;
     siglongjmp(Frame->Place, 1);
 }
 
@@ -52,6 +54,9 @@ VOID VidmmPushFrame(VIDMM_FRAME *Frame) {
         sigaction(SIGSEGV, &Action, &g_BeforeSegv);
         sigaction(SIGBUS, &Action, &g_BeforeBus);
     }
+    if (VidmmHasRaised()) {
+        VidmmReport("SHIM-TRY", "a __try begins before the handler of a __try that has raised: put the body of the loop into braces");
+    }
     Frame->Before = g_Frame;
     g_Frame = Frame;
 }
@@ -62,11 +67,10 @@ VOID VidmmPopFrame(VIDMM_FRAME *Frame) {
     }
 }
 
-VOID VidmmRefuseBreak(VIDMM_FRAME *Frame) {
-    if (Frame->State != 1) {
-        VidmmReport("SHIM-TRY", "a break leaves a __try, and the loop goes on: vidmm cannot carry the break out in C");
-        Frame->State = 1;
-    }
+int VidmmHasRaised(VOID) {
+    BOOLEAN HasRaised = g_HasRaised;
+    g_HasRaised = FALSE;
+    return HasRaised;
 }
 
 int VidmmFilter(int Decision) {

@@ -107,7 +107,7 @@ static void FreeLocked(PVOID Bytes, const ULONG *Tag) {
     }
     Block = *At;
     if (Block == NULL) {
-        VidmmReport("SHIM-POOL-FREE", "%p is freed, and no pool block is there: freed twice, or never allocated", Bytes);
+        VidmmReport("SHIM-POOL-FREE", "memory is freed that is no pool block: freed twice, or never allocated");
         return;
     }
     if (Tag != NULL && *Tag != 0 && *Tag != Block->Tag) {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vidmm::contract::{NotifyInterrupt, PagingOperationKind};
-use vidmm::{Nanoseconds, PAGE_SIZE};
+use vidmm::Nanoseconds;
+use vidmm::contract::{AllocationFlags, KmdContextHandle, KmdProcessHandle, NotifyInterrupt};
 use vidmm_runtime::GpuEvent;
 
 use crate::abi::*;
@@ -18,9 +18,11 @@ use crate::dma_buffers::DmaBuffers;
 use crate::inbox;
 use crate::loaded::Loaded;
 use crate::mdls::Mdls;
-use crate::memory::{Memory, from_driver};
+use crate::memory::Memory;
+use crate::numbers::Numbers;
 use crate::progress::{Entry, Progress};
 use crate::reports::report;
+use crate::targets::Targets;
 
 /// The levels at which Windows calls a driver (ABI-04).
 pub(crate) const PASSIVE_LEVEL: u8 = 0;
@@ -30,9 +32,19 @@ pub(crate) const DEVICE_LEVEL: u8 = 5;
 /// The driver's reports in its interrupt routine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notification {
-    Completed { node_ordinal: u32, fence_id: u32 },
-    Preempted { node_ordinal: u32, fence_id: u32, last_completed: u32 },
-    Faulted { interrupt: NotifyInterrupt },
+    Completed {
+        node_ordinal: u32,
+        fence_id: u32,
+    },
+    Preempted {
+        node_ordinal: u32,
+        fence_id: u32,
+        last_completed: u32,
+    },
+    /// The process is a handle of the driver's.
+    Faulted {
+        interrupt: NotifyInterrupt,
+    },
 }
 
 /// The pages of each range that a kernel reads, and of each that it writes.
@@ -58,8 +70,8 @@ pub(crate) struct Wanted {
     pub resource: Vec<u8>,
     /// Its compression surface; 0 if it is never compressed.
     pub surface: u32,
-    /// The CPU is to access it.
-    pub for_cpu: bool,
+    /// The flags that the driver is to set.
+    pub flags: AllocationFlags,
 }
 
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
@@ -71,6 +83,11 @@ pub(crate) struct Adapter {
     memory: RefCell<Option<Rc<Memory>>>,
     pub dma: DmaBuffers,
     pub mdls: Mdls,
+    pub processes: Numbers,
+    pub contexts: Numbers,
+    pub allocations: Numbers,
+    /// Allocations as devices have the allocations open.
+    pub opened: Numbers,
     /// Draws of the border's own.
     pub dice: Dice,
     /// The driver's reports, and the function that it was in.
@@ -88,8 +105,10 @@ pub(crate) struct Adapter {
     pub is_physical: Cell<bool>,
     /// Whether Patch is called for paging buffers too: documents disagree (DRV-01).
     pub patches_paging: Cell<bool>,
-    /// The paging buffer that the hardware runs.
-    pub running: Cell<Option<usize>>,
+    /// The translations, and the paging buffer that the hardware runs.
+    pub targets: Targets,
+    /// The process of each context.
+    pub process_of: RefCell<BTreeMap<KmdContextHandle, KmdProcessHandle>>,
     /// Bytes of private data beside each paging buffer.
     pub paging_private_size: Cell<usize>,
     /// Whether DMA buffers may be split (DRV-05).
@@ -112,6 +131,9 @@ pub(crate) struct Adapter {
 
 /// So often a wait of the driver's threads ends by time, before vidmm gives up the report.
 const TURNS_MAX: u32 = 1000;
+
+/// A thread of the driver's releases data in this time.
+const RELEASE_IN: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The adapters of this thread: a device handle is the address of one.
@@ -164,6 +186,10 @@ impl Adapter {
             memory: RefCell::new(None),
             dma: DmaBuffers::new(Dice::new(seed)),
             mdls: Mdls::default(),
+            processes: Numbers::default(),
+            contexts: Numbers::default(),
+            allocations: Numbers::default(),
+            opened: Numbers::default(),
             dice: Dice::new(!seed),
             notifications: RefCell::default(),
             kernel_events: RefCell::default(),
@@ -173,7 +199,8 @@ impl Adapter {
             resets_engines: Cell::new(false),
             is_physical: Cell::new(false),
             patches_paging: Cell::new(seed % 2 == 1),
-            running: Cell::new(None),
+            targets: Targets::default(),
+            process_of: RefCell::default(),
             paging_private_size: Cell::new(0),
             splits: Cell::new(true),
             wanted: RefCell::default(),
@@ -281,10 +308,13 @@ impl Adapter {
         inbox::name(std::ptr::from_ref(self).addr(), object)
     }
 
-    /// The object is about to be destroyed: Windows waits for the release (DRV-10), and here no thread runs meanwhile.
+    /// The object is about to be destroyed: threads of the driver have time for the release, for which Windows waits (DRV-10).
     pub fn forget_handle(&self, object: HANDLE) {
         let address = std::ptr::from_ref(self).addr();
-        if inbox::is_acquired(address, object) {
+        let has_threads = self.driver.counts().Threads > 0;
+        self.step_threads(RELEASE_IN, || !inbox::is_acquired(address, object, Duration::ZERO));
+        let limit = if has_threads && self.is_racing { RELEASE_IN } else { Duration::ZERO };
+        if inbox::is_acquired(address, object, limit) {
             let message = "an allocation of DxgkCbAcquireHandleData is destroyed";
             report("SHIM-HANDLE", format!("{message} before the release: Windows waits for ever (DRV-10)"));
         }
@@ -312,13 +342,7 @@ impl Adapter {
             return;
         }
         let address = std::ptr::from_ref(self).addr();
-        // Threads in turns have run already, until each waits: time may pass.
-        let mut steps = if self.is_racing || limit.is_zero() { 0 } else { TURNS_MAX };
-        while steps > 0 && inbox::is_empty(address) {
-            // SAFETY: the function takes a number; the driver's threads run meanwhile, and no other.
-            let has_run = unsafe { (self.driver.shim().StepThreads)(limit.as_nanos() as u64) };
-            steps = if has_run != 0 { steps - 1 } else { 0 };
-        }
+        self.step_threads(limit, || !inbox::is_empty(address));
         let limit = if self.is_racing { limit } else { Duration::ZERO };
         let (notifications, dpc_is_queued) = inbox::take(address, limit);
         notifications.iter().for_each(|_| self.progress().note_thread());
@@ -330,24 +354,21 @@ impl Adapter {
         }
     }
 
+    /// Lets threads in turns go on until `is_over`, or `limit` has passed. The threads have run already until each waits: time may pass.
+    fn step_threads(&self, limit: Duration, is_over: impl Fn() -> bool) {
+        let mut steps = if self.is_racing || limit.is_zero() { 0 } else { TURNS_MAX };
+        while steps > 0 && !is_over() {
+            // SAFETY: the function takes a number; the driver's threads run meanwhile, and no other.
+            let has_run = unsafe { (self.driver.shim().StepThreads)(limit.as_nanos() as u64) };
+            steps = if has_run != 0 { steps - 1 } else { 0 };
+        }
+    }
+
     fn run_dpc(&self) {
         if let (true, Some(dpc)) = (self.dpc_is_queued.take(), self.ddi().DxgkDdiDpcRoutine) {
             // SAFETY: the context is what AddDevice returned.
             self.call(Entry::DxgkDdiDpcRoutine, DISPATCH_LEVEL, || unsafe { dpc(self.handle()) });
         }
-    }
-
-    /// The hardware writes a page. Outside of the pages of the operations in the running buffer the write is a finding, and names the
-    /// operation before the victim's content is compared.
-    pub fn note_write(&self, segment: u32, offset: u64) {
-        let (Some(number), Some(place)) = (self.running.get(), from_driver(segment, offset)) else { return };
-        let Some(kind) = self.dma.culprit(number, place) else { return };
-        let rule = if kind == PagingOperationKind::Fill { "BPB-24" } else { "BPB-20" };
-        let page = offset / PAGE_SIZE;
-        report(
-            rule,
-            format!("{kind} writes page {page:#x} of segment {segment}, outside of the pages of the operation"),
-        );
     }
 
     /// Lists of pages of ended packets lead nowhere from now on.

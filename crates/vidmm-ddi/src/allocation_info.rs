@@ -8,12 +8,12 @@ use vidmm::contract::{
 
 use crate::abi::*;
 
-/// The driver's decisions. An allocation is read and written in the same segments: those in both sets.
-pub(crate) fn allocation_info(info: &DXGK_ALLOCATIONINFO) -> AllocationInfo {
+/// The driver's decisions about the allocation of a number. An allocation is read and written in the same segments: those in both sets.
+pub(crate) fn allocation_info(number: u64, info: &DXGK_ALLOCATIONINFO) -> AllocationInfo {
     let hint = info.HintedBank;
     let bank = |at: u32| (hint >> (8 * at)) as u8;
     AllocationInfo {
-        allocation: KmdAllocationHandle(info.hAllocation.addr() as u64),
+        allocation: KmdAllocationHandle(number),
         size: info.Size as u64,
         // Below a page it is a page (DRV-06).
         alignment: if info.Alignment < PAGE_SIZE as u32 { 0 } else { info.Alignment },

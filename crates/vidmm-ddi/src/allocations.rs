@@ -8,9 +8,8 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::allocation_info::allocation_info;
 use crate::opened::{Opened, PrivateData};
-use crate::payload::handle;
 use crate::progress::Entry;
-use crate::reports::report;
+use crate::reports::{report, report_stray};
 
 /// The allocations of an adapter.
 #[derive(Default)]
@@ -58,10 +57,24 @@ impl Allocations {
             .call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
         match status {
             0.. => {
-                let info = allocation_info(&info);
+                let info = allocation_info(adapter.allocations.add(info.hAllocation), &info);
                 self.resources.insert(info.allocation, args.hResource);
-                if wanted.for_cpu && !info.flags.contains(AllocationFlags::CPU_VISIBLE) {
+                let lacking = wanted.flags - info.flags;
+                if lacking.contains(AllocationFlags::CPU_VISIBLE) {
                     report("DDI-CPU-VISIBLE", "an allocation that the CPU is to access has no Flags.CpuVisible");
+                }
+                let copies = [
+                    (AllocationFlags::PERMANENT_SYS_MEM, "PermanentSysMem"),
+                    (AllocationFlags::EXISTING_SYS_MEM, "ExistingSysMem"),
+                ];
+                if let Some((_, name)) = copies.into_iter().find(|&(flag, _)| lacking.contains(flag)) {
+                    let remedy = "a driver without the kind returns 0 from GetAllocationPrivateData";
+                    report_stray(
+                        "DDI-SYSTEM-COPY",
+                        format!("{name} was asked for, and Flags.{name} is not set: {remedy}"),
+                    );
+                    self.destroy(adapter, info.allocation);
+                    return Err(CreateAllocationError::NoMemory);
                 }
                 if wanted.surface > 0 {
                     adapter.compression.borrow_mut().add(info.allocation, wanted.surface);
@@ -91,10 +104,12 @@ impl Allocations {
     pub fn destroy(&mut self, adapter: &Adapter, allocation: KmdAllocationHandle) {
         let resource = self.resources.remove(&allocation).unwrap_or(std::ptr::null_mut());
         self.opened.close_allocation(adapter, allocation);
-        adapter.forget_handle(handle(allocation.0));
+        let handle = adapter.allocations.handle(allocation.0);
+        adapter.allocations.forget(allocation.0);
+        adapter.forget_handle(handle);
         adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
-        let list = [handle(allocation.0)];
+        let list = [handle];
         let args = DXGKARG_DESTROYALLOCATION {
             NumAllocations: 1,
             pAllocationList: list.as_ptr(),

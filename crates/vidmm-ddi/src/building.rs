@@ -1,16 +1,17 @@
 //! BuildPagingBuffer: the operation goes to the driver, and its answer comes back judged.
 
-use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperation, PagingOperationKind};
+use vidmm::contract::{BuildPagingBuffer, BuildStatus, PagingOperation, PagingOperationKind, UpdatePageTable};
 use vidmm::{PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
-use crate::dma_buffers::{Target, Written};
+use crate::dma_buffers::Written;
 use crate::memory::SegmentBases;
-use crate::payload::{Payloads, handle};
+use crate::payload::Payloads;
 use crate::progress::Entry;
 use crate::reports::report;
+use crate::targets::Effect;
 
 /// The lists of a call, until the next call.
 pub(crate) struct Building {
@@ -32,8 +33,7 @@ impl Building {
     /// Shows the CPU the table of an update, if the CPU writes tables (GVA-33).
     fn show_table(&mut self, adapter: &Adapter, operation: &PagingOperation) -> Option<Shown> {
         let PagingOperation::UpdatePageTable(op) = operation else { return None };
-        let bytes =
-            self.table_bytes.get(op.page_table_level as usize).copied().unwrap_or_default().min(TABLE_BYTES_MAX);
+        let bytes = self.table_bytes_of(op);
         op.update_mode.is_by_cpu().then(|| {
             let start = self.table.start(0, bytes as usize);
             let mut before = vec![0; bytes as usize];
@@ -44,6 +44,26 @@ impl Building {
             unsafe { start.copy_from_nonoverlapping(before.as_ptr(), before.len()) };
             Shown { place: op.page_table_address, start, bytes: bytes as usize }
         })
+    }
+
+    fn table_bytes_of(&self, op: &UpdatePageTable) -> u32 {
+        self.table_bytes.get(op.page_table_level as usize).copied().unwrap_or_default().min(TABLE_BYTES_MAX)
+    }
+
+    /// The effect of an operation in memory. An aperture has none: the pages that the aperture shows are not the operation's own.
+    fn effect(&self, adapter: &Adapter, operation: &PagingOperation) -> Option<Effect> {
+        let table_bytes = match operation {
+            PagingOperation::UpdatePageTable(op) => self.table_bytes_of(op).into(),
+            _ => 0,
+        };
+        let is_aperture =
+            |place: PhysicalAddress| adapter.memory().is_some_and(|memory| memory.is_aperture(place.segment.0.into()));
+        match Effect::of(operation, table_bytes) {
+            Some(Effect::Physical { to, from, .. }) if is_aperture(to) || from.is_some_and(is_aperture) => {
+                Some(Effect::Unknown)
+            }
+            effect => effect,
+        }
     }
 
     /// Copies the bytes from the CPU to the table.
@@ -75,7 +95,7 @@ impl Building {
             Operation: operation,
             MultipassOffset: *build.multipass_offset,
             Reserved: payload,
-            hSystemContext: handle(build.system_context.0),
+            hSystemContext: adapter.contexts.handle(build.system_context.0),
             DmaBufferGpuVirtualAddress: 0,
             DmaBufferWriteOffset: build.dma_buffer_write_offset,
         };
@@ -89,12 +109,13 @@ impl Building {
             self.take_table(adapter, shown);
         }
         let kind = build.operation.kind();
+        let effect = self.effect(adapter, build.operation);
         let lists = &mut self.payloads.lists;
         match place {
             Some(place) => {
                 adapter.dma.keep_mdls(place.number, lists);
-                if let Some(target) = target(adapter, build.operation) {
-                    adapter.dma.add_target(place.number, target);
+                if let Some(effect) = effect {
+                    adapter.dma.add_effect(place.number, effect);
                 }
                 let written = adapter.dma.take_dma(place, args.pDmaBuffer, build.dma_buffer);
                 build.dma_bytes_written = must_be_within(written, room, kind);
@@ -104,15 +125,20 @@ impl Building {
                     build.private_bytes_written = must_be_within(written, private_room, kind);
                 }
             }
-            None => adapter.mdls.retire(adapter.driver(), std::mem::take(lists)),
+            None => {
+                if let Some(Effect::Maps(op, _)) = effect {
+                    adapter.targets.map(&op);
+                }
+                adapter.mdls.retire(adapter.driver(), std::mem::take(lists));
+            }
         }
         judged(status, kind, build.allocation_is_idle)
     }
 
     /// Asks for an operation that no version has.
     pub fn ask_unknown(&self, adapter: &Adapter) {
-        /// Far behind the last operation of WDDM 3.2.
-        const UNKNOWN_OPERATION: u32 = 0x7FFF;
+        /// Behind the last operation of WDDM 3.2. A larger number is no value of the enumeration in C++.
+        const UNKNOWN_OPERATION: u32 = 31;
         const ROOM: usize = PAGE_SIZE as usize;
         let Some(function) = adapter.ddi().DxgkDdiBuildPagingBuffer else { return };
         let place = adapter.dma.paging(0, 0, ROOM, 0);
@@ -132,27 +158,6 @@ impl Building {
             report("DDI-UNKNOWN-OPERATION", message);
         }
     }
-}
-
-/// The pages for an operation to write, if the operation writes any: none within, if the pages are unknown.
-fn target(adapter: &Adapter, operation: &PagingOperation) -> Option<Option<Target>> {
-    let (first, bytes) = match operation {
-        PagingOperation::Transfer(op) => (op.first_destination(), op.transfer_size),
-        PagingOperation::Fill(op) => (op.destination, op.fill_size),
-        PagingOperation::VirtualTransfer(_)
-        | PagingOperation::VirtualFill(_)
-        | PagingOperation::UpdatePageTable(_)
-        | PagingOperation::NotifyAlloc(_) => return Some(None),
-        PagingOperation::DiscardContent(_)
-        | PagingOperation::FlushTlb(_)
-        | PagingOperation::MapApertureSegment(_)
-        | PagingOperation::MapApertureSegment2(_)
-        | PagingOperation::UnmapApertureSegment(_)
-        | PagingOperation::NotifyResidency(_) => return None,
-    };
-    let is_aperture = adapter.memory().is_some_and(|memory| memory.is_aperture(first.segment.0.into()));
-    let target = Target { kind: operation.kind(), first, num_pages: bytes / PAGE_SIZE };
-    Some((!is_aperture).then_some(target))
 }
 
 /// A table for the CPU: the place, and the bytes.

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_char};
 
 use vidmm::contract::{DmaPageFaulted, FaultErrorCode, KmdProcessHandle, NotifyInterrupt, PageFaultFlags};
-use vidmm::{GpuVirtualAddress, PAGE_SIZE};
+use vidmm::{GpuVirtualAddress, PAGE_SIZE, PhysicalAddress};
 
 use crate::abi::*;
 use crate::adapter::{
@@ -14,8 +14,9 @@ use crate::adapter::{
 use crate::inbox;
 use crate::library;
 use crate::loaded::Loaded;
-use crate::memory::{RETIRED_PAGE, from_driver};
-use crate::reports::report;
+use crate::memory::{RETIRED_PAGE, from_driver, to_driver};
+use crate::reports::{report, report_stray};
+use crate::targets::Access;
 use crate::user_work;
 
 /// The table that the shim is given.
@@ -169,30 +170,27 @@ unsafe extern "C" fn get_handle_data(data: *const DXGKARGCB_GETHANDLEDATA) -> HA
     must_be_called_below(DISPATCH_LEVEL, "DxgkCbGetHandleData");
     // SAFETY: null, or a whole struct.
     let Some(data) = (unsafe { data.as_ref() }) else { return std::ptr::null_mut() };
-    inbox::object(data.hObject, 0).unwrap_or(std::ptr::null_mut())
+    inbox::object(data.hObject).unwrap_or(std::ptr::null_mut())
 }
 
-/// The name of the object is the handle of the release (DRV-10).
+/// Each acquisition has a release of its own (DRV-10).
 unsafe extern "C" fn acquire_handle_data(data: *const DXGKARGCB_GETHANDLEDATA, release: *mut HANDLE) -> HANDLE {
     must_be_called_below(DISPATCH_LEVEL, "DxgkCbAcquireHandleData");
     // SAFETY: null, or a whole struct.
     let Some(data) = (unsafe { data.as_ref() }) else { return std::ptr::null_mut() };
-    let object = inbox::object(data.hObject, 1).filter(|object| !object.is_null());
+    let null = std::ptr::null_mut();
+    let (object, handle) = inbox::acquire(data.hObject).unwrap_or((null, null));
     if !release.is_null() {
-        let name = if object.is_some() { data.hObject as usize } else { 0 };
         // SAFETY: not null; the driver passes a whole variable.
-        unsafe { release.write(std::ptr::without_provenance_mut(name)) };
+        unsafe { release.write(handle) };
     }
-    object.unwrap_or(std::ptr::null_mut())
+    object
 }
 
 unsafe extern "C" fn release_handle_data(data: DXGKARGCB_RELEASEHANDLEDATA) {
     must_be_called_below(DISPATCH_LEVEL, "DxgkCbReleaseHandleData");
-    if inbox::object(data.ReleaseHandle.addr() as u32, -1).is_none() {
-        report(
-            "SHIM-HANDLE",
-            "DxgkCbReleaseHandleData has a handle that DxgkCbAcquireHandleData has not returned (DRV-10)",
-        );
+    if let Err(mistake) = inbox::release(data.ReleaseHandle) {
+        report("SHIM-HANDLE", format!("the handle in DxgkCbReleaseHandleData {mistake} (DRV-10)"));
     }
 }
 
@@ -349,18 +347,58 @@ unsafe extern "C" fn synchronize_execution(
 
 // ---- The GPU's model ----
 
+const RETIRED: &str = "a page of an MDL whose packet has ended (lifetime assumed, DRV-03)";
+
 fn in_memory(handle: HANDLE, what: &str, segment: u32, offset: u64, is_there: bool) -> BOOLEAN {
-    if !is_there {
+    if !is_there && !with(handle, false, |adapter| adapter.targets.is_reported()) {
         let running = with(handle, None, |adapter| adapter.progress().running());
         let running = running.map(|running| format!(", in {}", running.function)).unwrap_or_default();
         let is_retired = segment == 0 && offset / PAGE_SIZE == RETIRED_PAGE;
         let why = match is_retired {
-            true => "a page of an MDL whose packet has ended (lifetime assumed, DRV-03)",
+            true => RETIRED,
             false => "where no memory is",
         };
         report("GPU-ACCESS", format!("the GPU {what} segment {segment} + {offset:#x}, {why}{running}"));
     }
     is_there.into()
+}
+
+/// The hardware writes bytes. Outside of the pages of the operations in the running buffer the write is a finding, and names the
+/// culprit before the victim's content is compared.
+fn note_write(adapter: &Adapter, segment: u32, offset: u64, size: u64) {
+    for page in offset / PAGE_SIZE..=offset.saturating_add(size.saturating_sub(1)) / PAGE_SIZE {
+        if let Some(place) = from_driver(segment, page.saturating_mul(PAGE_SIZE)) {
+            judge(adapter, place, adapter.targets.write(place), "writes");
+        }
+    }
+}
+
+/// The hardware copies a page.
+fn note_copy(adapter: &Adapter, (to, to_offset): (u32, u64), (from, from_offset): (u32, u64)) {
+    note_write(adapter, to, to_offset, PAGE_SIZE);
+    if let Some(place) = from_driver(from, from_offset / PAGE_SIZE * PAGE_SIZE) {
+        judge(adapter, place, adapter.targets.read(place), "reads");
+    }
+}
+
+/// Reports an access beside the pages of an operation: a translation has led the access astray, or the operation's own commands.
+fn judge(adapter: &Adapter, place: PhysicalAddress, access: Access, deed: &str) {
+    if access == Access::Right {
+        return;
+    }
+    let pages = adapter.targets.pages(access).into_iter();
+    let mut others = pages.filter(|&(_, asked)| asked != place);
+    if let Some((address, asked)) = others.find(|&(address, _)| user_work::translated(adapter, address) == Some(place))
+    {
+        user_work::report_translation(adapter, address, asked, place);
+        adapter.targets.set_reported();
+    } else if let Access::Astray(kind) = access {
+        let (segment, offset) = to_driver(place);
+        let page = offset / PAGE_SIZE;
+        let why = if page == RETIRED_PAGE { RETIRED } else { "outside of the pages of the operation" };
+        report_stray(kind.fact(), format!("{kind} {deed} page {page:#x} of segment {segment}, {why}"));
+        adapter.targets.set_reported();
+    }
 }
 
 /// # Safety
@@ -387,7 +425,7 @@ unsafe extern "C" fn write_memory(handle: HANDLE, segment: u32, offset: u64, dat
     // SAFETY: the caller's buffer has `size` bytes, which do not change during the call.
     let data = unsafe { std::slice::from_raw_parts(data, size) };
     let write = |adapter: &Adapter| {
-        adapter.note_write(segment, offset);
+        note_write(adapter, segment, offset, size as u64);
         adapter.memory().is_some_and(|m| m.write(segment, offset, data))
     };
     let is_there = with(handle, false, write);
@@ -396,7 +434,7 @@ unsafe extern "C" fn write_memory(handle: HANDLE, segment: u32, offset: u64, dat
 
 unsafe extern "C" fn copy_page(handle: HANDLE, to: u32, to_offset: u64, from: u32, from_offset: u64) -> BOOLEAN {
     let copy = |adapter: &Adapter| {
-        adapter.note_write(to, to_offset);
+        note_copy(adapter, (to, to_offset), (from, from_offset));
         adapter.memory().is_some_and(|m| m.copy_page((to, to_offset), (from, from_offset)))
     };
     let is_there = with(handle, false, copy);
@@ -405,7 +443,7 @@ unsafe extern "C" fn copy_page(handle: HANDLE, to: u32, to_offset: u64, from: u3
 
 unsafe extern "C" fn fill_page(handle: HANDLE, segment: u32, offset: u64, pattern: u32) -> BOOLEAN {
     let fill = |adapter: &Adapter| {
-        adapter.note_write(segment, offset);
+        note_write(adapter, segment, offset, PAGE_SIZE);
         adapter.memory().is_some_and(|m| m.fill_page((segment, offset), pattern))
     };
     let is_there = with(handle, false, fill);

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use memmap2::{MmapOptions, MmapRaw};
-use vidmm::contract::{EngineFence, PagingOperationKind};
-use vidmm::{PAGE_SIZE, PhysicalAddress};
+use vidmm::PAGE_SIZE;
+use vidmm::contract::EngineFence;
 
 use crate::dice::Dice;
+use crate::targets::Effect;
 
 /// So many bytes behind the end of a buffer are looked at after each call.
 const GUARD_BYTES: usize = 1024;
@@ -121,28 +122,8 @@ struct Slot {
     windows: Vec<Window>,
     /// The MDLs of the operations in the buffer.
     mdls: Vec<usize>,
-    /// The pages that the operations write, if all pages are known.
-    targets: Vec<Target>,
-    are_targets_known: bool,
-}
-
-/// Pages for an operation to write.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub kind: PagingOperationKind,
-    pub first: PhysicalAddress,
-    pub num_pages: u64,
-}
-
-impl Target {
-    /// How many pages a place is outside of the target; 0 inside.
-    fn distance(&self, place: PhysicalAddress) -> u64 {
-        let (first, page) = (self.first.offset / PAGE_SIZE, place.offset / PAGE_SIZE);
-        match page.checked_sub(first) {
-            None => first - page,
-            Some(past) => (past + 1).saturating_sub(self.num_pages),
-        }
-    }
+    /// The effects of the operations, in order.
+    effects: Vec<Effect>,
 }
 
 /// The place of a call's bytes in a buffer.
@@ -211,20 +192,9 @@ impl State {
             let room = Room::new(if is_paging { capacity } else { capacity.max(USER_BYTES) });
             let (used_for, windows, mdls) = (Use::Free, Vec::new(), Vec::new());
             let private = Room::new(private_size);
-            let (targets, are_targets_known) = (Vec::new(), true);
+            let effects = Vec::new();
             let (used, private_used) = (0, 0);
-            let slot = Slot {
-                room,
-                private,
-                is_paging,
-                used_for,
-                used,
-                private_used,
-                windows,
-                mdls,
-                targets,
-                are_targets_known,
-            };
+            let slot = Slot { room, private, is_paging, used_for, used, private_used, windows, mdls, effects };
             self.slots.push(slot);
             self.slots.len() - 1
         } else {
@@ -245,8 +215,7 @@ impl State {
         let slot = &mut self.slots[number];
         let used_for = std::mem::replace(&mut slot.used_for, Use::Free);
         slot.windows.clear();
-        slot.targets.clear();
-        slot.are_targets_known = true;
+        slot.effects.clear();
         self.retired.append(&mut slot.mdls);
         if used_for == Use::Free {
             return;
@@ -369,27 +338,14 @@ impl DmaBuffers {
         self.0.borrow_mut().slots[number].mdls.append(mdls);
     }
 
-    /// An operation in the buffer writes pages; without a target the pages are unknown.
-    pub fn add_target(&self, number: usize, target: Option<Target>) {
-        let slot = &mut self.0.borrow_mut().slots[number];
-        match target {
-            Some(target) => slot.targets.push(target),
-            None => slot.are_targets_known = false,
-        }
+    /// An operation in the buffer has an effect.
+    pub fn add_effect(&self, number: usize, effect: Effect) {
+        self.0.borrow_mut().slots[number].effects.push(effect);
     }
 
-    /// The operation before a page that no operation of the buffer writes: the culprit of a write. None if the page is written by
-    /// right.
-    pub fn culprit(&self, number: usize, place: PhysicalAddress) -> Option<PagingOperationKind> {
-        let state = self.0.borrow();
-        let slot = &state.slots[number];
-        if !slot.are_targets_known {
-            return None;
-        }
-        let in_segment = slot.targets.iter().filter(|target| target.first.segment == place.segment);
-        let nearest = in_segment.min_by_key(|target| target.distance(place)).or(slot.targets.first())?;
-        let is_inside = nearest.first.segment == place.segment && nearest.distance(place) == 0;
-        (!is_inside).then_some(nearest.kind)
+    /// The effects of the operations in the buffer.
+    pub fn effects(&self, number: usize) -> Vec<Effect> {
+        self.0.borrow().slots[number].effects.clone()
     }
 
     /// The MDLs of buffers that have ended since the last call.

@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, DISPATCH_LEVEL, PASSIVE_LEVEL};
 use crate::dice::Dice;
 use crate::dma_buffers::Named;
-use crate::payload::{handle, root_args};
+use crate::payload::root_args;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::user_work;
@@ -54,7 +54,7 @@ impl Submission {
 /// Tells the driver the root table of a context.
 pub(crate) fn set_root(adapter: &Adapter, context: KmdContextHandle, root: RootPageTable) {
     let Some(function) = adapter.ddi().DxgkDdiSetRootPageTable else { return };
-    let args = root_args(context, root);
+    let args = root_args(adapter, context, root);
     // SAFETY: the struct lives for the call; the context is the driver's.
     adapter.call(Entry::DxgkDdiSetRootPageTable, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
 }
@@ -207,7 +207,7 @@ fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, b
     let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
     let EngineFence { engine, fence_id } = packet.signal;
     let args = DXGKARG_SUBMITCOMMANDVIRTUAL {
-        hContext: handle(submission.context.0),
+        hContext: adapter.contexts.handle(submission.context.0),
         DmaBufferVirtualAddress: buffer.address,
         DmaBufferSize: packet.buffer.commands().len() as u32,
         pDmaBufferPrivateData: buffer.private,
@@ -230,7 +230,7 @@ fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, 
     let (start, end) = submission.offsets.unwrap_or((0, packet.buffer.commands().len() as u32));
     let args = DXGKARG_SUBMITCOMMAND {
         // A paging buffer is submitted for no device (PAT-01).
-        hContext: if submission.paging { std::ptr::null_mut() } else { handle(submission.context.0) },
+        hContext: if submission.paging { std::ptr::null_mut() } else { adapter.contexts.handle(submission.context.0) },
         DmaBufferPhysicalAddress: buffer.address,
         DmaBufferSize: end,
         DmaBufferSubmissionStartOffset: start,

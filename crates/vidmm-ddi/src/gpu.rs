@@ -17,7 +17,8 @@ use crate::engine::{Engine, Queued, Submission, is_given_up, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
-use crate::reports::report;
+use crate::reports::{report, report_stray};
+use crate::targets::Work;
 use crate::user_work;
 
 /// A thread of the driver's reports what has happened in this time.
@@ -107,18 +108,18 @@ impl DdiGpu {
             return;
         }
         self.adapter.has_faulted.set(false);
-        let is_paging = Submission::decode(&first.packet.preamble).is_some_and(|submission| submission.paging);
-        self.adapter.running.set(first.buffer.filter(|_| is_paging && self.adapter.is_physical.get()));
+        let buffer = first.buffer;
+        self.begin_work(fence.engine, Submission::decode(&first.packet.preamble), buffer);
         if let Some(run) = self.adapter.driver().gpu().and_then(|gpu| gpu.Run) {
             // SAFETY: the context is what AddDevice returned.
             self.adapter.call(Entry::GpuRun, PASSIVE_LEVEL, || unsafe { run(self.adapter.handle(), fence.engine) });
         }
-        self.adapter.running.set(None);
         events.append(&mut self.adapter.kernel_events.borrow_mut());
         // A thread of the driver's may be about to report: decisions are to depend on what it tells, and not on when.
         let is_told = is_told || self.adapter.notifications.borrow().len() > self.judged;
         self.adapter.take_reports_of_threads(if is_told { Duration::ZERO } else { THREADS_REPORT_IN });
         self.take_reports(Some(ordinal), ended_at);
+        self.adapter.targets.end();
         events.extend(
             self.answers.extract_if(.., |(_, event)| matches!(event, GpuEvent::Interrupt { .. })).map(|it| it.1),
         );
@@ -136,6 +137,16 @@ impl DdiGpu {
                 let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
                 report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
             }
+        }
+    }
+
+    /// Says what the model is about to run.
+    fn begin_work(&self, engine: u32, submission: Option<Submission>, buffer: Option<usize>) {
+        let process = submission.and_then(|of| self.adapter.process_of.borrow().get(&of.context).copied());
+        let work = process.map(|process| Work { engine, process });
+        match buffer.filter(|_| submission.is_some_and(|submission| submission.paging)) {
+            Some(buffer) => self.adapter.targets.begin_paging(work, &self.adapter.dma.effects(buffer)),
+            None => self.adapter.targets.begin_user_work(work),
         }
     }
 
@@ -203,6 +214,20 @@ impl DdiGpu {
         if is_paging && self.adapter.is_physical.get() {
             let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
             report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
+        }
+        if let NotifyInterrupt::DmaPageFaulted(fault) = *interrupt
+            && is_paging
+        {
+            let address = fault.faulted_virtual_address.0;
+            if let Some(kind) = self.adapter.targets.culprit_of_fault(address) {
+                let message = format!("{kind} accesses {address:#x}, outside of the addresses of the operation");
+                report_stray(kind.fact(), message);
+            } else if let Some(place) = self.adapter.targets.place_of(address) {
+                let (segment, offset) = to_driver(place);
+                let message =
+                    format!("address {address:#x} leads to {offset:#x} of segment {segment}, and the GPU faults");
+                report_stray("GVA-30", format!("UPDATE_PAGE_TABLE: {message}"));
+            }
         }
         self.engines[ordinal].is_stopped = true;
         self.answers.push((now, GpuEvent::Interrupt { status: index.to_le_bytes().to_vec(), at: now }));

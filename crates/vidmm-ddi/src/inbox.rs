@@ -16,9 +16,17 @@ struct Inbox {
     /// A thread has queued the driver's DPC.
     dpc_is_queued: bool,
     driver: Arc<Loaded>,
-    /// Dxgkrnl's names of objects: the index, from 1, is a `D3DKMT_HANDLE`. Addresses, and how often each is acquired.
-    names: Vec<(usize, u32)>,
+    /// Dxgkrnl's names of objects: the index, from 1, is a `D3DKMT_HANDLE`. An address, and 0 once the object is destroyed.
+    names: Vec<usize>,
+    /// The addresses of acquired objects, by the handle of the release.
+    acquired: BTreeMap<usize, usize>,
+    /// The handle of the next release.
+    next_release: usize,
 }
+
+/// The handles of releases begin here, and are so far apart: no name of an object is the handle of a release.
+const FIRST_RELEASE: usize = 0x5E1E_0000;
+const RELEASE_STRIDE: usize = 16;
 
 /// By the address of the adapter.
 static INBOXES: Mutex<BTreeMap<usize, Inbox>> = Mutex::new(BTreeMap::new());
@@ -37,7 +45,8 @@ fn inboxes() -> MutexGuard<'static, BTreeMap<usize, Inbox>> {
 
 /// An adapter may be reported to.
 pub(crate) fn open(adapter: usize, driver: Arc<Loaded>) {
-    let inbox = Inbox { notifications: Vec::new(), dpc_is_queued: false, driver, names: Vec::new() };
+    let (notifications, names, acquired) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let inbox = Inbox { notifications, dpc_is_queued: false, driver, names, acquired, next_release: FIRST_RELEASE };
     inboxes().insert(adapter, inbox);
 }
 
@@ -79,30 +88,74 @@ pub(crate) fn synchronized<T>(action: impl FnOnce() -> T) -> T {
 /// Names an object of an adapter's driver.
 pub(crate) fn name(adapter: usize, object: HANDLE) -> u32 {
     inboxes().get_mut(&adapter).map_or(0, |inbox| {
-        inbox.names.push((object.addr(), 0));
+        inbox.names.push(object.addr());
         inbox.names.len() as u32
     })
 }
 
-/// The object with a name, in a call without a handle. `acquired` is added to the count of acquisitions; none if the count
-/// would be negative.
-pub(crate) fn object(name: u32, acquired: i32) -> Option<HANDLE> {
-    let mut inboxes = inboxes();
-    let (object, times) = meant(&mut inboxes)?.names.get_mut((name as usize).checked_sub(1)?)?;
-    *times = times.checked_add_signed(acquired)?;
-    Some(std::ptr::without_provenance_mut(*object))
+impl Inbox {
+    /// The object with a name; none if there is no such object any more.
+    fn object(&self, name: u32) -> Option<usize> {
+        self.names.get((name as usize).checked_sub(1)?).copied().filter(|&object| object != 0)
+    }
 }
 
-/// Whether an object of an adapter is acquired, and not released.
-pub(crate) fn is_acquired(adapter: usize, object: HANDLE) -> bool {
-    let is_it = |&(of, times): &(usize, u32)| of == object.addr() && times > 0;
-    inboxes().get(&adapter).is_some_and(|inbox| inbox.names.iter().any(is_it))
+/// The object with a name, in a call without a handle.
+pub(crate) fn object(name: u32) -> Option<HANDLE> {
+    let object = meant(&mut inboxes())?.object(name)?;
+    Some(std::ptr::without_provenance_mut(object))
+}
+
+/// Acquires the object with a name, in a call without a handle. Returns the object, and the handle of the release.
+pub(crate) fn acquire(name: u32) -> Option<(HANDLE, HANDLE)> {
+    let mut inboxes = inboxes();
+    let inbox = meant(&mut inboxes)?;
+    let object = inbox.object(name)?;
+    let release = inbox.next_release;
+    inbox.next_release += RELEASE_STRIDE;
+    inbox.acquired.insert(release, object);
+    Some((std::ptr::without_provenance_mut(object), std::ptr::without_provenance_mut(release)))
+}
+
+/// Releases an acquired object, in a call without an adapter's handle.
+///
+/// # Errors
+///
+/// The mistake in the release.
+pub(crate) fn release(handle: HANDLE) -> Result<(), &'static str> {
+    let mut inboxes = inboxes();
+    let inbox = meant(&mut inboxes).ok_or("is of no adapter")?;
+    let was_returned = (FIRST_RELEASE..inbox.next_release).contains(&handle.addr())
+        && (handle.addr() - FIRST_RELEASE).is_multiple_of(RELEASE_STRIDE);
+    let is_acquired = inbox.acquired.remove(&handle.addr()).is_some();
+    ARRIVED.notify_all();
+    match is_acquired {
+        true => Ok(()),
+        false if was_returned => Err("was released already, or is of an allocation that is destroyed"),
+        false => Err("was not returned by DxgkCbAcquireHandleData"),
+    }
+}
+
+/// Waits until an object of an adapter is not acquired any more, or `limit` has passed. Returns whether the object is acquired.
+pub(crate) fn is_acquired(adapter: usize, object: HANDLE, limit: Duration) -> bool {
+    let begun = Instant::now();
+    let mut inboxes = inboxes();
+    loop {
+        let is_it = |of: &usize| *of == object.addr();
+        let is_held = inboxes.get(&adapter).is_some_and(|inbox| inbox.acquired.values().any(is_it));
+        let left = limit.saturating_sub(begun.elapsed());
+        if !is_held || left.is_zero() {
+            return is_held;
+        }
+        (inboxes, _) = ARRIVED.wait_timeout(inboxes, left).unwrap_or_else(PoisonError::into_inner);
+    }
 }
 
 /// An object of an adapter is destroyed: a new object may have the address.
 pub(crate) fn forget(adapter: usize, object: HANDLE) {
     if let Some(inbox) = inboxes().get_mut(&adapter) {
-        inbox.names.iter_mut().filter(|(of, _)| *of == object.addr()).for_each(|name| *name = (0, 0));
+        inbox.names.iter_mut().filter(|of| **of == object.addr()).for_each(|of| *of = 0);
+        inbox.acquired.retain(|_, of| *of != object.addr());
     }
 }
 

@@ -17,8 +17,8 @@ use crate::building::Building;
 use crate::description;
 use crate::engine::Submission;
 use crate::memory::SegmentBases;
+use crate::opened::Device;
 use crate::patching::{ContextOfDevice, Patching};
-use crate::payload::handle;
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::several::{self, Described};
@@ -29,11 +29,11 @@ pub(crate) struct DdiKmd {
     info: AdapterInfo,
     /// The model of the GPU is not the driver's: the root tables are told at once, and nothing is submitted to the driver.
     is_semantic: bool,
-    devices: BTreeMap<KmdProcessHandle, HANDLE>,
+    devices: BTreeMap<KmdProcessHandle, Device>,
     roots: BTreeMap<KmdContextHandle, RootPageTable>,
     contexts: BTreeMap<KmdContextHandle, ContextOfDevice>,
     allocations: Allocations,
-    last_handle: u64,
+    last_handle: usize,
     building: Building,
     patching: Patching,
 }
@@ -65,7 +65,7 @@ impl DdiKmd {
     /// A name of Dxgkrnl's for an object.
     fn dxgk_handle(&mut self) -> HANDLE {
         self.last_handle += 1;
-        handle(self.last_handle)
+        std::ptr::without_provenance_mut(self.last_handle)
     }
 
     /// Creates the one device of a process.
@@ -140,8 +140,8 @@ impl Kmd for DdiKmd {
         };
         match self.create_device(process, system_process) {
             Ok(device) => {
-                let process = KmdProcessHandle(process.addr() as u64);
-                self.devices.insert(process, device);
+                let process = KmdProcessHandle(self.adapter.processes.add_new(process));
+                self.devices.insert(process, Device { process, handle: device });
                 Ok(process)
             }
             Err(error) => {
@@ -158,9 +158,12 @@ impl Kmd for DdiKmd {
         }
         if let (Some(device), Some(function)) = (device, self.ddi().DxgkDdiDestroyDevice) {
             // SAFETY: the device is the driver's, and no context of it is left.
-            self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device) });
+            self.adapter.call(Entry::DxgkDdiDestroyDevice, PASSIVE_LEVEL, || unsafe { function(device.handle) });
         }
-        self.destroy_process_of_driver(handle(process.0));
+        let driver_process = self.adapter.processes.handle(process.0);
+        self.adapter.processes.forget(process.0);
+        self.adapter.targets.forget(process);
+        self.destroy_process_of_driver(driver_process);
     }
 
     fn create_context(
@@ -181,15 +184,17 @@ impl Kmd for DdiKmd {
             ..DXGKARG_CREATECONTEXT::zeroed()
         };
         // SAFETY: the struct lives for the call; the device is the driver's.
-        let status =
-            self.adapter.call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device, &mut args) });
+        let status = self
+            .adapter
+            .call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device.handle, &mut args) });
         created(status, "DxgkDdiCreateContext")?;
-        let context = KmdContextHandle(args.hContext.addr() as u64);
+        let context = KmdContextHandle(self.adapter.contexts.add_new(args.hContext));
         let DXGK_CONTEXTINFO {
             PatchLocationListSize: patch_location_list_size,
             DmaBufferPrivateDataSize: private_data_size,
             ..
         } = args.ContextInfo;
+        self.adapter.process_of.borrow_mut().insert(context, process);
         self.contexts.insert(context, ContextOfDevice { device, patch_location_list_size, private_data_size });
         Ok(context)
     }
@@ -197,11 +202,13 @@ impl Kmd for DdiKmd {
     fn destroy_context(&mut self, context: KmdContextHandle) {
         self.roots.remove(&context);
         self.contexts.remove(&context);
+        self.adapter.process_of.borrow_mut().remove(&context);
         self.adapter.dma.release_context(context.0);
+        let handle = self.adapter.contexts.handle(context.0);
+        self.adapter.contexts.forget(context.0);
         if let Some(function) = self.ddi().DxgkDdiDestroyContext {
-            let context = handle(context.0);
             // SAFETY: the context is the driver's, and none of its work is left.
-            self.adapter.call(Entry::DxgkDdiDestroyContext, PASSIVE_LEVEL, || unsafe { function(context) });
+            self.adapter.call(Entry::DxgkDdiDestroyContext, PASSIVE_LEVEL, || unsafe { function(handle) });
         }
     }
 
@@ -237,7 +244,7 @@ impl Kmd for DdiKmd {
     ) -> bool {
         let Some(function) = self.ddi().DxgkDdiValidateUpdateAllocationProperty else { return true };
         let mut args = DXGKARG_VALIDATEUPDATEALLOCPROPERTY {
-            hAllocation: handle(allocation.0),
+            hAllocation: self.adapter.allocations.handle(allocation.0),
             SupportedSegmentSet: supported_segment_set.0,
             PreferredSegment: preference_bits(preferred_segment),
             Flags: 0,
@@ -284,7 +291,7 @@ impl Kmd for DdiKmd {
     fn interrupt_routine(&mut self, status: &[u8]) -> Option<NotifyInterrupt> {
         let index = usize::from_le_bytes(status.try_into().ok()?);
         match self.adapter.notifications.borrow().get(index) {
-            Some(&(Notification::Faulted { interrupt }, _)) => Some(interrupt),
+            Some(&(Notification::Faulted { interrupt }, _)) => Some(self.numbered(interrupt)),
             _ => None,
         }
     }
@@ -312,8 +319,20 @@ impl DdiKmd {
     /// Creates, opens and destroys several allocations at once.
     pub fn try_several(&mut self, described: &Described) {
         if let Ok(process) = self.create_process(false) {
-            several::try_several(&self.adapter, self.devices[&process], described);
+            several::try_several(&self.adapter, self.devices[&process].handle, described);
         }
+    }
+
+    /// A report of a fault with the process by number, where the driver has named the process by handle.
+    fn numbered(&self, interrupt: NotifyInterrupt) -> NotifyInterrupt {
+        let NotifyInterrupt::DmaPageFaulted(mut fault) = interrupt else { return interrupt };
+        // A handle of no process is a number of no process.
+        let number = |process: KmdProcessHandle| {
+            let handle = std::ptr::without_provenance_mut(process.0 as usize);
+            KmdProcessHandle(self.adapter.processes.find(handle).unwrap_or(u64::MAX))
+        };
+        fault.faulted_process = fault.faulted_process.map(number);
+        NotifyInterrupt::DmaPageFaulted(fault)
     }
 
     /// Processes exist from WDDM 2.0 on (DRV-07).

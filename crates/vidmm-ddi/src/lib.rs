@@ -17,10 +17,12 @@ mod library;
 mod memory;
 mod dice;
 mod mdls;
+mod targets;
 mod dma_buffers;
 mod bounce;
 mod page_tables;
 mod compression;
+mod numbers;
 mod inbox;
 mod adapter;
 mod callbacks;
@@ -44,7 +46,7 @@ mod machines;
 pub use library::{Driver, LoadError};
 pub use machines::DriverMachines;
 pub use progress::{OPERATIONS, Progress, Running};
-pub use reports::{Report, take_reports};
+pub use reports::{Report, ReportKind, take_reports};
 
 #[cfg(test)]
 mod layout;

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle};
+use vidmm::contract::{KmdAllocationHandle, KmdOpenHandle, KmdProcessHandle};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
-use crate::payload::handle;
 use crate::progress::Entry;
+
+/// A device of a process: the driver may have one handle for several devices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Device {
+    pub process: KmdProcessHandle,
+    pub handle: HANDLE,
+}
 
 /// The names that the driver gave allocations on its devices (CRE-06).
 ///
@@ -16,9 +22,9 @@ use crate::progress::Entry;
 #[derive(Default)]
 pub(crate) struct Opened {
     /// Those that the manager has opened: the device and the allocation, once for each opening.
-    by_manager: BTreeMap<KmdOpenHandle, Vec<(HANDLE, KmdAllocationHandle)>>,
+    by_manager: BTreeMap<KmdOpenHandle, Vec<(Device, KmdAllocationHandle)>>,
     /// Those that allocation lists needed beside them.
-    by_lists: BTreeMap<(HANDLE, KmdAllocationHandle), HANDLE>,
+    by_lists: BTreeMap<(Device, KmdAllocationHandle), HANDLE>,
     /// The private data of each allocation, as the driver has left it.
     data: BTreeMap<KmdAllocationHandle, PrivateData>,
 }
@@ -45,19 +51,25 @@ impl Opened {
     pub fn open(
         &mut self,
         adapter: &Adapter,
-        device: HANDLE,
+        device: Device,
         allocation: KmdAllocationHandle,
     ) -> Result<KmdOpenHandle, NTSTATUS> {
         let data = self.data.entry(allocation).or_default();
-        let opened = KmdOpenHandle(open(adapter, device, allocation, data, 0)?.addr() as u64);
+        let opened = KmdOpenHandle(adapter.opened.add(open(adapter, device, allocation, data, 0)?));
         self.by_manager.entry(opened).or_default().push((device, allocation));
         Ok(opened)
     }
 
     /// Closes what `open` has opened.
     pub fn close(&mut self, adapter: &Adapter, opened: KmdOpenHandle) {
-        let Some((device, _)) = self.by_manager.get_mut(&opened).and_then(Vec::pop) else { return };
-        close(adapter, device, handle(opened.0));
+        let Some(places) = self.by_manager.get_mut(&opened) else { return };
+        let Some((device, _)) = places.pop() else { return };
+        let handle = adapter.opened.handle(opened.0);
+        if places.is_empty() {
+            self.by_manager.remove(&opened);
+            adapter.opened.forget(opened.0);
+        }
+        close(adapter, device, handle);
     }
 
     /// The name of an allocation on a device.
@@ -68,12 +80,12 @@ impl Opened {
     pub fn on_device(
         &mut self,
         adapter: &Adapter,
-        device: HANDLE,
+        device: Device,
         allocation: KmdAllocationHandle,
     ) -> Result<HANDLE, NTSTATUS> {
-        let is_open = |places: &Vec<(HANDLE, KmdAllocationHandle)>| places.contains(&(device, allocation));
+        let is_open = |places: &Vec<(Device, KmdAllocationHandle)>| places.contains(&(device, allocation));
         if let Some((opened, _)) = self.by_manager.iter().find(|(_, places)| is_open(places)) {
-            return Ok(handle(opened.0));
+            return Ok(adapter.opened.handle(opened.0));
         }
         if let Some(&opened) = self.by_lists.get(&(device, allocation)) {
             return Ok(opened);
@@ -91,19 +103,20 @@ impl Opened {
     }
 
     /// Closes all that lists have opened on a device: it is about to be destroyed.
-    pub fn close_device(&mut self, adapter: &Adapter, device: HANDLE) {
+    pub fn close_device(&mut self, adapter: &Adapter, device: Device) {
         self.close_those(adapter, |&(on, _)| on == device);
     }
 
     /// Closes what is open: a run was cut short.
     pub fn close_all(&mut self, adapter: &Adapter) {
         for (opened, places) in std::mem::take(&mut self.by_manager) {
-            places.into_iter().for_each(|(device, _)| close(adapter, device, handle(opened.0)));
+            let handle = adapter.opened.handle(opened.0);
+            places.into_iter().for_each(|(device, _)| close(adapter, device, handle));
         }
         self.close_those(adapter, |_| true);
     }
 
-    fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(HANDLE, KmdAllocationHandle)) -> bool) {
+    fn close_those(&mut self, adapter: &Adapter, is_meant: impl Fn(&(Device, KmdAllocationHandle)) -> bool) {
         let meant = Vec::from_iter(self.by_lists.keys().copied().filter(is_meant));
         for key in meant {
             if let Some(opened) = self.by_lists.remove(&key) {
@@ -115,14 +128,16 @@ impl Opened {
 
 fn open(
     adapter: &Adapter,
-    device: HANDLE,
+    device: Device,
     allocation: KmdAllocationHandle,
     data: &mut PrivateData,
     flags: u32,
 ) -> Result<HANDLE, NTSTATUS> {
-    let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else { return Ok(handle(allocation.0)) };
+    let Some(function) = adapter.ddi().DxgkDdiOpenAllocation else {
+        return Ok(adapter.allocations.handle(allocation.0));
+    };
     let mut info = DXGK_OPENALLOCATIONINFO {
-        hAllocation: adapter.name_handle(handle(allocation.0)),
+        hAllocation: adapter.name_handle(adapter.allocations.handle(allocation.0)),
         pPrivateDriverData: data.allocation.as_mut_ptr().cast(),
         PrivateDriverDataSize: data.allocation.len() as u32,
         ..DXGK_OPENALLOCATIONINFO::zeroed()
@@ -136,14 +151,15 @@ fn open(
         ..DXGKARG_OPENALLOCATION::zeroed()
     };
     // SAFETY: the structs and the data live for the call; the device is the driver's.
-    let status = adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+    let status =
+        adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
     if status >= 0 { Ok(info.hDeviceSpecificAllocation) } else { Err(status) }
 }
 
-fn close(adapter: &Adapter, device: HANDLE, opened: HANDLE) {
+fn close(adapter: &Adapter, device: Device, opened: HANDLE) {
     let Some(function) = adapter.ddi().DxgkDdiCloseAllocation else { return };
     let list = [opened];
     let args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
     // SAFETY: the structs live for the call; the allocation was opened by the driver on this device.
-    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device, &args) });
+    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
 }

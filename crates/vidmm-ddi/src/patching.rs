@@ -8,8 +8,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
 use crate::memory::SegmentBases;
-use crate::opened::Opened;
-use crate::payload::handle;
+use crate::opened::{Device, Opened};
 use crate::progress::Entry;
 use crate::reports::report;
 use crate::user_work;
@@ -17,7 +16,7 @@ use crate::user_work;
 /// A context that submits, as the driver has created it.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextOfDevice {
-    pub device: HANDLE,
+    pub device: Device,
     /// `DXGK_CONTEXTINFO.PatchLocationListSize`.
     pub patch_location_list_size: u32,
     /// `DXGK_CONTEXTINFO.DmaBufferPrivateDataSize`.
@@ -57,7 +56,7 @@ impl Patching {
         &mut self,
         adapter: &Adapter,
         opened: &mut Opened,
-        device: HANDLE,
+        device: Device,
         elements: &[AllocationListElement],
         locations: &[PatchLocation],
     ) -> Result<(), NTSTATUS> {
@@ -132,7 +131,7 @@ impl Patching {
             DmaBufferPhysicalAddress: adapter.dma.patched(number).0.address,
             ..DXGKARG_RENDER::zeroed()
         };
-        let context = handle(render.context.0);
+        let context = adapter.contexts.handle(render.context.0);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
         let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
         let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
@@ -224,7 +223,7 @@ impl Patching {
         let (buffer, bytes) = adapter.dma.patched(number);
         let (before, _) = adapter.dma.content(number, usize::MAX);
         let args = DXGKARG_PATCH {
-            hContext: handle(patch.context.0),
+            hContext: adapter.contexts.handle(patch.context.0),
             DmaBufferPhysicalAddress: buffer.address,
             pDmaBuffer: bytes,
             DmaBufferSize: patch.dma_buffer_size,

@@ -11,19 +11,6 @@ use crate::adapter::Adapter;
 use crate::memory::{NO_PAGE, SegmentBases, page_to_driver, to_driver};
 use crate::page_tables::{update_mode, write_entries};
 
-/// A handle of the driver's, as the driver knows it.
-pub(crate) fn handle(value: u64) -> HANDLE {
-    std::ptr::without_provenance_mut(value as usize)
-}
-
-fn allocation(handle: KmdAllocationHandle) -> HANDLE {
-    self::handle(handle.0)
-}
-
-fn process(process: Option<KmdProcessHandle>) -> HANDLE {
-    handle(process.map_or(0, |process| process.0))
-}
-
 /// How many page numbers behind the end of an ADL lead nowhere.
 const GUARD_PAGES: u64 = 64;
 
@@ -68,6 +55,8 @@ impl Payloads {
         operation: &PagingOperation,
         table: Option<*mut u8>,
     ) -> (u32, OPERATION) {
+        let allocation = |number: KmdAllocationHandle| adapter.allocations.handle(number.0);
+        let process = |number: KmdProcessHandle| adapter.processes.handle(number.0);
         match operation {
             PagingOperation::VirtualTransfer(op) => {
                 let payload = DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL {
@@ -102,7 +91,7 @@ impl Payloads {
                 let has_two_sides = !self.entries_64kb.is_empty();
                 let payload = DXGK_BUILDPAGINGBUFFER_UPDATEPAGETABLE {
                     PageTableLevel: op.page_table_level,
-                    hAllocation: handle(op.allocation.map_or(0, |allocation| allocation.0)),
+                    hAllocation: op.allocation.map_or(std::ptr::null_mut(), allocation),
                     PageTableAddress: table.map_or_else(|| physical(op.page_table_address), seen_by_cpu),
                     pPageTableEntries: self.entries.as_ptr(),
                     StartIndex: op.start_index,
@@ -111,7 +100,7 @@ impl Payloads {
                     Flags: op.flags.bits(),
                     DriverProtection: op.driver_protection,
                     AllocationOffsetInBytes: op.allocation_offset_in_bytes,
-                    hProcess: handle(op.process.0),
+                    hProcess: process(op.process),
                     UpdateMode: update_mode(&op.update_mode),
                     pPageTableEntries64KB: if has_two_sides { self.entries_64kb.as_ptr() } else { std::ptr::null() },
                     FirstPteVirtualAddress: op.first_pte_virtual_address.0,
@@ -121,7 +110,7 @@ impl Payloads {
             PagingOperation::FlushTlb(op) => {
                 let payload = DXGK_BUILDPAGINGBUFFER_FLUSHTLB {
                     RootPageTableAddress: physical(op.root_page_table_address),
-                    hProcess: handle(op.process.0),
+                    hProcess: process(op.process),
                     StartVirtualAddress: op.start_virtual_address.0,
                     EndVirtualAddress: op.end_virtual_address.0,
                 };
@@ -176,7 +165,7 @@ impl Payloads {
             PagingOperation::NotifyAlloc(op) => {
                 let payload = DXGK_BUILDPAGINGBUFFER_NOTIFYALLOC {
                     hAllocation: allocation(op.allocation),
-                    hKmdProcessHandle: process(op.process),
+                    hKmdProcessHandle: op.process.map_or(std::ptr::null_mut(), process),
                     Flags: op.flags.bits(),
                     OffsetInBytes: op.offset_in_bytes,
                     SizeInBytes: op.size_in_bytes,
@@ -241,9 +230,9 @@ pub(crate) fn physical(address: PhysicalAddress) -> D3DGPU_PHYSICAL_ADDRESS {
 }
 
 /// The root table of a submission, as the driver sees it.
-pub(crate) fn root_args(context: KmdContextHandle, root: RootPageTable) -> DXGKARG_SETROOTPAGETABLE {
+pub(crate) fn root_args(adapter: &Adapter, context: KmdContextHandle, root: RootPageTable) -> DXGKARG_SETROOTPAGETABLE {
     DXGKARG_SETROOTPAGETABLE {
-        hContext: handle(context.0),
+        hContext: adapter.contexts.handle(context.0),
         Address: physical(root.address),
         NumEntries: root.num_entries,
     }

@@ -114,7 +114,7 @@ pub struct Running {
     pub function: &'static str,
     /// The paging operation, if the function builds one.
     pub operation: Option<&'static str>,
-    /// The driver's handle of the operation's allocation; 0 if it has none.
+    /// The number of the operation's allocation; 0 if it has none.
     pub allocation: u64,
     /// Calls until then, this one included.
     pub calls: u64,

@@ -9,8 +9,19 @@ pub struct Report {
     pub rule: String,
     /// The deed.
     pub message: String,
+    /// The weight of the report.
+    pub kind: ReportKind,
+}
+
+/// The weight of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportKind {
+    /// A mistake.
+    Mistake,
+    /// A mistake from which further findings of the same check follow: the findings are about victims.
+    Spoils,
     /// The documents are silent: the reading of the driver's answer is said, and is no mistake.
-    pub is_remark: bool,
+    Remark,
 }
 
 /// More of them tell a reader nothing.
@@ -20,15 +31,21 @@ static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 /// Adds a report, unless the same one waits already.
 pub(crate) fn report(rule: &str, message: impl Into<String>) {
-    add(Report { rule: rule.to_owned(), message: message.into(), is_remark: false });
+    add(rule, message.into(), ReportKind::Mistake);
+}
+
+/// Adds a report of a mistake from which further findings of the check follow.
+pub(crate) fn report_stray(rule: &str, message: impl Into<String>) {
+    add(rule, message.into(), ReportKind::Spoils);
 }
 
 /// Adds a remark.
 pub(crate) fn remark(rule: &str, message: impl Into<String>) {
-    add(Report { rule: rule.to_owned(), message: message.into(), is_remark: true });
+    add(rule, message.into(), ReportKind::Remark);
 }
 
-fn add(report: Report) {
+fn add(rule: &str, message: String, kind: ReportKind) {
+    let report = Report { rule: rule.to_owned(), message, kind };
     let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
     if reports.len() < REPORTS_MAX && !reports.contains(&report) {
         reports.push(report);

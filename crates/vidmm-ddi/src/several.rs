@@ -165,6 +165,7 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
 }
 
 fn destroy(adapter: &Adapter, created: &Created, with_resource: bool) {
+    created.allocations.iter().for_each(|&allocation| adapter.forget_handle(allocation));
     let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
     let args = DXGKARG_DESTROYALLOCATION {
         NumAllocations: COUNT as u32,

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use vidmm::PAGE_SIZE;
+use vidmm::contract::AllocationFlags;
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL, Wanted};
@@ -51,7 +52,8 @@ impl StandardAllocations {
         let kinds = Surface::ALL.into_iter().cycle().skip(first % Surface::ALL.len()).take(Surface::ALL.len());
         let mut kinds = kinds.filter(|surface| !for_cpu || surface.is_for_cpu());
         let (data, wanted) = kinds.find_map(|surface| describe(adapter, surface, size))?;
-        Some((data, Wanted { for_cpu, ..wanted }))
+        let flags = if for_cpu { AllocationFlags::CPU_VISIBLE } else { AllocationFlags::empty() };
+        Some((data, Wanted { flags, ..wanted }))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use vidmm::contract::Kmd;
+use vidmm::contract::{AllocationFlags, Kmd};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CommandStep, CpuAccess, KernelCommand, Umd, UserCommands};
 use vidmm_soft::CommandBuffer;
 
@@ -120,8 +120,13 @@ impl Umd for DdiUmd {
                     let anywhere = AllocationDesc { segments: AllocationSegments::LocalOrSystem, ..*desc };
                     (data, resource) = self.asked_of_test_function(*function, &anywhere);
                 }
-                let for_cpu = desc.cpu != CpuAccess::None;
-                Some((data, Wanted { size: desc.size, resource, surface: surface(desc), for_cpu }))
+                let flags = match desc.cpu {
+                    CpuAccess::None => AllocationFlags::empty(),
+                    CpuAccess::Visible => AllocationFlags::CPU_VISIBLE,
+                    CpuAccess::PermanentSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::PERMANENT_SYS_MEM,
+                    CpuAccess::ExistingSysMem => AllocationFlags::CPU_VISIBLE | AllocationFlags::EXISTING_SYS_MEM,
+                };
+                Some((data, Wanted { size: desc.size, resource, surface: surface(desc), flags }))
             }
             DataSource::Standard => self.standard.describe(&self.adapter, desc.size, desc.cpu != CpuAccess::None),
         };

@@ -6,9 +6,9 @@ use vidmm_soft::{KernelState, UserCommandEncoding};
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL, Shape};
-use crate::memory::from_driver;
+use crate::memory::{from_driver, to_driver};
 use crate::progress::Entry;
-use crate::reports::report;
+use crate::reports::{report, report_stray};
 
 /// Bytes of a kernel's command before its ranges, and of each range: `VIDMM_USER_KERNEL`, `VIDMM_USER_RANGE`.
 const KERNEL_BYTES: usize = 40;
@@ -271,7 +271,40 @@ pub(crate) fn aperture_page(adapter: &Adapter, segment: u32, page: u64) -> Optio
 
 /// The place of a page's bytes, as the driver sees it; none reads as zeros. Those of an aperture are in system memory.
 fn translate(adapter: &Adapter, node: u32, virtual_address: u64, is_write: bool) -> Result<Option<(u32, u64)>, Fault> {
-    place(adapter, node, virtual_address, is_write, true)
+    let found = place(adapter, node, virtual_address, is_write, true)?;
+    let at = found.and_then(|(segment, offset)| from_driver(segment, offset));
+    if let (Some(asked), Some(at)) = (adapter.targets.place_of(virtual_address), at)
+        && asked != at
+    {
+        report_translation(adapter, virtual_address, asked, at);
+        return Err(Fault { virtual_address, is_write });
+    }
+    Ok(found)
+}
+
+/// The place to which the model's tables lead an address of the running work; none if a read faults, or reads zeros.
+pub(crate) fn translated(adapter: &Adapter, virtual_address: u64) -> Option<PhysicalAddress> {
+    let place = place(adapter, adapter.targets.engine()?, virtual_address, false, true).ok()?;
+    place.and_then(|(segment, offset)| from_driver(segment, offset))
+}
+
+/// Reports a translation of the running work: the culprit of what is read and written at the place `found`.
+pub(crate) fn report_translation(
+    adapter: &Adapter,
+    virtual_address: u64,
+    asked: PhysicalAddress,
+    found: PhysicalAddress,
+) {
+    let name = |place: PhysicalAddress| {
+        let (segment, offset) = to_driver(place);
+        format!("page {:#x} of segment {segment}", offset / PAGE_SIZE)
+    };
+    let page = virtual_address / PAGE_SIZE * PAGE_SIZE;
+    let told = format!("address {page:#x} leads to {}, and the GPU goes to {}", name(asked), name(found));
+    match adapter.targets.was_at(virtual_address, found) {
+        true => report_stray("GVA-34", format!("FLUSH_TLB: {told}, the place before the last update")),
+        false => report_stray("GVA-30", format!("UPDATE_PAGE_TABLE: {told}")),
+    }
 }
 
 fn place(

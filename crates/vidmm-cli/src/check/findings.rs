@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 73] = [
+pub const RULES: [(&str, &str); 74] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -67,6 +67,7 @@ pub const RULES: [(&str, &str); 73] = [
     ),
     ("DDI-SIZE", "the size of an allocation is at least what was asked for"),
     ("DDI-SUBMIT", "a submission does not fail"),
+    ("DDI-SYSTEM-COPY", "an allocation with a copy in system memory has the flag that was asked for"),
     ("DDI-UNKNOWN-OPERATION", "an operation that no version has is not answered with success"),
     ("FLT-11", "a fault report names the packet that faulted, whose end is not reported"),
     ("FLT-13", "a report of an interrupt is followed by DxgkCbQueueDpc, and DxgkCbNotifyDpc in the DPC"),
@@ -90,7 +91,10 @@ pub const RULES: [(&str, &str); 73] = [
     ("HANG", "a call of the driver did not return in time"),
     ("GPU-ACCESS", "the GPU's model accesses no memory"),
     ("SHIM-DEFERRED", "DPCs and timers that are still to run are not freed, and none is set after RemoveDevice"),
-    ("SHIM-HANDLE", "a callback has the adapter's DeviceHandle"),
+    (
+        "SHIM-HANDLE",
+        "callbacks have the adapter's DeviceHandle; acquired data is released once, and before the destruction",
+    ),
     ("SHIM-IRQL", "kernel functions at too high a level of interrupts"),
     ("SHIM-LIST", "lists are whole"),
     ("SHIM-LOCK", "locks are released, and not acquired twice"),
@@ -100,7 +104,7 @@ pub const RULES: [(&str, &str); 73] = [
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
     ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
-    ("SHIM-TRY", "a break does not leave a __try of a driver in C"),
+    ("SHIM-TRY", "a __try with its handler is no body of a loop without braces"),
     ("SHIM-WAIT", "a wait has something that ends it"),
     ("SHIM-WORK-ITEM", "work items are queued once, and freed when they have run"),
 ];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use vidmm_ddi::{DriverMachines, take_reports};
+use vidmm_ddi::{DriverMachines, ReportKind, take_reports};
 use vidmm_sim::{MachineFactory, Profile, RunError, SimDesc, Unobserved, caught, run_explicit, simulate};
 
 use super::args::CheckArgs;
@@ -116,7 +116,11 @@ impl Job {
         let is_race = matches!(self, Self::Race { .. });
         for report in take_reports() {
             let found = Found::new(&report.rule, report.message);
-            if report.is_remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
+            if report.kind == ReportKind::Spoils {
+                // Findings about other operations are about victims of the culprit.
+                outcome.found.retain(|other| found.operation.is_some() && other.operation == found.operation);
+            }
+            if report.kind == ReportKind::Remark { &mut outcome.remarks } else { &mut outcome.found }.push(found);
         }
         if is_race {
             outcome.found.iter_mut().for_each(|found| found.message += " (a race: the finding may not repeat)");

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use crate::common::c_driver::{built, built_of, can_build, check};
+use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_planted, with_all_bugs};
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 15] = [
+const RIGHT: [(&str, &str); 17] = [
     ("gpummu", ""),
+    ("gpummu", "WITH_BACKWARDS"),
     ("gpummu", "WITH_COPY_ENGINE"),
     ("gpummu", "WITH_DEFERRED"),
     ("gpummu", "WITH_MORE_MEMORY"),
@@ -19,6 +20,7 @@ const RIGHT: [(&str, &str); 15] = [
     ("patching", "WITH_WDDM1_1"),
     ("patching", "WITH_QUEUE"),
     ("patching", "WITH_KEPT_POINTERS"),
+    ("patching", "WITH_ONE_CONTEXT"),
     ("patching", "WITHOUT_MEMORY"),
     ("wdk", ""),
     ("wdk", "WITH_GPU_MMU"),
@@ -226,6 +228,31 @@ fn runs_of_a_driver_with_threads_repeat() {
         report
     };
     assert_eq!(run(), run());
+}
+
+/// Handles of a driver are addresses, which differ from process to process: findings name objects by number.
+#[test]
+#[ignore = "takes long, runs in .ci/run"]
+fn findings_of_equal_seeds_are_equal_byte_for_byte() {
+    if !can_build() {
+        return;
+    }
+    let planted = [
+        ("gpummu", "BUG_SHORT_TRANSFER", "of allocation 0x1,"),
+        ("gpummu", "BUG_FLUSH_WRONG_PROCESS", "GVA-34"),
+        ("gpummu", "BUG_DOUBLE_FREE", "SHIM-POOL-FREE"),
+        ("gpummu", "BUG_CRASH", "of allocation 0x7,"),
+        ("patching", "BUG_NO_PREPATCH", "allocation 0x5 is at"),
+    ];
+    for (driver, bug, named) in planted {
+        let number = bugs(driver).iter().position(|name| name == bug).expect("the driver has the mistake");
+        let built = with_all_bugs(driver, "");
+        let arguments = ["--seeds", "1..12", "--max-deaths", "1"];
+        let run = || check_planted(&built, number, &arguments).expect(1).stdout;
+        let first = run();
+        assert_eq!(first, run(), "{bug}");
+        assert!(first.contains(named), "{bug}: {first}");
+    }
 }
 
 #[test]

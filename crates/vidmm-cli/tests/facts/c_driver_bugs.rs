@@ -22,6 +22,30 @@ fn finds(driver: &'static str, planted: &str, variant: &'static str, key: &str, 
     assert!(run.stdout.lines().any(is_finding), "{planted} is not found by {key}: {run}");
 }
 
+/// Operations and entries that go astray spoil pages of other allocations: the findings name the culprit.
+#[test]
+#[ignore = "takes long, runs in .ci/run"]
+fn findings_name_the_culprit_and_no_victim() {
+    if !can_build() {
+        return;
+    }
+    let planted = [
+        ("gpummu", "", "BUG_FILL_TOO_FAR", "BPB-42 VIRTUAL_FILL"),
+        ("gpummu", "", "BUG_TRANSFER_TOO_FAR", "BPB-40 VIRTUAL_TRANSFER"),
+        ("gpummu", "", "BUG_TABLE_OVERRUN", "GVA-30 UPDATE_PAGE_TABLE"),
+        ("gpummu", "WITHOUT_ENTRIES", "BUG_ENTRY_OF_NEIGHBOUR", "GVA-30 UPDATE_PAGE_TABLE"),
+        ("gpummu", "WITHOUT_ENTRIES", "BUG_FLUSH_WRONG_PROCESS", "GVA-34 FLUSH_TLB"),
+        ("patching", "", "BUG_FILL_TOO_FAR", "BPB-24 FILL"),
+    ];
+    for (driver, variant, bug, key) in planted {
+        let number = bugs(driver).iter().position(|name| name == bug).expect("the driver has the mistake");
+        let run = check_planted(&with_all_bugs(driver, variant), number, &["--seeds", "1..20"]).expect(1);
+        let found = run.stdout.lines().filter_map(|line| line.strip_prefix("finding     "));
+        let keys = Vec::from_iter(found.map(|found| found.split(", in ").next().expect("a finding has a key")));
+        assert_eq!(keys, [key], "{bug}: {run}");
+    }
+}
+
 macro_rules! bugs {
     ($driver:literal; $($name:ident: $planted:ident $(with $variant:ident)? by $key:literal $(in $seeds:literal)?;)*) => {
         $(

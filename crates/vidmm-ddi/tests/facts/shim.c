@@ -245,19 +245,71 @@ static int Raises(volatile int *Nowhere) {
     return 4;
 }
 
-static void TestExceptions(void) {
-    int Somewhere = 0;
-    for (;;) {
+static void Raise(void) {
+    ExRaiseStatus(STATUS_INTEGER_OVERFLOW);
+}
+
+/* The statements that leave a __try and a handler go where C says. */
+static void TestJumps(void) {
+    volatile int At, Ended = 0, Handled = 0, Behind = 0;
+    for (At = 0; At < 10; At++) {
         __try {
-            break;
+            if (At == 1) {
+                continue;
+            }
+            if (At == 2) {
+                __leave;
+            }
+            if (At == 3) {
+                Raise();
+            }
+            if (At == 4) {
+                __try {
+                    Raise();
+                }
+                __except (EXCEPTION_EXECUTE_HANDLER) {
+                    continue;
+                }
+            }
+            if (At == 7) {
+                break;
+            }
+            Ended++;
         }
         __except (EXCEPTION_EXECUTE_HANDLER) {
-            Somewhere = 1;
+            Handled++;
+            if (At == 3) {
+                continue;
+            }
         }
-        break;
+        Behind++;
     }
-    CHECK(Somewhere == 0 && IsReported("SHIM-TRY "));
+    CHECK(At == 7 && Ended == 3 && Handled == 1 && Behind == 4);
+    for (At = 0; At < 10; At++) {
+        __try {
+            Raise();
+        }
+        __except (EXCEPTION_EXECUTE_HANDLER) {
+            break;
+        }
+    }
+    CHECK(At == 0 && IsReported(""));
+    for (At = 0; At < 2; At++)
+        __try {
+            Raise();
+        }
+        __except (EXCEPTION_EXECUTE_HANDLER) {
+            Handled++;
+        }
+    CHECK(IsReported("SHIM-TRY "));
+}
+
+static void TestExceptions(void) {
+    int Somewhere = 0;
     CHECK(Raises(NULL) == 2);
+    CHECK(Raises(&Somewhere) == 3);
+    TestJumps();
+    /* Every frame is gone. */
     CHECK(Raises(&Somewhere) == 3);
     CHECK(!MmIsAddressValid(NULL) && MmIsAddressValid(&Somewhere));
 }

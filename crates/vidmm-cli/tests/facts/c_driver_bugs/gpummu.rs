@@ -5,12 +5,17 @@ bugs! {
     a_transfer_that_is_dropped: BUG_TRANSFER_REPORTS_SUCCESS by "BPB-40 VIRTUAL_TRANSFER" in "1..80";
     a_transfer_the_other_way_round: BUG_SWAPPED_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
     a_transfer_without_its_last_page: BUG_SHORT_TRANSFER by "BPB-40 VIRTUAL_TRANSFER";
-    an_offset_that_is_added_twice: BUG_OFFSET_ADDED by "I04" in "1..25";
+    an_offset_that_is_added_twice: BUG_OFFSET_ADDED by "BPB-40 VIRTUAL_TRANSFER" in "1..25";
     a_fill_with_another_pattern: BUG_FILL_PATTERN_IGNORED by "BPB-42 VIRTUAL_FILL";
     a_fill_of_half_the_size: BUG_HALF_FILL by "BPB-42 VIRTUAL_FILL";
     a_fill_of_the_wrong_bytes: BUG_FILL_SYSTEM_RESIDENT by "BPB-42 VIRTUAL_FILL" in "1..25";
     a_flush_that_is_left_out: BUG_SKIP_FLUSH by "GVA-34 FLUSH_TLB";
-    a_flush_of_another_process: BUG_FLUSH_WRONG_PROCESS by "I02";
+    a_flush_of_another_process: BUG_FLUSH_WRONG_PROCESS by "GVA-34 FLUSH_TLB";
+    a_fill_of_the_neighbour: BUG_FILL_TOO_FAR by "BPB-42 VIRTUAL_FILL";
+    a_transfer_of_a_page_more: BUG_TRANSFER_TOO_FAR by "BPB-40 VIRTUAL_TRANSFER";
+    a_transfer_that_begins_a_page_before: BUG_TRANSFER_TOO_EARLY by "BPB-40 VIRTUAL_TRANSFER";
+    entries_behind_their_table: BUG_TABLE_OVERRUN by "GVA-30 UPDATE_PAGE_TABLE";
+    an_entry_of_the_page_behind: BUG_ENTRY_OF_NEIGHBOUR with WITHOUT_ENTRIES by "GVA-30 UPDATE_PAGE_TABLE";
     an_entry_that_is_repeated: BUG_FIRST_ENTRY_REPEATED by "GVA-30 UPDATE_PAGE_TABLE";
     an_entry_that_is_counted_up: BUG_FIRST_ENTRY_COUNTED_UP by "GVA-30 UPDATE_PAGE_TABLE";
     a_repeat_that_is_not_seen: BUG_REPEAT_IGNORED by "GVA-30 UPDATE_PAGE_TABLE";
@@ -51,6 +56,7 @@ bugs! {
     an_allocation_without_a_segment: BUG_NO_SEGMENT by "CRE-03";
     a_table_without_surfaces: BUG_NO_SURFACES with WITHOUT_TEST_INTERFACE by "START";
     a_surface_that_the_cpu_does_not_see: BUG_SURFACE_NOT_VISIBLE with WITHOUT_TEST_INTERFACE by "DDI-CPU-VISIBLE";
+    an_allocation_that_is_not_the_programs_memory: BUG_EXISTING_IGNORED by "DDI-SYSTEM-COPY";
     a_surface_without_its_last_row: BUG_SURFACE_ROW_LOST with WITHOUT_TEST_INTERFACE by "DDI-SIZE";
     private_data_behind_its_end: BUG_SURFACE_DATA_TOO_SMALL with WITHOUT_TEST_INTERFACE by "DDI-PRIVATE-DATA";
     a_notification_that_is_ignored: BUG_NOTIFICATION_IGNORED by "NTF-02 NOTIFY_ALLOC" in "1..100";

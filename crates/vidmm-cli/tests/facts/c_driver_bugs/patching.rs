@@ -40,9 +40,12 @@ bugs! {
     a_restart_that_fails: BUG_RESTART_FAILS by "FLT-32";
     an_end_that_is_forged_in_a_build: BUG_FORGED_IN_BUILD by "SYN-13";
     an_end_that_is_forged_at_submission: BUG_FORGED_AT_SUBMISSION by "SYN-13";
-    a_list_of_pages_that_outlives_its_packet: BUG_MDL_KEPT by "GPU-ACCESS";
+    a_list_of_pages_that_outlives_its_packet: BUG_MDL_KEPT by "BPB-20 TRANSFER";
     a_patch_of_another_dma_buffer: BUG_PATCH_LAST_RENDERED by "PAT-10" in "1..60";
     a_handle_that_is_not_released: BUG_HANDLE_NOT_RELEASED by "SHIM-HANDLE";
+    a_handle_that_is_released_twice: BUG_HANDLE_RELEASED_TWICE by "SHIM-HANDLE";
+    a_handle_of_an_allocation_that_is_gone: BUG_HANDLE_STALE by "SHIM-HANDLE";
+    a_name_that_is_released: BUG_HANDLE_CONFUSED by "SHIM-HANDLE";
     a_dpc_that_is_told_in_the_interrupt: BUG_DPC_IN_INTERRUPT by "SHIM-IRQL";
     an_open_allocation_that_is_kept: BUG_CLOSE_LEAK by "SHIM-POOL-LEAK";
     a_resource_that_is_created_anew: BUG_RESOURCE_ANEW with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";

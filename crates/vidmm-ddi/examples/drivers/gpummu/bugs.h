@@ -16,6 +16,10 @@ enum {
     BUG_FILL_PATTERN_IGNORED,     /* every fill writes 0xFF */
     BUG_HALF_FILL,                /* the size of a fill is halved */
     BUG_FILL_SYSTEM_RESIDENT,     /* a fill writes to the source address of the last transfer */
+    BUG_FILL_TOO_FAR,             /* a fill writes a page behind its end */
+    BUG_TRANSFER_TOO_FAR,         /* a transfer copies a page more than it is asked for */
+    BUG_TRANSFER_TOO_EARLY,       /* a transfer begins a page too early */
+    BUG_TABLE_OVERRUN,            /* the entries of an update begin a table too far */
     BUG_SKIP_FLUSH,               /* FLUSH_TLB is answered with success, and nothing is encoded */
     BUG_FLUSH_WRONG_PROCESS,      /* another address space is flushed */
     BUG_FIRST_ENTRY_REPEATED,     /* every entry is written as the first one */
@@ -58,6 +62,7 @@ enum {
     BUG_NO_SEGMENT,               /* CreateAllocation leaves SupportedWriteSegmentSet 0 */
     BUG_NO_SURFACES,              /* the table lacks the function that describes standard allocations */
     BUG_SURFACE_NOT_VISIBLE,      /* a shadow surface, to which programs draw with the CPU, is not CpuVisible */
+    BUG_EXISTING_IGNORED,         /* an allocation of the program's own memory has no Flags.ExistingSysMem */
     BUG_SURFACE_ROW_LOST,         /* a standard allocation is a row smaller than its surface */
     BUG_SURFACE_DATA_TOO_SMALL,   /* the private data of one is written behind the size that was told */
     BUG_NOTIFICATION_IGNORED,     /* NOTIFY_ALLOC is answered with success, and nothing is encoded */
@@ -84,7 +89,9 @@ enum {
     BUG_HANG,                     /* a transfer does not return */
     BUG_HANG_UNHEARD,             /* a transfer closes standard output, and does not return */
     BUG_EXIT_OF_PARENT,           /* a transfer ends the process, and a child of it goes on */
-    BUG_SMASHED_STACK             /* a transfer writes behind an array on the stack */
+    BUG_SMASHED_STACK,            /* a transfer writes behind an array on the stack */
+    /* With WITHOUT_ENTRIES=1: */
+    BUG_ENTRY_OF_NEIGHBOUR        /* the last of several entries leads to the page behind */
 };
 
 /* `make PLANTED=FROM_ENVIRONMENT`: the number of the mistake is in the variable VIDMM_PLANTED. Tests build one driver for all mistakes. */

@@ -21,6 +21,7 @@ typedef struct ADAPTER {
 #ifdef WITH_THREAD
     PVOID Thread;
     BOOLEAN IsStopping;
+    PVOID volatile Acquired; /* the handle of a release, for the thread */
 #endif
 #ifdef WITH_DEFERRED
     PDEVICE_OBJECT PhysicalDeviceObject;
@@ -124,6 +125,33 @@ static BOOLEAN LookAtInterrupt(PVOID Context) {
     return InterruptRoutine(Context, 0);
 }
 
+/* The thread looks at an allocation some time after the allocation was opened: DestroyAllocation waits for the release. */
+static VOID ReleaseLate(ADAPTER *Adapter, HANDLE Release) {
+    DXGKARGCB_RELEASEHANDLEDATA ReleaseData = {Release, DXGK_HANDLE_ALLOCATION};
+    LARGE_INTEGER Delay;
+    if (Release != NULL) {
+        Delay.QuadPart = -1000;
+        KeDelayExecutionThread(KernelMode, FALSE, &Delay);
+        Adapter->Dxgkrnl.DxgkCbReleaseHandleData(ReleaseData);
+    }
+}
+
+/* Hands the data of an allocation to the thread, unless the thread has data already. */
+static VOID AcquireForThread(ADAPTER *Adapter, D3DKMT_HANDLE hAllocation) {
+    DXGKARGCB_GETHANDLEDATA GetData;
+    HANDLE Release, Before;
+    RtlZeroMemory(&GetData, sizeof(GetData));
+    GetData.hObject = hAllocation;
+    GetData.Type = DXGK_HANDLE_ALLOCATION;
+    Adapter->Dxgkrnl.DxgkCbAcquireHandleData(&GetData, &Release);
+    Before = InterlockedExchangePointer(&Adapter->Acquired, Release);
+    if (Before != NULL) {
+        DXGKARGCB_RELEASEHANDLEDATA ReleaseData = {Before, DXGK_HANDLE_ALLOCATION};
+        Adapter->Dxgkrnl.DxgkCbReleaseHandleData(ReleaseData);
+    }
+    KeSetEvent(&Adapter->Gpu.Interrupt, 0, FALSE);
+}
+
 /* Hardware without an interrupt of its own: a thread looks after it. */
 static VOID InterruptThread(PVOID Context) {
     ADAPTER *Adapter = (ADAPTER *)Context;
@@ -133,10 +161,15 @@ static VOID InterruptThread(PVOID Context) {
         if (Adapter->IsStopping) {
             PsTerminateSystemThread(STATUS_SUCCESS);
         }
+        ReleaseLate(Adapter, InterlockedExchangePointer(&Adapter->Acquired, NULL));
         /* A thread runs when the scheduler lets it: nothing may depend on its haste. */
         KeStallExecutionProcessor(200);
         GpuShare(&Adapter->Gpu);
         Raised = InterlockedCompareExchange(&Adapter->Gpu.Raised, 0, 0);
+        if (Raised == InterlockedCompareExchange(&Adapter->Gpu.Taken, 0, 0)) {
+            /* The interrupt was taken with the interrupt before: the hardware may be at work. */
+            continue;
+        }
         if (BUG(THREAD_AT_PASSIVE)) {
             LookAtInterrupt(Adapter);
         } else {
@@ -580,6 +613,9 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
     UINT At;
     UNREFERENCED_PARAMETER(hDevice);
     for (At = 0; At < Open->NumAllocations; At++) {
+#ifdef WITH_THREAD
+        AcquireForThread(((DEVICE *)hDevice)->Adapter, Open->pOpenAllocation[At].hAllocation);
+#endif
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = (HANDLE)(ULONG_PTR)Open->pOpenAllocation[At].hAllocation;
     }
     return STATUS_SUCCESS;
@@ -664,6 +700,13 @@ static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build
     if (BUG(SHORT_TRANSFER)) {
         Size -= PAGE_SIZE;
     }
+    if (BUG(TRANSFER_TOO_EARLY)) {
+        From -= PAGE_SIZE;
+        To -= PAGE_SIZE;
+    }
+    if (BUG(TRANSFER_TOO_FAR)) {
+        Size += PAGE_SIZE;
+    }
     if (BUG(BUSY_TRANSFER)) {
         return STATUS_GRAPHICS_ALLOCATION_BUSY;
     }
@@ -687,7 +730,7 @@ static NTSTATUS BuildFill(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build) {
     const DXGK_BUILDPAGINGBUFFER_FILLVIRTUAL *Fill = &Build->FillVirtual;
     UINT64 To = BUG(FILL_SYSTEM_RESIDENT) && Adapter->LastTransferSource != 0 ? Adapter->LastTransferSource
                                                                               : Fill->DestinationVirtualAddress;
-    UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes;
+    UINT64 Size = BUG(HALF_FILL) ? Fill->FillSizeInBytes / 2 : Fill->FillSizeInBytes + (BUG(FILL_TOO_FAR) ? PAGE_SIZE : 0);
     UINT Pattern = BUG(FILL_PATTERN_IGNORED) ? 0xFFFFFFFF : Fill->FillPattern;
     /* Marks would outlive what was compressed. */
     if (Build->MultipassOffset == 0 && !BUG(FILL_KEEPS_MARKS)) {
@@ -720,11 +763,12 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
     UINT First = BUG(MULTIPASS_FROM_START) ? 0 : Build->MultipassOffset;
     while (First < Count) {
         UINT Start = BUG(START_INDEX_IGNORED) ? First : Update->StartIndex + First, Room, Part, At;
+        UINT64 Table = Update->PageTableAddress.GpuPhysical.SegmentOffset + (BUG(TABLE_OVERRUN) ? PAGE_SIZE : 0);
         UINT64 *Entries = (UINT64 *)((GPU_COMMAND *)Build->pDmaBuffer + 1);
         Room = Build->DmaSize < sizeof(GPU_COMMAND) + 8 ? 0 : (Build->DmaSize - (UINT)sizeof(GPU_COMMAND)) / 8;
         Part = min(Count - First, Room);
         if (Part == 0 || !Append(Build, GPU_WRITE_ENTRIES, Update->PageTableAddress.GpuPhysical.SegmentId,
-                                 Update->PageTableAddress.GpuPhysical.SegmentOffset, Start, Part, Part * 8)) {
+                                 Table, Start, Part, Part * 8)) {
             return Full();
         }
         for (At = 0; At < Part; At++) {
@@ -732,6 +776,10 @@ static NTSTATUS BuildUpdatePageTable(DXGKARG_BUILDPAGINGBUFFER *Build) {
             DXGK_PTE Pte = Update->pPageTableEntries[IsFirst || BUG(FIRST_ENTRY_COUNTED_UP) ? 0 : First + At];
             if (BUG(FIRST_ENTRY_COUNTED_UP) && !Update->Flags.Repeat) {
                 Pte.PageAddress += First + At;
+            }
+            if (BUG(ENTRY_OF_NEIGHBOUR) && Update->PageTableLevel == 0 && !Update->Flags.Repeat && First + At > 0 &&
+                First + At + 1 == Count) {
+                Pte.PageAddress++;
             }
             Entries[At] = HardwareEntry(&Pte);
         }
@@ -976,7 +1024,7 @@ static UINT GetAllocationPrivateData(const VIDMM_ALLOCATION *Wanted, VOID *Data,
     }
     Flags.CpuVisible = Wanted->CpuVisible;
     Flags.PermanentSysMem = Wanted->PermanentSysMem;
-    Flags.ExistingSysMem = Wanted->ExistingSysMem;
+    Flags.ExistingSysMem = Wanted->ExistingSysMem && !BUG(EXISTING_IGNORED);
     Flags2.NotifyEviction = Wanted->NotifyEviction;
     Private.Flags = Flags.Value;
     Private.Flags2 = Flags2.Value;
@@ -999,6 +1047,9 @@ static VIDMM_TRANSLATION Translate(HANDLE hAdapter, UINT NodeOrdinal, D3DGPU_VIR
     return GpuTranslate(&((ADAPTER *)hAdapter)->Gpu, NodeOrdinal, Address, Write, SegmentId, Offset);
 }
 
+#ifdef WITHOUT_ENTRIES
+#define ReadPageTableEntry NULL
+#else
 static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableOffset, UINT Level, BOOLEAN Is64KB, UINT Index,
                                   DXGK_PTE *Entry, DXGK_PTE *Entry64KB) {
     UINT64 Hardware;
@@ -1016,6 +1067,7 @@ static BOOLEAN ReadPageTableEntry(HANDLE hAdapter, UINT SegmentId, UINT64 TableO
     Entry->PageAddress = GPU_ENTRY_PAGE(Hardware);
     return TRUE;
 }
+#endif
 
 const VIDMM_TEST_INTERFACE *VidmmGetTestInterface(VOID) {
     static const VIDMM_GPU Gpu = {Run, Translate, ReadPageTableEntry, NULL, TRUE, 0};

@@ -164,19 +164,29 @@ static GPU_STATUS DecompressPage(GPU *Gpu, UINT Node, UINT64 Address, UINT Surfa
     return GPU_COMPLETED;
 }
 
+/* The offset of a page of a command. With WITH_BACKWARDS the hardware begins at the last page. */
+static UINT64 PageAt(UINT64 At, UINT64 Size) {
+#ifdef WITH_BACKWARDS
+    return Size - PAGE_SIZE - At;
+#else
+    UNREFERENCED_PARAMETER(Size);
+    return At;
+#endif
+}
+
 static GPU_STATUS Execute(GPU *Gpu, UINT Node, const GPU_COMMAND *Command) {
     GPU_STATUS Status = GPU_COMPLETED;
     UINT64 At, From;
     switch (Command->Opcode) {
     case GPU_COPY:
         for (At = 0; At < Command->Words[2] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
-            From = Command->Words[0] + At;
-            Status = CopyOrFillPage(Gpu, Node, Command->Words[1] + At, &From, 0);
+            From = Command->Words[0] + PageAt(At, Command->Words[2]);
+            Status = CopyOrFillPage(Gpu, Node, Command->Words[1] + PageAt(At, Command->Words[2]), &From, 0);
         }
         return Status;
     case GPU_FILL:
         for (At = 0; At < Command->Words[1] && Status == GPU_COMPLETED; At += PAGE_SIZE) {
-            Status = CopyOrFillPage(Gpu, Node, Command->Words[0] + At, NULL, (UINT)Command->Words[2]);
+            Status = CopyOrFillPage(Gpu, Node, Command->Words[0] + PageAt(At, Command->Words[1]), NULL, (UINT)Command->Words[2]);
         }
         return Status;
     case GPU_DECOMPRESS:

@@ -50,6 +50,9 @@ enum {
     BUG_MDL_KEPT,                  /* the list of the first transfer serves all later ones */
     BUG_PATCH_LAST_RENDERED,       /* Patch writes into the DMA buffer of the last call of Render */
     BUG_HANDLE_NOT_RELEASED,       /* the data of an allocation is acquired, and never released */
+    BUG_HANDLE_RELEASED_TWICE,     /* data that was acquired twice is released twice by the first handle */
+    BUG_HANDLE_STALE,              /* the data of an allocation is released when the next allocation is opened, or never */
+    BUG_HANDLE_CONFUSED,           /* the name of the allocation is taken for the handle of the release */
     BUG_DPC_IN_INTERRUPT,          /* the interrupt routine calls DxgkCbNotifyDpc */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
     /* With WITH_KEPT_POINTERS=1: */

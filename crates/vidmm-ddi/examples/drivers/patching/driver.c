@@ -158,6 +158,32 @@ static NTSTATUS CreateProcess(const HANDLE hAdapter, DXGKARG_CREATEPROCESS *Crea
 }
 #endif
 
+#ifdef WITH_ONE_CONTEXT
+
+/* The hardware has one context: all devices and contexts are the adapter's only device and only context. */
+static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
+    ADAPTER *Adapter = (ADAPTER *)hAdapter;
+    Adapter->OnlyDevice.Adapter = Adapter;
+    Create->hDevice = &Adapter->OnlyDevice;
+    return STATUS_SUCCESS;
+}
+
+static NTSTATUS DestroyDevice(const HANDLE hDevice) {
+    UNREFERENCED_PARAMETER(hDevice);
+    return STATUS_SUCCESS;
+}
+
+static CONTEXT *NewContext(DEVICE *Device) {
+    return &Device->Adapter->OnlyContext;
+}
+
+static NTSTATUS DestroyContext(const HANDLE hContext) {
+    UNREFERENCED_PARAMETER(hContext);
+    return STATUS_SUCCESS;
+}
+
+#else
+
 static NTSTATUS CreateDevice(const HANDLE hAdapter, DXGKARG_CREATEDEVICE *Create) {
     DEVICE *Device = (DEVICE *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Device), TAG);
     if (Device == NULL) {
@@ -173,8 +199,20 @@ static NTSTATUS DestroyDevice(const HANDLE hDevice) {
     return STATUS_SUCCESS;
 }
 
+static CONTEXT *NewContext(DEVICE *Device) {
+    UNREFERENCED_PARAMETER(Device);
+    return (CONTEXT *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(CONTEXT), TAG);
+}
+
+static NTSTATUS DestroyContext(const HANDLE hContext) {
+    ExFreePoolWithTag(hContext, TAG);
+    return STATUS_SUCCESS;
+}
+
+#endif
+
 static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Create) {
-    CONTEXT *Context = (CONTEXT *)ExAllocatePool2(POOL_FLAG_NON_PAGED, sizeof(*Context), TAG);
+    CONTEXT *Context = NewContext((DEVICE *)hDevice);
     if (Context == NULL) {
         return STATUS_NO_MEMORY;
     }
@@ -185,11 +223,6 @@ static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Creat
     Create->ContextInfo.DmaBufferPrivateDataSize = MOST_PARTS * sizeof(RENDERED_PART);
     Create->ContextInfo.AllocationListSize = 256;
     Create->ContextInfo.PatchLocationListSize = 256;
-    return STATUS_SUCCESS;
-}
-
-static NTSTATUS DestroyContext(const HANDLE hContext) {
-    ExFreePoolWithTag(hContext, TAG);
     return STATUS_SUCCESS;
 }
 
@@ -319,6 +352,33 @@ static NTSTATUS GetStandardAllocationDriverData(const HANDLE hAdapter, DXGKARG_G
     return STATUS_SUCCESS;
 }
 
+/* For mistakes with the data of an allocation that is opened. A driver that is right has the data by DxgkCbGetHandleData alone. */
+static VOID AcquireWrongly(const DXGKRNL_INTERFACE *Dxgkrnl, const DXGKARGCB_GETHANDLEDATA *GetData) {
+    static DXGKARGCB_RELEASEHANDLEDATA Last;
+    DXGKARGCB_RELEASEHANDLEDATA First = {NULL, DXGK_HANDLE_ALLOCATION}, Second = {NULL, DXGK_HANDLE_ALLOCATION};
+    if (BUG(HANDLE_NOT_RELEASED)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+    }
+    if (BUG(HANDLE_RELEASED_TWICE)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &Second.ReleaseHandle);
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+    }
+    if (BUG(HANDLE_STALE)) {
+        if (Last.ReleaseHandle != NULL) {
+            Dxgkrnl->DxgkCbReleaseHandleData(Last);
+        }
+        Last.Type = DXGK_HANDLE_ALLOCATION;
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &Last.ReleaseHandle);
+    }
+    if (BUG(HANDLE_CONFUSED)) {
+        Dxgkrnl->DxgkCbAcquireHandleData(GetData, &First.ReleaseHandle);
+        First.ReleaseHandle = (HANDLE)(ULONG_PTR)GetData->hObject;
+        Dxgkrnl->DxgkCbReleaseHandleData(First);
+    }
+}
+
 static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATION *Open) {
     const DXGKRNL_INTERFACE *Dxgkrnl = &((DEVICE *)hDevice)->Adapter->Dxgkrnl;
     UINT At;
@@ -337,10 +397,7 @@ static NTSTATUS OpenAllocation(const HANDLE hDevice, const DXGKARG_OPENALLOCATIO
         if (Open->PrivateDriverSize == sizeof(RESOURCE_DATA)) {
             Opened->Pitch = ((const RESOURCE_DATA *)Open->pPrivateDriverData)->Pitch;
         }
-        if (BUG(HANDLE_NOT_RELEASED)) {
-            DXGKARG_RELEASE_HANDLE Release;
-            Dxgkrnl->DxgkCbAcquireHandleData(&GetData, &Release);
-        }
+        AcquireWrongly(Dxgkrnl, &GetData);
         Opened->Allocation = (const ALLOCATION *)Dxgkrnl->DxgkCbGetHandleData(&GetData);
         Open->pOpenAllocation[At].hDeviceSpecificAllocation = Opened;
     }

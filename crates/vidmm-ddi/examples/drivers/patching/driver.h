@@ -11,23 +11,27 @@
 /* Rows of the resource table: slots 0 to one less. */
 #define SLOTS 64
 
-typedef struct ADAPTER {
-    DXGKRNL_INTERFACE Dxgkrnl;
-    GPU Gpu;
-    UINT PreemptionFenceId;
-    /* For mistakes. */
-    UINT LastSubmittedFenceId;
-    UINT ForgedFenceId;
-} ADAPTER;
-
 typedef struct DEVICE {
-    ADAPTER *Adapter;
+    struct ADAPTER *Adapter;
 } DEVICE;
 
 typedef struct CONTEXT {
     DEVICE *Device;
     UINT NodeOrdinal;
 } CONTEXT;
+
+typedef struct ADAPTER {
+    DXGKRNL_INTERFACE Dxgkrnl;
+    GPU Gpu;
+    UINT PreemptionFenceId;
+#ifdef WITH_ONE_CONTEXT
+    DEVICE OnlyDevice;
+    CONTEXT OnlyContext;
+#endif
+    /* For mistakes. */
+    UINT LastSubmittedFenceId;
+    UINT ForgedFenceId;
+} ADAPTER;
 
 typedef struct ALLOCATION {
     UINT64 Size;
