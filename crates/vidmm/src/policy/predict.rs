@@ -1,4 +1,4 @@
-//! Ours: three experts, and the expert decides that would have brought in the fewest bytes of late.
+//! Ours: three experts. The expert with the fewest bytes brought in of late decides.
 //!
 //! The experts are recency, S3-FIFO and a forecast ([`Forecast`]). Each is right for some programs and wrong for others. For each
 //! memory, each expert has a shadow ([`Shadow`]): a memory that only counts, in which all decisions are the expert's. Shadows hold all
@@ -18,7 +18,7 @@ use crate::units::SegmentId;
 /// The allocations in a sample, at most.
 const SAMPLE_MOST: usize = 1 << 16;
 
-/// What was missed counts half after so many memories of used bytes.
+/// Missed bytes count half after the program has used so many times the memory.
 const HALF_LIFE: u64 = 8;
 
 /// The policy.
@@ -46,7 +46,7 @@ struct Contest {
     /// Bytes that are resident, and the most so far.
     used: u64,
     capacity: u64,
-    /// There was a victim, so that the capacity is that of the memory.
+    /// A victim was chosen already, so the capacity is known.
     is_full: bool,
     /// The numbers in the shadows of the allocations in the sample, by their slots.
     members: BTreeMap<usize, u32>,

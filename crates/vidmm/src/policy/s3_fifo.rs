@@ -96,7 +96,7 @@ impl S3Fifo {
         &mut self.queues[number]
     }
 
-    /// The capacity of a memory is less from now on: `capacity`, or what is resident.
+    /// Lowers the capacity of a memory to `capacity`, or to the resident bytes.
     pub fn resize(&mut self, memory: SegmentId, capacity: u64) {
         let queues = self.queues(memory.0);
         queues.capacity = queues.capacity.min(capacity).max(queues.small + queues.main);
@@ -119,7 +119,7 @@ impl S3Fifo {
         queues.main += size;
     }
 
-    /// There is a victim, whoever chooses it. Before the first victim of a memory newcomers move to the main queue.
+    /// Any policy is about to choose a victim. Before the first victim of a memory, newcomers move to the main queue.
     pub fn begin(&mut self, candidates: &mut dyn Candidates) {
         let memory = candidates.memory().0;
         if !core::mem::replace(&mut self.queues(memory).has_evicted, true) {

@@ -252,7 +252,7 @@ proptest! {
     }
 }
 
-/// What programs do with allocations of one page: two programs have twelve each.
+/// The deeds of a program with an allocation of one page. Two programs have twelve allocations each.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Use,
@@ -274,15 +274,15 @@ fn deeds() -> impl Strategy<Value = Vec<(usize, usize, Deed)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A policy hears of candidates of one program and one priority at a time, and other allocations keep the ranks that they had.
-    /// CRE-30, RES-60: each victim is offered, or of the lowest priority of the program's candidates, none of which is offered.
+    /// A policy sees candidates of one program and one priority at a time. Further allocations keep old ranks meanwhile.
+    /// CRE-30, RES-60: each victim is offered, or of the program's lowest priority while no allocation of the program is offered.
     #[test]
     fn every_policy_stands_priorities_offers_and_several_programs(room in 3..16_u64, deeds in deeds()) {
         for policy in PolicyChoice::ALL {
             let mut world = World::new(Config { policy, ..Config::pages(room) });
             let programs = [world.client(), world.client()];
             let allocations = programs.map(|client| Vec::from_iter((0..12).map(|_| world.allocate(client, 1))));
-            // What is known of each allocation: the program, whether it is not offered, and the priority.
+            // The program of each allocation, whether the allocation is not offered, and the priority.
             let mut known = BTreeMap::new();
             for (program, &allocation) in allocations.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |one| (at, one))) {
                 world.call(|vidmm, _, _| vidmm.set_allocation_priority(allocation, 2)).unwrap();
