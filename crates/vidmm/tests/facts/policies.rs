@@ -272,7 +272,7 @@ fn deeds() -> impl Strategy<Value = Vec<(usize, usize, Deed)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A policy sees candidates of one program and one priority at a time. Further allocations keep old ranks meanwhile.
     /// CRE-30, RES-60: each victim is offered, or of the program's lowest priority while no allocation of the program is offered.
