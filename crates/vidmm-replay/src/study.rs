@@ -58,6 +58,16 @@ pub fn study_watched(trace: &Trace, options: &PlayOptions, watch: impl FnMut(u32
     Study::new(trace, options, watch)?.run(trace, options).map(|(played, _)| played)
 }
 
+/// The same under a policy of your own, in place of the policy of `options`.
+///
+/// # Errors
+///
+/// As [`study`].
+pub fn study_under(trace: &Trace, options: &PlayOptions, policy: Box<dyn Policy>) -> Result<Played, PlayError> {
+    let study = Study::new(trace, options, |_| {})?;
+    Study { policy: Some(policy), ..study }.run(trace, options).map(|(played, _)| played)
+}
+
 /// An object.
 #[derive(Clone, Copy, Debug)]
 struct Record {

@@ -180,12 +180,12 @@ fn a_submission_that_does_not_fit_is_refused() {
 
 /// The figures by which one can tell that another's generators are the same.
 #[test]
-fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_quarter_more_than_it() {
+fn layers_in_turn_cost_lru_eight_times_the_optimum_and_predict_a_fifth_more_than_it() {
     let references = suite::cyclic(1);
     assert_eq!((references.objects().len(), references.submissions().len(), references.len()), (500, 3200, 83_200));
     let local_memory = references.footprint() * 90 / 100;
     let optimum = min_split(&references, local_memory) as f64;
     let ratio = |policy| played(&references, local_memory, policy, Lists::Kept).bytes_in as f64 / optimum;
     let (lru, predict) = (ratio(PolicyChoice::Lru), ratio(PolicyChoice::PREDICT));
-    assert!((7.85..8.17).contains(&lru) && predict <= 1.28, "{lru} {predict}");
+    assert!((7.85..8.17).contains(&lru) && predict <= 1.22, "{lru} {predict}");
 }

@@ -10,12 +10,14 @@
 mod arrivals;
 mod choice;
 mod clock;
+mod forecast;
 mod gdsf;
 mod lfu_da;
 mod lru_2;
 mod order;
 mod predict;
 mod s3_fifo;
+mod shadow;
 mod sieve;
 mod slots;
 

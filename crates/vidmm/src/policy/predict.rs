@@ -1,268 +1,236 @@
-//! Ours: of a few allocations drawn at random, the one goes whose next use is expected last, or else the least recently used one.
+//! Ours: three experts. The expert with the fewest bytes brought in of late decides.
 //!
-//! An allocation that is used at regular intervals is expected after one more of them. For any other both its mean interval (the
-//! frequent are wanted back soonest) and the time since its last use (the recent are) are worth something: three and two parts.
-//!
-//! Where the past says nothing of the future, that is worse than the order of least recent use. So the two duel: each victim is noted
-//! as the choice of one of them, and those that come back at once speak against it. The better one chooses, and now and then the
-//! other, so that it is known how that would do.
+//! The experts are recency, S3-FIFO and a forecast ([`Forecast`]). Each is right for some programs and wrong for others. For each
+//! memory, each expert has a shadow ([`Shadow`]): a memory that only counts, in which all decisions are the expert's. Shadows hold all
+//! allocations of a memory, or a sample of them with as large a share of the memory.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 
-use super::{Candidates, Policy, Subject, slots::Slots};
+use super::{
+    Candidates, Policy, Subject,
+    forecast::{Forecast, Search, mix},
+    s3_fifo::S3Fifo,
+    shadow::{Expert, Shadow},
+    slots::Slots,
+};
 use crate::units::SegmentId;
+
+/// The allocations in a sample, at most.
+const SAMPLE_MOST: usize = 1 << 16;
+
+/// Missed bytes count half after the program has used so many times the memory.
+const HALF_LIFE: u64 = 8;
 
 /// The policy.
 #[derive(Debug)]
 pub(super) struct Predict {
-    known: Slots<Known>,
-    /// The allocations in each memory, by the numbers of the segments.
-    residents: Vec<Vec<u32>>,
-    /// The time of the last use of any allocation.
-    now: u32,
-    draws: u64,
-    sample: u32,
-    duel: Duel,
-}
-
-/// The past of an allocation. It outlives an eviction.
-#[derive(Clone, Debug, Default)]
-struct Known {
+    s3_fifo: S3Fifo,
+    forecast: Forecast,
+    /// By the numbers of the segments.
+    contests: Vec<Contest>,
+    /// The memory of each allocation, from the first arrival on.
+    homes: Slots<Option<SegmentId>>,
     /// The time of the last use.
-    last: u32,
-    /// The mean of the intervals between uses, and by how much the last ones differed from it: in [`PARTS`] of a submission.
-    mean: u32,
-    deviation: u32,
-    /// The number of intervals, up to [`MEMORY`].
-    intervals: u16,
-    /// Its place among the residents of its memory, from 1; 0 is none.
-    position: u32,
-    /// The time at which it was chosen to go, and by whom, if it was and was not used since.
-    chosen_at: u32,
-    chosen_by: Option<Chooser>,
+    now: u64,
+    sample: u32,
+    seed: u64,
 }
 
-/// One of the two that duel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Chooser {
-    Prediction,
-    Recency,
+/// The experts for a memory.
+#[derive(Debug)]
+struct Contest {
+    /// The forecast comes first: it decides until another expert has done better.
+    shadows: [Shadow; 3],
+    /// The index of the expert that decides.
+    best: usize,
+    /// Bytes that are resident, and the most so far.
+    used: u64,
+    capacity: u64,
+    /// A victim was chosen already, so the capacity is known.
+    is_full: bool,
+    /// The numbers in the shadows of the allocations in the sample, by their slots.
+    members: BTreeMap<usize, u32>,
+    /// Numbers of former members.
+    free: Vec<u32>,
+    /// The sample has one of so many allocations, as a power of 2.
+    halvings: u32,
+    /// Bytes by which another expert must be better, after changes of late.
+    inertia: u64,
+    /// Bytes used since missed bytes were halved.
+    bytes_used: u64,
 }
 
-/// The choices of both, and how many came back too soon: while a resident stays that nobody uses.
-#[derive(Debug, Default)]
-struct Duel {
-    turns: u64,
-    prediction: Tally,
-    recency: Tally,
-    /// 256 times the mean time for which the last victims had been idle, in submissions.
-    idle: u64,
-}
-
-#[derive(Debug, Default)]
-struct Tally {
-    choices: u32,
-    mistakes: u32,
-}
-
-impl Tally {
-    /// The share of mistakes as a fraction, as if four of eight choices had been mistakes before the first.
-    fn mistakes(&self) -> (u64, u64) {
-        (u64::from(self.mistakes) + 4, u64::from(self.choices) + 8)
-    }
-
-    fn fade(&mut self) {
-        self.choices -= self.choices / 10;
-        self.mistakes -= self.mistakes / 10;
-    }
-}
-
-impl Duel {
-    /// The one that chooses the next victim. Every 16th is the other's.
-    fn next(&mut self) -> Chooser {
-        self.turns += 1;
-        if self.turns.is_multiple_of(256) {
-            // Programs change: what was long ago counts less.
-            self.prediction.fade();
-            self.recency.fade();
-        }
-        let (predicted, recent) = (self.prediction.mistakes(), self.recency.mistakes());
-        // Prediction must be clearly worse, for it gains more where it is right.
-        let is_better = 2 * predicted.0 * recent.1 <= 3 * recent.0 * predicted.1;
-        let chooser = if is_better != self.turns.is_multiple_of(16) { Chooser::Prediction } else { Chooser::Recency };
-        self.tally(chooser).choices += 1;
-        chooser
-    }
-
-    fn tally(&mut self, chooser: Chooser) -> &mut Tally {
-        match chooser {
-            Chooser::Prediction => &mut self.prediction,
-            Chooser::Recency => &mut self.recency,
+impl Contest {
+    fn new(sample: u32, seed: u64) -> Self {
+        let experts =
+            [Expert::Forecast(Forecast::new(sample, seed)), Expert::S3Fifo(S3Fifo::default()), Expert::Recency];
+        let shadows = experts.map(Shadow::new);
+        let (members, free) = (BTreeMap::new(), Vec::new());
+        Self {
+            shadows,
+            best: 0,
+            inertia: 0,
+            used: 0,
+            capacity: 0,
+            is_full: false,
+            members,
+            free,
+            halvings: 0,
+            bytes_used: 0,
         }
     }
-}
 
-/// Parts of a submission, in which means are kept.
-const PARTS: u32 = 16;
-
-/// The number of intervals of which a mean is: later ones weigh as much as one of so many.
-const MEMORY: u16 = 20;
-
-/// The part of the mean by which the intervals of an allocation differ at most that is used at regular ones.
-const REGULAR: u32 = 4;
-
-impl Known {
-    /// Notes an interval between two uses, in submissions.
-    fn note(&mut self, interval: u32) {
-        let interval = interval.min(u32::MAX / PARTS) * PARTS;
-        if self.intervals == 0 {
-            // The first is taken for the rule.
-            (self.mean, self.deviation) = (interval, 0);
-        } else {
-            self.deviation = toward(self.deviation, interval.abs_diff(self.mean), 2);
-            self.mean = toward(self.mean, interval, u32::from(self.intervals) + 1);
-        }
-        self.intervals = MEMORY.min(self.intervals + 1);
+    fn is_in_sample(slot: usize, halvings: u32) -> bool {
+        mix(slot as u64).trailing_zeros() >= halvings
     }
 
-    /// The time until the next use, as far as that can be told, in [`PARTS`] of a submission.
-    fn time_to_next_use(&self, now: u32) -> u32 {
-        let idle = now.wrapping_sub(self.last).saturating_mul(PARTS);
-        if self.intervals == 0 {
-            return idle.saturating_mul(2).saturating_add(PARTS);
-        }
-        if self.deviation > self.mean / REGULAR {
-            return self.mean / 5 * 3 + idle / 5 * 2;
-        }
-        let is_overdue = idle > self.mean.saturating_add(self.deviation.saturating_mul(2));
-        if is_overdue { idle } else { self.mean.saturating_sub(idle) }
+    /// The bytes of a shadow's memory.
+    fn share(&self) -> u64 {
+        if self.is_full { self.capacity >> self.halvings } else { u64::MAX }
     }
-}
 
-/// A number that is nearer to `to` than `from` is, by one of so many parts of the way.
-fn toward(from: u32, to: u32, parts: u32) -> u32 {
-    let step = from.abs_diff(to) / parts;
-    if to > from { from + step } else { from - step }
-}
+    /// A use.
+    fn access(&mut self, subject: Subject, time: u64) {
+        if !Self::is_in_sample(subject.slot, self.halvings) {
+            return;
+        }
+        let count = self.members.len() as u32;
+        let member = *self.members.entry(subject.slot).or_insert_with(|| self.free.pop().unwrap_or(count));
+        let share = self.share();
+        self.shadows.iter_mut().for_each(|shadow| shadow.access(member, subject, time, share));
+        if self.members.len() > SAMPLE_MOST {
+            self.halve();
+        }
+        if !self.is_full {
+            return;
+        }
+        self.bytes_used += subject.size;
+        if self.bytes_used / HALF_LIFE > self.share() {
+            self.bytes_used = 0;
+            self.shadows.iter_mut().for_each(|shadow| shadow.missed /= 2);
+            self.inertia /= 2;
+        }
+        let missed = |at: usize| self.shadows[at].missed;
+        let least = (0..self.shadows.len()).min_by_key(|&at| missed(at)).expect("there are experts");
+        // Another expert must be better by a hundredth, and by more after each change, so that two equals do not take turns.
+        if missed(least) + missed(least) / 100 + self.inertia < missed(self.best) {
+            self.best = least;
+            self.inertia = (2 * self.inertia).max(self.share() / 64);
+        }
+    }
 
-/// The later of two times, which are less than 2^31 apart.
-fn later(one: u32, other: u32) -> u32 {
-    if other.wrapping_sub(one) < 1 << 31 { other } else { one }
+    /// Makes the sample, and the shadows' memories, half as large.
+    fn halve(&mut self) {
+        self.halvings += 1;
+        let slots = self.members.keys().copied().filter(|&slot| !Self::is_in_sample(slot, self.halvings));
+        Vec::from_iter(slots).into_iter().for_each(|slot| self.forget(slot));
+        let share = self.share();
+        for shadow in &mut self.shadows {
+            shadow.resize(share);
+            shadow.missed /= 2;
+        }
+    }
+
+    /// An allocation is no more, or is not in the sample any more.
+    fn forget(&mut self, slot: usize) {
+        if let Some(member) = self.members.remove(&slot) {
+            self.shadows.iter_mut().for_each(|shadow| shadow.forget(member));
+            self.free.push(member);
+        }
+    }
 }
 
 impl Predict {
     pub fn new(sample: u32, seed: u64) -> Self {
-        Self { known: Slots::default(), residents: Vec::new(), now: 0, draws: seed, sample, duel: Duel::default() }
+        let (s3_fifo, forecast) = (S3Fifo::default(), Forecast::new(sample, seed));
+        Self { s3_fifo, forecast, contests: Vec::new(), homes: Slots::default(), now: 0, sample, seed }
     }
 
-    /// A number below `bound` (splitmix64).
-    fn draw(&mut self, bound: usize) -> usize {
-        self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.draws;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^= mixed >> 31;
-        ((u128::from(mixed) * bound as u128) >> 64) as usize
-    }
-
-    fn residents(&mut self, memory: SegmentId) -> &mut Vec<u32> {
+    fn contest(&mut self, memory: SegmentId) -> &mut Contest {
         let number = memory.0 as usize;
-        if self.residents.len() <= number {
-            self.residents.resize(number + 1, Vec::new());
+        while self.contests.len() <= number {
+            self.contests.push(Contest::new(self.sample, self.seed));
         }
-        &mut self.residents[number]
+        &mut self.contests[number]
     }
 
-    /// Time goes on to `time` if that is later. Returns it, in the bits that are kept.
-    fn advance(&mut self, time: u64) -> u32 {
-        self.now = later(self.now, time as u32);
-        time as u32
-    }
-
-    /// Of the first candidate and some drawn ones, the one that is expected last.
-    fn expected_last(&mut self, candidates: &dyn Candidates, first: usize) -> usize {
-        let expected = |known: &Slots<Known>, slot, now| known.get(slot).time_to_next_use(now);
-        let mut last = (expected(&self.known, first, self.now), first);
-        let memory = candidates.memory();
-        let count = self.residents(memory).len();
-        for _ in 0..self.sample {
-            let drawn = self.draw(count);
-            let slot = self.residents(memory)[drawn] as usize;
-            let expected = expected(&self.known, slot, self.now);
-            if expected > last.0 && candidates.get(slot).is_some() {
-                last = (expected, slot);
-            }
-        }
-        last.1
+    /// The contest of the memory of an allocation.
+    fn home(&mut self, slot: usize) -> Option<&mut Contest> {
+        let home = self.homes.get(slot)?;
+        Some(self.contest(home))
     }
 }
 
 impl Policy for Predict {
     fn used(&mut self, subject: Subject, time: u64) {
-        let time = self.advance(time);
-        let known = self.known.entry(subject.slot);
-        if let Some(chooser) = known.chosen_by.take() {
-            let away = u64::from(time.wrapping_sub(known.chosen_at));
-            self.duel.tally(chooser).mistakes += u32::from(away < self.duel.idle / 256);
+        self.now = self.now.max(time);
+        self.s3_fifo.used(subject, time);
+        self.forecast.used(subject, time);
+        if let Some(contest) = self.home(subject.slot) {
+            contest.access(subject, time);
         }
-        let interval = time.wrapping_sub(known.last);
-        // A use by the next submission is the same use, as of an allocation that stays on a list.
-        if known.last > 0 && interval > 1 {
-            known.note(interval);
-        }
-        known.last = time;
     }
 
     fn brought_in(&mut self, subject: Subject, memory: SegmentId) {
-        let residents = self.residents(memory);
-        residents.push(subject.slot as u32);
-        let position = residents.len() as u32;
-        self.known.entry(subject.slot).position = position;
+        self.s3_fifo.brought_in(subject, memory);
+        self.forecast.brought_in(subject, memory);
+        let now = self.now;
+        if self.homes.get(subject.slot) != Some(memory) {
+            if let Some(contest) = self.home(subject.slot) {
+                contest.forget(subject.slot);
+            }
+            *self.homes.entry(subject.slot) = Some(memory);
+            self.contest(memory).access(subject, now);
+        }
+        let contest = self.contest(memory);
+        contest.used += subject.size;
+        contest.capacity = contest.capacity.max(contest.used);
     }
 
     fn released(&mut self, subject: Subject, last_use: u64) {
-        let last_use = self.advance(last_use);
-        let known = self.known.entry(subject.slot);
-        known.last = later(known.last, last_use);
-    }
-
-    fn rank(&self, slot: usize) -> u64 {
-        u64::from(self.known.get(slot).last)
-    }
-
-    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
-        let first = candidates.first_from(0).expect("there is a candidate").slot;
-        let chooser = self.duel.next();
-        let victim = match chooser {
-            Chooser::Prediction => self.expected_last(candidates, first),
-            Chooser::Recency => first,
-        };
-        let known = self.known.entry(victim);
-        (known.chosen_at, known.chosen_by) = (self.now, Some(chooser));
-        self.duel.idle = self.duel.idle - self.duel.idle / 256 + u64::from(self.now.wrapping_sub(known.last));
-        victim
-    }
-
-    fn left(&mut self, subject: Subject, memory: SegmentId) {
-        let position = core::mem::take(&mut self.known.entry(subject.slot).position);
-        let residents = self.residents(memory);
-        residents.swap_remove(position as usize - 1);
-        if let Some(&moved) = residents.get(position as usize - 1) {
-            self.known.entry(moved as usize).position = position;
+        self.s3_fifo.released(subject, last_use);
+        self.forecast.released(subject, last_use);
+        if let Some(contest) = self.home(subject.slot)
+            && let Some(&member) = contest.members.get(&subject.slot)
+        {
+            contest.shadows.iter_mut().for_each(|shadow| shadow.release(member, last_use));
         }
     }
 
-    fn gone(&mut self, subject: Subject) {
-        *self.known.entry(subject.slot) = Known::default();
+    /// Ranks are those of S3-FIFO; the other experts draw.
+    fn rank(&self, slot: usize) -> u64 {
+        self.s3_fifo.rank(slot)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::toward;
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        self.s3_fifo.begin(candidates);
+        let contest = self.contest(candidates.memory());
+        contest.is_full = true;
+        let shadow = &mut contest.shadows[contest.best];
+        if let Some(overdue) = shadow.overdue(candidates) {
+            return overdue;
+        }
+        let search = match shadow.expert {
+            Expert::S3Fifo(_) => return self.s3_fifo.victim(candidates),
+            Expert::Recency => Search::Oldest,
+            Expert::Forecast(_) => Search::Farthest,
+        };
+        let first = candidates.first_from(0).expect("there is a candidate").slot;
+        self.forecast.search(search, candidates, first)
+    }
 
-    #[test]
-    fn a_mean_goes_one_part_of_the_way_to_the_interval_that_is_seen() {
-        assert_eq!([toward(100, 200, 4), toward(200, 100, 4), toward(7, 7, 20)], [125, 175, 7]);
+    fn left(&mut self, subject: Subject, memory: SegmentId) {
+        self.s3_fifo.left(subject, memory);
+        self.forecast.left(subject, memory);
+        self.contest(memory).used -= subject.size;
+    }
+
+    fn gone(&mut self, subject: Subject) {
+        self.s3_fifo.gone(subject);
+        self.forecast.gone(subject);
+        if let Some(contest) = self.home(subject.slot) {
+            contest.forget(subject.slot);
+        }
+        *self.homes.entry(subject.slot) = None;
     }
 }

@@ -96,6 +96,12 @@ impl S3Fifo {
         &mut self.queues[number]
     }
 
+    /// Lowers the capacity of a memory to `capacity`, or to the resident bytes.
+    pub fn resize(&mut self, memory: SegmentId, capacity: u64) {
+        let queues = self.queues(memory.0);
+        queues.capacity = queues.capacity.min(capacity).max(queues.small + queues.main);
+    }
+
     fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -111,6 +117,14 @@ impl S3Fifo {
         let queues = self.queues(memory);
         queues.small -= size;
         queues.main += size;
+    }
+
+    /// Any policy is about to choose a victim. Before the first victim of a memory, newcomers move to the main queue.
+    pub fn begin(&mut self, candidates: &mut dyn Candidates) {
+        let memory = candidates.memory().0;
+        if !core::mem::replace(&mut self.queues(memory).has_evicted, true) {
+            self.spill(memory, candidates);
+        }
     }
 
     /// Moves newcomers beyond the small queue's capacity to the main queue, with their uses.
@@ -161,9 +175,7 @@ impl Policy for S3Fifo {
 
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
         let memory = candidates.memory().0;
-        if !core::mem::replace(&mut self.queues(memory).has_evicted, true) {
-            self.spill(memory, candidates);
-        }
+        self.begin(candidates);
         let queues = self.queues(memory);
         let is_main_full = queues.main > queues.main_capacity();
         loop {

@@ -1,6 +1,6 @@
 //! Policies of eviction (D24): each does what its paper says, and none breaks the order in which the manager lets things go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyError, PolicyInUse, Subject};
@@ -249,6 +249,82 @@ proptest! {
     #[test]
     fn s3_fifo_lets_newcomers_pass_through_a_small_queue(room in 2..9usize, accesses in accesses()) {
         evicts_as(PolicyChoice::S3Fifo, ThreeQueues { room, ..ThreeQueues::default() }, room, &accesses);
+    }
+}
+
+/// The deeds of a program with an allocation of one page. Two programs have twelve allocations each.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Use,
+    /// The priority decides among which candidates a policy chooses.
+    Prioritize(u32),
+    /// The next use reclaims.
+    Offer,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<(usize, usize, Deed)>> {
+    let deed = prop_oneof![
+        8 => Just(Deed::Use),
+        1 => (1..4_u32).prop_map(Deed::Prioritize),
+        1 => Just(Deed::Offer),
+    ];
+    prop::collection::vec((0..2_usize, 0..12_usize, deed), 1..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A policy sees candidates of one program and one priority at a time. Further allocations keep old ranks meanwhile.
+    /// CRE-30, RES-60: each victim is offered, or of the program's lowest priority while no allocation of the program is offered.
+    #[test]
+    fn every_policy_stands_priorities_offers_and_several_programs(room in 3..16_u64, deeds in deeds()) {
+        for policy in PolicyChoice::ALL {
+            let mut world = World::new(Config { policy, ..Config::pages(room) });
+            let programs = [world.client(), world.client()];
+            let allocations = programs.map(|client| Vec::from_iter((0..12).map(|_| world.allocate(client, 1))));
+            // The program of each allocation, whether the allocation is not offered, and the priority.
+            let mut known = BTreeMap::new();
+            for (program, &allocation) in allocations.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |one| (at, one))) {
+                world.call(|vidmm, _, _| vidmm.set_allocation_priority(allocation, 2)).unwrap();
+                known.insert(allocation, (program, true, 2));
+            }
+            let mut resident = BTreeSet::new();
+            for &(program, number, deed) in &deeds {
+                let (client, allocation) = (programs[program], allocations[program][number]);
+                let (_, is_wanted, priority) = known.get_mut(&allocation).expect("it exists");
+                match deed {
+                    Deed::Prioritize(new) => {
+                        *priority = new;
+                        world.call(|vidmm, _, _| vidmm.set_allocation_priority(allocation, new)).unwrap();
+                        continue;
+                    }
+                    Deed::Offer => {
+                        if std::mem::take(is_wanted) {
+                            world.offer(client, &[allocation], OfferPriority::High).unwrap();
+                        }
+                        continue;
+                    }
+                    Deed::Use => {}
+                }
+                if !std::mem::replace(is_wanted, true) {
+                    let _ = world.reclaim(client, &[allocation]).unwrap();
+                }
+                let before = world.evicted().len();
+                world.bring_in(client, &[allocation]);
+                for (victim, _) in world.evicted().split_off(before) {
+                    let worth = known[&victim];
+                    let others = resident.iter().filter(|&&other| other != allocation && known[&other].0 == worth.0);
+                    let least = others.map(|other| known[other]).min();
+                    prop_assert_eq!(Some(worth), least, "{}: {:?}", policy, deeds);
+                    resident.remove(&victim);
+                }
+                resident.insert(allocation);
+                world.submit(client, &[]);
+                world.evict(client, &[allocation], IF_NECESSARY).unwrap();
+                world.run_all();
+            }
+            world.tear_down();
+        }
     }
 }
 
