@@ -151,6 +151,11 @@ impl References {
         !self.drops.is_empty()
     }
 
+    /// Whether an object is dropped, after the last use or earlier.
+    pub(crate) fn drops(&self) -> bool {
+        self.drops_early() || self.objects.iter().any(|object| object.lifetime == Lifetime::Temporary)
+    }
+
     /// The page size in bytes.
     pub(crate) fn page(&self) -> u64 {
         self.page

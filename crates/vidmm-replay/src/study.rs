@@ -18,10 +18,16 @@ use crate::{
     trace::{Step, Trace},
 };
 
-/// Whether a study chooses the victims that the manager chooses: at most two submissions are in flight, and objects are dropped after
-/// the last use alone. S3-FIFO hears of a dropped ghost a moment earlier or later in the manager, and any other policy does not care.
+/// Whether a study chooses the victims that the manager chooses: at most two submissions are in flight, and the policy does not care for
+/// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares where a ghost is
+/// dropped before the last use, and the shadows of `predict` care for each dropped object.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
-    options.setup.in_flight <= 2 && (options.policy != PolicyChoice::S3Fifo || !trace.drops_early())
+    let cares = match options.policy {
+        PolicyChoice::S3Fifo => trace.drops_early(),
+        PolicyChoice::Predict { .. } => trace.drops(),
+        _ => false,
+    };
+    options.setup.in_flight <= 2 && !cares
 }
 
 /// Plays a trace as a study, and says what was moved. The figures are the manager's where the study [`is_exact`].

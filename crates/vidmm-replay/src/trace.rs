@@ -206,6 +206,14 @@ impl Trace {
         }
     }
 
+    /// Whether objects are dropped at all.
+    pub(crate) fn drops(&self) -> bool {
+        match &self.input {
+            Input::Held { references, .. } => references.drops(),
+            Input::Requests { .. } => self.drops_early(),
+        }
+    }
+
     /// Its size in several respects.
     pub fn measure(&self) -> &Measure {
         &self.measure

@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn a_cell_has_the_mean_of_what_was_seen() {
         let mut cell = Cell::default();
-        [4 * ONE, 2 * ONE, 3 * ONE].map(|seen| cell.learn(seen));
+        [4 * ONE, 2 * ONE, 3 * ONE].into_iter().for_each(|seen| cell.learn(seen));
         assert_eq!((cell.mean, cell.observed), (3 * ONE, 3));
     }
 }
