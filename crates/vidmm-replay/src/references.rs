@@ -146,14 +146,9 @@ impl References {
         references
     }
 
-    /// Whether an object is dropped while others go on.
-    pub(crate) fn drops_early(&self) -> bool {
-        !self.drops.is_empty()
-    }
-
     /// Whether an object is dropped, after the last use or earlier.
     pub(crate) fn drops(&self) -> bool {
-        self.drops_early() || self.objects.iter().any(|object| object.lifetime == Lifetime::Temporary)
+        !self.drops.is_empty() || self.objects.iter().any(|object| object.lifetime == Lifetime::Temporary)
     }
 
     /// The page size in bytes.

@@ -19,15 +19,11 @@ use crate::{
 };
 
 /// Whether a study chooses the victims that the manager chooses: at most two submissions are in flight, and the policy does not care for
-/// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares where a ghost is
-/// dropped before the last use, and the shadows of `predict` care for each dropped object.
+/// the moment at which a dropped object is gone. The manager has another such moment than the study. S3-FIFO cares for ghosts and for
+/// newcomers before the first victim, and so do the shadows of `predict`.
 pub fn is_exact(trace: &Trace, options: &PlayOptions) -> bool {
-    let cares = match options.policy {
-        PolicyChoice::S3Fifo => trace.drops_early(),
-        PolicyChoice::Predict { .. } => trace.drops(),
-        _ => false,
-    };
-    options.setup.in_flight <= 2 && !cares
+    let cares = matches!(options.policy, PolicyChoice::S3Fifo | PolicyChoice::Predict { .. });
+    options.setup.in_flight <= 2 && !(cares && trace.drops())
 }
 
 /// Plays a trace as a study, and says what was moved. The figures are the manager's where the study [`is_exact`].

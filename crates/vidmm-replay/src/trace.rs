@@ -196,21 +196,13 @@ impl Trace {
         &self.remarks
     }
 
-    /// Whether objects are dropped otherwise than after the last use: deletions, or sizes that change.
-    pub(crate) fn drops_early(&self) -> bool {
-        match &self.input {
-            Input::Held { references, .. } => references.drops_early(),
-            Input::Requests { file, .. } => {
-                self.remarks.deletions > 0 || file.sizes() == Sizes::New && self.remarks.size_changes > 0
-            }
-        }
-    }
-
-    /// Whether objects are dropped at all.
+    /// Whether objects are dropped: after the last use, by deletions, or since their sizes change.
     pub(crate) fn drops(&self) -> bool {
         match &self.input {
             Input::Held { references, .. } => references.drops(),
-            Input::Requests { .. } => self.drops_early(),
+            Input::Requests { file, .. } => {
+                self.remarks.deletions > 0 || file.sizes() == Sizes::New && self.remarks.size_changes > 0
+            }
         }
     }
 

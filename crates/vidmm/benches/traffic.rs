@@ -125,7 +125,7 @@ fn traces(_: &Scale, report: &mut Report) {
     }
 }
 
-/// What `predict` brings in by the limit: 1.03 of the better of the other two, and a tenth of local memory.
+/// The bytes that `predict` brings in by the limit: 1.03 of the better of the other two, and a tenth of local memory.
 fn by_limit([lru, s3_fifo, predict]: [f64; POLICIES.len()], local_memory: u64) -> f64 {
     predict / (1.03 * lru.min(s3_fifo) + local_memory as f64 / 10.0)
 }

@@ -32,7 +32,7 @@ const OBSERVED_BY_RULE: i32 = 4;
 /// Drawn allocations from which the cells learn, for each victim.
 const LEARNED: u32 = 4;
 
-/// What the draw looks for.
+/// The aim of the draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Search {
     /// The longest time since the last use.

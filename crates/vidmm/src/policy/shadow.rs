@@ -8,7 +8,7 @@ use crate::{id::AllocationId, units::SegmentId};
 /// A shadow has one memory.
 const MEMORY: SegmentId = SegmentId(0);
 
-/// What decides in a shadow.
+/// The policy of a shadow.
 #[derive(Debug)]
 pub(super) enum Expert {
     /// The least recently used goes.
@@ -32,7 +32,7 @@ impl Expert {
 pub(super) struct Shadow {
     pub expert: Expert,
     candidates: Unlisted,
-    /// What the expert has evicted, the oldest eviction first, by the number of the eviction.
+    /// The victims of the expert, the oldest eviction first, by the number of the eviction.
     absent: Order,
     evictions: u64,
     members: Vec<Member>,
