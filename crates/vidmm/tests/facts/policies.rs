@@ -315,10 +315,15 @@ proptest! {
                 world.bring_in(client, &[allocation]);
                 judged = world.evicted().len();
                 for (victim, _) in world.evicted().split_off(before) {
-                    let worth = known[&victim];
-                    let others = resident.iter().filter(|&&other| other != allocation && known[&other].0 == worth.0);
-                    let least = others.map(|other| known[other]).min();
-                    prop_assert_eq!(Some(worth), least, "{}: {:?}", policy, deeds);
+                    // Offered allocations go in the order of the offers (U-37): the priority does not count.
+                    let worth = |of: &AllocationId| match known[of] {
+                        (program, false, _) => (program, false, 0),
+                        wanted => wanted,
+                    };
+                    let program = known[&victim].0;
+                    let others = resident.iter().filter(|&&other| other != allocation && known[&other].0 == program);
+                    let least = others.map(worth).min();
+                    prop_assert_eq!(Some(worth(&victim)), least, "{}: {:?}", policy, deeds);
                     resident.remove(&victim);
                 }
                 resident.insert(allocation);
