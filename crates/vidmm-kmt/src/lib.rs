@@ -6,6 +6,8 @@
 //!
 //! `vidmm exec --kmt` runs a program on the library. `vidmm replay` repeats the log of the calls without the program.
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the border is for Linux"))]
+
 // A file imports only from those above it.
 mod status;
 mod call;
