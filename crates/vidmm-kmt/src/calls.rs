@@ -12,7 +12,9 @@ use vidmm_soft::{COPY_ENGINE, RENDER_ENGINE};
 
 use crate::addresses::Mapping;
 use crate::call::{AllocationInfo, Call, FenceValue, Memory, Reply};
-use crate::objects::{Allocation, Context, Device, Fence, FenceOf, Object, PagingQueue, Refused};
+use crate::objects::{
+    Adapter, Allocation, Context, Device, Fence, FenceOf, Object, PagingQueue, Refused, TrimNotification,
+};
 use crate::rules::Rule;
 use crate::session::{Answer, PATIENCE, QUANTUM, Session};
 use crate::status::Status;
@@ -37,20 +39,18 @@ fn invalid(reason: impl ToString) -> Reply {
     Reply::refused(Status::INVALID_PARAMETER, reason)
 }
 
-fn removed(error: impl ToString) -> Reply {
-    Reply::refused(Status::DEVICE_REMOVED, error)
-}
-
 impl Session {
     pub(crate) fn answer(&mut self, call: &Call) -> Answer {
         match *call {
-            Call::OpenAdapter => self.insert(Object::Adapter).map(|adapter| Reply::created([adapter])),
+            Call::OpenAdapter => self.insert(Object::Adapter(Adapter)).map(|adapter| Reply::created([adapter])),
             Call::CloseAdapter { adapter } => {
+                self.object::<Adapter>(adapter)?;
                 let is_left = |object: &Object| matches!(object, Object::Device(of) if of.adapter == adapter);
                 self.judge_leaks("devices", is_left);
-                self.remove(adapter, "adapter")
+                self.forget(adapter);
+                Ok(Reply::default())
             }
-            Call::QueryAdapterInfo { adapter, .. } => self.adapter(adapter).map(|()| Reply::default()),
+            Call::QueryAdapterInfo { adapter, .. } => self.object::<Adapter>(adapter).map(|_| Reply::default()),
             Call::CreateDevice { adapter } => self.create_device(adapter),
             Call::DestroyDevice { device } => self.destroy_device(device),
             Call::GetDeviceState { device } => self.device_state(device),
@@ -144,7 +144,7 @@ impl Session {
             Call::WaitFromGpu { context, ref fences } => self.wait_from_gpu(context, fences),
             Call::WaitFromCpu { ref fences, any, .. } => self.wait_from_cpu(fences, any),
             Call::QueryVideoMemoryInfo { adapter, local } => {
-                self.adapter(adapter)?;
+                self.object::<Adapter>(adapter)?;
                 let process = self.process;
                 let info = self.runtime.vidmm().query_video_memory_info(process, group(local)).map_err(invalid)?;
                 let figures =
@@ -152,7 +152,7 @@ impl Session {
                 Ok(Reply { values: figures.to_vec(), ..Reply::default() })
             }
             Call::ChangeVideoMemoryReservation { adapter, local, bytes } => {
-                self.adapter(adapter)?;
+                self.object::<Adapter>(adapter)?;
                 let process = self.process;
                 let vidmm = self.runtime.vidmm();
                 vidmm.change_video_memory_reservation(process, group(local), bytes).map_err(invalid)?;
@@ -161,11 +161,16 @@ impl Session {
             Call::RegisterTrimNotification { device } => {
                 let id = self.object::<Device>(device)?.id;
                 let notification = self.runtime.vidmm().register_trim_notification(id).map_err(invalid)?;
-                let handle = self.insert(Object::TrimNotification(notification, device))?;
+                let handle = self.insert(Object::TrimNotification(TrimNotification { device, id: notification }))?;
                 self.notifications.insert(notification, handle);
                 Ok(Reply::created([handle]))
             }
-            Call::UnregisterTrimNotification { notification } => self.remove(notification, "trim notification"),
+            Call::UnregisterTrimNotification { notification } => {
+                let id = self.object::<TrimNotification>(notification)?.id;
+                self.runtime.vidmm().unregister_trim_notification(id).map_err(invalid)?;
+                self.forget(notification);
+                Ok(Reply::default())
+            }
             Call::NotSupported { ref function } => {
                 Err(Reply::refused(Status::NOT_SUPPORTED, format!("{function} is not there")))
             }
@@ -184,31 +189,22 @@ impl Session {
         }
     }
 
-    fn adapter(&mut self, handle: u32) -> Result<(), Reply> {
-        match self.handles.get(handle) {
-            Ok(Object::Adapter) => Ok(()),
-            other => {
-                let dead = other.err();
-                Err(self.dead(handle, "adapter", dead))
-            }
-        }
-    }
-
-    /// Removes an object that needs nothing but its end.
-    fn remove(&mut self, handle: u32, wanted: &'static str) -> Answer {
+    /// Removes an object, and all that the session knows by the object.
+    fn forget(&mut self, handle: u32) {
         match self.handles.remove(handle, self.call) {
-            Ok(Object::TrimNotification(id, _)) => {
-                self.notifications.remove(&id);
-                self.runtime.vidmm().unregister_trim_notification(id).map_err(invalid)?;
-                Ok(Reply::default())
+            Ok(Object::Allocation(_)) => self.addresses.forget(handle),
+            Ok(Object::PagingQueue(queue)) => self.free_slots.extend(self.slots_of_queues.remove(&queue.id)),
+            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, .. })) => {
+                self.fences_by_address.remove(&address);
+                self.free_slots.extend(self.slots_of_fences.remove(&id));
             }
-            Ok(_) => Ok(Reply::default()),
-            Err(dead) => Err(self.dead(handle, wanted, Some(dead))),
+            Ok(Object::TrimNotification(of)) => _ = self.notifications.remove(&of.id),
+            _ => {}
         }
     }
 
     fn create_device(&mut self, adapter: u32) -> Answer {
-        self.adapter(adapter)?;
+        self.object::<Adapter>(adapter)?;
         let process = self.process;
         let id = self.runtime.vidmm().create_device(process).map_err(invalid)?;
         let progress = CreateMonitoredFenceDesc { device: Some(id), initial_fence_value: 0 };
@@ -225,11 +221,7 @@ impl Session {
         vidmm.destroy_device(kmd, host, id).map_err(invalid)?;
         let of_device = self.handles.iter().filter(|(_, object)| object.device() == Some(device));
         let of_device = Vec::from_iter(of_device.map(|(handle, _)| handle));
-        for handle in of_device.into_iter().chain([device]) {
-            if let Ok(Object::Allocation(_)) = self.handles.remove(handle, self.call) {
-                self.addresses.forget(handle);
-            }
-        }
+        of_device.into_iter().chain([device]).for_each(|handle| self.forget(handle));
         Ok(Reply::default())
     }
 
@@ -273,23 +265,13 @@ impl Session {
         let &mut PagingQueue { device, id, fence, .. } = self.object(paging_queue)?;
         self.object::<Device>(device)?.queues.retain(|&queue| queue != paging_queue);
         self.retry(|session| session.runtime.vidmm().destroy_paging_queue(id))?;
-        for handle in [paging_queue, fence] {
-            let _ = self.handles.remove(handle, self.call);
-        }
-        self.free_slots.extend(self.slots_of_queues.remove(&id));
+        [paging_queue, fence].into_iter().for_each(|handle| self.forget(handle));
         Ok(Reply::default())
     }
 
     /// Destroys what may be in use: time passes until nothing uses the object.
     fn retry(&mut self, destroy: impl Fn(&mut Self) -> Result<(), vidmm::DestroyError>) -> Result<(), Reply> {
-        let until = self.now() + PATIENCE;
-        loop {
-            match destroy(self) {
-                Ok(()) => return Ok(()),
-                Err(vidmm::DestroyError::InUse { .. }) if self.now() < until => self.pass_time(),
-                Err(error) => return Err(invalid(error)),
-            }
-        }
+        self.patiently(destroy, |_, error| matches!(error, vidmm::DestroyError::InUse { .. })).map_err(invalid)
     }
 
     fn create_context(&mut self, device: u32, node_ordinal: u32) -> Answer {
@@ -307,7 +289,7 @@ impl Session {
             let (vidmm, kmd, _) = session.runtime.borrow();
             vidmm.destroy_context(kmd, id)
         })?;
-        let _ = self.handles.remove(context, self.call);
+        self.forget(context);
         Ok(Reply::default())
     }
 
@@ -387,11 +369,10 @@ impl Session {
             }
             let (vidmm, _, host) = self.runtime.borrow();
             vidmm.destroy_allocation(host, id, flags & DestroyFlags::ASSUME_NOT_IN_USE).map_err(invalid)?;
-            let _ = self.handles.remove(handle, self.call);
-            self.addresses.forget(handle);
+            self.forget(handle);
         }
         if named.is_empty() && resource != 0 {
-            let _ = self.handles.remove(resource, self.call);
+            self.forget(resource);
         }
         self.gave_back(device);
         Ok(Reply::default())
@@ -417,7 +398,7 @@ impl Session {
     fn reserve(&mut self, object: u32, base: u64, (minimum, maximum): (u64, u64), size: u64) -> Answer {
         let queue = match self.handles.get(object) {
             Ok(Object::PagingQueue(queue)) => Some(queue.id),
-            Ok(Object::Adapter) => self.slots_of_queues.keys().next().copied(),
+            Ok(Object::Adapter(_)) => self.slots_of_queues.keys().next().copied(),
             _ => None,
         };
         let Some(queue) = queue else {
@@ -484,20 +465,16 @@ impl Session {
 
     /// Frees addresses. Time passes while work in flight uses what was mapped in a reservation, and was destroyed.
     fn free_address(&mut self, adapter: u32, base: u64, size: u64) -> Answer {
-        self.adapter(adapter)?;
-        let (process, until) = (self.process, self.now() + PATIENCE);
-        loop {
-            let (vidmm, _, host) = self.runtime.borrow();
-            match vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(base), size) {
-                Ok(()) => break,
-                Err(GpuVaError::Range(VaRangeError::HasMappings))
-                    if !self.addresses.has_mappings(base, size) && self.now() < until =>
-                {
-                    self.pass_time();
-                }
-                Err(error) => return Err(invalid(error)),
-            }
-        }
+        self.object::<Adapter>(adapter)?;
+        let free = |session: &mut Self| {
+            let process = session.process;
+            let (vidmm, _, host) = session.runtime.borrow();
+            vidmm.free_gpu_virtual_address(host, process, GpuVirtualAddress(base), size)
+        };
+        let is_early = |session: &Self, error: &GpuVaError| {
+            matches!(error, GpuVaError::Range(VaRangeError::HasMappings)) && !session.addresses.has_mappings(base, size)
+        };
+        self.patiently(free, is_early).map_err(invalid)?;
         self.addresses.free(base, size);
         Ok(Reply::default())
     }
@@ -638,19 +615,16 @@ impl Session {
     /// Locks an allocation. Time passes while the content is on its way (RES-80).
     fn lock(&mut self, device: u32, allocation: u32) -> Answer {
         let (of, id) = (self.object::<Device>(device)?.id, self.object::<Allocation>(allocation)?.id);
-        let until = self.now() + PATIENCE;
-        loop {
-            let (vidmm, _, host) = self.runtime.borrow();
-            match vidmm.lock(host, of, id) {
-                Ok(_) => break,
-                Err(LockError::AllocationBusy) if self.now() < until => self.pass_time(),
-                Err(LockError::AllocationBusy) => {
-                    return Err(Reply::refused(Status::ALLOCATION_BUSY, LockError::AllocationBusy));
-                }
-                Err(error @ LockError::NotLockable) => return Err(Reply::refused(Status::CANT_LOCK_MEMORY, error)),
-                Err(error) => return Err(invalid(error)),
-            }
-        }
+        let lock = |session: &mut Self| {
+            let (vidmm, _, host) = session.runtime.borrow();
+            vidmm.lock(host, of, id)
+        };
+        let locked = self.patiently(lock, |_, error| matches!(error, LockError::AllocationBusy));
+        let _ = locked.map_err(|error| match error {
+            LockError::AllocationBusy => Reply::refused(Status::ALLOCATION_BUSY, error),
+            LockError::NotLockable => Reply::refused(Status::CANT_LOCK_MEMORY, error),
+            _ => invalid(error),
+        })?;
         self.object::<Allocation>(allocation)?.locks += 1;
         Ok(Reply::default())
     }
@@ -686,14 +660,12 @@ impl Session {
         let number = device.submitted;
         signals.push(FenceValueDesc { fence: device.progress, value: number });
         let desc = SubmitDesc { dma_buffer, waits, signals, allocations: Vec::new() };
-        loop {
-            match self.runtime.vidmm().submit(id, desc.clone()) {
-                Ok(_) => break,
-                Err(SubmitError::QueueFull { .. }) => self.pass_time(),
-                Err(error @ SubmitError::DeviceInError(_)) => return Err(removed(error)),
-                Err(error) => return Err(invalid(error)),
-            }
-        }
+        let submit = |session: &mut Self| session.runtime.vidmm().submit(id, desc.clone());
+        let submitted = self.patiently(submit, |_, error| matches!(error, SubmitError::QueueFull { .. }));
+        let _ = submitted.map_err(|error| match error {
+            SubmitError::DeviceInError(_) => Reply::refused(Status::DEVICE_REMOVED, error),
+            _ => invalid(error),
+        })?;
         Ok(Reply::default())
     }
 
@@ -758,15 +730,12 @@ impl Session {
     }
 
     fn destroy_fence(&mut self, fence: u32) -> Answer {
-        let &mut Fence { slot, of, address, .. } = self.object(fence)?;
+        let of = self.object::<Fence>(fence)?.of;
         let FenceOf::Monitored(id) = of else {
             return Err(invalid("a paging queue's fence ends with the queue"));
         };
         self.retry(|session| session.runtime.vidmm().destroy_monitored_fence(id))?;
-        let _ = self.handles.remove(fence, self.call);
-        self.slots_of_fences.remove(&id);
-        self.fences_by_address.remove(&address);
-        self.free_slots.push(slot);
+        self.forget(fence);
         Ok(Reply::default())
     }
 

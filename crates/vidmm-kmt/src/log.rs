@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -146,8 +146,7 @@ pub fn replay(path: &Path, events: bool, mut watch: impl FnMut(&mut Session)) ->
     if header.vidmm_calls != VERSION {
         return Err(LogError::Version(header.vidmm_calls));
     }
-    // The path of the events is not opened: the session keeps events where there is a path.
-    let settings = Settings { calls: None, events: events.then(PathBuf::new), ..header.settings };
+    let settings = Settings { calls: None, events, ..header.settings };
     let mut session = Session::start(settings).map_err(LogError::Start)?;
     let (mut difference, mut by_name) = (None, BTreeMap::new());
     while let Some((number, line)) = next().transpose()? {

@@ -7,7 +7,7 @@ use vidmm::{AllocationId, ContextId, DeviceId, FenceValueDesc, MonitoredFenceId,
 /// An object that a handle names.
 #[derive(Debug)]
 pub(crate) enum Object {
-    Adapter,
+    Adapter(Adapter),
     Device(Device),
     PagingQueue(PagingQueue),
     Context(Context),
@@ -15,23 +15,27 @@ pub(crate) enum Object {
     Resource(u32),
     Allocation(Allocation),
     Fence(Fence),
-    /// Of a device.
-    TrimNotification(TrimNotificationId, u32),
+    TrimNotification(TrimNotification),
 }
 
 impl Object {
     /// The device of the object; none for adapters and devices.
     pub fn device(&self) -> Option<u32> {
         match self {
-            Self::Adapter | Self::Device(_) => None,
+            Self::Adapter(_) | Self::Device(_) => None,
             Self::PagingQueue(queue) => Some(queue.device),
             Self::Context(context) => Some(context.device),
-            Self::Resource(device) | Self::TrimNotification(_, device) => Some(*device),
+            Self::Resource(device) => Some(*device),
+            Self::TrimNotification(notification) => Some(notification.device),
             Self::Allocation(allocation) => Some(allocation.device),
             Self::Fence(fence) => Some(fence.device),
         }
     }
 }
+
+/// An adapter.
+#[derive(Debug)]
+pub(crate) struct Adapter;
 
 /// A device.
 #[derive(Debug)]
@@ -127,6 +131,13 @@ pub(crate) enum FenceOf {
     PagingQueue(u32),
 }
 
+/// A registration for notifications to trim.
+#[derive(Debug)]
+pub(crate) struct TrimNotification {
+    pub device: u32,
+    pub id: TrimNotificationId,
+}
+
 /// A kind of object.
 pub(crate) trait Kind: Sized {
     /// In words.
@@ -152,9 +163,11 @@ macro_rules! kinds {
 }
 
 kinds!(
+    Adapter "adapter",
     Device "device",
     PagingQueue "paging queue",
     Context "context",
     Allocation "allocation",
-    Fence "synchronization object"
+    Fence "synchronization object",
+    TrimNotification "trim notification"
 );

@@ -75,7 +75,7 @@ impl Session {
             faults.hang_packets.push(PacketHits { engine: RENDER_ENGINE, occasions });
         }
         let machine = Machine { fault_switch, ..machine(&config, CostModel::default(), faults, None).into() };
-        let options = AdapterOptions { events: settings.events.is_some(), ..AdapterOptions::default() };
+        let options = AdapterOptions { events: settings.events, ..AdapterOptions::default() };
         let mut runtime = Runtime::start(options, machine).map_err(|error| error.to_string())?;
         if settings.neighbour > 0 {
             keep_in_use(&mut runtime, settings.neighbour)?;
@@ -217,8 +217,8 @@ impl Session {
                     let Some(&handle) = self.notifications.get(&notification) else { continue };
                     self.trims.push_back((handle, flags.bits(), num_bytes_to_trim));
                     let call = self.call;
-                    if let Ok(Object::TrimNotification(_, device)) = self.handles.get(handle)
-                        && let Ok(Object::Device(device)) = self.handles.get_mut(*device)
+                    if let Ok(Object::TrimNotification(of)) = self.handles.get(handle)
+                        && let Ok(Object::Device(device)) = self.handles.get_mut(of.device)
                         && num_bytes_to_trim > 0
                     {
                         device.asked_to_trim = Some(AskedToTrim { call, num_bytes_to_trim });
@@ -250,6 +250,21 @@ impl Session {
         };
         self.find(Rule::DeadHandle, text.clone(), since);
         Reply::refused(Status::INVALID_HANDLE, text)
+    }
+
+    /// Lets time pass while an answer `is_early`: something is in use, or on the way.
+    pub(crate) fn patiently<T, E>(
+        &mut self,
+        ask: impl Fn(&mut Self) -> Result<T, E>,
+        is_early: impl Fn(&Self, &E) -> bool,
+    ) -> Result<T, E> {
+        let until = self.now() + PATIENCE;
+        loop {
+            match ask(self) {
+                Err(error) if is_early(self, &error) && self.now() < until => self.pass_time(),
+                answer => return answer,
+            }
+        }
     }
 
     /// The object that a handle names.

@@ -37,8 +37,9 @@ pub struct Settings {
     pub driver_store: PathBuf,
     /// The log of the calls.
     pub calls: Option<PathBuf>,
-    /// The manager's event log.
-    pub events: Option<PathBuf>,
+    /// Whether the session keeps the manager's events.
+    #[serde(skip)]
+    pub events: bool,
 }
 
 impl Default for Settings {
@@ -57,7 +58,7 @@ impl Default for Settings {
             library: PathBuf::new(),
             driver_store: PathBuf::new(),
             calls: None,
-            events: None,
+            events: false,
         }
     }
 }

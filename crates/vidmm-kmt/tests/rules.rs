@@ -192,6 +192,30 @@ fn a_dead_handle_is_named_with_the_call_that_destroyed_the_object() {
     assert_eq!(client.end(), [Rule::DeadHandle, Rule::DeadHandle]);
 }
 
+/// Before, closing a device as an adapter removed the device.
+#[test]
+fn a_handle_of_another_kind_removes_nothing() {
+    let mut client = Client::small();
+    assert_eq!(client.call(Call::CloseAdapter { adapter: client.device }).status, Status::INVALID_HANDLE);
+    let unregister = Call::UnregisterTrimNotification { notification: client.context };
+    assert_eq!(client.call(unregister).status, Status::INVALID_HANDLE);
+    assert_eq!(client.end(), [Rule::DeadHandle, Rule::DeadHandle]);
+}
+
+/// Before, a reservation on the adapter was asked of the paging queue of the first device, which was gone.
+#[test]
+fn addresses_are_reserved_after_another_device_is_gone() {
+    let mut client = Client::small();
+    client.call(Call::DestroyDevice { device: client.device });
+    client.device = client.call(Call::CreateDevice { adapter: client.adapter }).handle();
+    client.queue = client.call(Call::CreatePagingQueue { device: client.device, priority: 0 }).handle();
+    client.context = client.call(Call::CreateContext { device: client.device, node_ordinal: 0 }).handle();
+    let (object, base, size) = (client.adapter, 1 << 30, MIB);
+    let reserve = Call::ReserveGpuVirtualAddress { object, base, minimum: 0, maximum: 0, size };
+    assert_eq!(client.call(reserve).status, Status::SUCCESS);
+    assert_eq!(client.end(), []);
+}
+
 #[test]
 fn an_evict_needs_a_make_resident() {
     let mut client = Client::small();

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::fs::File;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use vidmm_trace::{LogHeader, LogWriter};
 
 use super::fence_pages::FencePages;
 use crate::call::{Call, FenceValue, Reply};
@@ -34,7 +31,6 @@ pub struct TrimNotification {
 pub struct Client {
     session: Session,
     calls: Option<CallLog>,
-    events: Option<LogWriter<File>>,
     fences: FencePages,
     /// The CPU's memory of allocations: the address, and the size where the memory is the library's.
     memory: BTreeMap<u32, (*mut c_void, Option<usize>)>,
@@ -127,9 +123,6 @@ extern "C" fn end() {
     if let Some(client) = &mut *lock() {
         client.log_time();
         client.flush();
-        if let Some(events) = client.events.take() {
-            events.finish().unwrap_or_else(|error| die(&format!("the event log: {error}")));
-        }
     }
 }
 
@@ -145,14 +138,9 @@ impl Client {
         let calls = settings.calls.as_ref().map(|path| {
             CallLog::create(path, &settings).unwrap_or_else(|error| die(&format!("{}: {error}", path.display())))
         });
-        let events = settings.events.as_ref().map(|path| {
-            let file = File::create(path).unwrap_or_else(|error| die(&format!("{}: {error}", path.display())));
-            LogWriter::new(file, &LogHeader::new("kmt", settings.seed))
-        });
         Self {
             session,
             calls,
-            events,
             fences: FencePages::default(),
             memory: BTreeMap::new(),
             trims: BTreeMap::new(),
@@ -179,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Shows the client the values of fences, and writes events to the log.
+    /// Shows the client the values of fences, and signals events.
     fn publish(&mut self) {
         for (slot, value) in self.session.take_changed() {
             self.fences.set(slot, value);
@@ -194,9 +182,6 @@ impl Client {
             }
             !is_over
         });
-        if let Some(log) = &mut self.events {
-            self.session.drain_events().for_each(|event| log.event(&event));
-        }
     }
 
     fn flush(&mut self) {
