@@ -61,7 +61,7 @@ impl VidMm {
         let queued = entries.map(|(_, entry)| self.state.residency.spans.len(entry.spans) as u64).sum();
         audit.equal("D2: spans of ungranted requests", self.state.residency.spans.used() as u64, queued);
         check_offers(&self.state.objects, &mut audit);
-        check_locks(&self.state.objects, &self.state.residency, &mut audit);
+        check_locks(&self.state.objects, &mut audit);
         check_devices(&self.state, &mut audit);
         check_plans(&self.state.objects, &self.plans, &mut audit);
         check_records(&self.state.objects, &mut audit);
@@ -202,7 +202,7 @@ fn check_offers(objects: &Objects, audit: &mut Audit) {
 }
 
 /// RES-82, RES-84: what the CPU sees is where it sees it.
-fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
+fn check_locks(objects: &Objects, audit: &mut Audit) {
     let locked = objects.allocations.iter().filter(|(_, a)| a.lock().is_some() || a.is(AllocationState::LOCKED));
     for (index, allocation) in locked {
         let lock = allocation.lock();
@@ -212,7 +212,7 @@ fn check_locks(objects: &Objects, residency: &Residents, audit: &mut Audit) {
         // A request waits for the unlock only if it brings the allocation in for the first time since the lock (U-40).
         let is_granted = allocation.is_pinned() || allocation.is_to_restore();
         let is_counted = place::is_counted(objects, index) && is_granted;
-        let next_home = residency.home_on_list(objects, index);
+        let next_home = objects[index].home_on_list();
         let in_sight = allocation.is_seen_at_home() && allocation.is_seen_in(next_home.account());
         audit.holds(in_sight || !is_counted, || {
             format!(
@@ -332,7 +332,7 @@ fn check_devices(state: &State, audit: &mut Audit) {
                 counted.map(|(_, a, _)| a.size).sum()
             };
             let is_listed = |(at, _, entry): &(AllocationIx, &Allocation, &ListEntry)| {
-                entry.count > 0 && state.residency.counted_in(&state.objects, *at) == account
+                entry.count > 0 && state.objects[*at].counted_in() == account
             };
             let listed: u64 = open().into_iter().filter(is_listed).map(|(_, a, _)| a.size).sum();
             let pinned = bytes(ListEntry::is_pinning);

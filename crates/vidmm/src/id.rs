@@ -252,12 +252,16 @@ impl<K: Kind, T> Slots<K, T> {
 
     /// The index of a caller's handle, if it names a living object.
     pub fn lookup(&self, id: Id<K>) -> Result<Ix<K>, InvalidHandle> {
+        self.find(id).map(|(index, _)| index)
+    }
+
+    /// The index and the object of a caller's handle, if it names a living object.
+    #[inline]
+    pub fn find(&self, id: Id<K>) -> Result<(Ix<K>, &T), InvalidHandle> {
         let index = id.ix();
-        let is_name = id.generation & WITHDRAWN == 0;
-        if is_name && self.contains(index) && self.generations[index.at()] == id.generation {
-            return Ok(index);
-        }
-        Err(InvalidHandle { kind: K::NAME, index: id.index })
+        let is_name = id.generation & WITHDRAWN == 0 && self.generations.get(index.at()) == Some(&id.generation);
+        let named = self.values.get(index.at()).filter(|_| is_name).and_then(Option::as_ref);
+        named.map(|value| (index, value)).ok_or(InvalidHandle { kind: K::NAME, index: id.index })
     }
 
     /// The same, also where the handle was withdrawn and the object is not gone yet.
@@ -269,6 +273,11 @@ impl<K: Kind, T> Slots<K, T> {
 
     pub fn contains(&self, index: Ix<K>) -> bool {
         self.values.get(index.at()).is_some_and(Option::is_some)
+    }
+
+    /// The object of an index, if it lives.
+    pub fn get_mut(&mut self, index: Ix<K>) -> Option<&mut T> {
+        self.values.get_mut(index.at())?.as_mut()
     }
 
     pub fn id(&self, index: Ix<K>) -> Id<K> {

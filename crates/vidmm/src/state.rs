@@ -1,5 +1,7 @@
 //! The state: the parts of present facts, lowest part first.
 
+use core::mem;
+
 use crate::{
     adapter::Adapter,
     addresses::Addresses,
@@ -9,7 +11,7 @@ use crate::{
     id::{AllocationIx, DeviceIx},
     memory::Memory,
     moment::Moment,
-    objects::Objects,
+    objects::{Objects, list::Leave},
     residency::{Residents, weight},
     shares::Shares,
 };
@@ -29,9 +31,9 @@ pub(crate) struct State {
 impl State {
     /// Lists count an allocation in `home` from now on.
     pub fn set_home(&mut self, index: AllocationIx, home: Home) {
-        let counted = self.residency.counted_in(&self.objects, index);
+        let counted = self.objects[index].counted_in();
         weight::set_home(&mut self.objects, index, home);
-        if self.residency.counted_in(&self.objects, index) != counted {
+        if self.objects[index].counted_in() != counted {
             self.record_counted(index, false);
         }
     }
@@ -51,23 +53,21 @@ impl State {
     /// Takes an allocation off a device's list, whatever the count; submitted work still has the allocation.
     pub fn leave_list(&mut self, index: AllocationIx, device: DeviceIx, flags: EvictFlags) {
         let Self { moment, objects, memory, shares, residency, .. } = self;
-        let entry = objects[index].entry_mut(device);
-        if entry.count == 0 {
+        if mem::take(&mut objects[index].entry_mut(device).count) == 0 {
             return;
         }
-        entry.count = 1;
-        let account = residency.counted_in(objects, index);
+        let account = objects[index].counted_in();
         let bytes = objects[device].list[account].now() - objects[index].size;
         shares.set_list_bytes(objects, device, account, bytes);
-        let submitted = objects[device].submitted;
-        residency.leave(moment, objects, memory, index, device, (submitted, flags));
+        let leave = Leave { left: 0, last: objects[device].submitted, flags };
+        residency.leave(moment, objects, memory, index, device, leave);
         shares.renew_promise(objects, device);
     }
 
     /// Records the memory in which lists count an allocation with several possible memories.
     pub fn record_counted(&mut self, index: AllocationIx, anew: bool) {
-        let Self { adapter, moment, objects, residency, .. } = self;
-        let account = residency.counted_in(objects, index);
+        let Self { adapter, moment, objects, .. } = self;
+        let account = objects[index].counted_in();
         if objects[index].choices.accounts().any(|other| other != account) {
             let (allocation, segment) = (objects.allocations.id(index), adapter.memory_account(account).segment);
             moment.record(|| Event::AllocationCounted { allocation, segment, anew });

@@ -378,8 +378,14 @@ impl Adapter {
 
     /// Bytes of address space that one table of `level` covers.
     pub fn coverage(&self, level: u32) -> u64 {
+        1 << self.coverage_bits(level)
+    }
+
+    /// The bits of an address below the number of its table of `level`.
+    #[inline]
+    pub fn coverage_bits(&self, level: u32) -> u32 {
         let level = &self.levels[level as usize];
-        1 << (level.shift + level.index_bits)
+        level.shift + level.index_bits
     }
 
     /// The page size that a leaf entry for a page of `page_size` has.

@@ -253,6 +253,11 @@ impl Choices {
         self.into_iter().map(Home::account)
     }
 
+    /// Whether there are several.
+    pub fn are_several(self) -> bool {
+        self.0 >> Self::BITS != 0
+    }
+
     /// How many there are.
     pub fn len(self) -> u32 {
         (u64::BITS - self.0.leading_zeros()).div_ceil(Self::BITS)

@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::candidates::{self, Candidate, Joining};
+use super::candidates::{self, Candidate, Joining, Joins};
 use crate::{
     budget::account::{Account, Choices, Home, PerAccount},
     event::list_flags::MakeResidentFlags,
@@ -22,7 +22,6 @@ use crate::{
     residency::{
         assignment::{self, Assignment, Class, Room},
         packing,
-        weight::Weight,
     },
     schedule::{Schedule, turns},
     state::State,
@@ -111,8 +110,7 @@ pub(crate) fn room_without(
 
 /// The home of a joining allocation: the first choice with room. The room shrinks.
 #[inline(always)]
-fn take_home(state: &State, room: &mut Room, &(index, choices): &(AllocationIx, Choices)) -> Option<Home> {
-    let weight = Weight::of(&state.objects, index);
+fn take_home(room: &mut Room, &Joins { weight, choices, .. }: &Joins) -> Option<Home> {
     let home = choices.into_iter().find(|&home| room.has(weight, home))?;
     room.take(weight, home, 1);
     Some(home)
@@ -121,7 +119,7 @@ fn take_home(state: &State, room: &mut Room, &(index, choices): &(AllocationIx, 
 /// Whether all joining allocations fit on these terms without a change of the list.
 pub(crate) fn fits(state: &State, joining: &Joining<'_>, terms: Terms) -> bool {
     let mut room = terms.room(state, joining);
-    joining.allocations.iter().all(|of| take_home(state, &mut room, of).is_some())
+    joining.allocations.iter().all(|of| take_home(&mut room, of).is_some())
 }
 
 /// Counts joining allocations, if all fit on these terms without a change of the list.
@@ -129,11 +127,11 @@ pub(crate) fn admit(state: &mut State, joining: &Joining<'_>, terms: Terms) -> O
     let mut room = terms.room(state, joining);
     let mut admission = Admission::to_list_of(state, joining.device);
     for of in &joining.allocations {
-        let Some(home) = take_home(state, &mut room, of) else {
+        let Some(home) = take_home(&mut room, of) else {
             admission.undo(state);
             return None;
         };
-        admission.count_in(state, of.0, home);
+        admission.count_in(state, of.index, home);
     }
     Some(admission)
 }
@@ -213,8 +211,8 @@ impl Admission {
     /// Counts a joining allocation in a home.
     #[inline(always)]
     fn count_in(&mut self, state: &mut State, index: AllocationIx, home: Home) {
-        let counted = state.residency.home_on_list(&state.objects, index);
         let allocation = &mut state.objects[index];
+        let counted = allocation.home_on_list();
         self.added[home.account()] += allocation.size;
         if !allocation.is_pinned_by(self.device) {
             self.not_pinned[home.account()] += allocation.size;
@@ -231,7 +229,7 @@ impl Admission {
 
     /// A listed allocation moves to a home with the request of this call, or stays.
     fn rehome(&mut self, state: &mut State, index: AllocationIx, to: Home) {
-        if state.residency.home_on_list(&state.objects, index) == to {
+        if state.objects[index].home_on_list() == to {
             return;
         }
         let allocation = &state.objects[index];

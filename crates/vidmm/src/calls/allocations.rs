@@ -291,7 +291,7 @@ pub(crate) fn access(adapter: &Adapter, info: &AllocationInfo) -> AllocationStat
 
 /// The hints for the place of an allocation in linear memory segments (SEG-42 to SEG-44).
 fn note_hint(adapter: &Adapter, objects: &mut Objects, index: AllocationIx, info: &AllocationInfo) {
-    if !weight::is_one_range(objects, index) {
+    if !weight::is_one_range(&objects[index]) {
         return;
     }
     let account_of = |&segment: &SegmentId| adapter.home_in(segment).map(Home::account);
@@ -366,7 +366,8 @@ fn report_notifications(adapter: &Adapter, moment: &mut Moment, info: &Allocatio
 fn destroy_at_once(state: &mut State, requests: &mut Requests, index: AllocationIx, device: DeviceIx) {
     // Other devices may still read its writes.
     pins::note_writes_to(&mut state.objects, index);
-    pins::release(&mut state.objects, index, device);
+    let (allocation, record) = state.objects.records(index, device);
+    pins::release(allocation, record, device);
     state.shares.renew_promise(&mut state.objects, device);
     state.objects[device].expiring.forget(index);
     state.objects[index].entry_mut(device).forget_uses(&mut state.residency.spans);

@@ -50,7 +50,7 @@ impl VidMm {
     /// If the handle names nothing.
     pub fn query_account(&self, allocation: AllocationId) -> Result<MemoryAccount, InvalidHandle> {
         let index = self.state.objects.lookup_allocation(allocation)?;
-        Ok(self.state.adapter.memory_account(self.state.residency.counted_in(&self.state.objects, index)))
+        Ok(self.state.adapter.memory_account(self.state.objects[index].counted_in()))
     }
 
     /// Sets the minimum that the process cannot go without (RES-52): its budget is never below it, and others' lists do not

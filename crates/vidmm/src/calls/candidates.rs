@@ -7,21 +7,69 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use crate::{
     budget::account::{Choices, PerHome},
     id::{AllocationIx, DeviceIx},
+    memory::Memory,
     objects::{Objects, allocation::AllocationState, list::ListEntry},
-    residency::{assignment::Class, packing::PackingRoom, weight::Weight},
+    residency::{
+        Residents,
+        assignment::Class,
+        packing::{self, PackingRoom},
+        weight::Weight,
+    },
     state::State,
 };
+
+/// The allocations that a call names.
+pub(crate) struct Named {
+    pub indices: Vec<AllocationIx>,
+    /// Whether any of the allocations is one range.
+    pub has_ranges: bool,
+}
+
+/// An allocation that joins a list.
+#[derive(Clone, Copy)]
+pub(crate) struct Joins {
+    pub index: AllocationIx,
+    pub weight: Weight,
+    /// The possible homes.
+    pub choices: Choices,
+}
 
 /// The joining allocations of a call, fewest choices first (D19).
 pub(crate) struct Joining<'c> {
     pub device: DeviceIx,
     /// All allocations in the call, also the listed.
     pub named: &'c [AllocationIx],
-    pub allocations: Vec<(AllocationIx, Choices)>,
+    pub allocations: Vec<Joins>,
     /// The room for ranges beside the list; none if all joining allocations are pages.
     pub ranges: Option<PerHome<PackingRoom>>,
     /// The listed allocations with several homes; none is the device's set, which holds no unlisted allocation.
     pub with_choice: Option<Vec<AllocationIx>>,
+}
+
+impl Joins {
+    /// An allocation that joins the list of a device.
+    #[inline]
+    pub(crate) fn of(residency: &Residents, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Self {
+        let choices = residency.choices(objects, index, device);
+        Self { index, weight: Weight::of(&objects[index]), choices }
+    }
+}
+
+impl<'c> Joining<'c> {
+    /// These of the named allocations join the list of a device.
+    pub(crate) fn new(
+        objects: &Objects,
+        memory: &Memory,
+        device: DeviceIx,
+        named: &'c Named,
+        mut allocations: Vec<Joins>,
+    ) -> Self {
+        if allocations.iter().any(|joins| joins.choices != allocations[0].choices) {
+            allocations.sort_by_key(|joins| joins.choices.len());
+        }
+        let ranges = named.has_ranges.then(|| packing::packing_room(objects, memory, device));
+        Self { device, named: &named.indices, allocations, ranges, with_choice: None }
+    }
 }
 
 /// The weight and the possible homes of a listed or joining allocation (D30).
@@ -40,9 +88,8 @@ pub(crate) fn joining<'j>(
     objects: &'j Objects,
     of: &'j Joining<'_>,
 ) -> impl Iterator<Item = (AllocationIx, Candidate)> + use<'j> {
-    let candidate = |&(index, choices): &(AllocationIx, Choices)| {
-        let (weight, allowed) = (Weight::of(objects, index), objects[index].allowed_homes());
-        (index, Candidate { weight, joins: true, choices, allowed })
+    let candidate = |&Joins { index, weight, choices }: &Joins| {
+        (index, Candidate { weight, joins: true, choices, allowed: objects[index].allowed_homes() })
     };
     of.allocations.iter().map(candidate)
 }
@@ -52,7 +99,7 @@ pub(crate) fn candidates<'j>(
     state: &'j State,
     of: &'j Joining<'_>,
 ) -> impl Iterator<Item = (AllocationIx, Candidate)> + use<'j> {
-    let joins = BTreeSet::from_iter(of.allocations.iter().map(|&(index, _)| index));
+    let joins = BTreeSet::from_iter(of.allocations.iter().map(|joins| joins.index));
     let with_choice = of.with_choice.as_ref().unwrap_or(&state.objects[of.device].with_choice);
     let listed = with_choice.iter().filter_map(move |&index| {
         let record = &state.objects[index];
@@ -61,10 +108,10 @@ pub(crate) fn candidates<'j>(
         if !is_open && joins.contains(&index) {
             return None;
         }
-        let present = state.residency.home_on_list(&state.objects, index);
+        let present = state.objects[index].home_on_list();
         let allowed = core::iter::once(present).chain(record.allowed_homes()).collect();
         let choices = if may_move(state, of.device, index) { allowed } else { Choices::only(present) };
-        Some((index, Candidate { weight: Weight::of(&state.objects, index), joins: false, choices, allowed }))
+        Some((index, Candidate { weight: Weight::of(&state.objects[index]), joins: false, choices, allowed }))
     });
     joining(&state.objects, of).chain(listed)
 }

@@ -172,7 +172,8 @@ impl VidMm {
         });
         for (&index, count) in joining.iter().zip(counts) {
             self.state.objects[index].entry_mut(device).count = count;
-            weight::note_listed(&mut self.state.objects, device, index, true);
+            let (allocation, record) = self.state.objects.records(index, device);
+            weight::note_listed(record, allocation, true);
             rehoming::note_choice(&mut self.state.objects, device, index);
             // While offered, the allocation was on no list, and so not away.
             if self.state.objects[index].homes_differ() && !self.state.adapter.is_physical() {
@@ -212,19 +213,18 @@ fn check_fits_again(state: &State, device: DeviceIx, indices: &[AllocationIx]) -
     let is_there = |index: &&AllocationIx| state.objects.allocations.contains(**index);
     let has_choice = |&index: &AllocationIx| state.objects[index].allowed_homes().len() > 1;
     let may_be_elsewhere = indices.iter().chain(&state.objects[device].with_choice).filter(is_there).any(has_choice);
-    let joining = indices.iter().copied();
-    let mut packing = packing::packing_room_for(&state.objects, &state.memory, device, joining);
+    let has_ranges = indices.iter().any(|&index| weight::is_one_range(&state.objects[index]));
+    let mut packing = has_ranges.then(|| packing::packing_room(&state.objects, &state.memory, device));
     for account in state.memory.accounts().iter() {
         let comes_back = |&index: &AllocationIx| {
-            offers::is_listed_offered(&state.objects, index)
-                && state.residency.counted_in(&state.objects, index) == account
+            offers::is_listed_offered(&state.objects, index) && state.objects[index].counted_in() == account
         };
         let mut list = state.objects[device].list[account].now();
         let mut misplaced = 0;
         for index in indices.iter().copied().filter(comes_back) {
-            let home = state.residency.home_on_list(&state.objects, index);
+            let home = state.objects[index].home_on_list();
             if let Some(packing) = &mut packing {
-                let footprint = weight::footprint(&state.objects, index, home);
+                let footprint = weight::footprint(&state.objects[index], home);
                 misplaced = packing[home].missing_for(footprint).max(misplaced);
                 packing[home] = packing[home].with(footprint);
             }
@@ -283,7 +283,7 @@ fn count_in_again(state: &mut State, work: &Work, device: DeviceIx, joining: &[A
     let accounts = state.memory.accounts();
     let (mut added, mut not_pinned): (PerAccount<u64>, PerAccount<u64>) = (accounts.none(), accounts.none());
     for &index in joining {
-        let (account, allocation) = (state.residency.counted_in(&state.objects, index), &state.objects[index]);
+        let (account, allocation) = (state.objects[index].counted_in(), &state.objects[index]);
         added[account] += allocation.size;
         if !allocation.is_pinned_by(device) {
             not_pinned[account] += allocation.size;

@@ -76,7 +76,7 @@ impl VidMm {
         if record.choices == choices {
             return Ok(0);
         }
-        let next_home = self.state.residency.home_on_list(&self.state.objects, index);
+        let next_home = self.state.objects[index].home_on_list();
         let may_stay = choices.contains(record.home()) && choices.contains(next_home);
         let is_required = self.state.objects[index].is_required()
             || !self.state.objects.is_done_with(index)

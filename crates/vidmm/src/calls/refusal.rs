@@ -7,7 +7,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::{
     admission::{self, Terms},
-    candidates::{self, Candidate, Joining},
+    candidates::{self, Candidate, Joining, Joins},
 };
 use crate::{
     adapter::Adapter,
@@ -17,7 +17,6 @@ use crate::{
         list_flags::MakeResidentFlags,
     },
     residency::assignment::{self, Assignment, Room},
-    residency::weight::Weight,
     state::State,
 };
 
@@ -117,8 +116,7 @@ fn reason_alone(state: &State, joining: &Joining<'_>, candidates: &[(Candidate, 
 fn missing(state: &State, joining: &Joining<'_>, terms: Terms) -> PerAccount<u64> {
     let mut room = terms.room(state, joining);
     let mut missing: PerAccount<u64> = state.memory.accounts().none();
-    for &(index, choices) in &joining.allocations {
-        let weight = Weight::of(&state.objects, index);
+    for &Joins { weight, choices, .. } in &joining.allocations {
         if let Some(home) = choices.into_iter().find(|&home| room.has(weight, home)) {
             room.take(weight, home, 1);
             continue;
@@ -172,9 +170,9 @@ fn enough(state: &State, joining: &Joining<'_>, terms: Terms, missing: PerAccoun
 fn named_on_list(state: &State, joining: &Joining<'_>) -> PerAccount<u64> {
     let mut bytes: PerAccount<u64> = state.memory.accounts().none();
     if joining.named.len() > joining.allocations.len() {
-        let joins = BTreeSet::from_iter(joining.allocations.iter().map(|&(index, _)| index));
+        let joins = BTreeSet::from_iter(joining.allocations.iter().map(|joins| joins.index));
         for index in BTreeSet::from_iter(joining.named.iter().copied().filter(|index| !joins.contains(index))) {
-            bytes[state.residency.counted_in(&state.objects, index)] += state.objects[index].size;
+            bytes[state.objects[index].counted_in()] += state.objects[index].size;
         }
     }
     bytes

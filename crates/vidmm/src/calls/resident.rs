@@ -2,7 +2,7 @@
 
 use super::{
     admission::{Admission, Terms},
-    candidates::{self, Joining},
+    candidates::{self, Joining, Joins, Named},
     refusal::{self, Refusal},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     },
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, InvalidHandle, PagingQueueId, PagingQueueIx},
     manager::VidMm,
-    objects::{Objects, allocation::AllocationState, request::RequestKind},
+    objects::{Objects, allocation::AllocationState, list::Leave, request::RequestKind},
     recovery::device_error,
     requests::Requests,
     residency::{packing, place, rehoming, weight},
@@ -111,19 +111,19 @@ impl VidMm {
         if pending >= REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let mut indices = joining(&self.state.objects, device, allocations)?;
-        let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &indices, flags)
+        let named = name(&self.state.objects, device, allocations)?;
+        let counted = count_in(&mut self.state, &self.work, &mut self.schedule, device, &named, flags)
             .map_err(|refusal| self.refuse_make_resident(device, allocations, flags, refusal))?;
 
         let joins = |&index: &AllocationIx| {
             self.state.objects[index].entry(device).is_some_and(|entry| entry.count == 1).then_some(index)
         };
-        self.state.residency.note_joined(&self.state.objects, indices.iter().filter_map(joins));
-        let may_join = counted.rehomed.is_empty()
-            && may_join_at_once(&self.state, device, indices.iter().copied(), &counted.not_pinned);
+        self.state.residency.note_joined(&self.state.objects, named.indices.iter().filter_map(joins));
+        let ranges = named.indices.iter().copied().filter(|_| named.has_ranges);
+        let may_join = counted.rehomed.is_empty() && may_join_at_once(&self.state, device, ranges, &counted.not_pinned);
+        let mut at_once = named.indices;
         let waits = |index: &mut AllocationIx| !(may_join && self.plans.is_in_place(&self.state, *index));
-        let waiting = Vec::from_iter(indices.extract_if(.., waits));
-        let at_once = indices;
+        let waiting = Vec::from_iter(at_once.extract_if(.., waits));
         let record = &self.state.objects[device];
         let paging_fence_value = if waiting.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), record.submitted);
@@ -168,33 +168,25 @@ impl VidMm {
         if allocations.is_empty() {
             return Err(EvictError::Empty);
         }
-        let mut indices = Vec::with_capacity(allocations.len());
-        for &id in allocations {
-            indices.push(self.state.objects.lookup_allocation(id)?);
-        }
-        count_out(&mut self.state.objects, device_index, &indices)?;
+        let left = lower_counts(&mut self.state.objects, device_index, allocations)?;
         let is_hastened = self.state.adapter.verifier.hastens_evictions();
         let flags = if is_hastened { flags.difference(EvictFlags::EVICT_ONLY_IF_NECESSARY) } else { flags };
 
-        let last = self.state.objects[device_index].submitted;
-        let mut left: PerAccount<u64> = self.state.memory.accounts().none();
-        for index in indices {
-            let allocation = &mut self.state.objects[index];
-            if allocation.is(AllocationState::OFFERED) {
-                let State { moment, objects, memory, residency, .. } = &mut self.state;
-                residency.leave_offered(moment, objects, memory, index);
-                continue;
+        let State { moment, objects, memory, residency, .. } = &mut self.state;
+        let last = objects[device_index].submitted;
+        let mut bytes: PerAccount<u64> = memory.accounts().none();
+        for (index, left) in left {
+            let allocation = &objects[index];
+            if !allocation.is(AllocationState::OFFERED) {
+                bytes[allocation.counted_in()] += if left == 0 { allocation.size } else { 0 };
+                residency.leave(moment, objects, memory, index, device_index, Leave { left, last, flags });
+            } else if left == 0 {
+                residency.unpin(moment, objects, memory, index);
             }
-            let size = allocation.size;
-            if allocation.entry_mut(device_index).count == 1 {
-                left[self.state.residency.counted_in(&self.state.objects, index)] += size;
-            }
-            let State { moment, objects, memory, residency, .. } = &mut self.state;
-            residency.leave(moment, objects, memory, index, device_index, (last, flags));
         }
         self.state.shares.renew_promise(&mut self.state.objects, device_index);
-        for account in self.state.memory.accounts().iter().filter(|&account| left[account] > 0) {
-            let bytes = self.state.objects[device_index].list[account].now() - left[account];
+        for account in self.state.memory.accounts().iter().filter(|&account| bytes[account] > 0) {
+            let bytes = self.state.objects[device_index].list[account].now() - bytes[account];
             self.state.shares.set_list_bytes(&mut self.state.objects, device_index, account, bytes);
         }
         let num_bytes_to_trim = self.state.shares.num_bytes_to_trim(self.state.objects[device_index].process);
@@ -235,15 +227,14 @@ impl VidMm {
 }
 
 /// The allocations of a call, if all may join the device's list.
-pub(crate) fn joining(
+pub(crate) fn name(
     objects: &Objects,
     device: DeviceIx,
     allocations: &[AllocationId],
-) -> Result<Vec<AllocationIx>, MakeResidentError> {
-    let mut indices = Vec::with_capacity(allocations.len());
+) -> Result<Named, MakeResidentError> {
+    let mut named = Named { indices: Vec::with_capacity(allocations.len()), has_ranges: false };
     for (position, &id) in allocations.iter().enumerate() {
-        let index = objects.lookup_allocation(id)?;
-        let allocation = &objects[index];
+        let (index, allocation) = objects.find_allocation(id)?;
         if !allocation.is_open_on(device) {
             return Err(MakeResidentError::WrongDevice { position });
         }
@@ -253,9 +244,10 @@ pub(crate) fn joining(
         if allocation.is(AllocationState::NOT_COMMITTED) {
             return Err(MakeResidentError::NotCommitted { position });
         }
-        indices.push(index);
+        named.indices.push(index);
+        named.has_ranges |= weight::is_one_range(allocation);
     }
-    Ok(indices)
+    Ok(named)
 }
 
 /// Counts each allocation as often as named, and adds the joining allocations to the device's list, if all fit.
@@ -264,10 +256,10 @@ fn count_in(
     work: &Work,
     schedule: &mut Schedule,
     device: DeviceIx,
-    indices: &[AllocationIx],
+    named: &Named,
     flags: MakeResidentFlags,
 ) -> Result<Admission, Refusal> {
-    let joining = raise_counts(state, device, indices);
+    let joining = raise_counts(state, device, named);
     let admission = [Terms::Beside, Terms::Entitled(flags)]
         .into_iter()
         .find_map(|terms| admission::admit(state, &joining, terms))
@@ -275,13 +267,13 @@ fn count_in(
     match &admission {
         Ok(admission) => {
             admission.accept(state, schedule, work);
-            let joined = joining.allocations.iter();
-            joined.for_each(|&(index, _)| {
-                weight::note_listed(&mut state.objects, device, index, true);
+            for &Joins { index, .. } in &joining.allocations {
+                let (allocation, record) = state.objects.records(index, device);
+                weight::note_listed(record, allocation, true);
                 rehoming::note_choice(&mut state.objects, device, index);
-            });
+            }
         }
-        Err(_) => indices.iter().for_each(|&index| state.objects[index].entry_mut(device).count -= 1),
+        Err(_) => named.indices.iter().for_each(|&index| state.objects[index].entry_mut(device).count -= 1),
     }
     admission
 }
@@ -339,31 +331,48 @@ pub(crate) fn join(
 }
 
 /// Counts each allocation as often as named. Returns the joining allocations.
-fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c [AllocationIx]) -> Joining<'c> {
+fn raise_counts<'c>(state: &mut State, device: DeviceIx, named: &'c Named) -> Joining<'c> {
     let State { objects, memory, residency, .. } = state;
-    let ranges = packing::packing_room_for(objects, memory, device, named.iter().copied());
-    let mut allocations = Vec::new();
-    for &index in named {
+    let mut allocations = Vec::with_capacity(named.indices.len());
+    for &index in &named.indices {
         if objects[index].entry_mut(device).count == 0 {
-            allocations.push((index, residency.choices(objects, index, device)));
+            allocations.push(Joins::of(residency, objects, index, device));
         }
         objects[index].entry_mut(device).count += 1;
     }
-    allocations.sort_by_key(|(_, choices)| choices.len());
-    Joining { device, named, allocations, ranges, with_choice: None }
+    Joining::new(objects, memory, device, named, allocations)
 }
 
-/// Checks that each allocation is on the device's list as often as it is named.
-fn count_out(objects: &mut Objects, device: DeviceIx, indices: &[AllocationIx]) -> Result<(), EvictError> {
-    // Counts go down, so that an allocation named twice is counted twice, and up again.
-    let left = indices.iter().position(|&index| {
-        let count = count_mut(objects, device, index).filter(|count| **count > 0);
-        count.map(|count| *count -= 1).is_none()
-    });
-    for &index in &indices[..left.unwrap_or(indices.len())] {
-        *count_mut(objects, device, index).expect("it was counted") += 1;
+/// Lowers the count of each allocation as often as named. Returns the allocations, each with the count that is left.
+fn lower_counts(
+    objects: &mut Objects,
+    device: DeviceIx,
+    allocations: &[AllocationId],
+) -> Result<Vec<(AllocationIx, u32)>, EvictError> {
+    let mut lowered = Vec::with_capacity(allocations.len());
+    let mut refusal = None;
+    for (position, &id) in allocations.iter().enumerate() {
+        match objects.lookup_allocation(id) {
+            Ok(index) if refusal.is_none() => match count_mut(objects, device, index).filter(|count| **count > 0) {
+                Some(count) => {
+                    *count -= 1;
+                    lowered.push((index, *count));
+                }
+                None => refusal = Some(EvictError::NotResident { position }),
+            },
+            Ok(_) => {}
+            // A handle that names nothing is answered before all else.
+            Err(invalid) => {
+                refusal = Some(invalid.into());
+                break;
+            }
+        }
     }
-    left.map_or(Ok(()), |position| Err(EvictError::NotResident { position }))
+    let Some(refusal) = refusal else { return Ok(lowered) };
+    for (index, _) in lowered {
+        *count_mut(objects, device, index).expect("the allocation has been counted") += 1;
+    }
+    Err(refusal)
 }
 
 /// The number of times that the device's list names the allocation, or will name it again when it is reclaimed. None if

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use super::{
     admission::{self, Terms},
-    candidates::{self, Joining},
+    candidates::{self, Joining, Joins, Named},
     refusal::{self, Refusal},
     resident,
 };
@@ -17,7 +17,7 @@ use crate::{
     id::{AllocationId, AllocationIx, DeviceId, DeviceIx, ProcessId},
     manager::VidMm,
     objects::Objects,
-    residency::{assignment::Assignment, packing},
+    residency::assignment::Assignment,
     state::State,
 };
 
@@ -81,7 +81,7 @@ impl VidMm {
         if pending >= resident::REQUESTS_MAX {
             return Err(MakeResidentError::TooManyPending { pending });
         }
-        let named = resident::joining(&state.objects, device, allocations)?;
+        let named = resident::name(&state.objects, device, allocations)?;
         let mut joining = to_join(state, device, &named);
         let terms = Terms::Entitled(MakeResidentFlags::empty());
         let refusal = refusal(state, &mut joining, terms).map(|Refusal { shortages, reason }| RoomRefusal {
@@ -89,7 +89,7 @@ impl VidMm {
             reason,
             shortages: shortages.told(&state.adapter),
         });
-        let choices = joining.allocations.iter().map(|&(_, choices)| choices);
+        let choices = joining.allocations.iter().map(|joins| joins.choices);
         let mut accounts = Vec::from_iter(BTreeSet::from_iter(choices.flat_map(|choices| choices.accounts())));
         accounts.sort_by_key(|account| (!account.is_memory(), *account));
         let memory = accounts.into_iter().map(|account| memory_room(state, device, account, terms)).collect();
@@ -98,15 +98,12 @@ impl VidMm {
 }
 
 /// The named allocations that are not on the device's list.
-fn to_join<'n>(state: &State, device: DeviceIx, named: &'n [AllocationIx]) -> Joining<'n> {
-    let ranges = packing::packing_room_for(&state.objects, &state.memory, device, named.iter().copied());
+fn to_join<'n>(state: &State, device: DeviceIx, named: &'n Named) -> Joining<'n> {
     let is_new = |&index: &AllocationIx| state.objects[index].entry(device).is_none_or(|entry| entry.count == 0);
     let mut seen = BTreeSet::new();
-    let new = named.iter().copied().filter(is_new).filter(|&index| seen.insert(index));
-    let mut allocations =
-        Vec::from_iter(new.map(|index| (index, state.residency.choices(&state.objects, index, device))));
-    allocations.sort_by_key(|(_, choices)| choices.len());
-    Joining { device, named, allocations, ranges, with_choice: None }
+    let new = named.indices.iter().copied().filter(is_new).filter(|&index| seen.insert(index));
+    let allocations = new.map(|index| Joins::of(&state.residency, &state.objects, index, device)).collect();
+    Joining::new(&state.objects, &state.memory, device, named, allocations)
 }
 
 /// The refusal of a MakeResident of these; none if they are admitted.

@@ -105,7 +105,7 @@ impl<T: Copy> Block<T> {
     }
 }
 
-/// The queue. Each member knows its [`Standing`], which the queue tells it.
+/// The queue. Each member knows its [`Standing`].
 #[derive(Debug)]
 pub(crate) struct RankQueue<T: Copy> {
     first: Option<(u64, T)>,
@@ -198,30 +198,44 @@ impl<T: Copy + PartialEq> RankQueue<T> {
         if self.late.is_empty() { None } else { from() }
     }
 
-    /// Adds a member behind those of its rank or lower ones. `tell` hears the standing of each member that has got another.
-    pub fn push(&mut self, rank: u64, member: T, mut tell: impl FnMut(T, Standing)) {
-        let last = self.row.back().map(|&index| index as usize);
-        let is_late = last.and_then(|last| self.blocks[last].last_rank()).is_some_and(|last| rank < last)
-            // A late member of equal rank may have outlived the members before.
-            || self.late_from((rank, 0)).is_some_and(|(late, _)| late == rank);
-        let standing = if is_late {
-            self.last_late += 1;
-            self.late.insert((rank, self.last_late), member);
-            Standing::Late(U56::new(self.last_late))
-        } else {
-            let is_full = |last: &usize| self.blocks[*last].entries.len() == BLOCK;
-            let last = last.filter(|last| !is_full(last)).unwrap_or_else(|| self.make_room(last, &mut tell));
-            let at = self.blocks[last].push(Entry { rank, member });
-            Standing::in_order(last, at)
-        };
-        tell(member, standing);
+    /// Adds a member behind those of its rank or lower ones. Returns its standing. `tell` hears the standing of each other member that has
+    /// got another.
+    #[must_use]
+    #[inline(always)]
+    pub fn push(&mut self, rank: u64, member: T, mut tell: impl FnMut(T, Standing)) -> Standing {
         if self.first.is_none_or(|(first, _)| rank < first) {
             self.first = Some((rank, member));
         }
+        // A late member of equal rank may have outlived the members before.
+        let is_equal_late = self.late_from((rank, 0)).is_some_and(|(late, _)| late == rank);
+        let last = self.row.back().map(|&last| last as usize);
+        if let Some(last) = last
+            && !is_equal_late
+        {
+            let block = &mut self.blocks[last];
+            let is_late = block.last_rank().is_some_and(|last| rank < last);
+            if !is_late && block.entries.len() < BLOCK {
+                return Standing::in_order(last, block.push(Entry { rank, member }));
+            }
+            if !is_late {
+                return self.push_beyond(Some(last), Entry { rank, member }, &mut tell);
+            }
+        } else if !is_equal_late {
+            return self.push_beyond(None, Entry { rank, member }, &mut tell);
+        }
+        self.last_late += 1;
+        self.late.insert((rank, self.last_late), member);
+        Standing::Late(U56::new(self.last_late))
+    }
+
+    /// Appends a member where the last block, if there is one, is full.
+    #[inline(never)]
+    fn push_beyond(&mut self, last: Option<usize>, entry: Entry<T>, tell: &mut impl FnMut(T, Standing)) -> Standing {
+        let last = self.make_room(last, tell);
+        Standing::in_order(last, self.blocks[last].push(entry))
     }
 
     /// The block that a member is appended to where the last block, if there is one, is full.
-    #[inline(never)]
     fn make_room(&mut self, last: Option<usize>, tell: &mut impl FnMut(T, Standing)) -> usize {
         if let Some(last) = last.filter(|&last| self.blocks[last].count <= 2 * SPARSE) {
             let entries = self.blocks[last].take();
@@ -252,13 +266,20 @@ impl<T: Copy + PartialEq> RankQueue<T> {
     /// Takes out a member of this rank. `tell` hears the standing of each other member that has got another.
     #[inline(always)]
     pub fn remove(&mut self, member: T, rank: u64, standing: Standing, mut tell: impl FnMut(T, Standing)) {
+        let is_first = self.first.is_some_and(|(_, first)| first == member);
         match standing {
             Standing::InOrder(at) => {
-                let index = at as usize / BLOCK;
+                let (index, at) = (at as usize / BLOCK, at as usize % BLOCK);
                 let block = &mut self.blocks[index];
-                block.remove(at as usize % BLOCK);
+                block.remove(at);
                 if block.count == 0 || block.count == SPARSE {
                     self.tidy(index, &mut tell);
+                } else if is_first && self.late.is_empty() {
+                    // The first stood in the first block, so the next member of the block is the first now.
+                    let next = block.next(at + 1).expect("the last entry of a block is a member");
+                    let Entry { rank, member } = block.entries[next];
+                    self.first = Some((rank, member));
+                    return;
                 }
             }
             Standing::Late(number) => {
@@ -266,7 +287,7 @@ impl<T: Copy + PartialEq> RankQueue<T> {
                 debug_assert!(late == Some(member), "only a member is taken out");
             }
         }
-        if self.first == Some((rank, member)) {
+        if is_first {
             self.first = self.first_of(self.first_of_block(0), (0, 0));
         }
     }
@@ -339,7 +360,8 @@ mod tests {
             let member = self.known.len() as u32;
             self.known.push((rank, Standing::default()));
             let known = &mut self.known;
-            self.queue.push(rank, member, |member, standing| known[member as usize].1 = standing);
+            let standing = self.queue.push(rank, member, |member, standing| known[member as usize].1 = standing);
+            known[member as usize].1 = standing;
             let at = self.sorted.partition_point(|&(other, _)| other <= rank);
             self.sorted.insert(at, (rank, member));
         }

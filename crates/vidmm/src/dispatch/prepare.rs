@@ -296,7 +296,8 @@ fn require(state: &mut State, device: DeviceIx, joining: &[AllocationIx]) {
         let entry = state.objects[index].entry_mut(device);
         entry.count += 1;
         if entry.count == 1 {
-            weight::note_listed(&mut state.objects, device, index, true);
+            let (allocation, record) = state.objects.records(index, device);
+            weight::note_listed(record, allocation, true);
             let bytes = state.objects[device].list[account].now() + size;
             state.shares.set_list_bytes(&mut state.objects, device, account, bytes);
         }

@@ -49,7 +49,8 @@ impl Table {
 /// The tables of one address space. Pinned while something is mapped through them (D9).
 #[derive(Debug, Default)]
 pub(crate) struct PageTables {
-    tables: BTreeMap<TableKey, Table>,
+    /// By packed keys.
+    tables: BTreeMap<u64, Table>,
     /// The entries of the root for the addresses that were in use so far. Those beyond are invalid, and no context is told of them.
     root_entries: u32,
     /// Addresses that read as zero where nothing is mapped, by the entries that are built.
@@ -63,17 +64,25 @@ impl PartialOrd for TableKey {
 }
 
 impl Ord for TableKey {
-    /// By level, page size and number, in one comparison: a table has fewer than 2^48 neighbours.
-    #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        let packed = |key: &Self| u64::from(key.level) << 56 | (key.page_size as u64) << 48 | key.number;
-        packed(self).cmp(&packed(other))
+        self.packed().cmp(&other.packed())
     }
 }
 
 impl TableKey {
     /// Comes before all others.
     pub const FIRST: Self = Self { level: 0, page_size: PageSize::Kib4, number: 0 };
+
+    /// Level, page size and number in one word, in the order of the keys: a table has fewer than 2^48 neighbours.
+    #[inline(always)]
+    fn packed(self) -> u64 {
+        u64::from(self.level) << 56 | (self.page_size as u64) << 48 | self.number
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        let page_size = if packed >> 48 & 1 == 0 { PageSize::Kib4 } else { PageSize::Kib64 };
+        Self { level: (packed >> 56) as u32, page_size, number: packed & ((1 << 48) - 1) }
+    }
 
     /// The root of an address space.
     ///
@@ -87,12 +96,12 @@ impl TableKey {
     /// The table of `level` that covers `address`.
     pub fn covering(adapter: &Adapter, level: u32, page_size: PageSize, address: u64) -> Self {
         let page_size = if level == 0 { page_size } else { PageSize::Kib4 };
-        Self { level, page_size, number: address / adapter.coverage(level) }
+        Self { level, page_size, number: address >> adapter.coverage_bits(level) }
     }
 
     /// The first address that the table covers.
     pub fn first_address(self, adapter: &Adapter) -> u64 {
-        self.number * adapter.coverage(self.level)
+        self.number << adapter.coverage_bits(self.level)
     }
 
     /// Its parent; none for the root.
@@ -121,7 +130,10 @@ impl TableKey {
 
     /// Bytes of addresses that each of its entries covers.
     pub fn entry_bytes(self, adapter: &Adapter) -> u64 {
-        adapter.coverage(self.level) / u64::from(self.entries(adapter))
+        match self.level {
+            0 => self.page_size.bytes(),
+            level => 1 << adapter.levels[level as usize].shift,
+        }
     }
 }
 
@@ -193,28 +205,28 @@ impl PageTables {
     pub fn initialised_in(&self, level: u32, numbers: core::ops::Range<u64>) -> impl Iterator<Item = TableKey> {
         let keys = [PageSize::Kib4, PageSize::Kib64].into_iter().flat_map(move |page_size| {
             let key = |number| TableKey { level, page_size, number };
-            self.tables.range(key(numbers.start)..key(numbers.end))
+            self.tables.range(key(numbers.start).packed()..key(numbers.end).packed())
         });
-        keys.filter(|(_, table)| table.initialised).map(|(&key, _)| key)
+        keys.filter(|(_, table)| table.initialised).map(|(&key, _)| TableKey::unpacked(key))
     }
 
     pub fn insert(&mut self, key: TableKey, table: Table) {
-        self.tables.insert(key, table);
+        self.tables.insert(key.packed(), table);
     }
 
     /// # Panics
     ///
     /// If there is no such table.
     pub fn remove(&mut self, key: TableKey) -> Table {
-        self.tables.remove(&key).expect("what is freed is there")
+        self.tables.remove(&key.packed()).expect("what is freed is there")
     }
 
     pub fn get(&self, key: TableKey) -> Option<&Table> {
-        self.tables.get(&key)
+        self.tables.get(&key.packed())
     }
 
     pub fn get_mut(&mut self, key: TableKey) -> &mut Table {
-        self.tables.get_mut(&key).expect("a mapping has its tables")
+        self.tables.get_mut(&key.packed()).expect("a mapping has its tables")
     }
 
     /// Addresses up to `end` are in use: the root grows to twice its entries, and again, until it has one for each of them (GVA-18).
@@ -233,25 +245,25 @@ impl PageTables {
         if self.tables.is_empty() {
             return None;
         }
-        self.tables.get(&TableKey::root(adapter))?.address
+        self.tables.get(&TableKey::root(adapter).packed())?.address
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (TableKey, &Table)> {
-        self.tables.iter().map(|(&key, table)| (key, table))
+        self.tables.iter().map(|(&key, table)| (TableKey::unpacked(key), table))
     }
 }
 
 /// Cuts a range where leaf tables meet: first address and size of each part.
 pub(crate) fn leaf_runs(adapter: &Adapter, address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-    let coverage = adapter.coverage(0);
+    let last_in_table = adapter.coverage(0) - 1;
     let end = address + size;
     let mut at = address;
     core::iter::from_fn(move || {
         if at == end {
             return None;
         }
-        let next = (at / coverage * coverage + coverage).min(end);
+        let next = ((at | last_in_table) + 1).min(end);
         let run = (at, next - at);
         at = next;
         Some(run)

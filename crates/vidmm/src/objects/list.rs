@@ -13,7 +13,7 @@ use bitflags::bitflags;
 
 pub use crate::event::list_flags::EvictFlags;
 use crate::{
-    data::{packed::U56, progress::Progress},
+    data::{packed::Tagged, progress::Progress},
     id::{AllocationIx, SubmissionNo},
     objects::spans::{SpanNo, SpanQueue, Spans},
 };
@@ -26,9 +26,8 @@ pub(crate) struct ListEntry {
     /// Spans that requests not yet granted are to bring in.
     pub spans: SpanQueue,
     /// While a granted span is open, the last submission that is known not to write in it; then the last submission that
-    /// was made in a granted span.
-    until: U56,
-    is: EntryFlags,
+    /// was made in a granted span. The byte is the flags.
+    until: Tagged,
 }
 
 bitflags! {
@@ -54,8 +53,17 @@ bitflags! {
 
 impl Default for ListEntry {
     fn default() -> Self {
-        Self { count: 0, spans: SpanQueue::EMPTY, until: U56::default(), is: EntryFlags::empty() }
+        Self { count: 0, spans: SpanQueue::EMPTY, until: Tagged::default() }
     }
+}
+
+/// An Evict after submission `last` of the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leave {
+    /// The count of the entry after the Evict.
+    pub left: u32,
+    pub last: SubmissionNo,
+    pub flags: EvictFlags,
 }
 
 /// The effect of a grant or an Evict on an entry.
@@ -73,40 +81,57 @@ pub(crate) enum Effect {
 }
 
 impl ListEntry {
+    #[inline(always)]
+    fn flags(&self) -> EntryFlags {
+        EntryFlags::from_bits_retain(self.until.byte())
+    }
+
+    #[inline(always)]
+    fn is(&self, flag: EntryFlags) -> bool {
+        self.flags().contains(flag)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, flags: EntryFlags, are_set: bool) {
+        let mut all = self.flags();
+        all.set(flags, are_set);
+        self.until.set_byte(all.bits());
+    }
+
     /// The last submission made in a granted span that has ended.
     pub fn until(&self) -> SubmissionNo {
-        self.until.get()
+        self.until.number()
     }
 
     /// Shortens the pin of a span that ended without a submission: it lasts until `last` for what was before.
     pub fn shorten(&mut self, last: SubmissionNo) {
-        self.until = U56::new(last);
+        self.until.set_number(last);
     }
 
     fn extend(&mut self, last: SubmissionNo) {
-        self.until = U56::new(self.until().max(last));
+        self.until.set_number(self.until().max(last));
     }
 
     /// Whether the pinning entry pins for ended spans.
     pub fn pins_for_ended_spans(&self) -> bool {
-        !self.is_open() || self.is.contains(EntryFlags::PINNED_BEFORE)
+        !self.is_open() || self.is(EntryFlags::PINNED_BEFORE)
     }
 
     pub fn is_open(&self) -> bool {
-        self.is.contains(EntryFlags::OPEN)
+        self.is(EntryFlags::OPEN)
     }
 
     pub fn is_pinning(&self) -> bool {
-        self.is.contains(EntryFlags::PINNING)
+        self.is(EntryFlags::PINNING)
     }
 
     pub fn is_to_restore(&self) -> bool {
-        self.is.contains(EntryFlags::TO_RESTORE)
+        self.is(EntryFlags::TO_RESTORE)
     }
 
     /// Whether the entry pins the allocation, or did so when its device was suspended and is to again.
     pub fn is_pinned(&self) -> bool {
-        self.is.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE)
+        self.flags().intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE)
     }
 
     /// Whether anything outstanding is to bring the allocation in, or has.
@@ -116,44 +141,44 @@ impl ListEntry {
 
     /// The entry pins the allocation from now on. Returns the flags before.
     pub fn pin(&mut self) -> EntryFlags {
-        let before = self.is;
-        self.is -= EntryFlags::TO_RESTORE;
-        self.is |= EntryFlags::PINNING | EntryFlags::IN_PINNED;
+        let before = self.flags();
+        self.set(EntryFlags::TO_RESTORE, false);
+        self.set(EntryFlags::PINNING | EntryFlags::IN_PINNED, true);
         before
     }
 
     /// The entry pins the allocation no more, and is not to pin the allocation again. Returns the flags before.
     pub fn release(&mut self) -> EntryFlags {
-        let before = self.is;
-        self.is -= EntryFlags::TO_RESTORE | EntryFlags::PINNING;
+        let before = self.flags();
+        self.set(EntryFlags::TO_RESTORE | EntryFlags::PINNING, false);
         before
     }
 
     /// The entry is to pin the allocation again.
     pub fn hold_for_resume(&mut self) {
-        self.is |= EntryFlags::TO_RESTORE;
+        self.set(EntryFlags::TO_RESTORE, true);
     }
 
     /// The device's record of pinned allocations keeps this entry if the entry pins. Returns whether that is so.
     pub fn keep_pinned(&mut self) -> bool {
-        self.is.set(EntryFlags::IN_PINNED, self.is_pinning());
+        self.set(EntryFlags::IN_PINNED, self.is_pinning());
         self.is_pinning()
     }
 
     /// The device's record of pinned allocations is emptied.
     pub fn forget_pinned(&mut self) {
-        self.is -= EntryFlags::IN_PINNED;
+        self.set(EntryFlags::IN_PINNED, false);
     }
 
     /// Whether the device's record of pinned allocations has this entry.
     pub fn is_in_pinned(&self) -> bool {
-        self.is.contains(EntryFlags::IN_PINNED)
+        self.is(EntryFlags::IN_PINNED)
     }
 
     /// Notes whether the device's set of allocations with several homes has this entry. Returns the note before.
     pub fn set_with_choice(&mut self, is_in: bool) -> bool {
-        let was_in = self.is.contains(EntryFlags::WITH_CHOICE);
-        self.is.set(EntryFlags::WITH_CHOICE, is_in);
+        let was_in = self.is(EntryFlags::WITH_CHOICE);
+        self.set(EntryFlags::WITH_CHOICE, is_in);
         was_in
     }
 
@@ -169,10 +194,10 @@ impl ListEntry {
     }
 
     fn open(&mut self, from: SubmissionNo, unwritten: SubmissionNo) {
-        self.is.set(EntryFlags::PINNED_BEFORE, self.is_pinned());
-        self.is.set(EntryFlags::READ, unwritten > from);
-        self.is |= EntryFlags::OPEN;
-        self.until = U56::new(unwritten);
+        self.set(EntryFlags::PINNED_BEFORE, self.is_pinned());
+        self.set(EntryFlags::READ, unwritten > from);
+        self.set(EntryFlags::OPEN, true);
+        self.until.set_number(unwritten);
     }
 
     /// Begins the span of a MakeResident that waits for its grant, and has been counted after submission `from`. Returns
@@ -223,15 +248,14 @@ impl ListEntry {
     pub fn is_used(&self, last: SubmissionNo, spans: &Spans) -> bool {
         match spans.last(self.spans).filter(|span| span.ended.is_none() && !span.granted) {
             Some(span) => last > span.from,
-            None => self.is_open() && (self.is.contains(EntryFlags::READ) || last > self.until()),
+            None => self.is_open() && (self.is(EntryFlags::READ) || last > self.until()),
         }
     }
 
-    /// An Evict after submission `last`; the count must be above 0. It ends the span that lowers the count to 0, and its
-    /// flags count then. Each may say that nothing was written by the work submitted before it (RES-22).
+    /// An Evict has lowered the count. The Evict that lowers the count to 0 ends the span, and the flags of that Evict count. Each Evict may
+    /// say that nothing was written by the work submitted before (RES-22).
     #[inline]
-    pub fn leave(&mut self, last: SubmissionNo, mut flags: EvictFlags, spans: &mut Spans) -> Effect {
-        self.count -= 1;
+    pub fn leave(&mut self, Leave { left, last, mut flags }: Leave, spans: &mut Spans) -> Effect {
         let is_unwritten = flags.contains(EvictFlags::NOT_WRITTEN_TO);
         let mut span = spans.last_mut(self.spans).map(|(_, span)| span).filter(|span| span.ended.is_none());
         if let Some(span) = span.as_mut().filter(|span| !span.granted) {
@@ -239,24 +263,24 @@ impl ListEntry {
                 span.unwritten = last;
             }
             flags.set(EvictFlags::NOT_WRITTEN_TO, span.unwritten == last);
-            span.ended = (self.count == 0).then_some((last, flags));
+            span.ended = (left == 0).then_some((last, flags));
             return Effect::Nothing;
         }
         if is_unwritten && last > self.until() {
-            self.is |= EntryFlags::READ;
+            self.set(EntryFlags::READ, true);
             self.extend(last);
         }
-        if self.count > 0 {
+        if left > 0 {
             return Effect::Nothing;
         }
         flags.set(EvictFlags::NOT_WRITTEN_TO, self.until() >= last);
         if let Some(span) = span {
             span.ended = Some((last, flags));
         }
-        self.is -= EntryFlags::OPEN;
-        if flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.is.contains(EntryFlags::READ) {
-            let was_pinned = self.is.contains(EntryFlags::PINNED_BEFORE);
-            self.is -= EntryFlags::PINNED_BEFORE;
+        self.set(EntryFlags::OPEN, false);
+        if flags.contains(EvictFlags::NOT_WRITTEN_TO) && !self.is(EntryFlags::READ) {
+            let was_pinned = self.is(EntryFlags::PINNED_BEFORE);
+            self.set(EntryFlags::PINNED_BEFORE, false);
             return Effect::InVain { flags, was_pinned };
         }
         let unwritten = self.until();
@@ -271,7 +295,7 @@ impl ListEntry {
             spans.pop_front(&mut self.spans);
         }
         let noted = EntryFlags::IN_PINNED | EntryFlags::WITH_CHOICE;
-        *self = Self { is: self.is & noted, ..Self::default() };
+        *self = Self { until: Tagged::new(0, (self.flags() & noted).bits()), ..Self::default() };
     }
 
     /// Whether a request that is not granted yet names the allocation.
@@ -454,7 +478,7 @@ impl Expiries {
         let dispatched = dispatches.count_between(entry.until(), SubmissionNo::MAX);
         let is_written = dispatched > self.take_noted(allocation);
         if dispatches.up_to() > entry.until() {
-            entry.is |= EntryFlags::READ;
+            entry.set(EntryFlags::READ, true);
             entry.extend(dispatches.up_to());
         }
         let early = dispatches.count_between(entry.until(), SubmissionNo::MAX);

@@ -79,6 +79,12 @@ impl Ending {
 }
 
 impl Objects {
+    /// The records of an allocation and of a device.
+    #[inline(always)]
+    pub fn records(&mut self, index: AllocationIx, device: DeviceIx) -> (&mut Allocation, &mut Device) {
+        (&mut self.allocations[index], &mut self.devices[device])
+    }
+
     /// Counts bytes of an allocation that go through a memory, for its process and for all.
     pub fn count(&mut self, index: AllocationIx, account: Account, count: impl Fn(&mut Traffic)) {
         let process = self.allocations[index].process;
@@ -224,11 +230,17 @@ impl Objects {
 
     /// The index of an allocation that the caller has not destroyed.
     pub(crate) fn lookup_allocation(&self, id: AllocationId) -> Result<AllocationIx, InvalidHandle> {
-        let index = self.allocations.lookup(id)?;
-        if self[index].is(AllocationState::DESTROYED) {
+        self.find_allocation(id).map(|(index, _)| index)
+    }
+
+    /// The index and the record of an allocation that the caller has not destroyed.
+    #[inline]
+    pub(crate) fn find_allocation(&self, id: AllocationId) -> Result<(AllocationIx, &Allocation), InvalidHandle> {
+        let (index, allocation) = self.allocations.find(id)?;
+        if allocation.is(AllocationState::DESTROYED) {
             return Err(InvalidHandle { kind: "allocation", index: index.get() });
         }
-        Ok(index)
+        Ok((index, allocation))
     }
 
     /// Refuses calls on a device that is in error.

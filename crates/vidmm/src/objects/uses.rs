@@ -11,7 +11,7 @@ use crate::{
 impl Objects {
     /// Whether the content of an allocation is lost when it leaves its place.
     pub(crate) fn is_worthless(&self, index: AllocationIx) -> bool {
-        self.is_dead(index) || self.is_discardable(index)
+        self[index].is_any(AllocationState::DESTROYED | AllocationState::OFFERED) && self.is_done_with(index)
     }
 
     /// Whether an allocation was destroyed and no work will use it (RES-91).

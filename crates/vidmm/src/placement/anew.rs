@@ -25,7 +25,7 @@ pub(crate) fn try_anew(
     let mut required = packing::on_list(&state.objects, device, |entry| entry.is_pinning());
     required.extend(members);
     let mut required = Vec::from_iter(required);
-    required.retain(|&index| state.objects[index].home() == home && weight::is_one_range(&state.objects, index));
+    required.retain(|&index| state.objects[index].home() == home && weight::is_one_range(&state.objects[index]));
     if !required.iter().all(|&index| moving::may_move(&state.objects, index)) {
         return false;
     }
@@ -53,7 +53,7 @@ fn try_anew_in_memory(
     }
     moving::displace_pages(&state.objects, &mut state.memory, transaction, account);
     for &index in required {
-        let hint = Hint { alignment: weight::alignment(&state.objects, index, account.into()), ..Hint::default() };
+        let hint = Hint { alignment: weight::alignment(&state.objects[index], account.into()), ..Hint::default() };
         let size = state.objects[index].size;
         let Some(range) = transaction.ranges(&mut state.memory, account).allocate(size, &hint) else { return false };
         transaction.done.push(Done::Taken(account, range));

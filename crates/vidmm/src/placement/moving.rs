@@ -27,7 +27,7 @@ pub(crate) fn try_by_moving(
     index: AllocationIx,
 ) -> bool {
     let members = movable_in(objects, memory, transaction, account.into());
-    let alignment = |index: AllocationIx| weight::alignment(objects, index, account.into());
+    let alignment = |index: AllocationIx| weight::alignment(&objects[index], account.into());
     let movable = members.iter().map(|&(member, range)| Movable { range, alignment: alignment(member) });
     let (movable, size) = (Vec::from_iter(movable), objects[index].size);
     let alignment = alignment(index);
@@ -99,7 +99,7 @@ fn assigned_in(memory: &Memory, home: Home, index: AllocationIx) -> Option<Exten
 
 /// The range that an allocation has in a home; none if it is pages.
 fn range_in(objects: &Objects, memory: &Memory, home: Home, index: AllocationIx) -> Option<Extent> {
-    let in_memory = place::memory_place(objects, index).filter(|_| weight::is_one_range(objects, index));
+    let in_memory = place::memory_place(objects, index).filter(|_| weight::is_one_range(&objects[index]));
     let in_memory = in_memory.filter(|&(account, _)| home == account.into());
     in_memory.map(|(_, range)| range).or_else(|| assigned_in(memory, home, index))
 }
@@ -141,7 +141,7 @@ pub(crate) fn displace_pages(
         objects.allocations.contains(index)
             && objects[index].place.is_some_and(is_in)
             && objects[index].account() == account
-            && !weight::is_one_range(objects, index)
+            && !weight::is_one_range(&objects[index])
             && transaction.members.get(&index).is_none_or(Option::is_none)
             && (objects[index].is_pinned() || transaction.members.contains_key(&index))
     };

@@ -168,7 +168,7 @@ fn dying_bytes(objects: &Objects, account: Account, device: DeviceIx, position: 
 /// Gives each of `items` that is one range its place; where the free ranges are in too small pieces, all ranges that the device
 /// requires are placed anew. Fails with the account that has no place, and undoes the transaction.
 fn place_all(state: &mut State, transaction: &mut Transaction, device: DeviceIx, items: &Items) -> Result<(), Account> {
-    if !indices(items).any(|index| weight::is_one_range(&state.objects, index)) {
+    if !indices(items).any(|index| weight::is_one_range(&state.objects[index])) {
         return Ok(());
     }
     for index in BTreeSet::from_iter(indices(items)) {
@@ -194,7 +194,7 @@ fn place_all(state: &mut State, transaction: &mut Transaction, device: DeviceIx,
 fn note_pages(state: &State, transaction: &mut Transaction, index: AllocationIx) {
     let is_there =
         matches!(state.objects[index].place, Some(Place::Memory(there, _)) if there == state.objects[index].account());
-    if is_there && !weight::is_one_range(&state.objects, index) {
+    if is_there && !weight::is_one_range(&state.objects[index]) {
         placement::note_member(transaction, index, None);
     }
 }
@@ -203,7 +203,7 @@ fn note_pages(state: &State, transaction: &mut Transaction, index: AllocationIx)
 /// largest.
 fn ranges_in(state: &State, home: Home, items: &Items) -> Vec<AllocationIx> {
     let is_range =
-        |&index: &AllocationIx| state.objects[index].home() == home && weight::is_one_range(&state.objects, index);
+        |&index: &AllocationIx| state.objects[index].home() == home && weight::is_one_range(&state.objects[index]);
     let mut members = Vec::from_iter(indices(items).filter(is_range));
     members.sort_unstable_by_key(|&index| {
         let allocation = &state.objects[index];

@@ -15,7 +15,8 @@ use crate::{
 impl Plans {
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
     pub(crate) fn is_in_place(&self, state: &State, index: AllocationIx) -> bool {
-        place::is_placed(&state.objects, &state.memory, index) && self.stream.is_retired(state.objects[index].last_plan)
+        let allocation = &state.objects[index];
+        place::is_placed(allocation, &state.memory, index) && self.stream.is_retired(allocation.last_plan)
     }
 
     /// Whether the content of an allocation is on its way, or is being put right.
@@ -98,7 +99,8 @@ impl Plans {
         let others = Vec::from_iter(members.keys().copied().filter(|index| !named.contains(index)));
         for index in required.iter().copied().chain(others) {
             let target = members.get(&index);
-            let stays = target.map_or_else(|| place::is_placed(&state.objects, &state.memory, index), Option::is_none);
+            let stays =
+                target.map_or_else(|| place::is_placed(&state.objects[index], &state.memory, index), Option::is_none);
             if stays {
                 numbers.push(state.objects[index].last_plan);
             } else {

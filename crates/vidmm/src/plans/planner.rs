@@ -184,8 +184,8 @@ impl Plans {
         self.cut_before(state, draft, index);
         state.residency.remove_candidate(&mut state.objects, index);
         let number = self.stream.next_number();
-        let (segment, extents) = state.objects[index].location(&state.adapter);
         let allocation = &state.objects[index];
+        let (segment, extents) = allocation.location(&state.adapter);
         self.plan_after(draft, allocation.last_plan);
         for (device, entry) in allocation.entries() {
             let record = &state.objects[device];
@@ -195,11 +195,12 @@ impl Plans {
                 draft.plan.wait_for(device, entry.until());
             }
         }
-        for mapping in state.objects[index].mappings() {
+        for mapping in allocation.mappings() {
             mappings::hide_mapping(&state.adapter, &state.objects, draft, index, mapping);
         }
-        let (discarded, worthless) = (state.objects.is_discardable(index), state.objects.is_worthless(index));
+        let worthless = state.objects.is_worthless(index);
         let allocation = &mut state.objects.allocations[index];
+        let (discarded, size) = (worthless && allocation.is(AllocationState::OFFERED), allocation.size);
         let (place, has_news) = allocation.leave(number, worthless, reason == EvictReason::Promoted);
         state.shares.by_account[place.account()].subtract_usage(allocation.process, allocation.size);
         state.residency.note_left(&state.adapter, &state.objects, place.account(), index);
@@ -221,7 +222,6 @@ impl Plans {
         if discarded {
             self.plan_discard(&mut state.moment, &mut state.objects, draft, index);
         }
-        let size = state.objects[index].size;
         state.objects.count(index, place.account(), |traffic| traffic.evict(reason, size));
         match reason {
             EvictReason::Destroyed => {}
@@ -257,9 +257,10 @@ impl Plans {
         copied: bool,
     ) {
         state.memory.placers[account].promise(self.stream.next_number(), extents.iter());
-        let store = state.objects[index].store();
+        let allocation = &state.objects[index];
+        let store = allocation.store();
         let Store { handle, size, .. } = store;
-        if state.objects[index].is(AllocationState::NOTIFY_RESIDENCY) {
+        if allocation.is(AllocationState::NOTIFY_RESIDENCY) {
             let nowhere = PhysicalAddress { segment: SegmentId::SYSTEM, offset: 0 };
             let leaves = NotifyResidency { allocation: handle, physical_address: nowhere, resident: false };
             draft.plan.out.push(Leaving::Told(leaves));

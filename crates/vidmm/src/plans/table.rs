@@ -110,12 +110,11 @@ impl<'a> TableWriter<'a> {
                 first_64kb: None,
                 num_page_table_entries: pages(size) as u32,
             };
-            self.push(UpdatePageTable {
-                allocation: target.handle,
-                driver_protection: target.driver_protection,
-                allocation_offset_in_bytes: if valid { target.allocation_offset + done } else { 0 },
-                ..self.update(key, start, flags, run)
-            });
+            let mut update = self.update(key, start, flags, run);
+            update.allocation = target.handle;
+            update.driver_protection = target.driver_protection;
+            update.allocation_offset_in_bytes = if valid { target.allocation_offset + done } else { 0 };
+            self.push(update);
         }
     }
 
@@ -138,6 +137,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Adds a step that updates entries.
+    #[inline(always)]
     pub fn push(&mut self, update: UpdatePageTable) {
         self.steps.push_back(match self.adapter.page_table_update_mode {
             PageTableUpdateMode::GpuVirtual if !self.by_cpu => Step::UpdateInView(update),
@@ -188,6 +188,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// The update of entries of a table, from that for the address `start` on.
+    #[inline(always)]
     fn update(&self, key: TableKey, start: u64, flags: UpdatePageTableFlags, entries: PteRun) -> UpdatePageTable {
         let table = self.tables.get(key).and_then(|table| table.address);
         UpdatePageTable {
@@ -195,7 +196,8 @@ impl<'a> TableWriter<'a> {
             allocation: None,
             page_table_address: table.expect("a table is placed before its entries are written"),
             page_table_entries: entries,
-            start_index: ((start - key.first_address(self.adapter)) / key.entry_bytes(self.adapter)) as u32,
+            start_index: ((start - key.first_address(self.adapter)) >> key.entry_bytes(self.adapter).trailing_zeros())
+                as u32,
             flags,
             driver_protection: 0,
             allocation_offset_in_bytes: 0,

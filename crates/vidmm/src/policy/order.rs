@@ -30,8 +30,8 @@ impl Order {
         if members.len() <= slot {
             members.resize(slot + 1, Member { rank: NONE, standing: Standing::InOrder(0) });
         }
-        members[slot].rank = rank;
-        queue.push(rank, slot as u32, |slot, standing| members[slot as usize].standing = standing);
+        let standing = queue.push(rank, slot as u32, |slot, standing| members[slot as usize].standing = standing);
+        members[slot] = Member { rank, standing };
     }
 
     /// Removes a candidate. Does nothing if the slot is no candidate.

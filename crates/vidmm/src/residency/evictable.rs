@@ -35,7 +35,7 @@ pub(crate) struct Evictable {
     /// The indices of former queues.
     unused: Vec<usize>,
     /// The last changed queue, and nearly always the next changed queue.
-    changed: Option<(ProcessIx, QueueKey, usize)>,
+    changed: Option<((ProcessIx, QueueKey), usize)>,
     firsts: Firsts,
     bytes: [u64; Class::COUNT],
     /// The queue that has become empty last. It stays: often it is wanted again at once.
@@ -80,9 +80,19 @@ impl Evictable {
         allocation.enter_queue(class);
         self.bytes[class as usize] += allocation.size;
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
-        self.change(process, key, |queue| {
-            queue.push(rank, index, |index, standing| allocations[index].standing = standing);
-        });
+        self.append(allocations, index, (process, key), rank);
+    }
+
+    #[inline(always)]
+    fn append(&mut self, allocations: &mut Allocations, index: AllocationIx, of: (ProcessIx, QueueKey), rank: u64) {
+        let at = self.find_or_make(of);
+        let queue = &mut self.queues[at];
+        let is_first = queue.first().is_none_or(|(first, _)| rank < first);
+        let standing = queue.push(rank, index, |index, standing| allocations[index].standing = standing);
+        allocations[index].standing = standing;
+        if is_first {
+            self.note_first(of, Some(rank));
+        }
     }
 
     /// Takes `index` out. Does nothing if it is not in. Its process, priority and rank are what they were when it entered.
@@ -94,42 +104,43 @@ impl Evictable {
         allocation.leave_queue();
         self.bytes[allocation.queued_class() as usize] -= allocation.size;
         let (process, (key, rank)) = (allocation.process, allocation.queue_key());
-        let standing = allocation.standing;
-        self.change(process, key, |queue| {
-            queue.remove(index, rank, standing, |index, standing| allocations[index].standing = standing);
-        });
+        self.take_out(allocations, index, (process, key), rank);
+    }
+
+    #[inline(always)]
+    fn take_out(&mut self, allocations: &mut Allocations, index: AllocationIx, of: (ProcessIx, QueueKey), rank: u64) {
+        let standing = allocations[index].standing;
+        let at = self.find_or_make(of);
+        let queue = &mut self.queues[at];
+        queue.remove(index, rank, standing, |index, standing| allocations[index].standing = standing);
+        // Where the first was of a lower rank, or is of an equal rank, the first is worth what it was.
+        let first = queue.first().map(|(rank, _)| rank);
+        if first.is_none_or(|first| first > rank) {
+            self.note_first(of, first);
+        }
     }
 
     /// Gives one of them another rank.
     pub fn set_rank(&mut self, allocations: &mut Allocations, index: AllocationIx, rank: u64) {
         let (process, (key, from)) = (allocations[index].process, allocations[index].queue_key());
-        self.change(process, key, |queue| {
-            let standing = allocations[index].standing;
-            queue.remove(index, from, standing, |index, standing| allocations[index].standing = standing);
-            allocations[index].set_rank(rank);
-            let (_, to) = allocations[index].queue_key();
-            queue.push(to, index, |index, standing| allocations[index].standing = standing);
-        });
+        self.take_out(allocations, index, (process, key), from);
+        allocations[index].set_rank(rank);
+        let (_, to) = allocations[index].queue_key();
+        self.append(allocations, index, (process, key), to);
     }
 
-    /// Changes a queue, and what depends on its first.
-    fn change(&mut self, process: ProcessIx, key: QueueKey, change: impl FnOnce(&mut RankQueue<AllocationIx>)) {
-        let at = match self.changed {
-            Some((last, last_key, at)) if (last, last_key) == (process, key) => at,
-            _ => self.find_or_make(process, key),
-        };
-        let queue = &mut self.queues[at];
-        let before = queue.first().map(|(rank, _)| rank);
-        change(queue);
-        let after = queue.first().map(|(rank, _)| rank);
-        if before != after {
-            self.note_first(process, key, after);
+    /// The index of the queue of a process and a key.
+    #[inline(always)]
+    fn find_or_make(&mut self, of: (ProcessIx, QueueKey)) -> usize {
+        match self.changed {
+            Some((last, at)) if last == of => at,
+            _ => self.find_or_make_another(of),
         }
     }
 
     /// The index of a queue, perhaps of a new queue.
     #[inline(never)]
-    fn find_or_make(&mut self, process: ProcessIx, key: QueueKey) -> usize {
+    fn find_or_make_another(&mut self, (process, key): (ProcessIx, QueueKey)) -> usize {
         if self.by_process.len() <= process.at() {
             self.by_process.resize_with(process.at() + 1, Queues::new);
         }
@@ -140,12 +151,12 @@ impl Evictable {
                 queues.len() - 1
             })
         });
-        self.changed = Some((process, key, at));
+        self.changed = Some(((process, key), at));
         at
     }
 
     /// Notes the first of a process anew: the first of one of its queues has the rank `after` now.
-    fn note_first(&mut self, process: ProcessIx, key: QueueKey, after: Option<u64>) {
+    fn note_first(&mut self, (process, key): (ProcessIx, QueueKey), after: Option<u64>) {
         if after.is_none()
             && let Some((other, key)) = self.empty.replace((process, key)).filter(|&other| other != (process, key))
             && let Some(&at) = self.by_process[other.at()].get(&key).filter(|&&at| self.queues[at].is_empty())

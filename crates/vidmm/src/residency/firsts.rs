@@ -72,6 +72,8 @@ impl First {
 #[derive(Debug, Default)]
 pub(super) struct Firsts {
     tree: Tree<First>,
+    /// The first of all: nearly each search for a victim begins there.
+    first: Option<(Worth, ProcessIx)>,
 }
 
 impl Firsts {
@@ -81,6 +83,15 @@ impl Firsts {
         self.tree.remove(process.get());
         if let Some(worth) = worth {
             self.tree.insert(process.get(), First::new(weight, worth));
+        }
+        match worth {
+            Some(worth) if self.first.is_none_or(|first| (worth, process) <= first) => {
+                self.first = Some((worth, process));
+            }
+            _ if self.first.is_some_and(|(_, first)| first == process) => {
+                self.first = self.first_of_weights().map(|(process, first)| (first.worth, process)).min();
+            }
+            _ => {}
         }
     }
 
@@ -92,7 +103,7 @@ impl Firsts {
 
     /// The first of all.
     pub fn first(&self) -> Option<(Worth, ProcessIx)> {
-        self.first_of_weights().map(|(process, first)| (first.worth, process)).min()
+        self.first
     }
 
     /// The first that no process keeps from another. `size_of` is the size of the first allocation of a process.

@@ -1,6 +1,4 @@
-use crate::{
-    event::offer::Offer, id::AllocationIx, memory::Memory, moment::Moment, objects::Objects, residency::Residents,
-};
+use crate::{event::offer::Offer, id::AllocationIx, objects::Objects, residency::Residents};
 
 impl Residents {
     /// Ends the offer of an allocation: it is on no list until it joins one again. Returns the offer, and whether the content was lost
@@ -9,21 +7,6 @@ impl Residents {
         let ended = objects.end_offer(index)?;
         self.reclassify(objects, index);
         Some(ended)
-    }
-
-    /// Lowers the count that an offered allocation will have when it is reclaimed. The count must be above 0.
-    pub(crate) fn leave_offered(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        memory: &mut Memory,
-        index: AllocationIx,
-    ) {
-        let count = objects[index].offered_count_mut().expect("an offered allocation has an offer");
-        *count -= 1;
-        if *count == 0 {
-            self.unpin(moment, objects, memory, index);
-        }
     }
 }
 

@@ -56,13 +56,13 @@ impl Residents {
         if is_done_with && allocation.is(AllocationState::DESTROYED) {
             return Class::Dead;
         }
-        if objects[index].is_to_restore() {
+        if allocation.is_to_restore() {
             return Class::DeviceSuspended;
         }
         if !is_done_with {
             return Class::NotRequired;
         }
-        match objects[index].offer().expect("what is done with and not destroyed is offered").priority {
+        match allocation.offer().expect("what is done with and not destroyed is offered").priority {
             OfferPriority::Low => Class::OfferedLow,
             OfferPriority::Normal | OfferPriority::Auto => Class::OfferedNormal,
             OfferPriority::High => Class::OfferedHigh,

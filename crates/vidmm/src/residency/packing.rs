@@ -96,14 +96,9 @@ fn are_enough(memory: &Memory, room: &PerHome<PackingRoom>) -> bool {
     memory.homes().iter().all(|home| room[home].is_enough())
 }
 
-/// The room on a device's list for the ranges of allocations that are to join it; none if all of them are pages.
-pub(crate) fn packing_room_for(
-    objects: &Objects,
-    memory: &Memory,
-    device: DeviceIx,
-    joining: impl Iterator<Item = AllocationIx>,
-) -> Option<PerHome<PackingRoom>> {
-    may_be_ranges(objects, joining).then(|| room_beside(memory, &objects[device].ranges.listed))
+/// The room on a device's list for more ranges.
+pub(crate) fn packing_room(objects: &Objects, memory: &Memory, device: DeviceIx) -> PerHome<PackingRoom> {
+    room_beside(memory, &objects[device].ranges.listed)
 }
 
 /// The room for ranges on a device's list without some listed allocations.
@@ -114,15 +109,15 @@ pub(crate) fn packing_room_without(
     without: impl Iterator<Item = AllocationIx>,
 ) -> PerHome<PackingRoom> {
     let mut listed = objects[device].ranges.listed.clone();
-    for index in without.filter(|&index| weight::is_one_range(objects, index)) {
+    for index in without.filter(|&index| weight::is_one_range(&objects[index])) {
         let home = objects[index].home();
-        listed[home].remove(weight::footprint(objects, index, home));
+        listed[home].remove(weight::footprint(&objects[index], home));
     }
     room_beside(memory, &listed)
 }
 
 fn may_be_ranges(objects: &Objects, mut indices: impl Iterator<Item = AllocationIx>) -> bool {
-    indices.any(|index| weight::is_one_range(objects, index))
+    indices.any(|index| weight::is_one_range(&objects[index]))
 }
 
 /// Whether what a device's list names, now or for outstanding work and requests, still fits together when these of its allocations
@@ -143,7 +138,7 @@ pub(crate) fn packs_if_moved(
     }
     let mut room = room_beside(memory, &summed(objects, memory.homes(), others));
     for &(index, to) in moved {
-        room[to] = room[to].with(weight::footprint(objects, index, to));
+        room[to] = room[to].with(weight::footprint(&objects[index], to));
     }
     are_enough(memory, &room)
 }
@@ -155,7 +150,7 @@ pub(crate) fn packs_with(
     device: DeviceIx,
     joining: impl Iterator<Item = AllocationIx>,
 ) -> bool {
-    let joining = BTreeSet::from_iter(joining.filter(|&index| weight::is_one_range(objects, index)));
+    let joining = BTreeSet::from_iter(joining.filter(|&index| weight::is_one_range(&objects[index])));
     if joining.is_empty() {
         return true;
     }
@@ -163,7 +158,7 @@ pub(crate) fn packs_with(
     let is_pinned = |&index: &AllocationIx| objects[index].entry(device).is_some_and(ListEntry::is_pinned);
     for index in joining.into_iter().filter(|index| !is_pinned(index)) {
         let home = objects[index].home();
-        room[home] = room[home].with(weight::footprint(objects, index, home));
+        room[home] = room[home].with(weight::footprint(&objects[index], home));
     }
     are_enough(memory, &room)
 }
@@ -181,7 +176,7 @@ pub(crate) fn on_list(
 /// Sorts allocations by falling alignment and size: in this order ranges without gaps take no more than the sum of their weights.
 pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationIx], home: Home) {
     allocations.sort_unstable_by_key(|&index| {
-        let (alignment, size) = (weight::alignment(objects, index, home), objects[index].size);
+        let (alignment, size) = (weight::alignment(&objects[index], home), objects[index].size);
         (core::cmp::Reverse((alignment, size)), index)
     });
 }
@@ -189,9 +184,9 @@ pub(crate) fn sort_for_packing(objects: &Objects, allocations: &mut [AllocationI
 /// The sums of allocations' ranges.
 fn summed(objects: &Objects, homes: Homes, allocations: BTreeSet<AllocationIx>) -> PerHome<Footprints> {
     let mut sums = ListRanges::none(homes).listed;
-    for index in allocations.into_iter().filter(|&index| weight::is_one_range(objects, index)) {
+    for index in allocations.into_iter().filter(|&index| weight::is_one_range(&objects[index])) {
         let home = objects[index].home();
-        sums[home].add(weight::footprint(objects, index, home));
+        sums[home].add(weight::footprint(&objects[index], home));
     }
     sums
 }

@@ -11,13 +11,24 @@ use crate::{
         Objects,
         allocation::{Allocation, AllocationState},
         device::Device,
-        list::{Effect, EntryFlags, ListEntry},
+        list::{Effect, EntryFlags, Leave, ListEntry},
         request::RequestKind,
         spans::SpanNo,
     },
     residency::{Residents, weight},
     shares::Shares,
 };
+
+/// What a change of an entry means for the allocation among the victims.
+enum Change {
+    None,
+    /// The entry pins the allocation. The device's record of pinned allocations may have grown.
+    Pinned {
+        has_grown: bool,
+    },
+    /// A span has ended, and the entry pins the allocation no more.
+    Unpinned,
+}
 
 impl Residents {
     /// The device makes the allocation resident without a request, after submission `from` (RES-16). The caller renews
@@ -29,13 +40,15 @@ impl Residents {
         device: DeviceIx,
         from: SubmissionNo,
     ) {
-        if objects[index].entry_mut(device).join_granted(from) {
-            self.open(objects, index, device);
+        let (allocation, record) = objects.records(index, device);
+        if allocation.entry_mut(device).join_granted(from) {
+            let change = open(allocation, record, index, device);
+            self.follow(objects, index, device, change);
         }
     }
 
-    /// The device evicts the allocation once, or does without it, after submission `last` (RES-20). What was submitted while the
-    /// list named it has used it (CRE-31a). The caller renews the promise to the device.
+    /// The device evicts the allocation once, or does without it, after a submission (RES-20); the count of the entry is lowered. What was
+    /// submitted while the list named the allocation has used the allocation (CRE-31a). The caller renews the promise to the device.
     pub(crate) fn leave(
         &mut self,
         moment: &mut Moment,
@@ -43,19 +56,20 @@ impl Residents {
         memory: &mut Memory,
         index: AllocationIx,
         device: DeviceIx,
-        (last, flags): (SubmissionNo, EvictFlags),
+        leave: Leave,
     ) {
-        let entry = objects.allocations[index].entry_mut(device);
-        let is_used = entry.is_used(last, &self.spans);
-        if flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-            objects.devices[device].expiring.forget_noted(index);
+        let (allocation, record) = objects.records(index, device);
+        let entry = allocation.entry_mut(device);
+        let is_used = entry.is_used(leave.last, &self.spans);
+        if leave.flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+            record.expiring.forget_noted(index);
         }
-        let effect = entry.leave(last, flags, &mut self.spans);
+        let effect = entry.leave(leave, &mut self.spans);
+        if leave.left == 0 {
+            weight::note_listed(record, allocation, false);
+        }
         if is_used {
             self.note_use(objects, index, device);
-        }
-        if objects[index].entry_mut(device).count == 0 {
-            weight::note_listed(objects, device, index, false);
         }
         self.apply(moment, objects, memory, index, device, effect);
     }
@@ -85,92 +99,51 @@ impl Residents {
         device: DeviceIx,
         effect: Effect,
     ) {
-        let flags = match effect {
-            Effect::Nothing => return,
-            Effect::Open => return self.open(objects, index, device),
+        let (allocation, record) = objects.records(index, device);
+        let change = match effect {
+            Effect::Nothing => Change::None,
+            Effect::Open => open(allocation, record, index, device),
             Effect::Until { last, unwritten, flags } => {
-                let record = &mut objects[device];
                 let pin = record.expiring.pin(index, unwritten, flags);
-                if last > record.dispatched() {
+                if last <= record.dispatched() {
+                    let flags = record.flags_of(pin, last);
+                    expire(allocation, record, device, flags)
+                } else {
                     record.expiring.insert(last, pin);
                     // The allocations that a suspended device still needs are brought back, and pinned, when it is resumed.
-                    if !record.is_suspended() {
-                        self.pin(objects, index, device);
-                    }
-                    return;
+                    if record.is_suspended() { Change::None } else { pin_entry(allocation, record, index, device) }
                 }
-                record.flags_of(pin, last)
             }
             Effect::InVain { flags, was_pinned } => {
-                let record = &mut objects.devices[device];
-                let entry = objects.allocations[index].entry_mut(device);
+                let entry = allocation.entry_mut(device);
                 let pinned_for = was_pinned.then(|| record.expiring.hand_over(index, flags)).flatten();
                 entry.shorten(pinned_for.unwrap_or_else(|| entry.until().min(record.dispatched())));
-                flags
+                expire(allocation, record, device, flags)
             }
         };
-        self.expire(moment, objects, memory, index, device, flags);
-    }
-
-    /// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
-    #[inline(always)]
-    fn open(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-        objects[index].set_hastened(false);
-        objects[device].expiring.forget_noted(index);
-        self.pin(objects, index, device);
+        if let Change::Unpinned = change {
+            self.unpin(moment, objects, memory, index);
+        } else {
+            self.follow(objects, index, device, change);
+        }
     }
 
     /// The device's entry pins the allocation in place. The caller renews the promise to the device.
-    #[inline(always)]
-    pub(crate) fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-        let allocation = &mut objects.allocations[index];
-        let record = &mut objects.devices[device];
-        let (account, size) = (allocation.account(), allocation.size);
-        let entry = allocation.entry_mut(device);
-        let before = entry.pin();
-        if before.contains(EntryFlags::TO_RESTORE) {
-            record.to_restore[account] -= size;
-        }
-        if !before.contains(EntryFlags::PINNING) {
-            record.pinned[account] += size;
-            record.num_pins += 1;
-            if !before.contains(EntryFlags::IN_PINNED) {
-                note_pinned(objects, device, index);
-            }
-        }
-        if !before.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE) {
-            weight::note_pinned(objects, device, index, true);
-        }
-        self.remove_candidate(objects, index);
+    fn pin(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
+        let (allocation, record) = objects.records(index, device);
+        let change = pin_entry(allocation, record, index, device);
+        self.follow(objects, index, device, change);
     }
 
-    /// A span of the allocation ends on a device: the last submission made in it has been dispatched. The caller
-    /// renews the promise to the device.
-    pub(crate) fn expire(
-        &mut self,
-        moment: &mut Moment,
-        objects: &mut Objects,
-        memory: &mut Memory,
-        index: AllocationIx,
-        device: DeviceIx,
-        flags: EvictFlags,
-    ) {
-        let Objects { allocations, devices, .. } = &mut *objects;
-        let (allocation, record) = (&mut allocations[index], &mut devices[device]);
-        if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
-            allocation.note_written();
+    /// An allocation that an entry pins is no victim any more.
+    #[inline(always)]
+    fn follow(&mut self, objects: &mut Objects, index: AllocationIx, device: DeviceIx, change: Change) {
+        let Change::Pinned { has_grown } = change else { return };
+        let record = &objects[device];
+        if has_grown && record.pinned_allocations.len() > 2 * (record.num_pins - 1) + 64 {
+            strike_out_unpinned(objects, device);
         }
-        let Some(entry) = allocation.entry(device) else { return };
-        if entry.is_open() || entry.until() > record.dispatched() {
-            return;
-        }
-        // Of several spans that end with one submission the last decides (RES-21). An allocation that was offered since
-        // stays where it is until memory is wanted (RES-61).
-        let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
-        let is_offered = allocation.is(AllocationState::OFFERED);
-        allocation.set_hastened(is_hastened && !is_offered);
-        release(objects, index, device);
-        self.unpin(moment, objects, memory, index);
+        self.remove_candidate(objects, index);
     }
 
     /// An allocation that is resident and that nothing requires may be evicted from now on. An offered or destroyed one
@@ -183,14 +156,17 @@ impl Residents {
         index: AllocationIx,
     ) {
         let allocation = &objects[index];
-        // Ranges are assigned with each grant: an allocation that nothing pins keeps none.
-        if allocation.is(AllocationState::ACCESSED_PHYSICALLY) && !allocation.is_pinned() {
-            memory.aperture.release(index);
-        }
-        if allocation.place.is_none() || allocation.is_pinned() {
+        if allocation.is_pinned() {
             return;
         }
-        if objects[index].is(AllocationState::EVICT_SOON) {
+        // Ranges are assigned with each grant: an allocation that nothing pins keeps none.
+        if allocation.is(AllocationState::ACCESSED_PHYSICALLY) {
+            memory.aperture.release(index);
+        }
+        if allocation.place.is_none() {
+            return;
+        }
+        if allocation.is(AllocationState::EVICT_SOON) {
             self.hasten(moment, index);
         }
         self.make_evictable(objects, index);
@@ -227,9 +203,9 @@ impl Residents {
     /// if it was none, or of another class.
     #[inline(always)]
     pub(crate) fn make_evictable(&mut self, objects: &mut Objects, index: AllocationIx) {
-        let Some(place) = objects[index].place else { return };
         let class = self.class_of(objects, index);
         let allocation = &objects[index];
+        let Some(place) = allocation.place else { return };
         if allocation.is(AllocationState::EVICTABLE) {
             if allocation.queued_class() == class {
                 return;
@@ -271,10 +247,59 @@ impl Residents {
     }
 }
 
+/// A span is open: the device's entry pins the allocation, and no earlier Evict hastens it.
+#[inline(always)]
+fn open(allocation: &mut Allocation, record: &mut Device, index: AllocationIx, device: DeviceIx) -> Change {
+    allocation.set_hastened(false);
+    record.expiring.forget_noted(index);
+    pin_entry(allocation, record, index, device)
+}
+
+/// The device's entry pins the allocation from now on.
+#[inline(always)]
+fn pin_entry(allocation: &mut Allocation, record: &mut Device, index: AllocationIx, device: DeviceIx) -> Change {
+    let (account, size) = (allocation.account(), allocation.size);
+    let before = allocation.entry_mut(device).pin();
+    if before.contains(EntryFlags::TO_RESTORE) {
+        record.to_restore[account] -= size;
+    }
+    let has_grown = !before.intersects(EntryFlags::PINNING | EntryFlags::IN_PINNED);
+    if !before.contains(EntryFlags::PINNING) {
+        record.pinned[account] += size;
+        record.num_pins += 1;
+    }
+    if has_grown {
+        record.pinned_allocations.push(index);
+    }
+    if !before.intersects(EntryFlags::PINNING | EntryFlags::TO_RESTORE) {
+        weight::note_pinned(record, allocation, true);
+    }
+    Change::Pinned { has_grown }
+}
+
+/// A span of the allocation ends on a device: the last submission made in it has been dispatched. The caller
+/// renews the promise to the device.
+#[inline(always)]
+fn expire(allocation: &mut Allocation, record: &mut Device, device: DeviceIx, flags: EvictFlags) -> Change {
+    if !flags.contains(EvictFlags::NOT_WRITTEN_TO) {
+        allocation.note_written();
+    }
+    let Some(entry) = allocation.entry(device) else { return Change::None };
+    if entry.is_open() || entry.until() > record.dispatched() {
+        return Change::None;
+    }
+    // Of several spans that end with one submission the last decides (RES-21). An allocation that was offered since
+    // stays where it is until memory is wanted (RES-61).
+    let is_hastened = !flags.contains(EvictFlags::EVICT_ONLY_IF_NECESSARY);
+    let is_offered = allocation.is(AllocationState::OFFERED);
+    allocation.set_hastened(is_hastened && !is_offered);
+    release(allocation, record, device);
+    Change::Unpinned
+}
+
 /// The device's entry pins the allocation no more. The caller renews the promise to the device.
 #[inline(always)]
-pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-    let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
+pub(crate) fn release(allocation: &mut Allocation, record: &mut Device, device: DeviceIx) {
     let (account, size) = (allocation.account(), allocation.size);
     let before = allocation.entry_mut(device).release();
     if before.contains(EntryFlags::TO_RESTORE) {
@@ -285,16 +310,15 @@ pub(crate) fn release(objects: &mut Objects, index: AllocationIx, device: Device
     } else {
         return;
     }
-    weight::note_pinned(objects, device, index, false);
+    weight::note_pinned(record, allocation, false);
 }
 
 /// The device is suspended: its entry, which pins the allocation, is to pin the allocation again when the device is resumed.
-fn hold_for_resume(objects: &mut Objects, index: AllocationIx, device: DeviceIx) {
-    release(objects, index, device);
-    let (allocation, record) = (&mut objects.allocations[index], &mut objects.devices[device]);
+fn hold_for_resume(allocation: &mut Allocation, record: &mut Device, device: DeviceIx) {
+    release(allocation, record, device);
     record.to_restore[allocation.account()] += allocation.size;
     allocation.entry_mut(device).hold_for_resume();
-    weight::note_pinned(objects, device, index, true);
+    weight::note_pinned(record, allocation, true);
 }
 
 impl Residents {
@@ -317,7 +341,8 @@ impl Residents {
             }
             let id = objects.allocation_id(index);
             objects[device].to_bring_back.push(id);
-            hold_for_resume(objects, index, device);
+            let (allocation, record) = objects.records(index, device);
+            hold_for_resume(allocation, record, device);
             true
         });
         held
@@ -362,23 +387,13 @@ fn note_open_writes(objects: &mut Objects, index: AllocationIx, device: DeviceIx
     }
 }
 
-/// Notes that the device pins the allocation, for when all that it pins must be found. Those that it pins no more are struck
-/// out when that is the larger part.
-fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
-    let record = &mut objects.devices[device];
-    record.pinned_allocations.push(index);
-    let pinned_before = record.num_pins - 1;
-    if record.pinned_allocations.len() > 2 * pinned_before + 64 {
-        strike_out_unpinned(objects, device);
-    }
-}
-
+/// Strikes the allocations that a device pins no more out of its record of pinned allocations.
 #[inline(never)]
 fn strike_out_unpinned(objects: &mut Objects, device: DeviceIx) {
     let Objects { allocations, devices, .. } = objects;
     devices[device].pinned_allocations.retain(|&index| {
-        let is_open = allocations.contains(index) && allocations[index].entry(device).is_some();
-        is_open && allocations[index].entry_mut(device).keep_pinned()
+        let entry = allocations.get_mut(index).and_then(|allocation| allocation.find_entry_mut(device));
+        entry.is_some_and(ListEntry::keep_pinned)
     });
 }
 
@@ -422,8 +437,11 @@ impl Residents {
     ) {
         let dispatched = objects[device].dispatched();
         while let Some((last, pin)) = objects[device].expiring.pop(dispatched) {
-            let flags = objects[device].flags_of(pin, last);
-            self.expire(moment, objects, memory, pin.allocation, device, flags);
+            let (allocation, record) = objects.records(pin.allocation, device);
+            let flags = record.flags_of(pin, last);
+            if let Change::Unpinned = expire(allocation, record, device, flags) {
+                self.unpin(moment, objects, memory, pin.allocation);
+            }
         }
         shares.renew_promise(objects, device);
     }

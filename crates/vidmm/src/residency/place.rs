@@ -55,8 +55,7 @@ pub(crate) fn assign_where_shown(objects: &Objects, memory: &mut Memory, index: 
 
 /// Whether it is decided that the allocation is where its device's list counts it.
 #[inline(always)]
-pub(crate) fn is_placed(objects: &Objects, memory: &Memory, index: AllocationIx) -> bool {
-    let allocation = &objects[index];
+pub(crate) fn is_placed(allocation: &Allocation, memory: &Memory, index: AllocationIx) -> bool {
     match allocation.place {
         Some(Place::Memory(account, _)) => allocation.account() == account,
         Some(Place::System) => {

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    budget::account::{Account, Choices, Home},
+    budget::account::{Choices, Home},
     id::{AllocationIx, DeviceIx},
     objects::{Objects, allocation::Rehoming, list::ListEntry},
     residency::{Residents, weight},
@@ -15,23 +15,14 @@ use crate::{
 };
 
 impl Residents {
-    /// The home in which the list of its device counts an allocation.
-    pub(crate) fn home_on_list(&self, objects: &Objects, index: AllocationIx) -> Home {
-        objects[index].rehoming().map_or(objects[index].home(), |rehoming| rehoming.to)
-    }
-
-    /// The account of that home.
-    pub(crate) fn counted_in(&self, objects: &Objects, index: AllocationIx) -> Account {
-        self.home_on_list(objects, index).account()
-    }
-
     /// The possible homes of an allocation that joins the list of `device`. A span without a submission fixes no home: a lock may have moved
     /// the allocation.
     pub(crate) fn choices(&self, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Choices {
-        match objects[index].rehoming() {
+        let allocation = &objects[index];
+        match allocation.rehoming() {
             Some(rehoming) => Choices::only(rehoming.to),
-            None if objects[index].is_required() && !self.is_wanted(objects, index) => objects[index].allowed_homes(),
-            None => objects[index].homes(device),
+            None if !allocation.is_required() || !self.is_wanted(objects, index) => allocation.allowed_homes(),
+            None => allocation.homes(device),
         }
     }
 
@@ -99,10 +90,15 @@ pub(crate) fn move_home(objects: &mut Objects, shares: &mut Shares, device: Devi
 }
 
 /// Notes a listed allocation with several homes.
-#[inline]
+#[inline(always)]
 pub(crate) fn note_choice(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
-    let allocation = &mut objects.allocations[index];
-    if allocation.choices.len() < 2 || allocation.entry_mut(device).set_with_choice(true) {
+    if objects[index].choices.are_several() {
+        note_several_homes(objects, device, index);
+    }
+}
+
+fn note_several_homes(objects: &mut Objects, device: DeviceIx, index: AllocationIx) {
+    if objects[index].entry_mut(device).set_with_choice(true) {
         return;
     }
     let with_choice = &objects[device].with_choice;

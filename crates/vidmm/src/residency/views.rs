@@ -32,9 +32,9 @@ pub(crate) fn view_of(adapter: &Adapter, objects: &Objects, index: AllocationIx)
 /// device list counts a locked allocation where the CPU sees it, if there is such a home.
 pub(crate) fn waits_for_unlock(objects: &Objects, index: AllocationIx) -> bool {
     let allocation = &objects[index];
-    let is_hidden = match place::is_counted(objects, index) {
+    let is_hidden = || match place::is_counted(objects, index) {
         true => !allocation.is_seen_at_home(),
         false => !allocation.may_be_seen(),
     };
-    allocation.is(AllocationState::LOCKED) && is_hidden
+    allocation.is(AllocationState::LOCKED) && is_hidden()
 }

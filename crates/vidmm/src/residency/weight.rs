@@ -5,30 +5,32 @@ use alloc::vec::Vec;
 use crate::{
     adapter::patching::Hint,
     budget::account::{Account, Home, PerHome},
-    id::{AllocationIx, DeviceIx},
+    id::AllocationIx,
     objects::{
         Objects,
-        allocation::AllocationState,
+        allocation::{Allocation, AllocationState},
+        device::Device,
         ranges::{Footprint, Footprints, ListRanges},
     },
     units::PAGE_SIZE_64K,
 };
 
 /// The alignment of an allocation's ranges in a home, in bytes.
-pub(crate) fn alignment(objects: &Objects, index: AllocationIx, home: Home) -> u64 {
+pub(crate) fn alignment(allocation: &Allocation, home: Home) -> u64 {
     match home.account() {
         Account::SYSTEM => PAGE_SIZE_64K,
-        _ => alignment_in_memory(objects, index),
+        _ => alignment_in_memory(allocation),
     }
 }
 
-fn alignment_in_memory(objects: &Objects, index: AllocationIx) -> u64 {
-    objects[index].patched().map_or(Hint::default().alignment, |known| known.hint.alignment)
+fn alignment_in_memory(allocation: &Allocation) -> u64 {
+    allocation.patched().map_or(Hint::default().alignment, |known| known.hint.alignment)
 }
 
 /// Whether an allocation is one range wherever it is, and not pages: engines address it physically (SEG-13).
-pub(crate) fn is_one_range(objects: &Objects, index: AllocationIx) -> bool {
-    objects[index].is(AllocationState::ACCESSED_PHYSICALLY)
+#[inline]
+pub(crate) fn is_one_range(allocation: &Allocation) -> bool {
+    allocation.is(AllocationState::ACCESSED_PHYSICALLY)
 }
 
 /// The bytes of an allocation, and the alignment of a range.
@@ -43,9 +45,9 @@ pub(crate) struct Weight {
 impl Weight {
     /// The weight of an allocation.
     #[inline(always)]
-    pub(crate) fn of(objects: &Objects, index: AllocationIx) -> Self {
-        let alignment = is_one_range(objects, index).then(|| alignment_in_memory(objects, index));
-        Self { size: objects[index].size, alignment }
+    pub(crate) fn of(allocation: &Allocation) -> Self {
+        let alignment = is_one_range(allocation).then(|| alignment_in_memory(allocation));
+        Self { size: allocation.size, alignment }
     }
 
     /// The bytes taken of a home's ranges: none for pages.
@@ -60,49 +62,44 @@ impl Weight {
 }
 
 /// The bytes that an allocation takes of a home's ranges: none where it is pages.
-pub(crate) fn footprint(objects: &Objects, index: AllocationIx, home: Home) -> Footprint {
-    Weight::of(objects, index).footprint(home)
+pub(crate) fn footprint(allocation: &Allocation, home: Home) -> Footprint {
+    Weight::of(allocation).footprint(home)
 }
 
 /// The list of a device names an allocation from now on, or no longer.
 #[inline]
-pub(crate) fn note_listed(objects: &mut Objects, device: DeviceIx, index: AllocationIx, is_listed: bool) {
-    if is_one_range(objects, index) {
-        note(objects, device, index, |ranges| &mut ranges.listed, is_listed);
+pub(crate) fn note_listed(record: &mut Device, allocation: &Allocation, is_listed: bool) {
+    if is_one_range(allocation) {
+        note(&mut record.ranges.listed, allocation, is_listed);
     }
 }
 
 /// An entry of a device pins an allocation from now on, or is to pin the allocation again; or neither.
 #[inline]
-pub(crate) fn note_pinned(objects: &mut Objects, device: DeviceIx, index: AllocationIx, is_pinned: bool) {
-    if is_one_range(objects, index) {
-        note(objects, device, index, |ranges| &mut ranges.pinned, is_pinned);
+pub(crate) fn note_pinned(record: &mut Device, allocation: &Allocation, is_pinned: bool) {
+    if is_one_range(allocation) {
+        note(&mut record.ranges.pinned, allocation, is_pinned);
     }
 }
 
-/// Adds a range to sums of a device, or removes the range.
-fn note(
-    objects: &mut Objects,
-    device: DeviceIx,
-    index: AllocationIx,
-    sums: fn(&mut ListRanges) -> &mut PerHome<Footprints>,
-    is_added: bool,
-) {
-    let home = objects[index].home();
-    let footprint = footprint(objects, index, home);
-    let sum = &mut sums(&mut objects[device].ranges)[home];
+/// Adds a range to the sums of a device, or removes the range.
+fn note(sums: &mut PerHome<Footprints>, allocation: &Allocation, is_added: bool) {
+    let home = allocation.home();
+    let (sum, footprint) = (&mut sums[home], footprint(allocation, home));
     if is_added { sum.add(footprint) } else { sum.remove(footprint) }
 }
 
 /// Lists count an allocation in `home` from now on, and so do the sums of ranges.
 pub(crate) fn set_home(objects: &mut Objects, index: AllocationIx, home: Home) {
-    let before = objects[index].home();
-    if before == home || !is_one_range(objects, index) {
-        return objects[index].set_home(home);
+    let allocation = &mut objects.allocations[index];
+    let before = allocation.home();
+    if before == home || !is_one_range(allocation) {
+        return allocation.set_home(home);
     }
-    let entries = objects[index].entries().map(|(device, entry)| (device, entry.count > 0, entry.is_pinned()));
+    let entries = allocation.entries().map(|(device, entry)| (device, entry.count > 0, entry.is_pinned()));
     let entries = Vec::from_iter(entries);
-    let [from, to] = [before, home].map(|home| footprint(objects, index, home));
+    let [from, to] = [before, home].map(|home| footprint(allocation, home));
+    allocation.set_home(home);
     for (device, is_listed, is_pinned) in entries {
         let ListRanges { listed, pinned } = &mut objects[device].ranges;
         for (sums, has_it) in [(listed, is_listed), (pinned, is_pinned)] {
@@ -112,5 +109,4 @@ pub(crate) fn set_home(objects: &mut Objects, index: AllocationIx, home: Home) {
             }
         }
     }
-    objects[index].set_home(home);
 }

@@ -14,6 +14,7 @@ use crate::{
         allocation::AllocationState,
         context::Queued,
         device::DeferredAction,
+        list::Leave,
         split::References,
         submission::{FenceValueDesc, SubmitDesc},
     },
@@ -68,12 +69,13 @@ pub(crate) fn leave_required(state: &mut State, device: DeviceIx, number: Submis
     let allocation = &mut state.objects[index];
     let (account, size) = (allocation.account(), allocation.size);
     let flags = EvictFlags::EVICT_ONLY_IF_NECESSARY | EvictFlags::NOT_WRITTEN_TO;
-    let is_last = allocation.entry_mut(device).count == 1;
-    if is_last {
+    let count = &mut allocation.entry_mut(device).count;
+    *count -= 1;
+    let leave = Leave { left: *count, last: number, flags };
+    if leave.left == 0 {
         state.shares.lighten_list(&mut state.objects, device, account, size);
     }
-    let submission = (number, flags);
-    state.residency.leave(&mut state.moment, &mut state.objects, &mut state.memory, index, device, submission);
+    state.residency.leave(&mut state.moment, &mut state.objects, &mut state.memory, index, device, leave);
     state.shares.renew_promise(&mut state.objects, device);
 }
 

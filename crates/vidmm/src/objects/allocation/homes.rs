@@ -19,6 +19,16 @@ impl Allocation {
         self.home().account()
     }
 
+    /// The home in which the list of the device counts the allocation: the next home, where a request moves the allocation.
+    pub fn home_on_list(&self) -> Home {
+        self.rehoming().map_or(self.home(), |rehoming| rehoming.to)
+    }
+
+    /// The account of that home.
+    pub fn counted_in(&self) -> Account {
+        self.home_on_list().account()
+    }
+
     /// Lists count the allocation in `home` from now on.
     pub fn set_home(&mut self, home: Home) {
         let home = u32::from(home.bits()) * AllocationState::LOWEST_HOME_BIT;

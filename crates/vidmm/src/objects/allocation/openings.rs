@@ -20,13 +20,19 @@ impl Allocation {
     /// # Panics
     ///
     /// If the allocation is not open there.
+    #[inline]
     pub fn entry_mut(&mut self, device: DeviceIx) -> &mut ListEntry {
+        self.find_entry_mut(device).expect("a list names what is open on its device")
+    }
+
+    /// The entry of `device`, for a change; none if the allocation is not open there.
+    #[inline]
+    pub fn find_entry_mut(&mut self, device: DeviceIx) -> Option<&mut ListEntry> {
         if device == self.device {
-            return &mut self.entry;
+            return Some(&mut self.entry);
         }
-        let openings = self.cold.iter_mut().flat_map(|cold| &mut cold.openings);
-        let opening = openings.into_iter().find(|opening| opening.device == device);
-        &mut opening.expect("a list names what is open on its device").entry
+        let mut openings = self.cold.iter_mut().flat_map(|cold| &mut cold.openings);
+        openings.find(|opening| opening.device == device).map(|opening| &mut opening.entry)
     }
 
     /// All devices with the allocation, and their entries; the owner's device first.

@@ -9,7 +9,7 @@ use crate::{
     adapter::Adapter,
     budget::account::{Account, Choices},
     contract::{Host, KmdAllocationHandle, SegmentPreference},
-    data::{extents::Extents, packed::U56, rank_queue::Standing},
+    data::{extents::Extents, packed::Tagged, rank_queue::Standing},
     id::{DeviceIx, PlanNo, ProcessIx, Slots, kind},
     objects::{
         list::ListEntry,
@@ -51,13 +51,11 @@ pub(crate) struct Allocation {
     pub process: ProcessIx,
     /// A larger priority stays longer (CRE-30).
     pub priority: u32,
-    /// The alignment of GPU virtual addresses as a power of two; 0 is a page (SEG-46).
-    pub(super) log2_alignment: u8,
     /// The rank among evictable allocations of equal class and priority: the lowest rank goes first. In the documented order
     /// the rank is the
     /// time of the last use: the last submission, numbered across all devices, of a device with the allocation on the list
-    /// (CRE-31a).
-    pub(super) rank: U56,
+    /// (CRE-31a). The byte is the alignment of GPU virtual addresses as a power of two; 0 is a page (SEG-46).
+    pub(super) rank: Tagged,
     /// The possible homes.
     pub choices: Choices,
     /// The driver's preferred segments.
@@ -103,8 +101,7 @@ impl Allocation {
             process: owner.process,
             device: owner.device,
             priority,
-            log2_alignment: 0,
-            rank: U56::default(),
+            rank: Tagged::default(),
             choices,
             preferred: SegmentPreference::default(),
             seen_in: 0,
@@ -116,12 +113,15 @@ impl Allocation {
 
     /// The alignment of GPU virtual addresses in bytes, if the caller chooses no address; 0 is a page (SEG-46).
     pub fn alignment(&self) -> u64 {
-        if self.log2_alignment == 0 { 0 } else { 1 << self.log2_alignment }
+        match self.rank.byte() {
+            0 => 0,
+            log2_alignment => 1 << log2_alignment,
+        }
     }
 
     /// Sets the alignment of GPU virtual addresses: 0, or a power of two, in bytes.
     pub fn set_alignment(&mut self, alignment: u32) {
-        self.log2_alignment = alignment.checked_ilog2().unwrap_or(0) as u8;
+        self.rank.set_byte(alignment.checked_ilog2().unwrap_or(0) as u8);
     }
 
     pub(super) fn cold(&self) -> Option<&Cold> {
@@ -134,12 +134,12 @@ impl Allocation {
 
     /// The rank among evictable allocations of equal class and priority.
     pub fn rank(&self) -> u64 {
-        self.rank.get()
+        self.rank.number()
     }
 
     /// Sets the rank of an allocation that is not evictable.
     pub fn set_rank(&mut self, rank: u64) {
-        self.rank = U56::new(rank);
+        self.rank.set_number(rank);
     }
 
     pub(super) fn owner(&self) -> Owner {
