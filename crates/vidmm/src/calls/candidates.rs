@@ -48,7 +48,7 @@ pub(crate) struct Joining<'c> {
 
 impl Joins {
     /// An allocation that joins the list of a device.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(residency: &Residents, objects: &Objects, index: AllocationIx, device: DeviceIx) -> Self {
         let choices = residency.choices(objects, index, device);
         Self { index, weight: Weight::of(&objects[index]), choices }

@@ -122,8 +122,12 @@ impl VidMm {
         let ranges = named.indices.iter().copied().filter(|_| named.has_ranges);
         let may_join = counted.rehomed.is_empty() && may_join_at_once(&self.state, device, ranges, &counted.not_pinned);
         let mut at_once = named.indices;
-        let waits = |index: &mut AllocationIx| !(may_join && self.plans.is_in_place(&self.state, *index));
-        let waiting = Vec::from_iter(at_once.extract_if(.., waits));
+        let waits = |index: &AllocationIx| !(may_join && self.plans.is_in_place(&self.state, *index));
+        // Nearly always all are in place, or none is.
+        let waiting = match at_once.iter().position(waits) {
+            None => Vec::new(),
+            Some(first) => Vec::from_iter(at_once.extract_if(first.., |index| waits(index))),
+        };
         let record = &self.state.objects[device];
         let paging_fence_value = if waiting.is_empty() { 0 } else { self.state.objects[queue].last_value + 1 };
         let (device_id, after_submission) = (self.state.objects.devices.id(device), record.submitted);

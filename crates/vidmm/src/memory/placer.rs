@@ -128,6 +128,8 @@ pub(crate) struct PagePlacer {
     free: FreeRanges,
     /// Promised: the plan that empties the range has not entered the stream yet. A plan that takes it comes after that one.
     promised: BTreeMap<PlanNo, Vec<Extent>>,
+    /// The range that was promised last, outside the map: nearly always the next taker gets this range.
+    last_promised: Option<(PlanNo, Extent)>,
     available: u64,
 }
 
@@ -143,7 +145,14 @@ impl PagePlacer {
         if part.size > 0 {
             free.insert(part);
         }
-        Self { size: part.size, large_page: 0, free, promised: BTreeMap::new(), available: part.size }
+        Self {
+            size: part.size,
+            large_page: 0,
+            free,
+            promised: BTreeMap::new(),
+            last_promised: None,
+            available: part.size,
+        }
     }
 
     /// The same pages, where so many bytes can be a large page if they begin at a multiple of themselves; none if 0.
@@ -190,6 +199,7 @@ impl PagePlacer {
     pub fn take_at(&mut self, range: Extent, mut after: impl FnMut(PlanNo)) {
         let mut taken: u64 = self.free.inside(range).map(|free| free.size).sum();
         self.free.take_all_of(range);
+        self.put_away_last();
         for (&plan, extents) in &mut self.promised {
             for extent in core::mem::take(extents) {
                 if extent.end() <= range.offset || range.end() <= extent.offset {
@@ -211,16 +221,24 @@ impl PagePlacer {
 
     /// Gives back ranges that `plan` empties; they are promised until it enters the stream.
     pub fn promise(&mut self, plan: PlanNo, extents: impl IntoIterator<Item = Extent>) {
-        let promised = self.promised.entry(plan).or_default();
         for extent in extents {
             self.available += extent.size;
-            promised.push(extent);
+            self.put_away_last();
+            self.last_promised = Some((plan, extent));
+        }
+    }
+
+    /// Puts the range that was promised last with the others of its plan.
+    fn put_away_last(&mut self) {
+        if let Some((plan, extent)) = self.last_promised.take() {
+            self.promised.entry(plan).or_default().push(extent);
         }
     }
 
     /// `plan` has entered the stream: what comes later in the stream may use its ranges without waiting.
     pub fn entered(&mut self, plan: PlanNo) {
-        for extent in self.promised.remove(&plan).unwrap_or_default() {
+        let last = self.last_promised.take_if(|(of, _)| *of == plan).map(|(_, extent)| extent);
+        for extent in self.promised.remove(&plan).unwrap_or_default().into_iter().chain(last) {
             self.free.insert(extent);
         }
     }
@@ -233,7 +251,8 @@ impl PagePlacer {
 
     /// All free and promised ranges, for the audit.
     pub fn holes(&self) -> impl Iterator<Item = Extent> {
-        self.free.iter().chain(self.promised.values().flatten().copied())
+        let last = self.last_promised.map(|(_, extent)| extent);
+        self.free.iter().chain(self.promised.values().flatten().copied()).chain(last)
     }
 
     /// Bytes of all its pages.
@@ -266,18 +285,27 @@ impl PagePlacer {
     }
 
     fn take_promised(&mut self, missing: u64, mut after: impl FnMut(PlanNo)) -> Extent {
-        let mut entry = self.promised.first_entry().expect("available bytes are free or promised");
+        let take = |last: &mut Extent| {
+            let taken = Extent { offset: last.offset, size: last.size.min(missing) };
+            *last = Extent { offset: taken.end(), size: last.size - taken.size };
+            taken
+        };
+        let first = self.promised.first_entry();
+        if let Some((plan, last)) = &mut self.last_promised
+            && first.as_ref().is_none_or(|first| first.key() >= plan)
+        {
+            after(*plan);
+            let taken = take(last);
+            self.last_promised.take_if(|(_, rest)| rest.size == 0);
+            return taken;
+        }
+        let mut entry = first.expect("available bytes are free or promised");
         after(*entry.key());
         let extents = entry.get_mut();
-        let last = extents.last_mut().expect("a promise names a range");
-        let taken = Extent { offset: last.offset, size: last.size.min(missing) };
-        if taken.size < last.size {
-            *last = Extent { offset: taken.end(), size: last.size - taken.size };
-        } else {
-            extents.pop();
-            if extents.is_empty() {
-                entry.remove();
-            }
+        let taken = take(extents.last_mut().expect("a promise names a range"));
+        extents.pop_if(|rest| rest.size == 0);
+        if extents.is_empty() {
+            entry.remove();
         }
         taken
     }

@@ -14,6 +14,7 @@ use crate::{
 };
 impl Plans {
     /// Whether the allocation is where it is to be, with its content, and nothing is under way for it.
+    #[inline(always)]
     pub(crate) fn is_in_place(&self, state: &State, index: AllocationIx) -> bool {
         let allocation = &state.objects[index];
         place::is_placed(allocation, &state.memory, index) && self.stream.is_retired(allocation.last_plan)
@@ -59,8 +60,12 @@ impl Plans {
 
     /// Work of the devices that pin an allocation waits for the plan that has moved it.
     fn await_move(&self, objects: &mut Objects, index: AllocationIx) {
-        let plan = objects[index].last_plan;
-        let holders = objects[index].entries().filter(|(_, entry)| entry.is_pinning());
+        let allocation = &objects[index];
+        let plan = allocation.last_plan;
+        if !allocation.is_pinned() {
+            return;
+        }
+        let holders = allocation.entries().filter(|(_, entry)| entry.is_pinning());
         for device in Vec::from_iter(holders.map(|(device, _)| device)) {
             self.await_plan(objects, device, plan);
         }

@@ -24,6 +24,7 @@ use crate::{
 
 /// Writes into `draft` that the CPU sees an allocation where it is now, if it is locked and its bytes move: it leaves `place`, or comes there.
 /// In system memory, resident or not, its bytes stay in the backing store, and so does what the CPU sees (RES-81).
+#[inline(always)]
 pub(crate) fn plan_view(
     adapter: &Adapter,
     objects: &mut Objects,
@@ -31,9 +32,13 @@ pub(crate) fn plan_view(
     index: AllocationIx,
     place: Place,
 ) {
-    if !objects[index].is(AllocationState::LOCKED) || !matches!(place, Place::Memory(..)) {
-        return;
+    if matches!(place, Place::Memory(..)) && objects[index].is(AllocationState::LOCKED) {
+        plan_view_of_locked(adapter, objects, draft, index);
     }
+}
+
+#[inline(never)]
+fn plan_view_of_locked(adapter: &Adapter, objects: &mut Objects, draft: &mut Draft, index: AllocationIx) {
     let allocation = &mut objects[index];
     // Of what is destroyed the CPU sees nothing new.
     if allocation.is_any(AllocationState::KEEPS_COPY | AllocationState::DESTROYED) {

@@ -230,8 +230,8 @@ impl Evictable {
         if !is_kept(shares, first) {
             return Some(first);
         }
-        let Self { firsts, by_process, queues, .. } = self;
-        let size_of = |worth, process| allocations[first_of(by_process, queues, (worth, process))].size;
+        let Self { firsts, by_process, queues, changed, .. } = self;
+        let size_of = |worth, process| allocations[first_of(by_process, queues, *changed, (worth, process))].size;
         if let Some(first) = firsts.first_not_kept(shares, other, size_of) {
             return Some(self.first_of(first));
         }
@@ -240,7 +240,7 @@ impl Evictable {
     }
 
     fn first_of(&self, first: (Worth, ProcessIx)) -> AllocationIx {
-        first_of(&self.by_process, &self.queues, first)
+        first_of(&self.by_process, &self.queues, self.changed, first)
     }
 
     /// All of them in the order in which they go.
@@ -250,13 +250,17 @@ impl Evictable {
 }
 
 /// The first allocation of a process, by worth.
+#[inline]
 fn first_of(
     by_process: &[Queues],
     queues: &[RankQueue<AllocationIx>],
+    changed: Option<((ProcessIx, QueueKey), usize)>,
     ((class, priority, _), process): (Worth, ProcessIx),
 ) -> AllocationIx {
-    let first = by_process[process.at()].get(&(class, priority)).and_then(|&at| queues[at].first());
-    first.expect("a process has its first in a queue that has one").1
+    let of = (process, (class, priority));
+    let known = changed.filter(|&(last, _)| last == of).map(|(_, at)| at);
+    let at = known.or_else(|| by_process[process.at()].get(&of.1).copied());
+    at.and_then(|at| queues[at].first()).expect("a process has its first in a queue that has one").1
 }
 
 /// The evictable allocations of a process in a memory that are worth no more than the first of them, for a policy.

@@ -47,6 +47,7 @@ impl Allocation {
     }
 
     /// The possible homes. A locked allocation may use only homes in the CPU's sight, if there is such a home.
+    #[inline]
     pub fn allowed_homes(&self) -> Choices {
         if self.is_any(AllocationState::LOCKED | AllocationState::LOCK_PENDING) && self.may_be_seen() {
             return self.seen_homes().collect();
