@@ -72,7 +72,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         file: "vidmm/src/plans/bring_in.rs",
         edit: Edit::Before {
             right: "let allocation = &state.objects[index]; if let Some(place) = allocation.place",
-            wrong: "state.objects[index].take_place();",
+            wrong: "state.objects[index].place = None;",
         },
     },
     Bug {
@@ -225,7 +225,11 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::PageTables,
         what: "The TLB is flushed before entries become invalid.",
         file: "vidmm/src/plans/expand.rs",
-        edit: Edit::Before { right: "cursor.enter(Phase::Unlink)", wrong: "steps.make_contiguous().reverse();" },
+        edit: Edit::Before {
+            right: "cursor.enter(Phase::Unlink)",
+            wrong: "let mut all = Vec::from_iter(steps.iter().copied()); all.reverse();
+                *steps = Steps::default(); steps.extend(all);",
+        },
     },
     Bug {
         name: "skip-window-flush",
@@ -267,11 +271,7 @@ adapter.choices(SegmentSet(every), SegmentPreference::default())",
         shown_in: World::Any,
         what: "An Evict takes an allocation off the list that was made resident twice.",
         file: "vidmm/src/calls/resident.rs",
-        edit: Edit::Before {
-            right: "if allocation.entry_mut(device_index).count == 1 {",
-            wrong: "let entry = allocation.entry_mut(device_index);
-            entry.count -= u32::from(entry.count > 1);",
-        },
+        edit: Edit::Before { right: "lowered.push((index, *count));", wrong: "*count = 0;" },
     },
     Bug {
         name: "trim-too-little",
@@ -469,7 +469,9 @@ notice.store.size - cursor.offset",
         file: "vidmm/src/plans/table.rs",
         edit: Edit::Statement {
             right: "writer.push(writer.link(key));",
-            wrong: "writer.push(writer.link(key)); let last = writer.steps.len() - 1; writer.steps.swap(last - 1, last);",
+            wrong: "writer.push(writer.link(key)); let mut all = Vec::from_iter(writer.steps.iter().copied());
+                let last = all.len() - 1; all.swap(last - 1, last);
+                *writer.steps = Steps::default(); writer.steps.extend(all);",
         },
     },
     Bug {
@@ -584,7 +586,7 @@ notice.store.size - cursor.offset",
         file: "vidmm/src/plans/build.rs",
         edit: Edit::Before {
             right: "builder.passes += 1;",
-            wrong: "builder.steps.pop_front(); builder.multipass_offset = 0;",
+            wrong: "builder.steps.end_front(); builder.multipass_offset = 0;",
         },
     },
     Bug {
@@ -668,7 +670,7 @@ notice.store.size - cursor.offset",
         file: "vidmm/src/plans/content.rs",
         edit: Edit::Before {
             right: "host.commit_backing_store(size).or_else(|error| {",
-            wrong: "let candidates = self.decommittable(&state.objects, &state.residency); decommit_offered(&mut state.moment, &mut state.objects, host, candidates, size);",
+            wrong: "let candidates = self.decommittable(&state.objects); decommit_offered(&mut state.moment, &mut state.objects, host, candidates, size);",
         },
     },
     Bug {
@@ -691,8 +693,9 @@ notice.store.size - cursor.offset",
         what: "A name means whatever has its number now.",
         file: "vidmm/src/objects/mod.rs",
         edit: Edit::Expression {
-            right: "self.allocations.lookup(id)?",
-            wrong: "if self.allocations.contains(id.ix()) { id.ix() } else { self.allocations.lookup(id)? }",
+            right: "self.allocations.find(id)?",
+            wrong: "if self.allocations.contains(id.ix()) { (id.ix(), &self.allocations[id.ix()]) } \
+                    else { self.allocations.find(id)? }",
         },
     },
     Bug {
@@ -1077,7 +1080,7 @@ notice.store.size - cursor.offset",
         file: "vidmm/src/placement/satisfy.rs",
         edit: Edit::Expression {
             right: "views::waits_for_unlock(&state.objects, index)",
-            wrong: "state.objects[index].state.contains(AllocationState::LOCKED)",
+            wrong: "state.objects[index].is(AllocationState::LOCKED)",
         },
     },
     Bug {
