@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fence_pages::FencePages;
+use super::thunks::PrivateData;
 use crate::call::{Call, FenceValue, Reply};
 use crate::log::CallLog;
 use crate::session::Session;
@@ -34,6 +36,8 @@ pub struct Client {
     fences: FencePages,
     /// The CPU's memory of allocations: the address, and the size where the memory is the library's.
     memory: BTreeMap<u32, (*mut c_void, Option<usize>)>,
+    /// The private data of shared resources.
+    shared: BTreeMap<u32, Rc<PrivateData>>,
     trims: BTreeMap<u32, (TrimCallback, *mut c_void)>,
     /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
     events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
@@ -143,6 +147,7 @@ impl Client {
             calls,
             fences: FencePages::default(),
             memory: BTreeMap::new(),
+            shared: BTreeMap::new(),
             trims: BTreeMap::new(),
             events_waited: Vec::new(),
             last_call: Instant::now(),
@@ -222,12 +227,13 @@ impl Client {
         self.memory.insert(allocation, (memory, None));
     }
 
-    /// The CPU's address of an allocation, which stays until the allocation is destroyed. Null if there is no memory.
+    /// The CPU's address of an allocation, which stays until nobody has the allocation open. Null if there is no memory.
     pub fn memory(&mut self, allocation: u32) -> *mut c_void {
+        let Some((allocation, size)) = self.session.memory_of(allocation) else { return std::ptr::null_mut() };
         if let Some(&(memory, _)) = self.memory.get(&allocation) {
             return memory;
         }
-        let size = self.session.size(allocation) as usize;
+        let size = size as usize;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: a new mapping, at an address of the kernel's choice.
@@ -239,16 +245,30 @@ impl Client {
         memory
     }
 
-    /// Gives back the memory of allocations that are gone.
+    /// Keeps the private data of a shared resource.
+    pub fn share(&mut self, resource: u32, private: PrivateData) {
+        self.shared.insert(resource, Rc::new(private));
+    }
+
+    /// A shared resource has been opened, and can be shared by the new handle too.
+    pub fn share_again(&mut self, resource: u32, opened: u32) {
+        let private = self.private_data(resource);
+        self.shared.insert(opened, private);
+    }
+
+    /// The private data of a shared resource.
+    pub fn private_data(&self, resource: u32) -> Rc<PrivateData> {
+        self.shared.get(&resource).cloned().unwrap_or_default()
+    }
+
+    /// Gives back the memory of allocations that are gone, and forgets resources that are gone.
     pub fn free_memory(&mut self) {
-        let session = &self.session;
-        self.memory.retain(|&allocation, &mut (memory, size)| {
-            let is_alive = session.size(allocation) > 0;
-            if let Some(size) = size.filter(|_| !is_alive) {
+        for handle in self.session.take_gone() {
+            self.shared.remove(&handle);
+            if let Some((memory, Some(size))) = self.memory.remove(&handle) {
                 // SAFETY: the mapping is the library's, and the client's right to it ended with the allocation.
                 unsafe { libc::munmap(memory, size) };
             }
-            is_alive
-        });
+        }
     }
 }

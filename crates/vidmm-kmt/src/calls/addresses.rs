@@ -17,11 +17,11 @@ impl Session {
     /// Reserves addresses on a paging queue, or on the adapter.
     pub(super) fn reserve(&mut self, object: u32, base: u64, (minimum, maximum): (u64, u64), size: u64) -> Answer {
         let queue = match self.handles.get(object) {
-            Ok(Object::PagingQueue(queue)) => Some(queue.id),
-            Ok(Object::Adapter(_)) => self.slots_of_queues.keys().next().copied(),
+            Ok(Object::PagingQueue(queue)) => Some((queue.id, object)),
+            Ok(Object::Adapter(_)) => self.queues.iter().next().map(|(&id, &handle)| (id, handle)),
             _ => None,
         };
-        let Some(queue) = queue else {
+        let Some((queue, handle)) = queue else {
             let dead = self.handles.get(object).err();
             return Err(self.dead(object, "paging queue or adapter with a device", dead));
         };
@@ -32,7 +32,8 @@ impl Session {
             .reserve_gpu_virtual_address(host, queue, Some(GpuVirtualAddress(base)), size)
             .map_err(|error| map_refused(&error))?;
         self.addresses.reserve(base, size);
-        Ok(Reply { address: base, ..Reply::paging(reserved.paging_fence_value) })
+        let value = self.issue(handle, reserved.paging_fence_value)?;
+        Ok(Reply { address: base, ..Reply::paging(value) })
     }
 
     pub(super) fn map(&mut self, call: &Call) -> Answer {
@@ -79,8 +80,8 @@ impl Session {
             }
         };
         self.addresses.map(base, Mapping { size, allocation });
-        self.owe(paging_queue, "MapGpuVirtualAddress", mapped.paging_fence_value)?;
-        Ok(Reply { address: base, ..Reply::paging(mapped.paging_fence_value) })
+        let value = self.owe(paging_queue, "MapGpuVirtualAddress", mapped.paging_fence_value)?;
+        Ok(Reply { address: base, ..Reply::paging(value) })
     }
 
     /// Frees addresses. Time passes while work in flight uses what was mapped in a reservation, and was destroyed.

@@ -1,11 +1,11 @@
 //! Allocations: created, destroyed, locked, offered.
 
-use vidmm::{AllocationId, DestroyFlags, LockError};
+use vidmm::{AllocationId, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, LockError};
 use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
 
 use super::invalid;
 use crate::call::{AllocationInfo, Memory, Reply};
-use crate::objects::{Allocation, Device, Object};
+use crate::objects::{Allocation, Device, MadeResident, Object};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -15,11 +15,11 @@ impl Session {
         &mut self,
         device: u32,
         resource: u32,
-        creates_resource: bool,
+        is_shared: bool,
         infos: &[AllocationInfo],
     ) -> Answer {
         let of = self.object::<Device>(device)?.id;
-        if infos.is_empty() && !creates_resource {
+        if infos.is_empty() && resource == 0 {
             return Err(invalid("the list of allocations is empty"));
         }
         let mut created: Vec<AllocationId> = Vec::new();
@@ -35,8 +35,10 @@ impl Session {
                 ..AllocationDesc::default()
             };
             let data = self.runtime.umd().allocation_private_data(&desc);
+            let flags = if is_shared { CreateAllocationFlags::CREATE_SHARED } else { CreateAllocationFlags::empty() };
+            let desc = CreateAllocationDesc { flags, ..CreateAllocationDesc::from(&data) };
             let (vidmm, kmd, host) = self.runtime.borrow();
-            match vidmm.create_allocation(kmd, host, of, &data) {
+            match vidmm.create_allocation(kmd, host, of, desc) {
                 Ok(id) => created.push(id),
                 Err(error) => {
                     // A refused call changes nothing.
@@ -47,46 +49,48 @@ impl Session {
                 }
             }
         }
-        let resource = if creates_resource { self.insert(Object::Resource(device))? } else { resource };
         let mut handles = vec![resource];
         for (id, info) in created.into_iter().zip(infos) {
-            let size = info.size;
-            let allocation = Allocation {
+            let handle = self.insert_allocation(Allocation {
                 device,
                 resource,
                 id,
-                size,
+                size: info.size,
                 count: 0,
-                made_resident: (0, 0),
+                made_resident: MadeResident::default(),
                 last_submission: 0,
                 locks: 0,
-            };
-            handles.push(self.insert(Object::Allocation(allocation))?);
+                offered: None,
+                is_shared,
+                memory: 0,
+            })?;
+            self.object::<Allocation>(handle)?.memory = handle;
+            handles.push(handle);
         }
         Ok(Reply::created(handles))
     }
 
     pub(super) fn destroy_allocations(&mut self, device: u32, resource: u32, named: &[u32], flags: u32) -> Answer {
         let flags = DestroyFlags::from_bits_truncate(flags);
-        let is_of_resource = |object: &Object| matches!(object, Object::Allocation(of) if of.resource == resource);
-        let handles = if named.is_empty() && resource != 0 {
-            let of_resource = self.handles.iter().filter(|(_, object)| is_of_resource(object));
-            Vec::from_iter(of_resource.map(|(handle, _)| handle))
-        } else {
-            named.to_vec()
+        let handles = match named {
+            [] if resource != 0 => self.of_resource(resource)?,
+            _ => named.to_vec(),
         };
-        let ids = self.allocation_ids(&handles)?;
+        self.allocation_ids(&handles)?;
         let progress = self.progress(device)?;
-        for (&handle, id) in handles.iter().zip(ids) {
+        for &handle in &handles {
             let submitted = self.object::<Device>(device)?.submitted;
-            let allocation = self.object::<Allocation>(handle)?;
+            let allocation = self.object::<Allocation>(handle)?.clone();
             let in_flight = if allocation.count > 0 { submitted } else { allocation.last_submission } > progress;
             if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && in_flight {
                 let text = format!("{handle:#x} is destroyed with AssumeNotInUse while work with it on the list runs");
                 self.find(Rule::DestroyedInUse, text, None);
             }
-            let (vidmm, _, host) = self.runtime.borrow();
-            vidmm.destroy_allocation(host, id, flags & DestroyFlags::ASSUME_NOT_IN_USE).map_err(invalid)?;
+            if !(allocation.is_shared && self.close_allocation(&allocation)?) {
+                let (vidmm, _, host) = self.runtime.borrow();
+                let flags = flags & DestroyFlags::ASSUME_NOT_IN_USE;
+                vidmm.destroy_allocation(host, allocation.id, flags).map_err(invalid)?;
+            }
             self.forget(handle);
         }
         if named.is_empty() && resource != 0 {

@@ -1,6 +1,6 @@
 //! Devices, paging queues and contexts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::{CreateMonitoredFenceDesc, DeviceErrorReason, EvictError, EvictFlags};
 use vidmm_soft::{COPY_ENGINE, RENDER_ENGINE};
@@ -36,7 +36,14 @@ impl Session {
         vidmm.destroy_device(kmd, host, id).map_err(invalid)?;
         let of_device = self.handles.iter().filter(|(_, object)| object.device() == Some(device));
         let of_device = Vec::from_iter(of_device.map(|(handle, _)| handle));
-        of_device.into_iter().chain([device]).for_each(|handle| self.forget(handle));
+        for handle in of_device {
+            match self.handles.get(handle) {
+                // A shared fence ends with the last device that has it open.
+                Ok(Object::Fence(Fence { is_shared: true, .. })) => _ = self.destroy_fence(handle)?,
+                _ => self.forget(handle),
+            }
+        }
+        self.forget(device);
         Ok(Reply::default())
     }
 
@@ -66,20 +73,33 @@ impl Session {
     pub(super) fn create_paging_queue(&mut self, device: u32, priority: i32) -> Answer {
         let of = self.object::<Device>(device)?.id;
         let id = self.runtime.vidmm().create_paging_queue(of, priority).map_err(invalid)?;
+        let shown = CreateMonitoredFenceDesc { device: Some(of), initial_fence_value: 0 };
+        let shown = self.runtime.vidmm().create_monitored_fence(shown).map_err(invalid)?;
         let slot = self.new_slot(0);
-        self.slots_of_queues.insert(id, slot);
-        let queue = self.insert(Object::PagingQueue(PagingQueue { device, id, fence: 0, owed: BTreeMap::new() }))?;
+        let queue = self.insert(Object::PagingQueue(PagingQueue {
+            device,
+            id,
+            fence: 0,
+            slot,
+            shown,
+            issued: VecDeque::new(),
+            last: 0,
+            reached: 0,
+            owed: BTreeMap::new(),
+        }))?;
+        self.queues.insert(id, queue);
         let (of, address) = (FenceOf::PagingQueue(queue), FENCE_ADDRESSES + 8 * slot as u64);
-        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, promised: 0 }))?;
+        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared: false }))?;
         self.object::<PagingQueue>(queue)?.fence = fence;
         self.object::<Device>(device)?.queues.push(queue);
         Ok(Reply { address: slot as u64, ..Reply::created([queue, fence]) })
     }
 
     pub(super) fn destroy_paging_queue(&mut self, paging_queue: u32) -> Answer {
-        let &mut PagingQueue { device, id, fence, .. } = self.object(paging_queue)?;
+        let &mut PagingQueue { device, id, fence, shown, .. } = self.object(paging_queue)?;
         self.object::<Device>(device)?.queues.retain(|&queue| queue != paging_queue);
         self.retry(|session| session.runtime.vidmm().destroy_paging_queue(id))?;
+        self.retry(|session| session.runtime.vidmm().destroy_monitored_fence(shown))?;
         [paging_queue, fence].into_iter().for_each(|handle| self.forget(handle));
         Ok(Reply::default())
     }

@@ -5,12 +5,15 @@ mod allocations;
 mod devices;
 mod fences;
 mod residency;
+mod semaphores;
+mod sharing;
 mod work;
 
-use vidmm::{FenceValueDesc, MemorySegmentGroup, OfferFlags, OfferPriority};
+use vidmm::{FenceValueDesc, MemorySegmentGroup, OfferFlags, OfferPriority, QueryStatistics, SegmentId};
+use vidmm_soft::LOCAL_SEGMENT;
 
 use crate::call::{Call, FenceValue, Reply};
-use crate::objects::{Adapter, Allocation, Context, Device, Fence, FenceOf, Object, TrimNotification};
+use crate::objects::{Adapter, Allocation, Context, Device, Fence, FenceOf, Object, Resource, TrimNotification};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;
@@ -46,9 +49,24 @@ impl Session {
                 self.runtime.vidmm().set_context_scheduling_priority(id, priority).map_err(invalid)?;
                 Ok(Reply::default())
             }
-            Call::CreateAllocation { device, resource, creates_resource, ref allocations } => {
-                self.create_allocations(device, resource, creates_resource, allocations)
+            Call::CreateAllocation { device, resource, creates_resource, is_shared, ref allocations } => {
+                let resource = if creates_resource {
+                    self.insert(Object::Resource(Resource { device, is_shared, allocations: Vec::new() }))?
+                } else {
+                    resource
+                };
+                let created = self.create_allocations(device, resource, is_shared, allocations);
+                if created.is_err() && creates_resource {
+                    self.forget(resource);
+                }
+                created
             }
+            Call::QueryResourceInfo { device, resource } => {
+                self.object::<Device>(device)?;
+                let count = self.of_resource(resource)?.len() as u64;
+                Ok(Reply { values: vec![count], ..Reply::default() })
+            }
+            Call::OpenResource { device, resource } => self.open_resource(device, resource),
             Call::DestroyAllocation { device, resource, ref allocations, flags } => {
                 self.destroy_allocations(device, resource, allocations, flags)
             }
@@ -82,6 +100,7 @@ impl Session {
                     .find(|&known| known as u32 == priority)
                     .ok_or_else(|| invalid("there is no such priority of offers"))?;
                 self.runtime.vidmm().offer_allocations(id, &ids, priority, OfferFlags::empty()).map_err(invalid)?;
+                self.note_offered(allocations, true)?;
                 self.gave_back(device);
                 Ok(Reply::default())
             }
@@ -107,7 +126,10 @@ impl Session {
                 }
                 Ok(Reply::default())
             }
-            Call::CreateMonitoredFence { device, initial_value } => self.create_fence(device, initial_value),
+            Call::CreateMonitoredFence { device, initial_value, is_shared } => {
+                self.create_fence(device, initial_value, is_shared)
+            }
+            Call::OpenSyncObject { device, fence } => self.open_fence(device, fence),
             Call::DestroySynchronizationObject { fence } => self.destroy_fence(fence),
             Call::SignalFromCpu { ref fences, .. } => {
                 for &FenceValue { fence, value } in fences {
@@ -124,6 +146,9 @@ impl Session {
                 let signals = fences.iter().map(|of| signal(self, of)).collect::<Result<Vec<_>, Reply>>()?;
                 self.queue(context, Vec::new(), signals)
             }
+            Call::CreateSemaphore { device, initial_count } => self.create_semaphore(device, initial_count),
+            Call::SignalSemaphores { context, ref semaphores } => self.signal_semaphores(context, semaphores),
+            Call::WaitForSemaphores { context, ref semaphores } => self.wait_for_semaphores(context, semaphores),
             Call::WaitFromGpu { context, ref fences } => self.wait_from_gpu(context, fences),
             Call::WaitFromCpu { ref fences, any, .. } => self.wait_from_cpu(fences, any),
             Call::QueryVideoMemoryInfo { adapter, local } => {
@@ -133,6 +158,20 @@ impl Session {
                 let figures =
                     [info.budget, info.current_usage, info.current_reservation, info.available_for_reservation];
                 Ok(Reply { values: figures.to_vec(), ..Reply::default() })
+            }
+            Call::QueryStatistics { local, of_process } => {
+                let (process, segment) = (self.process, if local { LOCAL_SEGMENT } else { SegmentId::SYSTEM });
+                let of = match of_process {
+                    true => QueryStatistics::ProcessSegment(process, segment),
+                    false => QueryStatistics::Segment(segment),
+                };
+                let of = self.runtime.vidmm().query_statistics(of).map_err(invalid)?;
+                let figures = [of.commit_limit, of.bytes_committed, of.bytes_resident];
+                Ok(Reply { values: figures.to_vec(), ..Reply::default() })
+            }
+            Call::QueryClockCalibration { adapter } => {
+                self.object::<Adapter>(adapter)?;
+                Ok(Reply { values: vec![self.now()], ..Reply::default() })
             }
             Call::ChangeVideoMemoryReservation { adapter, local, bytes } => {
                 self.object::<Adapter>(adapter)?;
@@ -175,11 +214,27 @@ impl Session {
     /// Removes an object, and all that the session knows by the object.
     fn forget(&mut self, handle: u32) {
         match self.handles.remove(handle, self.call) {
-            Ok(Object::Allocation(_)) => self.addresses.forget(handle),
-            Ok(Object::PagingQueue(queue)) => self.free_slots.extend(self.slots_of_queues.remove(&queue.id)),
-            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, .. })) => {
-                self.fences_by_address.remove(&address);
-                self.free_slots.extend(self.slots_of_fences.remove(&id));
+            Ok(Object::Allocation(of)) => {
+                self.addresses.forget(handle);
+                if let Ok(Object::Resource(resource)) = self.handles.get_mut(of.resource) {
+                    resource.allocations.retain(|&other| other != handle);
+                }
+                let is_same = |other: &Object| matches!(other, Object::Allocation(other) if other.memory == of.memory);
+                if !of.is_shared || !self.handles.iter().any(|(_, other)| is_same(other)) {
+                    self.gone.push(of.memory);
+                }
+            }
+            Ok(Object::PagingQueue(queue)) => {
+                self.queues.remove(&queue.id);
+                self.free_slots.push(queue.slot);
+            }
+            Ok(Object::Resource(_)) => self.gone.push(handle),
+            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, slot, is_shared, .. })) => {
+                if !(is_shared && self.is_open(id)) {
+                    self.fences_by_address.remove(&address);
+                    self.slots_of_fences.remove(&id);
+                    self.free_slots.push(slot);
+                }
             }
             Ok(Object::TrimNotification(of)) => _ = self.notifications.remove(&of.id),
             _ => {}

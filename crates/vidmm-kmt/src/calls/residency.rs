@@ -4,9 +4,10 @@ use vidmm::{EvictError, EvictFlags, MakeResidentError, MakeResidentFlags, Reside
 
 use super::invalid;
 use crate::call::Reply;
-use crate::objects::{Allocation, Device, Fence, Object, PagingQueue, Refused};
+use crate::faults::FaultKind;
+use crate::objects::{Allocation, Device, MadeResident, Object, PagingQueue, Refused};
 use crate::rules::Rule;
-use crate::session::{Answer, Session};
+use crate::session::{Answer, PATIENCE, Session};
 use crate::status::Status;
 
 /// A trim is ignored if so many calls later nothing was given back.
@@ -20,18 +21,14 @@ impl Session {
         }
     }
 
-    /// A call on a paging queue ends with a value of the queue's fence.
-    pub(super) fn owe(&mut self, paging_queue: u32, function: &'static str, value: u64) -> Result<(), Reply> {
-        if value == 0 {
-            return Ok(());
+    /// A call on a paging queue ends with a value of the queue's fence; 0 is none. `of_manager` is the value of the manager's own.
+    pub(super) fn owe(&mut self, paging_queue: u32, function: &'static str, of_manager: u64) -> Result<u64, Reply> {
+        let value = self.issue(paging_queue, of_manager)?;
+        if value > 0 {
+            let call = self.call;
+            self.object::<PagingQueue>(paging_queue)?.owed.insert(function, (value, call));
         }
-        let call = self.call;
-        let queue = self.object::<PagingQueue>(paging_queue)?;
-        queue.owed.insert(function, (value, call));
-        let fence = queue.fence;
-        let fence = self.object::<Fence>(fence)?;
-        fence.promised = fence.promised.max(value);
-        Ok(())
+        Ok(value)
     }
 
     pub(super) fn make_resident(&mut self, paging_queue: u32, handles: &[u32], flags: u32) -> Answer {
@@ -45,10 +42,9 @@ impl Session {
         if is_final {
             self.judge_trimming(device);
         }
-        let one_in = if is_final { self.settings.refuse_final } else { self.settings.refuse };
-        let faulty = !flags.contains(MakeResidentFlags::MUST_SUCCEED) && self.strikes(one_in);
-        let made = if faulty {
-            self.refused_by_fault += 1;
+        let fault = if is_final { FaultKind::RefuseFinal } else { FaultKind::Refuse };
+        let is_refused = !flags.contains(MakeResidentFlags::MUST_SUCCEED) && self.strikes(fault);
+        let made = if is_refused {
             let sizes = handles.iter().map(|&handle| self.object::<Allocation>(handle).map_or(0, |of| of.size));
             Err((sizes.sum(), "a fault of the settings".to_owned()))
         } else {
@@ -59,29 +55,52 @@ impl Session {
         };
         match made {
             Ok(residency) => {
-                let since = (self.call, self.object::<Device>(device)?.submitted);
+                let value = match residency {
+                    Residency::Resident => 0,
+                    Residency::Pending { paging_fence_value } => {
+                        self.paged_at_once(paging_queue, paging_fence_value)?
+                    }
+                };
+                let value = self.owe(paging_queue, "MakeResident", value)?;
+                let submitted = self.object::<Device>(device)?.submitted;
+                let made = MadeResident { call: self.call, submitted, queue: paging_queue, value };
                 for &handle in handles {
                     let allocation = self.object::<Allocation>(handle)?;
                     if allocation.count == 0 {
-                        allocation.made_resident = since;
+                        allocation.made_resident = made;
                     }
                     allocation.count += 1;
                 }
-                let value = match residency {
-                    Residency::Resident => 0,
-                    Residency::Pending { paging_fence_value } => paging_fence_value,
-                };
-                self.owe(paging_queue, "MakeResident", value)?;
                 Ok(Reply::paging(value))
             }
             Err((u64::MAX, reason)) => Err(invalid(reason)),
             Err((num_bytes_to_trim, reason)) => {
                 let idle_bytes = self.idle_bytes(device, handles)?;
-                let refused = Refused { call: self.call, num_bytes_to_trim, idle_bytes };
+                let queues = self.object::<Device>(device)?.queues.clone();
+                let slots =
+                    queues.into_iter().map(|queue| self.object::<PagingQueue>(queue).map(|of| (queue, of.slot)));
+                let slots = slots.collect::<Result<Vec<_>, _>>()?;
+                let reached = slots.into_iter().map(|(queue, slot)| (queue, self.values[slot])).collect();
+                let refused = Refused { call: self.call, num_bytes_to_trim, idle_bytes, reached };
                 self.object::<Device>(device)?.refused = Some(refused);
                 Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })
             }
         }
+    }
+
+    /// The value of the manager's fence that a MakeResident ends with: 0 if a fault lets the call last so long.
+    fn paged_at_once(&mut self, paging_queue: u32, value: u64) -> Result<u64, Reply> {
+        if !self.strikes(FaultKind::AtOnce) {
+            return Ok(value);
+        }
+        let until = self.now() + PATIENCE;
+        while self.object::<PagingQueue>(paging_queue)?.reached < value {
+            if self.now() >= until {
+                return Ok(value);
+            }
+            self.pass_time();
+        }
+        Ok(0)
     }
 
     /// The bytes of the device's list beside the named allocations, if no work of the device is in flight.
@@ -117,14 +136,16 @@ impl Session {
         match self.runtime.vidmm().evict(id, &ids, flags) {
             Ok(num_bytes_to_trim) => {
                 let &mut Device { submitted, ref refused, .. } = self.object(device)?;
-                let refused = refused.as_ref().map(|refused| refused.call);
+                let refused = refused.clone();
                 for &handle in handles {
-                    let (made, before) = self.object::<Allocation>(handle)?.made_resident;
-                    if let Some(refused) = refused.filter(|_| before == submitted) {
+                    let made = self.object::<Allocation>(handle)?.made_resident;
+                    let is_unused = made.submitted == submitted;
+                    if let Some(refused) = refused.as_ref().filter(|of| is_unused && of.is_after_the_end_of(made)) {
                         let text = format!(
-                            "{handle:#x} is evicted after call {refused} was refused, and no work has used it since it was made resident"
+                            "{handle:#x} is evicted after call {} was refused, and no work has used it since it was made resident",
+                            refused.call
                         );
-                        self.find(Rule::TakenBack, text, Some(made));
+                        self.find(Rule::TakenBack, text, Some(made.call));
                     }
                     let allocation = self.object::<Allocation>(handle)?;
                     (allocation.count, allocation.last_submission) = (allocation.count - 1, submitted);
@@ -146,11 +167,20 @@ impl Session {
         let ids = self.allocation_ids(handles)?;
         let (vidmm, _, host) = self.runtime.borrow();
         let reclaimed = vidmm.reclaim_allocations(host, queue, &ids).map_err(invalid)?;
-        let value = reclaimed.paging_fence_value;
-        self.owe(paging_queue, "ReclaimAllocations2", value)?;
+        self.note_offered(handles, false)?;
+        let value = self.owe(paging_queue, "ReclaimAllocations2", reclaimed.paging_fence_value)?;
         let mut reply = Reply::paging(value);
         reply.values.extend(reclaimed.results.into_iter().map(|result| result as u64));
         Ok(reply)
+    }
+
+    /// Allocations are offered, or not any more.
+    pub(super) fn note_offered(&mut self, handles: &[u32], are_offered: bool) -> Result<(), Reply> {
+        let call = self.call;
+        for &handle in handles {
+            self.object::<Allocation>(handle)?.offered = are_offered.then_some(call);
+        }
+        Ok(())
     }
 
     /// A notification to trim must have an effect (RES-40).
