@@ -174,9 +174,9 @@ impl Session {
         self.pass_time();
     }
 
-    /// The time that has passed since the last call, as a call.
-    pub fn time_passed(&self) -> Option<Call> {
-        self.is_passing_time.then(|| Call::TimePasses { until: self.now() })
+    /// The time that has passed since the last call, as a call. Only the first question is answered.
+    pub fn take_time_passed(&mut self) -> Option<Call> {
+        std::mem::take(&mut self.is_passing_time).then(|| Call::TimePasses { until: self.now() })
     }
 
     /// Lets time pass to the next step.

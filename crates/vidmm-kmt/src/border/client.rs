@@ -42,6 +42,8 @@ pub struct Client {
     /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
     events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
     last_call: Instant,
+    /// Whether the process ends. Destructors may still make calls, and nobody writes the log after them.
+    is_ending: bool,
 }
 
 // SAFETY: the session and the pointers are used by one thread at a time, which holds the lock of `CLIENT`.
@@ -125,6 +127,7 @@ extern "C" fn end() {
         return;
     }
     if let Some(client) = &mut *lock() {
+        client.is_ending = true;
         client.log_time();
         client.flush();
     }
@@ -151,6 +154,7 @@ impl Client {
             trims: BTreeMap::new(),
             events_waited: Vec::new(),
             last_call: Instant::now(),
+            is_ending: false,
         }
     }
 
@@ -161,13 +165,16 @@ impl Client {
             log.line(&self.session, call, &reply);
         }
         self.publish();
+        if self.is_ending {
+            self.flush();
+        }
         self.last_call = Instant::now();
         reply
     }
 
     /// Logs the time that has passed since the last call.
     fn log_time(&mut self) {
-        if let (Some(log), Some(passed)) = (&mut self.calls, self.session.time_passed()) {
+        if let (Some(log), Some(passed)) = (&mut self.calls, self.session.take_time_passed()) {
             log.line(&self.session, &passed, &Reply::default());
         }
     }

@@ -32,7 +32,15 @@ impl Session {
             .reserve_gpu_virtual_address(host, queue, Some(GpuVirtualAddress(base)), size)
             .map_err(|error| map_refused(&error))?;
         self.addresses.reserve(base, size);
-        let value = self.issue(handle, reserved.paging_fence_value)?;
+        let value = match reserved.paging_fence_value {
+            0 => 0,
+            value if handle == object => self.issue(handle, value)?,
+            // Without a paging queue the caller has nothing to wait for.
+            value => {
+                self.await_paging(handle, value)?;
+                0
+            }
+        };
         Ok(Reply { address: base, ..Reply::paging(value) })
     }
 

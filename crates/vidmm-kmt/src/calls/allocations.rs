@@ -5,7 +5,7 @@ use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
 
 use super::invalid;
 use crate::call::{AllocationInfo, Memory, Reply};
-use crate::objects::{Allocation, Device, MadeResident, Object};
+use crate::objects::{Allocation, Device, MadeResident};
 use crate::rules::Rule;
 use crate::session::{Answer, Session};
 use crate::status::Status;

@@ -90,17 +90,17 @@ impl Session {
 
     /// The value of the manager's fence that a MakeResident ends with: 0 if a fault lets the call last so long.
     fn paged_at_once(&mut self, paging_queue: u32, value: u64) -> Result<u64, Reply> {
-        if !self.strikes(FaultKind::AtOnce) {
-            return Ok(value);
-        }
+        let is_at_once = self.strikes(FaultKind::AtOnce) && self.await_paging(paging_queue, value)?;
+        Ok(if is_at_once { 0 } else { value })
+    }
+
+    /// Lets time pass until the manager's fence of a paging queue has a value. Returns whether the fence has.
+    pub(super) fn await_paging(&mut self, paging_queue: u32, value: u64) -> Result<bool, Reply> {
         let until = self.now() + PATIENCE;
-        while self.object::<PagingQueue>(paging_queue)?.reached < value {
-            if self.now() >= until {
-                return Ok(value);
-            }
+        while self.object::<PagingQueue>(paging_queue)?.reached < value && self.now() < until {
             self.pass_time();
         }
-        Ok(0)
+        Ok(self.object::<PagingQueue>(paging_queue)?.reached >= value)
     }
 
     /// The bytes of the device's list beside the named allocations, if no work of the device is in flight.
