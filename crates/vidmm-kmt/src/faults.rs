@@ -31,7 +31,7 @@ pub enum FaultKind {
     AtOnce,
     /// The value of a paging queue's fence comes later, by up to 5 ms.
     Late,
-    /// At a submission, the device is asked to trim half of its list (RES-40).
+    /// At a submission, devices that asked for notifications are asked to trim half of their lists (RES-40).
     Trim,
     /// At a submission, the process is suspended for 10 ms (RES-71).
     Suspend,

@@ -35,7 +35,8 @@ impl Neighbour {
     pub fn play(&mut self, runtime: &mut Runtime) -> bool {
         let Some(player) = &mut self.player else { return false };
         match player.submit(runtime) {
-            Ok(next_arrival) => self.next_arrival = next_arrival,
+            // Work that waits for memory is tried again when time has passed.
+            Ok(next_arrival) => self.next_arrival = next_arrival.filter(|&at| at > runtime.now()),
             Err(error) => self.stop(error),
         }
         true

@@ -229,12 +229,12 @@ impl Session {
                 self.free_slots.push(queue.slot);
             }
             Ok(Object::Resource(_)) => self.gone.push(handle),
-            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, slot, is_shared, .. })) => {
-                if !(is_shared && self.is_open(id)) {
-                    self.fences_by_address.remove(&address);
-                    self.slots_of_fences.remove(&id);
-                    self.free_slots.push(slot);
-                }
+            Ok(Object::Fence(Fence { of: FenceOf::Monitored(id), address, slot, is_shared, .. }))
+                if !(is_shared && self.is_open(id)) =>
+            {
+                self.fences_by_address.remove(&address);
+                self.slots_of_fences.remove(&id);
+                self.free_slots.push(slot);
             }
             Ok(Object::TrimNotification(of)) => _ = self.notifications.remove(&of.id),
             _ => {}

@@ -38,7 +38,7 @@ impl Session {
         self.judge_commands(device, commands);
         self.judge_fences(context)?;
         self.judge_trim(device);
-        if self.strikes(FaultKind::Trim) {
+        if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
             self.trim_by_fault();
         }
         if self.strikes(FaultKind::Suspend) {

@@ -171,6 +171,27 @@ fn a_client_that_writes_a_fence_is_named_and_dies_at_the_line() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("the client wrote the value of a fence"), "{output:?}");
 }
 
+/// Before, the log was written out before the program's own ends, and their calls were lost.
+#[test]
+fn a_call_at_the_end_of_the_program_is_in_the_log() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let source = folder.path().join("end.c");
+    let text = "#include <stdlib.h>
+        #include <vidmm/d3dkmthk.h>
+        static D3DKMT_OPENADAPTERFROMLUID adapter = { .AdapterLuid = { 7, 0 } };
+        static void end(void) { D3DKMTCloseAdapter(&(D3DKMT_CLOSEADAPTER){ adapter.hAdapter }); }
+        int main(void) {
+            atexit(end);
+            return D3DKMTOpenAdapterFromLuid(&adapter);
+        }";
+    std::fs::write(&source, text).expect("the file is written");
+    let Some(program) = compile(&source, folder.path()) else { return };
+    let calls = folder.path().join("calls.jsonl");
+    assert!(run(&program, &Settings { calls: Some(calls.clone()), ..Settings::default() }).status.success());
+    let played = replay(&calls, false, |_| ()).expect("the log is read");
+    assert_eq!((played.calls, played.difference), (2, None));
+}
+
 /// Four threads make calls at once, and a forked child makes one.
 #[test]
 fn threads_take_turns_and_a_forked_process_has_no_adapter() {

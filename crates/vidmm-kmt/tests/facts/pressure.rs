@@ -50,6 +50,16 @@ fn work_before_the_late_value_of_a_call_that_was_done_is_named() {
     assert_eq!(client.end(), [vidmm_kmt::Rule::SubmittedBeforeResident]);
 }
 
+/// Before, a reservation on the adapter was pending, and its caller had no fence to wait for.
+#[test]
+fn a_reservation_without_a_paging_queue_is_never_pending() {
+    let mut client = Client::with_faults(&["pending"]);
+    let (object, size) = (client.adapter, MIB);
+    let reserve = Call::ReserveGpuVirtualAddress { object, base: 1 << 30, minimum: 0, maximum: 0, size };
+    assert_eq!(client.call(reserve).status, Status::SUCCESS);
+    assert_eq!(client.end(), []);
+}
+
 #[test]
 fn paging_at_once_answers_a_fence_value_of_0() {
     let mut client = Client::with_faults(&["at-once"]);
