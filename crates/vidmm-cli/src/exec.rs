@@ -51,7 +51,7 @@ pub struct ExecArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// What the program meets: `refuse`, `refuse-final`, `pending`, `at-once`, `late`, `trim`, `suspend`, `hang` or `page-fault`, each
+    /// The faults of the system: `refuse`, `refuse-final`, `pending`, `at-once`, `late`, `trim`, `suspend`, `hang` or `page-fault`, each
     /// with `@N` for the N-th time, or `@1/N` for one time in N
     #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
     pub faults: Vec<Fault>,

@@ -62,7 +62,7 @@ pub(crate) struct Refused {
     pub num_bytes_to_trim: u64,
     /// The bytes of listed allocations that the call did not name, without work in flight on the device.
     pub idle_bytes: u64,
-    /// The values of the device's paging queues at the call.
+    /// The values of the paging queues' fences at the call.
     pub reached: BTreeMap<u32, u64>,
 }
 

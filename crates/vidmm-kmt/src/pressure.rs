@@ -1,4 +1,4 @@
-//! What a session adds to the manager's own pressure: faults by request, and the values of paging fences that come late.
+//! Pressure beside the manager's own: faults by request, and late values of paging fences.
 
 use vidmm_runtime::mixed;
 

@@ -21,7 +21,7 @@ pub struct Settings {
     pub work: u64,
     /// Whether the driver was told that there is no hardware. Such a driver takes work for done at the submission.
     pub null_hardware: bool,
-    /// Who else uses the manager.
+    /// Another user of the manager.
     pub neighbour: Option<Neighbour>,
     /// The faults that the client meets.
     pub faults: Vec<Fault>,

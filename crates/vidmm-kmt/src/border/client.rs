@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fence_pages::FencePages;
 use super::thunks::PrivateData;
@@ -15,7 +15,7 @@ use crate::log::CallLog;
 use crate::session::Session;
 use crate::settings::{SETTINGS_VARIABLE, Settings};
 
-/// Time passes when no call has come for so long.
+/// Time passes when no call has come for so long, or for twice as long.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// A client's function that is told to trim.
@@ -41,7 +41,6 @@ pub struct Client {
     trims: BTreeMap<u32, (TrimCallback, *mut c_void)>,
     /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
     events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
-    last_call: Instant,
     /// Whether the process ends. Destructors may still make calls, and nobody writes the log after them.
     is_ending: bool,
 }
@@ -51,12 +50,18 @@ unsafe impl Send for Client {}
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
 
-/// The process with the client; 0 before the first call. A forked process must not take the lock: the thread with the lock is not there.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Whether this process was forked from the client's. Such a process must not take the lock: the thread with the lock is not there.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The number of calls, for the thread that looks whether any have come.
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 fn is_forked() -> bool {
-    let process = PROCESS.load(Ordering::Acquire);
-    process != 0 && process != std::process::id()
+    IS_FORKED.load(Ordering::Acquire)
+}
+
+extern "C" fn forked() {
+    IS_FORKED.store(true, Ordering::Release);
 }
 
 fn lock() -> MutexGuard<'static, Option<Client>> {
@@ -76,9 +81,8 @@ pub fn with<T>(act: impl FnOnce(&mut Client) -> T) -> Option<T> {
     }
     let mut client = lock();
     let client = client.get_or_insert_with(|| {
-        PROCESS.store(std::process::id(), Ordering::Release);
-        // SAFETY: the function is of this library, which is never unloaded: a thread runs in it.
-        unsafe { libc::atexit(end) };
+        // SAFETY: the functions are of this library, which is never unloaded: a thread runs in it.
+        unsafe { (libc::atexit(end), libc::pthread_atfork(None, None, Some(forked))) };
         thread::spawn(pass_time);
         Client::start(settings())
     });
@@ -107,16 +111,21 @@ fn tell(trims: Vec<(TrimCallback, TrimNotification)>) {
 }
 
 fn pass_time() {
+    let mut seen = 0;
     loop {
         thread::sleep(PAUSE);
+        let calls = CALLS.load(Ordering::Relaxed);
+        if std::mem::replace(&mut seen, calls) != calls {
+            continue;
+        }
         let trims = match &mut *lock() {
-            Some(client) if client.last_call.elapsed() >= PAUSE => {
+            Some(client) => {
                 client.session.idle();
                 client.publish();
                 client.flush();
                 client.take_trims()
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         tell(trims);
     }
@@ -153,7 +162,6 @@ impl Client {
             shared: BTreeMap::new(),
             trims: BTreeMap::new(),
             events_waited: Vec::new(),
-            last_call: Instant::now(),
             is_ending: false,
         }
     }
@@ -165,10 +173,11 @@ impl Client {
             log.line(&self.session, call, &reply);
         }
         self.publish();
+        self.free_memory();
         if self.is_ending {
             self.flush();
         }
-        self.last_call = Instant::now();
+        CALLS.fetch_add(1, Ordering::Relaxed);
         reply
     }
 
@@ -269,7 +278,7 @@ impl Client {
     }
 
     /// Gives back the memory of allocations that are gone, and forgets resources that are gone.
-    pub fn free_memory(&mut self) {
+    fn free_memory(&mut self) {
         for handle in self.session.take_gone() {
             self.shared.remove(&handle);
             if let Some((memory, Some(size))) = self.memory.remove(&handle) {

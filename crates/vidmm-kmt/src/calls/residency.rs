@@ -76,11 +76,11 @@ impl Session {
             Err((u64::MAX, reason)) => Err(invalid(reason)),
             Err((num_bytes_to_trim, reason)) => {
                 let idle_bytes = self.idle_bytes(device, handles)?;
-                let queues = self.object::<Device>(device)?.queues.clone();
-                let slots =
-                    queues.into_iter().map(|queue| self.object::<PagingQueue>(queue).map(|of| (queue, of.slot)));
-                let slots = slots.collect::<Result<Vec<_>, _>>()?;
-                let reached = slots.into_iter().map(|(queue, slot)| (queue, self.values[slot])).collect();
+                let value = |&queue: &u32| match self.handles.get(queue) {
+                    Ok(Object::PagingQueue(of)) => Some((queue, self.values[of.slot])),
+                    _ => None,
+                };
+                let reached = self.queues.values().filter_map(value).collect();
                 let refused = Refused { call: self.call, num_bytes_to_trim, idle_bytes, reached };
                 self.object::<Device>(device)?.refused = Some(refused);
                 Err(Reply { num_bytes_to_trim, ..Reply::refused(Status::NO_MEMORY, reason) })

@@ -14,7 +14,7 @@ use crate::status::Status;
 /// The most submissions of a device that have not ended.
 const IN_FLIGHT_MAX: u64 = 2048;
 
-/// Work that has not ended after so many nanoseconds is held up.
+/// Work without an end after so many nanoseconds is held up.
 const HELD_UP: u64 = 1_000_000_000;
 
 impl Session {
@@ -60,7 +60,7 @@ impl Session {
         let dma_buffer = self.runtime.umd().encode_kernel(&kernel);
         let reply = self.queue(context, dma_buffer, signals)?;
         if self.settings.null_hardware {
-            // The driver takes the work for done: so it is, unless something holds it up.
+            // The driver takes the work for done. The work is done, unless a fence or paging holds the work up.
             let number = self.object::<Device>(device)?.submitted;
             self.await_progress(device, number, HELD_UP)?;
         }
@@ -74,8 +74,7 @@ impl Session {
         // A fence that is gone keeps nobody waiting.
         waits.retain(|wait| self.runtime.vidmm().monitored_fence_value(wait.fence).is_ok());
         let device = self.object::<Device>(handle)?;
-        device.submitted += 1;
-        let number = device.submitted;
+        let number = device.submitted + 1;
         signals.push(FenceValueDesc { fence: device.progress, value: number });
         // So the manager's queue is never full.
         self.await_progress(handle, number.saturating_sub(IN_FLIGHT_MAX), PATIENCE)?;
@@ -84,6 +83,7 @@ impl Session {
             SubmitError::DeviceInError(_) => Reply::refused(Status::DEVICE_REMOVED, error),
             _ => invalid(error),
         })?;
+        self.object::<Device>(handle)?.submitted = number;
         Ok(Reply::default())
     }
 

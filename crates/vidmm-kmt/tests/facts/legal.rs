@@ -1,4 +1,4 @@
-//! What is legal, and near to a mistake, has no finding: a case for each rule.
+//! Legal calls near to a mistake have no finding: a case for each rule.
 
 use vidmm_kmt::{Call, FenceValue, Settings, Status};
 

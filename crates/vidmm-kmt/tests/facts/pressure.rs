@@ -156,7 +156,7 @@ fn a_scenario_that_cannot_be_a_neighbour_is_refused() {
     assert!(error("[[process]]\nkind = \"cyclic-layers\"\nlayer-bytes = \"1 GiB\"").contains("local memory has"));
 }
 
-/// A client that does what it should finds nothing wrong, whatever it meets.
+/// A good client has no finding under any pressure.
 #[test]
 fn a_good_client_under_every_pressure_has_no_finding() {
     let faults = ["refuse@1/3", "pending@1/3", "late@1/2", "at-once@1/5", "suspend@1/9"];

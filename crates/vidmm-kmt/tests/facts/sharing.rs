@@ -59,7 +59,7 @@ fn a_shared_resource_is_opened_on_another_device_and_outlives_its_creator() {
 }
 
 #[test]
-fn what_nobody_may_open_is_refused_and_no_mistake() {
+fn a_resource_that_nobody_may_open_is_refused_without_a_finding() {
     let mut two = Two::start();
     let [alone, _] = two.resource(false);
     let [shared, _] = two.resource(true);
@@ -74,7 +74,7 @@ fn what_nobody_may_open_is_refused_and_no_mistake() {
 }
 
 #[test]
-fn work_uses_what_its_own_device_has_made_resident() {
+fn work_needs_the_list_of_its_own_device() {
     let mut two = Two::start();
     let [resource, allocation] = two.resource(true);
     let mapped = two.client.map(allocation);

@@ -59,9 +59,7 @@ thunks! {
         let allocations = unsafe { elements(args.phAllocationList, args.AllocationCount) };
         let flags = bits(&args.Flags);
         let call = Call::DestroyAllocation { device: args.hDevice, resource: args.hResource, allocations, flags };
-        let reply = client::call(call);
-        client::with(|client| client.free_memory());
-        reply
+        client::call(call)
     }
 
     /// Sets the priorities of allocations.

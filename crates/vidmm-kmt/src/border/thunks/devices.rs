@@ -20,9 +20,7 @@ thunks! {
 
     /// Destroys a device.
     D3DKMTDestroyDevice(args: wdk::D3DKMT_DESTROYDEVICE) {
-        let reply = client::call(Call::DestroyDevice { device: args.hDevice });
-        client::with(|client| client.free_memory());
-        reply
+        client::call(Call::DestroyDevice { device: args.hDevice })
     }
 
     /// Says whether a device is in error.

@@ -15,7 +15,7 @@ const REAL_PATIENCE: Duration = Duration::from_secs(2);
 /// `D3DDDI_MONITORED_FENCE`.
 const MONITORED_FENCE: i32 = 5;
 
-/// `D3DDDI_SYNCHRONIZATIONOBJECT_FLAGS`: other devices may open the object (SYN-04).
+/// `D3DDDI_SYNCHRONIZATIONOBJECT_FLAGS`: other devices may open the object.
 const SHARED: u32 = 1 << 0;
 
 /// `D3DDDI_WAITFORSYNCHRONIZATIONOBJECTFROMCPU_FLAGS`: one of the fences is enough.
