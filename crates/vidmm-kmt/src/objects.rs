@@ -155,6 +155,8 @@ pub(crate) struct Allocation {
     pub offered: Option<u64>,
     /// Whether other devices may open the allocation.
     pub is_shared: bool,
+    /// Whether another handle may name the allocation, or has named it.
+    pub is_opened: bool,
     /// The first handle of the allocation. The CPU sees the same memory by all handles.
     pub memory: u32,
 }

@@ -62,6 +62,7 @@ impl Session {
                 locks: 0,
                 offered: None,
                 is_shared,
+                is_opened: false,
                 memory: 0,
             })?;
             self.object::<Allocation>(handle)?.memory = handle;

@@ -220,7 +220,7 @@ impl Session {
                     resource.allocations.retain(|&other| other != handle);
                 }
                 let is_same = |other: &Object| matches!(other, Object::Allocation(other) if other.memory == of.memory);
-                if !of.is_shared || !self.handles.iter().any(|(_, other)| is_same(other)) {
+                if !of.is_opened || !self.handles.iter().any(|(_, other)| is_same(other)) {
                     self.gone.push(of.memory);
                 }
             }

@@ -38,7 +38,9 @@ impl Session {
         let resource = self.insert(Object::Resource(resource))?;
         let mut handles = vec![resource];
         for handle in allocations {
-            let of = self.object::<Allocation>(handle)?.clone();
+            let of = self.object::<Allocation>(handle)?;
+            of.is_opened = true;
+            let of = of.clone();
             let (vidmm, kmd, _) = self.runtime.borrow();
             if let Err(error) = vidmm.open_allocation(kmd, id, of.id) {
                 // A refused call changes nothing.

@@ -105,7 +105,7 @@ impl Session {
     fn listed(&self, device: u32, handle: u32) -> Option<&Allocation> {
         let Ok(Object::Allocation(mapped)) = self.handles.get(handle) else { return None };
         let is_listed = |of: &&Allocation| of.device == device && of.id == mapped.id && of.count > 0;
-        if !mapped.is_shared {
+        if !mapped.is_opened {
             return Some(mapped).filter(is_listed);
         }
         let allocations = self.handles.iter().filter_map(|(_, object)| match object {
