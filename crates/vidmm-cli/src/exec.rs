@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::ValueHint;
-use vidmm_kmt::{Finding, Played, SETTINGS_VARIABLE, Settings};
+use vidmm_kmt::{Fault, Finding, Neighbour, Played, SETTINGS_VARIABLE, Settings};
 use vidmm_trace::{ByteSize, LogHeader, LogWriter};
 
 use crate::{
@@ -43,25 +43,18 @@ pub struct ExecArgs {
     #[arg(long, value_name = "SIZE", default_value = "8GiB")]
     pub local_memory: ByteSize,
 
-    /// The local memory that another process keeps in use
-    #[arg(long, value_name = "SIZE", default_value = "0B")]
-    pub neighbour: ByteSize,
+    /// Another user of the manager: a scenario whose processes play, or the local memory that a process keeps in use
+    #[arg(long, value_name = "SCENARIO|SIZE", value_parser = neighbour, value_hint = ValueHint::FilePath)]
+    pub neighbour: Option<Neighbour>,
 
     /// The seed that faults are drawn from
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// Refuse one MakeResident of N that does not say CantTrimFurther
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub refuse: u64,
-
-    /// Refuse one MakeResident of N that says CantTrimFurther
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub refuse_final: u64,
-
-    /// Let the render engine hang in the packet of this number, from 1: the device is lost
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub hang: u64,
+    /// The faults of the system: `refuse`, `refuse-final`, `pending`, `at-once`, `late`, `trim`, `suspend`, `hang` or `page-fault`, each
+    /// with `@N` for the N-th time, or `@1/N` for one time in N
+    #[arg(long, value_name = "FAULT,..", value_delimiter = ',')]
+    pub faults: Vec<Fault>,
 
     /// Let budgets be for no more local memory than this, so that a program above it is asked to trim
     #[arg(long, value_name = "SIZE")]
@@ -84,6 +77,15 @@ pub struct ExecArgs {
     pub program: Vec<OsString>,
 }
 
+/// A size, or the scenario in a file.
+fn neighbour(text: &str) -> Result<Neighbour, String> {
+    if let Ok(size) = text.parse::<ByteSize>() {
+        return Ok(Neighbour::Size(size.bytes()));
+    }
+    let content = fs::read_to_string(text).map_err(|error| format!("no size, and no scenario: {error}"))?;
+    Ok(Neighbour::Scenario { name: text.to_owned(), text: content })
+}
+
 fn hex(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
@@ -103,12 +105,10 @@ pub fn run(args: &ExecArgs) -> Result<bool, Box<dyn Error>> {
     let calls = args.calls.clone().unwrap_or_else(|| folder.path().join("calls.jsonl"));
     let settings = Settings {
         local_memory: args.local_memory.bytes(),
-        neighbour: args.neighbour.bytes(),
+        neighbour: args.neighbour.clone(),
         seed: args.seed,
         null_hardware: true,
-        refuse: args.refuse,
-        refuse_final: args.refuse_final,
-        hang: args.hang,
+        faults: args.faults.clone(),
         budget: args.budget.map(ByteSize::bytes),
         device_id: args.device_id,
         library: stand_in,
@@ -176,6 +176,13 @@ fn write(out: &mut impl Write, played: &Played, shown: Option<&Path>) -> io::Res
         counted(played.calls, "call", "calls"),
         by_name.collect::<Vec<_>>().join(", ")
     )?;
+    let struck = played.struck.iter().map(|(kind, times)| format!("{times} {}", kind.name()));
+    if !played.struck.is_empty() {
+        writeln!(out, "faults      {}", struck.collect::<Vec<_>>().join(", "))?;
+    }
+    if let Some(error) = &played.neighbour_error {
+        writeln!(out, "neighbour   {BAD}plays no more: {error}{BAD:#}")?;
+    }
     let mut by_rule: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     played.findings.iter().for_each(|finding| by_rule.entry(finding.rule).or_default().push(finding));
     for findings in by_rule.values() {

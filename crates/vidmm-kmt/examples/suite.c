@@ -1,13 +1,35 @@
 /*
- * Cases of memory management for authors of user-mode drivers: each prints what the documents say, and what happened. An argument is the
- * name of a case; without arguments all cases run. The exit status is the number of cases that went wrong.
+ * Cases of memory management for authors of user-mode drivers: each prints what the documents say, and what happened. Where the documents
+ * are silent, a point has a number (U-25), and the case prints whether the system does what vidmm assumes. Arguments are the names of
+ * cases; without arguments all cases run but the long ones: speed and exhaustion. The exit status is the number of cases that went wrong.
  *
  *     cc suite.c -I../include -L../../../target/debug/deps -lvidmm_kmt -o suite
+ *
+ * With -DWSL the file compiles against the header and the library of Windows' subsystem for Linux. The private data of an allocation are
+ * the driver's there: another file defines wsl_private_data.
  */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#ifdef WSL
+#include <d3dkmthk.h>
+#ifndef STATUS_SUCCESS
+#define STATUS_SUCCESS ((NTSTATUS)0)
+#endif
+#ifndef STATUS_PENDING
+#define STATUS_PENDING ((NTSTATUS)0x103)
+#endif
+#ifndef STATUS_NO_MEMORY
+#define STATUS_NO_MEMORY ((NTSTATUS)0xC0000017)
+#endif
+#ifndef STATUS_INVALID_PARAMETER
+#define STATUS_INVALID_PARAMETER ((NTSTATUS)0xC000000D)
+#endif
+/* Writes the private data of an allocation of so many bytes. Returns the size of the data, 4096 at most. */
+UINT wsl_private_data(UINT64 size, void *data);
+#else
 #include <vidmm/d3dkmthk.h>
+#endif
 
 #define MIB (1ull << 20)
 #define MAX 256
@@ -23,11 +45,24 @@ static void expect(int holds, const char *what)
 	wrong |= !holds;
 }
 
+/* The documents are silent. Only vidmm has to do what vidmm assumes. */
+static void settle(int holds, const char *point, const char *what)
+{
+	printf("  %s settles %s: %s\n", holds ? "ok   " : "other", point, what);
+#ifndef WSL
+	wrong |= !holds;
+#endif
+}
+
+/* Flags are a number in one header, and a struct of bits in another. */
+#define SET_BITS(flags, bits) memcpy(&(flags), &(UINT){ bits }, sizeof(UINT))
+
 static void start(void)
 {
-	D3DKMT_OPENADAPTERFROMLUID open = { .AdapterLuid = { 7, 0 } };
-	D3DKMTOpenAdapterFromLuid(&open);
-	adapter = open.hAdapter;
+	D3DKMT_ADAPTERINFO adapters[16];
+	D3DKMT_ENUMADAPTERS2 all = { .NumAdapters = 16, .pAdapters = adapters };
+	D3DKMTEnumAdapters2(&all);
+	adapter = adapters[0].hAdapter;
 	D3DKMT_CREATEDEVICE d = { .hAdapter = adapter };
 	D3DKMTCreateDevice(&d);
 	device = d.hDevice;
@@ -57,15 +92,22 @@ static void stop(void)
 
 static D3DKMT_HANDLE create(UINT64 size)
 {
-	struct vidmm_kmt_allocation data = { VIDMM_KMT_ALLOCATION, size, 0, 1 };
-	D3DDDI_ALLOCATIONINFO2 info = { .pPrivateDriverData = &data, .PrivateDriverDataSize = sizeof data };
+#ifdef WSL
+	char data[4096];
+	UINT bytes = wsl_private_data(size, data);
+#else
+	struct vidmm_kmt_allocation data[1] = { { VIDMM_KMT_ALLOCATION, size, 0, 1 } };
+	UINT bytes = sizeof data;
+#endif
+	D3DDDI_ALLOCATIONINFO2 info = { .pPrivateDriverData = data, .PrivateDriverDataSize = bytes };
 	D3DKMT_CREATEALLOCATION args = { .hDevice = device, .NumAllocations = 1, .pAllocationInfo2 = &info };
 	return D3DKMTCreateAllocation2(&args) < 0 ? 0 : info.hAllocation;
 }
 
 static NTSTATUS destroy(D3DKMT_HANDLE allocation)
 {
-	return D3DKMTDestroyAllocation2(&(D3DKMT_DESTROYALLOCATION2){ device, 0, &allocation, 1, 0 });
+	D3DKMT_DESTROYALLOCATION2 args = { .hDevice = device, .phAllocationList = &allocation, .AllocationCount = 1 };
+	return D3DKMTDestroyAllocation2(&args);
 }
 
 static void wait_for(D3DKMT_HANDLE object, UINT64 value)
@@ -75,11 +117,22 @@ static void wait_for(D3DKMT_HANDLE object, UINT64 value)
 	D3DKMTWaitForSynchronizationObjectFromCpu(&args);
 }
 
+enum { CANT_TRIM_FURTHER = 1 };
+
+/* Makes allocations resident. */
+static D3DDDI_MAKERESIDENT ask(const D3DKMT_HANDLE *allocations, UINT count, UINT flags, NTSTATUS *status)
+{
+	D3DDDI_MAKERESIDENT args = { .hPagingQueue = queue, .NumAllocations = count, .AllocationList = allocations };
+	SET_BITS(args.Flags, flags);
+	*status = D3DKMTMakeResident(&args);
+	return args;
+}
+
 /* Makes an allocation resident, and waits until it is. */
 static NTSTATUS make_resident(D3DKMT_HANDLE allocation, UINT flags, UINT64 *num_bytes_to_trim)
 {
-	D3DDDI_MAKERESIDENT args = { .hPagingQueue = queue, .NumAllocations = 1, .AllocationList = &allocation, .Flags = flags };
-	NTSTATUS status = D3DKMTMakeResident(&args);
+	NTSTATUS status;
+	D3DDDI_MAKERESIDENT args = ask(&allocation, 1, flags, &status);
 	if (num_bytes_to_trim)
 		*num_bytes_to_trim = args.NumBytesToTrim;
 	if (status == STATUS_PENDING)
@@ -95,7 +148,8 @@ static NTSTATUS evict(D3DKMT_HANDLE allocation)
 static D3DGPU_VIRTUAL_ADDRESS map(D3DKMT_HANDLE allocation)
 {
 	D3DDDI_MAPGPUVIRTUALADDRESS args = { .hPagingQueue = queue, .MinimumAddress = MIB, .MaximumAddress = 1ull << 40,
-		.hAllocation = allocation, .Protection = 1 };
+		.hAllocation = allocation };
+	SET_BITS(args.Protection, 1);
 	NTSTATUS status = D3DKMTMapGpuVirtualAddress(&args);
 	if (status == STATUS_PENDING)
 		wait_for(paging_fence, args.PagingFenceValue);
@@ -114,11 +168,53 @@ static NTSTATUS submit(D3DGPU_VIRTUAL_ADDRESS commands)
 	return status;
 }
 
+static NTSTATUS lock(D3DKMT_HANDLE allocation, void **data)
+{
+	D3DKMT_LOCK2 args = { .hDevice = device, .hAllocation = allocation };
+	NTSTATUS status = D3DKMTLock2(&args);
+	*data = args.pData;
+	return status;
+}
+
+static void unlock(D3DKMT_HANDLE allocation)
+{
+	D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ .hDevice = device, .hAllocation = allocation });
+}
+
+static D3DKMT_QUERYVIDEOMEMORYINFO memory_info(void)
+{
+	D3DKMT_QUERYVIDEOMEMORYINFO info = { .hAdapter = adapter };
+	D3DKMTQueryVideoMemoryInfo(&info);
+	return info;
+}
+
 static void counts(void)
 {
-	D3DKMT_HANDLE a = create(MIB);
+	D3DKMT_HANDLE a = create(MIB), twice[2] = { a, a };
+	NTSTATUS status;
 	expect(make_resident(a, 0, 0) >= 0 && make_resident(a, 0, 0) >= 0, "MakeResident counts (RES-10)");
 	expect(evict(a) == STATUS_SUCCESS && evict(a) == STATUS_SUCCESS, "so two Evicts are accepted");
+	D3DDDI_MAKERESIDENT made = ask(twice, 2, 0, &status);
+	if (status == STATUS_PENDING)
+		wait_for(paging_fence, made.PagingFenceValue);
+	settle(evict(a) == STATUS_SUCCESS && evict(a) == STATUS_SUCCESS, "U-26", "a handle that a list has twice counts twice");
+	ask(twice, 0, 0, &status);
+	settle(status == STATUS_INVALID_PARAMETER, "U-26", "an empty list is an invalid parameter");
+	destroy(a);
+}
+
+static void residency(void)
+{
+	D3DKMT_HANDLE a = create(4 * MIB);
+	NTSTATUS status;
+	D3DDDI_MAKERESIDENT made = ask(&a, 1, 0, &status);
+	expect(status == STATUS_PENDING ? made.PagingFenceValue > 0 : status == STATUS_SUCCESS, "PENDING comes with a fence value (RES-11)");
+	if (status == STATUS_PENDING)
+		wait_for(paging_fence, made.PagingFenceValue);
+	expect(status != STATUS_PENDING || *paging_value >= made.PagingFenceValue, "the value is in memory that the client reads (RES-30)");
+	made = ask(&a, 1, 0, &status);
+	settle(status == STATUS_SUCCESS, "U-25", "a list that is resident is answered with success");
+	evict(a), evict(a);
 	destroy(a);
 }
 
@@ -127,9 +223,10 @@ static void work(void)
 	D3DKMT_HANDLE a = create(MIB);
 	D3DGPU_VIRTUAL_ADDRESS commands = map(a);
 	expect(make_resident(a, 0, 0) >= 0 && submit(commands) == STATUS_SUCCESS, "work runs on a resident allocation (RES-05)");
+	expect(evict(a) == STATUS_SUCCESS, "an allocation in use can be evicted (RES-20)");
 	wait_for(fence, signalled);
-	expect(*fence_value == signalled, "the fence's value is in memory that the client reads (SYN-01)");
-	evict(a);
+	expect(*fence_value == signalled, "the work ends, and the fence's value is in memory that the client reads (SYN-01)");
+	settle(make_resident(a, 0, 0) >= 0 && evict(a) == STATUS_SUCCESS, "U-27", "the eviction waits for the work: the device is not in error");
 	destroy(a);
 }
 
@@ -155,49 +252,117 @@ static void trims(void)
 	evict(last), destroy(last);
 	while (n > 0)
 		evict(listed[--n]), destroy(listed[n]);
+	last = create(memory_info().Budget * 2 / MIB * MIB);
+	settle(!last || make_resident(last, CANT_TRIM_FURTHER, 0) < 0, "U-24", "CantTrimFurther does not reach twice the budget");
+	destroy(last);
+}
+
+static void offers(void)
+{
+	D3DKMT_HANDLE a = create(MIB);
+	INT result = -1;
+	void *data;
+	make_resident(a, 0, 0);
+	UINT64 before = memory_info().CurrentUsage;
+	D3DKMT_OFFERALLOCATIONS offer = { .hDevice = device, .HandleList = &a, .NumAllocations = 1,
+		.Priority = D3DKMT_OFFER_PRIORITY_LOW };
+	expect(D3DKMTOfferAllocations(&offer) == STATUS_SUCCESS, "an allocation can be offered (RES-60)");
+	settle(memory_info().CurrentUsage < before, "U-37", "an offered allocation is not counted in the usage");
+	settle(lock(a, &data) < 0, "U-35", "an offered allocation cannot be locked");
+	D3DKMT_RECLAIMALLOCATIONS2 reclaim = { .hPagingQueue = queue, .NumAllocations = 1, .HandleList = &a, .pResults = (void *)&result };
+	NTSTATUS status = D3DKMTReclaimAllocations2(&reclaim);
+	if (status == STATUS_PENDING)
+		wait_for(paging_fence, reclaim.PagingFenceValue);
+	expect(status >= 0, "and reclaimed (RES-64)");
+	settle(result == 0, "U-37", "without pressure the content is kept");
+	evict(a);
+	destroy(a);
 }
 
 static void locks(void)
 {
 	D3DKMT_HANDLE a = create(MIB);
-	D3DKMT_LOCK2 first = { device, a, 0, 0 }, second = { device, a, 0, 0 };
-	expect(D3DKMTLock2(&first) == STATUS_SUCCESS, "an allocation that is not resident can be locked (RES-80)");
-	memset(first.pData, 0x5a, MIB);
-	make_resident(a, 0, 0);
-	expect(D3DKMTLock2(&second) == STATUS_SUCCESS && second.pData == first.pData, "the address stays (RES-86)");
-	D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ device, a });
-	D3DKMTUnlock2(&(D3DKMT_UNLOCK2){ device, a });
+	void *first, *second;
+	expect(lock(a, &first) == STATUS_SUCCESS, "an allocation that is not resident can be locked (RES-80)");
+	memset(first, 0x5a, MIB);
+	NTSTATUS status;
+	D3DDDI_MAKERESIDENT made = ask(&a, 1, 0, &status);
+	settle(status >= 0, "U-40", "MakeResident of a locked allocation is accepted");
+	expect(lock(a, &second) == STATUS_SUCCESS && second == first, "the address stays (RES-86)");
+	unlock(a), unlock(a);
+	if (status == STATUS_PENDING)
+		wait_for(paging_fence, made.PagingFenceValue);
 	evict(a);
 	destroy(a);
 }
 
 static void destruction(void)
 {
-	D3DKMT_HANDLE a = create(MIB);
+	D3DKMT_HANDLE a = create(MIB), b = create(32 * MIB);
 	D3DGPU_VIRTUAL_ADDRESS commands = map(a);
 	make_resident(a, 0, 0);
 	submit(commands);
 	expect(destroy(a) == STATUS_SUCCESS, "an allocation in use can be destroyed (RES-91)");
 	wait_for(fence, signalled);
 	expect(*fence_value == signalled, "and the work ends");
+	NTSTATUS status;
+	D3DDDI_MAKERESIDENT made = ask(&b, 1, 0, &status);
+	expect(destroy(b) == STATUS_SUCCESS, "an allocation on its way can be destroyed (RES-90)");
+	if (status == STATUS_PENDING)
+		wait_for(paging_fence, made.PagingFenceValue);
+	settle(status != STATUS_PENDING || *paging_value >= made.PagingFenceValue, "U-41", "and the paging fence is signalled all the same");
+}
+
+static void addresses(void)
+{
+	D3DKMT_HANDLE a = create(MIB);
+	D3DGPU_VIRTUAL_ADDRESS at = map(a);
+	expect(at != 0, "an allocation that is not resident can be mapped (GVA-51)");
+	D3DKMT_FREEGPUVIRTUALADDRESS part = { .hAdapter = adapter, .BaseAddress = at + 65536, .Size = 65536 };
+	settle(D3DKMTFreeGpuVirtualAddress(&part) == STATUS_SUCCESS, "U-22", "a part of a mapping can be freed");
+	settle(at % 65536 == 0, "U-23", "a mapping of 1 MiB is aligned to 64 KiB");
+	destroy(a);
 }
 
 static void budget(void)
 {
-	D3DKMT_QUERYVIDEOMEMORYINFO before = { .hAdapter = adapter }, after = { .hAdapter = adapter };
 	D3DKMT_HANDLE a = create(4 * MIB);
-	D3DKMTQueryVideoMemoryInfo(&before);
+	D3DKMT_QUERYVIDEOMEMORYINFO before = memory_info();
 	make_resident(a, 0, 0);
-	D3DKMTQueryVideoMemoryInfo(&after);
-	expect(after.Budget > 0 && after.CurrentUsage == before.CurrentUsage + 4 * MIB, "usage follows MakeResident (RES-51)");
+	D3DKMT_QUERYVIDEOMEMORYINFO after = memory_info();
+	expect(after.Budget > 0, "there is a budget (RES-51)");
+	settle(after.CurrentUsage == before.CurrentUsage + 4 * MIB, "U-33", "the usage follows MakeResident at once");
+	expect(after.AvailableForReservation > 0, "there is something to reserve (RES-52)");
 	evict(a);
 	destroy(a);
 }
 
+/* Objects until there are no more, all of them destroyed, and one more. */
+static void exhaustion(void)
+{
+	enum { MOST = 1 << 21 };
+	static D3DKMT_HANDLE fences[MOST];
+	int n = 0;
+	for (; n < MOST; n++) {
+		D3DKMT_CREATESYNCHRONIZATIONOBJECT2 f = { .hDevice = device, .Info = { .Type = D3DDDI_MONITORED_FENCE } };
+		if (D3DKMTCreateSynchronizationObject2(&f) < 0)
+			break;
+		fences[n] = f.hSyncObject;
+	}
+	printf("        %d fences exist\n", n);
+	int destroyed = 1;
+	for (int i = 0; i < n; i++)
+		destroyed &= D3DKMTDestroySynchronizationObject(&(D3DKMT_DESTROYSYNCHRONIZATIONOBJECT){ fences[i] }) == STATUS_SUCCESS;
+	expect(destroyed, "a full table of handles still destroys every object");
+	D3DKMT_HANDLE a = create(MIB);
+	expect(a && destroy(a) == STATUS_SUCCESS, "and takes new objects");
+}
+
+/* The time of this thread alone, so that other programs do not count. */
 static double nanoseconds(struct timespec from)
 {
 	struct timespec to;
-	clock_gettime(CLOCK_MONOTONIC, &to);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
 	return (to.tv_sec - from.tv_sec) * 1e9 + (to.tv_nsec - from.tv_nsec);
 }
 
@@ -207,27 +372,39 @@ static void speed(void)
 	struct timespec from;
 	D3DKMT_HANDLE a = create(MIB);
 	make_resident(a, 0, 0);
-	clock_gettime(CLOCK_MONOTONIC, &from);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 	for (int i = 0; i < CALLS; i++)
 		make_resident(a, 0, 0);
 	printf("        MakeResident of a resident list: %.0f ns\n", nanoseconds(from) / CALLS);
-	clock_gettime(CLOCK_MONOTONIC, &from);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 	for (int i = 0; i < CALLS; i++)
 		evict(a);
 	printf("        Evict: %.0f ns\n", nanoseconds(from) / CALLS);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (int i = 0; i < CALLS; i++)
+		memory_info();
+	printf("        QueryVideoMemoryInfo: %.0f ns\n", nanoseconds(from) / CALLS);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	for (int i = 0; i < CALLS; i++)
+		destroy(create(65536));
+	printf("        CreateAllocation2 and DestroyAllocation2: %.0f ns\n", nanoseconds(from) / CALLS);
 	evict(a);
 	destroy(a);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*run)(void); } cases[] = {
-		{ "counts", counts }, { "work", work }, { "trims", trims }, { "locks", locks }, { "destruction", destruction },
-		{ "budget", budget }, { "speed", speed },
+	static const struct { const char *name; void (*run)(void); int is_long; } cases[] = {
+		{ "counts", counts, 0 }, { "residency", residency, 0 }, { "work", work, 0 }, { "trims", trims, 0 },
+		{ "offers", offers, 0 }, { "locks", locks, 0 }, { "destruction", destruction, 0 }, { "addresses", addresses, 0 },
+		{ "budget", budget, 0 }, { "exhaustion", exhaustion, 1 }, { "speed", speed, 1 },
 	};
 	int failed = 0;
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-		if (argc > 1 ? strcmp(argv[1], cases[i].name) != 0 : cases[i].run == speed)
+		int is_named = argc == 1 && !cases[i].is_long;
+		for (int at = 1; at < argc; at++)
+			is_named |= strcmp(argv[at], cases[i].name) == 0;
+		if (!is_named)
 			continue;
 		printf("%s\n", cases[i].name);
 		wrong = 0;

@@ -1,7 +1,7 @@
 //! GPU virtual addresses: where mappings and reservations of the process are. The caller may give a range of addresses to choose from
 //! (GVA-50), and the manager chooses among all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The unit of a choice: pages of 64 KiB are possible there.
 const UNIT: u64 = 64 << 10;
@@ -10,6 +10,8 @@ const UNIT: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     mapped: BTreeMap<u64, Mapping>,
+    /// The first addresses of each allocation's mappings.
+    of_allocations: BTreeMap<u32, BTreeSet<u64>>,
     /// The sizes of reservations.
     reserved: BTreeMap<u64, u64>,
 }
@@ -40,6 +42,7 @@ impl Addresses {
     /// A mapping was made.
     pub fn map(&mut self, base: u64, mapping: Mapping) {
         self.mapped.insert(base, mapping);
+        self.of_allocations.entry(mapping.allocation).or_default().insert(base);
     }
 
     /// A reservation was made.
@@ -54,9 +57,11 @@ impl Addresses {
             self.mapped.range(..=base).next_back().filter(|(first, of)| *first + of.size > base)
         {
             self.mapped.remove(&first);
+            self.of_allocations.entry(mapping.allocation).or_default().remove(&first);
             let rest = [(first, base - first), (end, (first + mapping.size).saturating_sub(end))];
-            let rest = rest.into_iter().filter(|&(_, size)| size > 0);
-            self.mapped.extend(rest.map(|(at, size)| (at, Mapping { size, ..mapping })));
+            for (at, size) in rest.into_iter().filter(|&(_, size)| size > 0) {
+                self.map(at, Mapping { size, ..mapping });
+            }
         } else if let Some((&first, &whole)) = self.reserved.range(..=base).next_back() {
             self.reserved.remove(&first);
             let rest = [(first, base - first), (end, (first + whole).saturating_sub(end))];
@@ -78,7 +83,9 @@ impl Addresses {
 
     /// An allocation is gone, with all its mappings.
     pub fn forget(&mut self, allocation: u32) {
-        self.mapped.retain(|_, mapping| mapping.allocation != allocation);
+        for base in self.of_allocations.remove(&allocation).unwrap_or_default() {
+            self.mapped.remove(&base);
+        }
     }
 }
 

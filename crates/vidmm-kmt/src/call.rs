@@ -81,7 +81,18 @@ pub enum Call {
         device: u32,
         resource: u32,
         creates_resource: bool,
+        is_shared: bool,
         allocations: Vec<AllocationInfo>,
+    },
+    /// Answers how many allocations a shared resource has.
+    QueryResourceInfo {
+        device: u32,
+        resource: u32,
+    },
+    /// Opens a shared resource on another device.
+    OpenResource {
+        device: u32,
+        resource: u32,
     },
     DestroyAllocation {
         device: u32,
@@ -157,13 +168,19 @@ pub enum Call {
         fence_address: u64,
         fence_value: u64,
     },
-    /// Makes a handle for other processes.
+    /// Makes a descriptor that other devices open the objects by.
     ShareObjects {
         objects: Vec<u32>,
     },
     CreateMonitoredFence {
         device: u32,
         initial_value: u64,
+        is_shared: bool,
+    },
+    /// Opens a shared fence on another device.
+    OpenSyncObject {
+        device: u32,
+        fence: u32,
     },
     DestroySynchronizationObject {
         fence: u32,
@@ -180,6 +197,19 @@ pub enum Call {
         context: u32,
         fences: Vec<FenceValue>,
     },
+    /// Creates a semaphore, or a mutex that is a semaphore of one.
+    CreateSemaphore {
+        device: u32,
+        initial_count: u64,
+    },
+    SignalSemaphores {
+        context: u32,
+        semaphores: Vec<u32>,
+    },
+    WaitForSemaphores {
+        context: u32,
+        semaphores: Vec<u32>,
+    },
     /// Lets time pass until all fences have their values, or any fence.
     WaitFromCpu {
         device: u32,
@@ -193,6 +223,15 @@ pub enum Call {
     QueryVideoMemoryInfo {
         adapter: u32,
         local: bool,
+    },
+    /// Answers the limit, the bytes on lists, and the resident bytes of a memory; of the process alone, or of all.
+    QueryStatistics {
+        local: bool,
+        of_process: bool,
+    },
+    /// Answers the time in nanoseconds.
+    QueryClockCalibration {
+        adapter: u32,
     },
     ChangeVideoMemoryReservation {
         adapter: u32,

@@ -11,20 +11,24 @@
 // A file imports only from those above it.
 mod status;
 mod call;
+mod faults;
 mod settings;
 mod handles;
 mod objects;
 mod addresses;
 mod rules;
+mod neighbour;
 mod log;
 mod session;
+mod pressure;
 mod calls;
 #[cfg(target_os = "linux")]
 mod border;
 
 pub use call::{AllocationInfo, Call, FenceValue, Memory, Reply};
+pub use faults::{Fault, FaultKind};
 pub use log::{CallLog, Counted, Line, LogError, Played, replay};
 pub use rules::{Finding, Rule};
 pub use session::Session;
-pub use settings::{SETTINGS_VARIABLE, Settings};
+pub use settings::{Neighbour, SETTINGS_VARIABLE, Settings};
 pub use status::Status;

@@ -8,12 +8,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Reply};
+use crate::faults::FaultKind;
 use crate::rules::Finding;
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// The version of the log, and the only version that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -120,6 +121,10 @@ pub struct Played {
     pub by_name: BTreeMap<String, Counted>,
     /// The broken rules.
     pub findings: Vec<Finding>,
+    /// How often each fault has struck, without faults of packets.
+    pub struck: BTreeMap<FaultKind, u64>,
+    /// Why the neighbour plays no more, if the neighbour could not go on.
+    pub neighbour_error: Option<String>,
     /// The number of the first call with another answer than in the log, with both answers.
     pub difference: Option<(u64, Reply, Reply)>,
 }
@@ -163,5 +168,7 @@ pub fn replay(path: &Path, events: bool, mut watch: impl FnMut(&mut Session)) ->
         }
     }
     let calls = by_name.values().map(|of| of.calls).sum();
-    Ok(Played { calls, by_name, findings: session.findings().to_vec(), difference })
+    let findings = session.findings().to_vec();
+    let neighbour_error = session.neighbour_error().map(str::to_owned);
+    Ok(Played { calls, by_name, findings, struck: session.struck().clone(), neighbour_error, difference })
 }

@@ -1,6 +1,6 @@
 //! The objects of a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use vidmm::{AllocationId, ContextId, DeviceId, FenceValueDesc, MonitoredFenceId, PagingQueueId, TrimNotificationId};
 
@@ -11,10 +11,10 @@ pub(crate) enum Object {
     Device(Device),
     PagingQueue(PagingQueue),
     Context(Context),
-    /// Of a device.
-    Resource(u32),
+    Resource(Resource),
     Allocation(Allocation),
     Fence(Fence),
+    Semaphore(Semaphore),
     TrimNotification(TrimNotification),
 }
 
@@ -25,10 +25,11 @@ impl Object {
             Self::Adapter(_) | Self::Device(_) => None,
             Self::PagingQueue(queue) => Some(queue.device),
             Self::Context(context) => Some(context.device),
-            Self::Resource(device) => Some(*device),
+            Self::Resource(resource) => Some(resource.device),
             Self::TrimNotification(notification) => Some(notification.device),
             Self::Allocation(allocation) => Some(allocation.device),
             Self::Fence(fence) => Some(fence.device),
+            Self::Semaphore(semaphore) => Some(semaphore.device),
         }
     }
 }
@@ -61,6 +62,19 @@ pub(crate) struct Refused {
     pub num_bytes_to_trim: u64,
     /// The bytes of listed allocations that the call did not name, without work in flight on the device.
     pub idle_bytes: u64,
+    /// The values of the paging queues' fences at the call.
+    pub reached: BTreeMap<u32, u64>,
+}
+
+impl Refused {
+    /// Whether the program may have been told, before the refusal, that an allocation is resident: all of an earlier call was done. A
+    /// driver that takes back the first part of one operation has not waited for that part.
+    pub fn is_after_the_end_of(&self, made: MadeResident) -> bool {
+        match made.value {
+            0 => self.call > made.call + 1,
+            value => self.reached.get(&made.queue).is_some_and(|&reached| reached >= value),
+        }
+    }
 }
 
 /// A notification to trim.
@@ -77,8 +91,28 @@ pub(crate) struct PagingQueue {
     pub device: u32,
     pub id: PagingQueueId,
     pub fence: u32,
+    /// The slot of the fence's value.
+    pub slot: usize,
+    /// A fence of the library's, with the same value: what contexts wait for.
+    pub shown: MonitoredFenceId,
+    /// The values that calls have answered, and the fence has not reached.
+    pub issued: VecDeque<Issued>,
+    /// The last value that a call has answered.
+    pub last: u64,
+    /// The value that the manager's fence has.
+    pub reached: u64,
     /// The last values that calls of each kind answered: the function, the value, the number of the call.
     pub owed: BTreeMap<&'static str, (u64, u64)>,
+}
+
+/// A value of a paging queue's fence. Values come in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issued {
+    pub value: u64,
+    /// The value of the manager's fence that comes first.
+    pub of_manager: u64,
+    /// The time that comes first.
+    pub not_before: u64,
 }
 
 /// A context.
@@ -92,8 +126,17 @@ pub(crate) struct Context {
     pub awaited: BTreeMap<u32, u64>,
 }
 
-/// An allocation.
+/// A resource: allocations that are created, shared and opened together.
 #[derive(Debug)]
+pub(crate) struct Resource {
+    pub device: u32,
+    pub is_shared: bool,
+    /// In the order of their creation.
+    pub allocations: Vec<u32>,
+}
+
+/// An allocation on a device: created there, or opened.
+#[derive(Clone, Debug)]
 pub(crate) struct Allocation {
     pub device: u32,
     /// The resource; 0 is none.
@@ -102,12 +145,32 @@ pub(crate) struct Allocation {
     pub size: u64,
     /// How often the device's list names the allocation.
     pub count: u64,
-    /// The call that raised the count from 0, and the number of the device's last submission before that.
-    pub made_resident: (u64, u64),
+    /// The call that raised the count from 0.
+    pub made_resident: MadeResident,
     /// The number of the last submission of the device before the last Evict.
     pub last_submission: u64,
     /// How often the CPU has locked the allocation.
     pub locks: u64,
+    /// The call that offered the allocation, until the allocation is reclaimed.
+    pub offered: Option<u64>,
+    /// Whether other devices may open the allocation.
+    pub is_shared: bool,
+    /// Whether another handle may name the allocation, or has named it.
+    pub is_opened: bool,
+    /// The first handle of the allocation. The CPU sees the same memory by all handles.
+    pub memory: u32,
+}
+
+/// A MakeResident that has put an allocation on the device's list.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MadeResident {
+    /// The number of the call.
+    pub call: u64,
+    /// The number of the device's last submission before the call.
+    pub submitted: u64,
+    /// The paging queue, and the value that its fence has when the allocation is resident; 0 is at once.
+    pub queue: u32,
+    pub value: u64,
 }
 
 /// A synchronization object.
@@ -119,8 +182,18 @@ pub(crate) struct Fence {
     pub of: FenceOf,
     /// The GPU virtual address of the value.
     pub address: u64,
-    /// The largest value that anything is to signal.
-    pub promised: u64,
+    /// Whether other devices may open the fence.
+    pub is_shared: bool,
+}
+
+/// A synchronization object without a value, of the time before monitored fences: a semaphore, or a mutex, which is a semaphore of one. A
+/// fence counts the signals, and each wait takes the next.
+#[derive(Debug)]
+pub(crate) struct Semaphore {
+    pub device: u32,
+    pub id: MonitoredFenceId,
+    pub signalled: u64,
+    pub waited: u64,
 }
 
 /// The owner of a fence's value.
@@ -167,7 +240,9 @@ kinds!(
     Device "device",
     PagingQueue "paging queue",
     Context "context",
+    Resource "resource",
     Allocation "allocation",
-    Fence "synchronization object",
+    Fence "monitored fence",
+    Semaphore "semaphore",
     TrimNotification "trim notification"
 );

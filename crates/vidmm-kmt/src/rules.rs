@@ -20,8 +20,8 @@ pub enum Rule {
     EvictedTooOften,
     /// KMT-06: after a refusal nothing was trimmed, although idle allocations are held (RES-13).
     NothingTrimmed,
-    /// KMT-07: after a refusal the driver evicted an allocation without any use since MakeResident. The program was told that the
-    /// allocation is resident.
+    /// KMT-07: after a refusal the driver evicted an allocation without any use since MakeResident, although that MakeResident was done
+    /// before the refusal. The program may have been told that the allocation is resident.
     TakenBack,
     /// KMT-08: MUST_SUCCEED without CANT_TRIM_FURTHER (RES-15).
     MustSucceedAlone,

@@ -6,12 +6,14 @@ use vidmm::{
     AdapterOptions, AllocationId, MemorySegmentGroup, MonitoredFenceId, NumberedEvent, Output, PagingQueueId,
     ProcessId, TrimNotificationId,
 };
-use vidmm_runtime::{AllocationDesc, FaultSwitch, Happening, Hits, Machine, Occasions, Runtime};
+use vidmm_runtime::{FaultSwitch, Happening, Machine, Occasions, Runtime};
 use vidmm_soft::{CostModel, ModelGpuFaults, PacketHits, RENDER_ENGINE, SoftAdapterConfig, machine};
 
 use crate::addresses::Addresses;
 use crate::call::{Call, FenceValue, Reply};
+use crate::faults::FaultKind;
 use crate::handles::{Dead, Handles};
+use crate::neighbour::Neighbour;
 use crate::objects::{Allocation, AskedToTrim, Kind, Object};
 use crate::rules::{Finding, Rule};
 use crate::settings::Settings;
@@ -42,7 +44,10 @@ pub struct Session {
     /// The slots of values that have changed since they were taken.
     changed: Vec<usize>,
     pub(crate) free_slots: Vec<usize>,
-    pub(crate) slots_of_queues: BTreeMap<PagingQueueId, usize>,
+    /// The largest value of each slot that anything is to signal.
+    pub(crate) promised: Vec<u64>,
+    /// The handles of paging queues.
+    pub(crate) queues: BTreeMap<PagingQueueId, u32>,
     pub(crate) slots_of_fences: BTreeMap<MonitoredFenceId, usize>,
     /// The handles of monitored fences by the GPU virtual addresses of the values.
     pub(crate) fences_by_address: BTreeMap<u64, u32>,
@@ -50,10 +55,15 @@ pub struct Session {
     /// Notifications to trim that the client has not got: the handle, the flags, the bytes.
     pub(crate) trims: VecDeque<(u32, u32, u64)>,
     pub(crate) findings: Vec<Finding>,
-    /// Drawn numbers of faults so far.
-    pub(crate) draws: u64,
-    /// The number of MakeResidents that a fault has refused.
-    pub(crate) refused_by_fault: u64,
+    /// The occasions of each fault.
+    pub(crate) faults: Vec<(FaultKind, Occasions)>,
+    /// How often each fault has struck. Faults of packets are the GPU's, and not counted.
+    pub(crate) struck: BTreeMap<FaultKind, u64>,
+    /// The end of a suspension by a fault.
+    pub(crate) suspended_until: Option<u64>,
+    pub(crate) neighbour: Neighbour,
+    /// The allocations whose memory nobody has any more, by the first handle of each; and resources that are gone.
+    pub(crate) gone: Vec<u32>,
 }
 
 impl Session {
@@ -70,16 +80,21 @@ impl Session {
         };
         config.check().map_err(|error| error.to_string())?;
         let (mut faults, fault_switch) = (ModelGpuFaults::default(), FaultSwitch::default());
-        if settings.hang > 0 {
-            let occasions = Occasions::new(Hits::Nth(settings.hang), &fault_switch);
-            faults.hang_packets.push(PacketHits { engine: RENDER_ENGINE, occasions });
+        let mut occasions = Vec::new();
+        for &fault in &settings.faults {
+            let of = fault.occasions(settings.seed, &fault_switch);
+            match fault.kind {
+                FaultKind::Hang => faults.hang_packets.push(PacketHits { engine: RENDER_ENGINE, occasions: of }),
+                FaultKind::PageFault => {
+                    faults.forge_page_faults.push(PacketHits { engine: RENDER_ENGINE, occasions: of });
+                }
+                kind => occasions.push((kind, of)),
+            }
         }
         let machine = Machine { fault_switch, ..machine(&config, CostModel::default(), faults, None).into() };
         let options = AdapterOptions { events: settings.events, ..AdapterOptions::default() };
         let mut runtime = Runtime::start(options, machine).map_err(|error| error.to_string())?;
-        if settings.neighbour > 0 {
-            keep_in_use(&mut runtime, settings.neighbour)?;
-        }
+        let neighbour = Neighbour::start(&mut runtime, &settings)?;
         let (vidmm, kmd, host) = runtime.borrow();
         if settings.budget.is_some() {
             vidmm.restrict_budget(MemorySegmentGroup::Local, settings.budget);
@@ -96,14 +111,18 @@ impl Session {
             values: Vec::new(),
             changed: Vec::new(),
             free_slots: Vec::new(),
-            slots_of_queues: BTreeMap::new(),
+            promised: Vec::new(),
+            queues: BTreeMap::new(),
             slots_of_fences: BTreeMap::new(),
             fences_by_address: BTreeMap::new(),
             notifications: BTreeMap::new(),
             trims: VecDeque::new(),
             findings: Vec::new(),
-            draws: 0,
-            refused_by_fault: 0,
+            faults: occasions,
+            struck: BTreeMap::new(),
+            suspended_until: None,
+            neighbour,
+            gone: Vec::new(),
         })
     }
 
@@ -131,9 +150,14 @@ impl Session {
         &self.findings
     }
 
-    /// The number of MakeResidents that a fault of the settings has refused.
-    pub fn refused_by_fault(&self) -> u64 {
-        self.refused_by_fault
+    /// How often each fault of the settings has struck, without faults of packets.
+    pub fn struck(&self) -> &BTreeMap<FaultKind, u64> {
+        &self.struck
+    }
+
+    /// Why the neighbour plays no more, if the neighbour could not go on.
+    pub fn neighbour_error(&self) -> Option<&str> {
+        self.neighbour.error.as_deref()
     }
 
     /// The events since the last call of this function.
@@ -150,18 +174,23 @@ impl Session {
         self.pass_time();
     }
 
-    /// The time that has passed since the last call, as a call.
-    pub fn time_passed(&self) -> Option<Call> {
-        self.is_passing_time.then(|| Call::TimePasses { until: self.now() })
+    /// The time that has passed since the last call, as a call. Only the first question is answered.
+    pub fn take_time_passed(&mut self) -> Option<Call> {
+        std::mem::take(&mut self.is_passing_time).then(|| Call::TimePasses { until: self.now() })
     }
 
     /// Lets time pass to the next step.
     pub(crate) fn pass_time(&mut self) {
         let until = (self.now() / QUANTUM + 1) * QUANTUM;
         while self.now() < until {
-            self.runtime.advance(Some(until));
+            let arrival = self.neighbour.next_arrival.filter(|&at| at > self.now());
+            self.runtime.advance(Some(arrival.map_or(until, |at| at.min(until))));
+            self.settle();
         }
-        self.settle();
+        // A neighbour that waits for memory tries again.
+        if self.neighbour.play(&mut self.runtime) {
+            self.settle();
+        }
     }
 
     /// Whether fences have their values: all, or any.
@@ -179,12 +208,18 @@ impl Session {
         self.values[slot]
     }
 
-    /// The size of an allocation in bytes; 0 if the handle names none.
-    pub(crate) fn size(&self, allocation: u32) -> u64 {
+    /// The first handle of an allocation, and the size in bytes; none if the handle names no allocation.
+    pub(crate) fn memory_of(&self, allocation: u32) -> Option<(u32, u64)> {
         match self.handles.get(allocation) {
-            Ok(Object::Allocation(of)) => of.size,
-            _ => 0,
+            Ok(Object::Allocation(of)) => Some((of.memory, of.size)),
+            _ => None,
         }
+    }
+
+    /// The allocations since the last call of this function whose memory nobody has any more, by the first handle of each; and the
+    /// resources that are gone.
+    pub(crate) fn take_gone(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.gone)
     }
 
     /// The notifications to trim since the last call of this function: the handle, the flags, the bytes.
@@ -197,35 +232,56 @@ impl Session {
         self.changed.drain(..).map(|slot| (slot, self.values[slot])).collect()
     }
 
-    /// Carries out what the manager asks for, and takes the news.
+    /// Carries out what the manager asks for, and takes the news, until there is no more.
     pub(crate) fn settle(&mut self) {
-        self.runtime.pump();
-        while let Some(happening) = self.runtime.next_happening() {
-            let Happening::Output(output) = happening else { continue };
-            match output {
-                Output::PagingFenceSignaled { queue, value } => {
-                    if let Some(&slot) = self.slots_of_queues.get(&queue) {
-                        self.set_value(slot, value);
-                    }
-                }
-                Output::MonitoredFenceSignaled { fence, value } => {
-                    if let Some(&slot) = self.slots_of_fences.get(&fence) {
-                        self.set_value(slot, value);
-                    }
-                }
-                Output::TrimNotification { notification, flags, num_bytes_to_trim, .. } => {
-                    let Some(&handle) = self.notifications.get(&notification) else { continue };
-                    self.trims.push_back((handle, flags.bits(), num_bytes_to_trim));
-                    let call = self.call;
-                    if let Ok(Object::TrimNotification(of)) = self.handles.get(handle)
-                        && let Ok(Object::Device(device)) = self.handles.get_mut(of.device)
-                        && num_bytes_to_trim > 0
-                    {
-                        device.asked_to_trim = Some(AskedToTrim { call, num_bytes_to_trim });
-                    }
-                }
-                _ => {}
+        loop {
+            self.runtime.pump();
+            let mut is_neighbour_told = self.neighbour.next_arrival.is_some_and(|at| at <= self.now());
+            while let Some(happening) = self.runtime.next_happening() {
+                let Happening::Output(output) = happening else { continue };
+                is_neighbour_told |= self.neighbour.told(&mut self.runtime, &output);
+                self.told(output);
             }
+            let has_played = is_neighbour_told && self.neighbour.play(&mut self.runtime);
+            let has_shown = self.show_paging_fences();
+            if !(has_played | has_shown | self.resume()) {
+                break;
+            }
+        }
+    }
+
+    fn told(&mut self, output: Output) {
+        match output {
+            Output::PagingFenceSignaled { queue, value } => {
+                if let Some(&handle) = self.queues.get(&queue)
+                    && let Ok(Object::PagingQueue(queue)) = self.handles.get_mut(handle)
+                {
+                    queue.reached = value;
+                }
+            }
+            Output::MonitoredFenceSignaled { fence, value } => {
+                if let Some(&slot) = self.slots_of_fences.get(&fence) {
+                    self.set_value(slot, value);
+                }
+            }
+            Output::TrimNotification { notification, flags, num_bytes_to_trim, .. } => {
+                if let Some(&handle) = self.notifications.get(&notification) {
+                    self.ask_to_trim(handle, flags.bits(), num_bytes_to_trim);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks a device to trim, by the handle of a notification.
+    pub(crate) fn ask_to_trim(&mut self, handle: u32, flags: u32, num_bytes_to_trim: u64) {
+        self.trims.push_back((handle, flags, num_bytes_to_trim));
+        let call = self.call;
+        if let Ok(Object::TrimNotification(of)) = self.handles.get(handle)
+            && let Ok(Object::Device(device)) = self.handles.get_mut(of.device)
+            && num_bytes_to_trim > 0
+        {
+            device.asked_to_trim = Some(AskedToTrim { call, num_bytes_to_trim });
         }
     }
 
@@ -291,29 +347,11 @@ impl Session {
     pub(crate) fn new_slot(&mut self, value: u64) -> usize {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.values.push(0);
+            self.promised.push(0);
             self.values.len() - 1
         });
+        self.promised[slot] = value;
         self.set_value(slot, value);
         slot
     }
-
-    /// Whether a fault with a chance of one in `one_in` strikes now; 0 is never.
-    pub(crate) fn strikes(&mut self, one_in: u64) -> bool {
-        self.draws += 1;
-        let drawn = vidmm_runtime::mixed(self.settings.seed ^ vidmm_runtime::mixed(self.draws));
-        one_in > 0 && drawn.is_multiple_of(one_in)
-    }
-}
-
-/// Another process that has local memory in use for the whole session.
-fn keep_in_use(runtime: &mut Runtime, bytes: u64) -> Result<(), String> {
-    let data = runtime.umd().allocation_private_data(&AllocationDesc::local(bytes));
-    let (vidmm, kmd, host) = runtime.borrow();
-    let process = vidmm.create_process(kmd, host).map_err(|error| error.to_string())?;
-    let device = vidmm.create_device(process).map_err(|error| error.to_string())?;
-    let queue = vidmm.create_paging_queue(device, 0).map_err(|error| error.to_string())?;
-    let allocation = vidmm.create_allocation(kmd, host, device, &data).map_err(|error| error.to_string())?;
-    let made = vidmm.make_resident(queue, &[allocation], vidmm::MakeResidentFlags::empty());
-    let _ = made.map_err(|error| format!("the neighbour's memory: {error}"))?;
-    Ok(())
 }

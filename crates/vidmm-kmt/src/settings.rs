@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::faults::Fault;
+
 /// The environment variable with the settings as JSON, which `vidmm exec` gives to the program.
 pub const SETTINGS_VARIABLE: &str = "VIDMM_KMT";
 
@@ -13,20 +15,16 @@ pub const SETTINGS_VARIABLE: &str = "VIDMM_KMT";
 pub struct Settings {
     /// Local memory in bytes, a multiple of 64 KiB.
     pub local_memory: u64,
-    /// The dice of faults are of this seed.
+    /// The seed of the draws of faults.
     pub seed: u64,
     /// The time that submitted commands take, in nanoseconds.
     pub work: u64,
     /// Whether the driver was told that there is no hardware. Such a driver takes work for done at the submission.
     pub null_hardware: bool,
-    /// The local memory that another process of the manager keeps in use, in bytes; 0 is none.
-    pub neighbour: u64,
-    /// N refuses one of N calls of MakeResident without CANT_TRIM_FURTHER, by the seed; 0 refuses none.
-    pub refuse: u64,
-    /// N refuses one of N calls of MakeResident with CANT_TRIM_FURTHER; 0 refuses none.
-    pub refuse_final: u64,
-    /// The render engine hangs in the packet of this number, from 1; 0 is none. The device is in error then (FLT-20).
-    pub hang: u64,
+    /// Another user of the manager.
+    pub neighbour: Option<Neighbour>,
+    /// The faults that the client meets.
+    pub faults: Vec<Fault>,
     /// The most local memory of a budget, in bytes. Processes above the limit are asked to trim. None is no limit.
     pub budget: Option<u64>,
     /// The PCI device id that the client sees: 0x56A0 is a part with local memory, 0x9A49 a part without.
@@ -42,6 +40,21 @@ pub struct Settings {
     pub events: bool,
 }
 
+/// Another user of the manager, for the whole session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Neighbour {
+    /// A process that has so many bytes of local memory on its list.
+    Size(u64),
+    /// The processes of a scenario.
+    Scenario {
+        /// The name of the file.
+        name: String,
+        /// The text of the file, so that the log of the calls needs no other file.
+        text: String,
+    },
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -49,10 +62,8 @@ impl Default for Settings {
             seed: 0,
             work: 200_000,
             null_hardware: false,
-            neighbour: 0,
-            refuse: 0,
-            refuse_final: 0,
-            hang: 0,
+            neighbour: None,
+            faults: Vec::new(),
             budget: None,
             device_id: 0x56A0,
             library: PathBuf::new(),

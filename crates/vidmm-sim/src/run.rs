@@ -336,6 +336,7 @@ impl Run<'_> {
             upload_bytes_per_second: desc.machine.bus_bytes_per_second,
             strict: desc.strict,
             more_memory: more_keys(desc),
+            are_alone: true,
         };
         let mut client = Client::new(&mut self.runtime, &engines, self.workload, &desc.clients, options)?;
         if let Some(accounts) = &mut self.accounts {

@@ -220,6 +220,99 @@ typedef struct _D3DKMT_QUERYVIDEOMEMORYINFO {
 	UINT PhysicalAdapterIndex;
 } D3DKMT_QUERYVIDEOMEMORYINFO;
 
+typedef struct _D3DKMT_ADAPTERINFO {
+	D3DKMT_HANDLE hAdapter;
+	LUID AdapterLuid;
+	UINT NumOfSources;
+	INT bPrecisePresentRegionsPreferred;
+} D3DKMT_ADAPTERINFO;
+typedef struct _D3DKMT_ENUMADAPTERS2 { UINT NumAdapters; D3DKMT_ADAPTERINFO *pAdapters; } D3DKMT_ENUMADAPTERS2;
+
+typedef struct _D3DKMT_FREEGPUVIRTUALADDRESS {
+	D3DKMT_HANDLE hAdapter;
+	D3DGPU_VIRTUAL_ADDRESS BaseAddress;
+	UINT64 Size;
+} D3DKMT_FREEGPUVIRTUALADDRESS;
+
+typedef struct _D3DKMT_OFFERALLOCATIONS {
+	D3DKMT_HANDLE hDevice;
+	D3DKMT_HANDLE *pResources;
+	const D3DKMT_HANDLE *HandleList;
+	UINT NumAllocations;
+	INT Priority;
+	UINT Flags;
+} D3DKMT_OFFERALLOCATIONS;
+
+#define D3DKMT_OFFER_PRIORITY_LOW 1
+
+typedef struct _D3DKMT_RECLAIMALLOCATIONS2 {
+	D3DKMT_HANDLE hPagingQueue;
+	UINT NumAllocations;
+	D3DKMT_HANDLE *pResources;
+	const D3DKMT_HANDLE *HandleList;
+	union { INT *pDiscarded; INT *pResults; };
+	UINT64 PagingFenceValue;
+} D3DKMT_RECLAIMALLOCATIONS2;
+
+typedef struct _D3DDDI_OPENALLOCATIONINFO2 {
+	D3DKMT_HANDLE hAllocation;
+	const void *pPrivateDriverData;
+	UINT PrivateDriverDataSize;
+	D3DGPU_VIRTUAL_ADDRESS GpuVirtualAddress;
+	uintptr_t Reserved[6];
+} D3DDDI_OPENALLOCATIONINFO2;
+
+typedef struct _D3DKMT_QUERYRESOURCEINFOFROMNTHANDLE {
+	D3DKMT_HANDLE hDevice;
+	HANDLE hNtHandle;
+	void *pPrivateRuntimeData;
+	UINT PrivateRuntimeDataSize;
+	UINT TotalPrivateDriverDataSize;
+	UINT ResourcePrivateDriverDataSize;
+	UINT NumAllocations;
+} D3DKMT_QUERYRESOURCEINFOFROMNTHANDLE;
+
+typedef struct _D3DKMT_OPENRESOURCEFROMNTHANDLE {
+	D3DKMT_HANDLE hDevice;
+	HANDLE hNtHandle;
+	UINT NumAllocations;
+	D3DDDI_OPENALLOCATIONINFO2 *pOpenAllocationInfo2;
+	UINT PrivateRuntimeDataSize;
+	void *pPrivateRuntimeData;
+	UINT ResourcePrivateDriverDataSize;
+	void *pResourcePrivateDriverData;
+	UINT TotalPrivateDriverDataBufferSize;
+	void *pTotalPrivateDriverDataBuffer;
+	D3DKMT_HANDLE hResource;
+	D3DKMT_HANDLE hKeyedMutex;
+	void *pKeyedMutexPrivateRuntimeData;
+	UINT KeyedMutexPrivateRuntimeDataSize;
+	D3DKMT_HANDLE hSyncObject;
+} D3DKMT_OPENRESOURCEFROMNTHANDLE;
+
+typedef struct _D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2 {
+	HANDLE hNtHandle;
+	D3DKMT_HANDLE hDevice;
+	UINT Flags;
+	D3DKMT_HANDLE hSyncObject;
+	union {
+		struct {
+			void *FenceValueCPUVirtualAddress;
+			D3DGPU_VIRTUAL_ADDRESS FenceValueGPUVirtualAddress;
+			UINT EngineAffinity;
+		} MonitoredFence;
+		UINT64 Reserved[8];
+	};
+} D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2;
+
+NTSTATUS D3DKMTEnumAdapters2(D3DKMT_ENUMADAPTERS2 *);
+NTSTATUS D3DKMTFreeGpuVirtualAddress(const D3DKMT_FREEGPUVIRTUALADDRESS *);
+NTSTATUS D3DKMTOfferAllocations(const D3DKMT_OFFERALLOCATIONS *);
+NTSTATUS D3DKMTReclaimAllocations2(D3DKMT_RECLAIMALLOCATIONS2 *);
+NTSTATUS D3DKMTShareObjects(UINT, const D3DKMT_HANDLE *, void *, UINT, HANDLE *);
+NTSTATUS D3DKMTQueryResourceInfoFromNtHandle(D3DKMT_QUERYRESOURCEINFOFROMNTHANDLE *);
+NTSTATUS D3DKMTOpenResourceFromNtHandle(D3DKMT_OPENRESOURCEFROMNTHANDLE *);
+NTSTATUS D3DKMTOpenSyncObjectFromNtHandle2(D3DKMT_OPENSYNCOBJECTFROMNTHANDLE2 *);
 NTSTATUS D3DKMTOpenAdapterFromLuid(D3DKMT_OPENADAPTERFROMLUID *);
 NTSTATUS D3DKMTCloseAdapter(const D3DKMT_CLOSEADAPTER *);
 NTSTATUS D3DKMTCreateDevice(D3DKMT_CREATEDEVICE *);

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fence_pages::FencePages;
+use super::thunks::PrivateData;
 use crate::call::{Call, FenceValue, Reply};
 use crate::log::CallLog;
 use crate::session::Session;
 use crate::settings::{SETTINGS_VARIABLE, Settings};
 
-/// Time passes when no call has come for so long.
+/// Time passes when no call has come for so long, or for twice as long.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// A client's function that is told to trim.
@@ -34,10 +36,13 @@ pub struct Client {
     fences: FencePages,
     /// The CPU's memory of allocations: the address, and the size where the memory is the library's.
     memory: BTreeMap<u32, (*mut c_void, Option<usize>)>,
+    /// The private data of shared resources.
+    shared: BTreeMap<u32, Rc<PrivateData>>,
     trims: BTreeMap<u32, (TrimCallback, *mut c_void)>,
     /// Waits that signal an event: the descriptor of the event, the fences, and whether one of them is enough.
     events_waited: Vec<(i32, Vec<FenceValue>, bool)>,
-    last_call: Instant,
+    /// Whether the process ends. Destructors may still make calls, and nobody writes the log after them.
+    is_ending: bool,
 }
 
 // SAFETY: the session and the pointers are used by one thread at a time, which holds the lock of `CLIENT`.
@@ -45,12 +50,18 @@ unsafe impl Send for Client {}
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
 
-/// The process with the client; 0 before the first call. A forked process must not take the lock: the thread with the lock is not there.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Whether this process was forked from the client's. Such a process must not take the lock: the thread with the lock is not there.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The number of calls, for the thread that looks whether any have come.
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 fn is_forked() -> bool {
-    let process = PROCESS.load(Ordering::Acquire);
-    process != 0 && process != std::process::id()
+    IS_FORKED.load(Ordering::Acquire)
+}
+
+extern "C" fn forked() {
+    IS_FORKED.store(true, Ordering::Release);
 }
 
 fn lock() -> MutexGuard<'static, Option<Client>> {
@@ -70,9 +81,8 @@ pub fn with<T>(act: impl FnOnce(&mut Client) -> T) -> Option<T> {
     }
     let mut client = lock();
     let client = client.get_or_insert_with(|| {
-        PROCESS.store(std::process::id(), Ordering::Release);
-        // SAFETY: the function is of this library, which is never unloaded: a thread runs in it.
-        unsafe { libc::atexit(end) };
+        // SAFETY: the functions are of this library, which is never unloaded: a thread runs in it.
+        unsafe { (libc::atexit(end), libc::pthread_atfork(None, None, Some(forked))) };
         thread::spawn(pass_time);
         Client::start(settings())
     });
@@ -101,16 +111,21 @@ fn tell(trims: Vec<(TrimCallback, TrimNotification)>) {
 }
 
 fn pass_time() {
+    let mut seen = 0;
     loop {
         thread::sleep(PAUSE);
+        let calls = CALLS.load(Ordering::Relaxed);
+        if std::mem::replace(&mut seen, calls) != calls {
+            continue;
+        }
         let trims = match &mut *lock() {
-            Some(client) if client.last_call.elapsed() >= PAUSE => {
+            Some(client) => {
                 client.session.idle();
                 client.publish();
                 client.flush();
                 client.take_trims()
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         tell(trims);
     }
@@ -121,6 +136,7 @@ extern "C" fn end() {
         return;
     }
     if let Some(client) = &mut *lock() {
+        client.is_ending = true;
         client.log_time();
         client.flush();
     }
@@ -143,9 +159,10 @@ impl Client {
             calls,
             fences: FencePages::default(),
             memory: BTreeMap::new(),
+            shared: BTreeMap::new(),
             trims: BTreeMap::new(),
             events_waited: Vec::new(),
-            last_call: Instant::now(),
+            is_ending: false,
         }
     }
 
@@ -156,13 +173,17 @@ impl Client {
             log.line(&self.session, call, &reply);
         }
         self.publish();
-        self.last_call = Instant::now();
+        self.free_memory();
+        if self.is_ending {
+            self.flush();
+        }
+        CALLS.fetch_add(1, Ordering::Relaxed);
         reply
     }
 
     /// Logs the time that has passed since the last call.
     fn log_time(&mut self) {
-        if let (Some(log), Some(passed)) = (&mut self.calls, self.session.time_passed()) {
+        if let (Some(log), Some(passed)) = (&mut self.calls, self.session.take_time_passed()) {
             log.line(&self.session, &passed, &Reply::default());
         }
     }
@@ -222,12 +243,13 @@ impl Client {
         self.memory.insert(allocation, (memory, None));
     }
 
-    /// The CPU's address of an allocation, which stays until the allocation is destroyed. Null if there is no memory.
+    /// The CPU's address of an allocation, which stays until nobody has the allocation open. Null if there is no memory.
     pub fn memory(&mut self, allocation: u32) -> *mut c_void {
+        let Some((allocation, size)) = self.session.memory_of(allocation) else { return std::ptr::null_mut() };
         if let Some(&(memory, _)) = self.memory.get(&allocation) {
             return memory;
         }
-        let size = self.session.size(allocation) as usize;
+        let size = size as usize;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: a new mapping, at an address of the kernel's choice.
@@ -239,16 +261,30 @@ impl Client {
         memory
     }
 
-    /// Gives back the memory of allocations that are gone.
-    pub fn free_memory(&mut self) {
-        let session = &self.session;
-        self.memory.retain(|&allocation, &mut (memory, size)| {
-            let is_alive = session.size(allocation) > 0;
-            if let Some(size) = size.filter(|_| !is_alive) {
+    /// Keeps the private data of a shared resource.
+    pub fn share(&mut self, resource: u32, private: PrivateData) {
+        self.shared.insert(resource, Rc::new(private));
+    }
+
+    /// A shared resource has been opened, and can be shared by the new handle too.
+    pub fn share_again(&mut self, resource: u32, opened: u32) {
+        let private = self.private_data(resource);
+        self.shared.insert(opened, private);
+    }
+
+    /// The private data of a shared resource.
+    pub fn private_data(&self, resource: u32) -> Rc<PrivateData> {
+        self.shared.get(&resource).cloned().unwrap_or_default()
+    }
+
+    /// Gives back the memory of allocations that are gone, and forgets resources that are gone.
+    fn free_memory(&mut self) {
+        for handle in self.session.take_gone() {
+            self.shared.remove(&handle);
+            if let Some((memory, Some(size))) = self.memory.remove(&handle) {
                 // SAFETY: the mapping is the library's, and the client's right to it ended with the allocation.
                 unsafe { libc::munmap(memory, size) };
             }
-            is_alive
-        });
+        }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct ClientOptions {
     pub strict: bool,
     /// The keys of a scenario that give the buffers more memory, in words.
     pub more_memory: &'static str,
+    /// Whether nobody else uses the manager. Then no other process will give memory back.
+    pub are_alone: bool,
 }
 
 /// All processes of a workload.
@@ -277,7 +279,8 @@ impl<'a> Client<'a> {
     /// Whether no room will become free by itself.
     fn nothing_under_way(&self, runtime: &mut Runtime) -> bool {
         let vidmm = runtime.vidmm();
-        self.processes.iter().all(|process| !process.is_busy()) && vidmm.is_idle() && vidmm.next_wake().is_none()
+        let are_idle = self.processes.iter().all(|process| !process.is_busy());
+        self.options.are_alone && are_idle && vidmm.is_idle() && vidmm.next_wake().is_none()
     }
 
     fn next_kernel(&self, process: usize) -> Option<usize> {

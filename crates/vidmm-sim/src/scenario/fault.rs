@@ -117,8 +117,17 @@ impl FaultKind {
 }
 
 impl When {
-    /// Reads the text behind the `@`.
-    fn read(text: &str) -> Option<Self> {
+    /// The occasions that are hit, with a seed for the draws.
+    pub fn hits(self, seed: u64) -> Hits {
+        match self {
+            Self::Always => Hits::Always,
+            Self::Nth(nth) => Hits::Nth(nth),
+            Self::OneIn(occasions) => Hits::OneIn { occasions, seed },
+        }
+    }
+
+    /// Reads the text behind the `@`: `N` or `1/N`.
+    pub fn read(text: &str) -> Option<Self> {
         let number = |text: &str| text.parse().ok().filter(|&number| number > 0);
         match text.strip_prefix("1/") {
             Some(times) => number(times).map(Self::OneIn),
@@ -130,14 +139,8 @@ impl When {
 impl Fault {
     /// The occasions that it hits in a run of `seed`.
     pub fn hits(&self, seed: u64) -> Hits {
-        match self.when {
-            When::Always => Hits::Always,
-            When::Nth(nth) => Hits::Nth(nth),
-            When::OneIn(occasions) => {
-                let kind = FaultKind::all().position(|kind| kind == self.kind);
-                Hits::OneIn { occasions, seed: mixed(seed) ^ kind.map_or(0, |kind| kind as u64) }
-            }
-        }
+        let kind = FaultKind::all().position(|kind| kind == self.kind);
+        self.when.hits(mixed(seed) ^ kind.map_or(0, |kind| kind as u64))
     }
 
     /// The names of all faults, for people.
@@ -185,13 +188,20 @@ impl TryFrom<String> for Fault {
     }
 }
 
+impl fmt::Display for When {
+    /// Writes what follows the name of a fault.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => Ok(()),
+            Self::Nth(nth) => write!(f, "@{nth}"),
+            Self::OneIn(times) => write!(f, "@1/{times}"),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.when {
-            When::Always => f.write_str(self.kind.name()),
-            When::Nth(nth) => write!(f, "{}@{nth}", self.kind.name()),
-            When::OneIn(times) => write!(f, "{}@1/{times}", self.kind.name()),
-        }
+        write!(f, "{}{}", self.kind.name(), self.when)
     }
 }
 

@@ -1,144 +1,8 @@
-//! A client keeps every rule and nothing is found; each mistake is named by its rule, with the earlier call.
+//! Each mistake of a client is named by its rule, with the earlier call.
 
-use vidmm_kmt::{AllocationInfo, Call, FenceValue, Memory, Reply, Rule, Session, Settings, Status};
+use vidmm_kmt::{Call, FaultKind, FenceValue, Neighbour, Reply, Rule, Settings, Status};
 
-const MIB: u64 = 1 << 20;
-const CANT_TRIM_FURTHER: u32 = 1;
-const MUST_SUCCEED: u32 = 2;
-const ASSUME_NOT_IN_USE: u32 = 1;
-
-/// A client with a device, a paging queue, a context and a fence.
-struct Client {
-    session: Session,
-    adapter: u32,
-    device: u32,
-    queue: u32,
-    paging_fence: u32,
-    context: u32,
-    fence: u32,
-    fence_address: u64,
-    submitted: u64,
-    alive: Vec<u32>,
-}
-
-impl Client {
-    fn start(settings: Settings) -> Self {
-        let mut session = Session::start(settings).expect("the adapter starts");
-        let adapter = session.call(&Call::OpenAdapter).handle();
-        let device = session.call(&Call::CreateDevice { adapter }).handle();
-        let queues = session.call(&Call::CreatePagingQueue { device, priority: 0 });
-        let context = session.call(&Call::CreateContext { device, node_ordinal: 0 }).handle();
-        let fence = session.call(&Call::CreateMonitoredFence { device, initial_value: 0 });
-        Self {
-            adapter,
-            device,
-            queue: queues.handles[0],
-            paging_fence: queues.handles[1],
-            context,
-            fence: fence.handle(),
-            fence_address: fence.address,
-            submitted: 0,
-            alive: Vec::new(),
-            session,
-        }
-    }
-
-    /// A client in 64 MiB of local memory.
-    fn small() -> Self {
-        Self::start(Settings { local_memory: 64 * MIB, ..Settings::default() })
-    }
-
-    fn call(&mut self, call: Call) -> Reply {
-        self.session.call(&call)
-    }
-
-    fn create(&mut self, size: u64) -> u32 {
-        let allocations = vec![AllocationInfo { size, memory: Memory::Local, lockable: true }];
-        let call = Call::CreateAllocation { device: self.device, resource: 0, creates_resource: false, allocations };
-        let allocation = self.call(call).handles[1];
-        self.alive.push(allocation);
-        allocation
-    }
-
-    /// Maps an allocation anywhere.
-    fn map(&mut self, allocation: u32) -> Reply {
-        self.call(Call::MapGpuVirtualAddress {
-            paging_queue: self.queue,
-            allocation,
-            base: 0,
-            minimum: MIB,
-            maximum: 1 << 40,
-            offset: 0,
-            size: 0,
-            protection: 1,
-            driver_protection: 0,
-        })
-    }
-
-    fn make_resident(&mut self, allocation: u32, flags: u32) -> Reply {
-        self.call(Call::MakeResident { paging_queue: self.queue, allocations: vec![allocation], flags })
-    }
-
-    /// The context's work waits for the paging queue.
-    fn wait(&mut self, value: u64) {
-        let fences = vec![FenceValue { fence: self.paging_fence, value }];
-        self.call(Call::WaitFromGpu { context: self.context, fences });
-    }
-
-    fn submit(&mut self, commands: u64) -> Reply {
-        self.submitted += 1;
-        self.call(Call::SubmitCommand {
-            context: self.context,
-            commands,
-            length: 64,
-            fence_address: self.fence_address,
-            fence_value: self.submitted,
-        })
-    }
-
-    /// Waits for the work that was submitted last.
-    fn finish(&mut self) -> Reply {
-        let fences = vec![FenceValue { fence: self.fence, value: self.submitted }];
-        self.call(Call::WaitFromCpu { device: self.device, fences, any: false })
-    }
-
-    /// An allocation that is resident, and mapped at the address.
-    fn ready(&mut self, size: u64) -> (u32, u64) {
-        let allocation = self.create(size);
-        let mapped = self.map(allocation);
-        let made = self.make_resident(allocation, 0);
-        assert!(made.status.is_success(), "{made:?}");
-        self.wait(mapped.value().max(made.value()));
-        (allocation, mapped.address)
-    }
-
-    fn evict(&mut self, allocation: u32) -> Reply {
-        self.call(Call::Evict { device: self.device, allocations: vec![allocation], flags: 0 })
-    }
-
-    fn destroy(&mut self, allocation: u32, flags: u32) -> Reply {
-        self.alive.retain(|&other| other != allocation);
-        self.call(Call::DestroyAllocation { device: self.device, resource: 0, allocations: vec![allocation], flags })
-    }
-
-    /// Destroys all that is alive. Returns the broken rules.
-    fn end(mut self) -> Vec<Rule> {
-        for allocation in self.alive.clone() {
-            self.destroy(allocation, 0);
-        }
-        let closes = [
-            Call::DestroyContext { context: self.context },
-            Call::DestroyPagingQueue { paging_queue: self.queue },
-            Call::DestroyDevice { device: self.device },
-            Call::CloseAdapter { adapter: self.adapter },
-        ];
-        for call in closes {
-            let reply = self.session.call(&call);
-            assert!(reply.status.is_success(), "{call:?}: {reply:?}");
-        }
-        self.session.findings().iter().map(|finding| finding.rule).collect()
-    }
-}
+use crate::client::{ASSUME_NOT_IN_USE, CANT_TRIM_FURTHER, Client, MIB, MUST_SUCCEED, small};
 
 #[test]
 fn a_client_that_keeps_the_rules_has_no_finding() {
@@ -272,10 +136,10 @@ fn a_client_that_trims_what_was_asked_is_accepted() {
 
 #[test]
 fn a_refusal_by_a_fault_is_a_refusal() {
-    let mut client = Client::start(Settings { local_memory: 64 * MIB, refuse: 1, ..Settings::default() });
+    let mut client = Client::with_faults(&["refuse"]);
     let allocation = client.create(MIB);
     assert_eq!(client.make_resident(allocation, 0).status, Status::NO_MEMORY);
-    assert_eq!(client.session.refused_by_fault(), 1);
+    assert_eq!(client.struck(FaultKind::Refuse), 1);
     assert!(client.make_resident(allocation, CANT_TRIM_FURTHER).status.is_success());
     // Nothing idle was held, so nothing could be trimmed.
     assert_eq!(client.end(), []);
@@ -297,6 +161,32 @@ fn an_allocation_in_use_is_not_assumed_idle() {
     client.submit(commands);
     client.destroy(allocation, ASSUME_NOT_IN_USE);
     assert_eq!(client.end(), [Rule::DestroyedInUse]);
+}
+
+/// Work that a fence holds up is in flight, also for a driver without hardware.
+#[test]
+fn an_allocation_whose_work_is_held_up_is_in_use_without_hardware_too() {
+    let mut client = Client::start(Settings { null_hardware: true, ..small() });
+    let (allocation, commands) = client.ready(MIB);
+    let fence = client.call(Call::CreateMonitoredFence { device: client.device, initial_value: 0, is_shared: false });
+    let fences = vec![FenceValue { fence: fence.handle(), value: 1 }];
+    client.call(Call::WaitFromGpu { context: client.context, fences: fences.clone() });
+    client.submit(commands);
+    client.destroy(allocation, ASSUME_NOT_IN_USE);
+    client.call(Call::SignalFromCpu { device: client.device, fences });
+    assert_eq!(client.finish().status, Status::SUCCESS);
+    assert_eq!(client.end(), [Rule::DestroyedInUse]);
+}
+
+#[test]
+fn commands_in_an_offered_allocation_are_named_with_the_offer() {
+    let mut client = Client::small();
+    let (allocation, commands) = client.ready(MIB);
+    client.call(Call::OfferAllocations { device: client.device, allocations: vec![allocation], priority: 1 });
+    let offer = client.session.num_calls();
+    client.submit(commands);
+    assert_eq!(client.session.findings()[0].since, Some(offer));
+    assert_eq!(client.end(), [Rule::CommandsNotResident]);
 }
 
 #[test]
@@ -323,11 +213,12 @@ fn objects_left_on_an_adapter_or_a_device_are_named() {
 
 #[test]
 fn an_unused_allocation_that_is_evicted_after_a_refusal_is_named() {
-    let mut client = Client::start(Settings { local_memory: 64 * MIB, refuse: 1, ..Settings::default() });
+    let mut client = Client::with_faults(&["refuse"]);
     let held = client.create(MIB);
     let made = client.make_resident(held, CANT_TRIM_FURTHER);
     let call = client.session.num_calls();
-    client.wait(made.value());
+    let fences = vec![FenceValue { fence: client.paging_fence, value: made.value() }];
+    client.call(Call::WaitFromCpu { device: client.device, fences, any: false });
     let other = client.create(MIB);
     assert_eq!(client.make_resident(other, 0).status, Status::NO_MEMORY);
     client.evict(held);
@@ -337,7 +228,7 @@ fn an_unused_allocation_that_is_evicted_after_a_refusal_is_named() {
 
 #[test]
 fn a_device_whose_work_hangs_is_lost_and_its_waits_end() {
-    let mut client = Client::start(Settings { local_memory: 64 * MIB, hang: 2, ..Settings::default() });
+    let mut client = Client::with_faults(&["hang@2"]);
     let (_, commands) = client.ready(MIB);
     let state = Call::GetDeviceState { device: client.device };
     client.submit(commands);
@@ -351,7 +242,7 @@ fn a_device_whose_work_hangs_is_lost_and_its_waits_end() {
 
 #[test]
 fn a_notification_to_trim_that_is_ignored_is_named() {
-    let mut client = Client::start(Settings { local_memory: 64 * MIB, neighbour: 40 * MIB, ..Settings::default() });
+    let mut client = Client::start(Settings { neighbour: Some(Neighbour::Size(40 * MIB)), ..small() });
     client.call(Call::RegisterTrimNotification { device: client.device });
     let (_, commands) = client.ready(8 * MIB);
     for _ in 0..5 {

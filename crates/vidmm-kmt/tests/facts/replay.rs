@@ -1,6 +1,9 @@
 //! A log of calls gives the same answers, at the same times, without the client.
 
-use vidmm_kmt::{AllocationInfo, Call, CallLog, Memory, Reply, Session, Settings, replay};
+use vidmm_kmt::{AllocationInfo, Call, CallLog, FenceValue, Memory, Neighbour, Reply, Session, Settings, replay};
+
+use crate::client::{MIB, parsed};
+use crate::pressure::SCENARIO;
 
 /// Makes calls by a seed: legal and illegal calls, in any order.
 fn play(session: &mut Session, seed: u64, mut log: impl FnMut(&Session, &Call, &Reply)) {
@@ -15,16 +18,17 @@ fn play(session: &mut Session, seed: u64, mut log: impl FnMut(&Session, &Call, &
         let (one, other) = (any(), any());
         let size = (1 + draw(64)) << 16;
         let flags = draw(4) as u32;
-        let call = match if at < 12 { at % 6 } else { draw(16) } {
+        let call = match if at < 12 { at % 6 } else { draw(20) } {
             0 => Call::OpenAdapter,
             1 => Call::CreateDevice { adapter: one },
             2 => Call::CreatePagingQueue { device: one, priority: 0 },
             3 => Call::CreateContext { device: one, node_ordinal: flags },
-            4 => Call::CreateMonitoredFence { device: one, initial_value: 0 },
+            4 => Call::CreateMonitoredFence { device: one, initial_value: 0, is_shared: flags > 1 },
             5 | 6 => {
                 let memory = [Memory::Local, Memory::System, Memory::LocalOrSystem][draw(3) as usize];
                 let allocations = vec![AllocationInfo { size, memory, lockable: true }];
-                Call::CreateAllocation { device: one, resource: 0, creates_resource: false, allocations }
+                let (creates_resource, is_shared) = (flags > 0, flags > 1);
+                Call::CreateAllocation { device: one, resource: 0, creates_resource, is_shared, allocations }
             }
             7 | 8 => Call::MakeResident { paging_queue: one, allocations: vec![other], flags },
             9 => Call::Evict { device: one, allocations: vec![other], flags },
@@ -42,7 +46,11 @@ fn play(session: &mut Session, seed: u64, mut log: impl FnMut(&Session, &Call, &
             11 => Call::SubmitCommand { context: one, commands: size, length: 64, fence_address: 0, fence_value: 0 },
             12 => Call::DestroyAllocation { device: one, resource: 0, allocations: vec![other], flags },
             13 => Call::Lock { device: one, allocation: other },
-            14 if draw(8) == 0 => Call::DestroyDevice { device: one },
+            14 => Call::OpenResource { device: one, resource: other },
+            15 => Call::OpenSyncObject { device: one, fence: other },
+            16 => Call::WaitFromGpu { context: one, fences: vec![FenceValue { fence: other, value: flags.into() }] },
+            17 if draw(8) == 0 => Call::DestroySynchronizationObject { fence: one },
+            18 if draw(8) == 0 => Call::DestroyDevice { device: one },
             _ => {
                 let until = session.now() + draw(4) * 100_000;
                 Call::TimePasses { until }
@@ -59,7 +67,10 @@ fn a_hundred_logs_of_random_calls_give_the_same_answers() {
     let folder = tempfile::tempdir().expect("there is a folder");
     for seed in 0..100 {
         let path = folder.path().join("calls.jsonl");
-        let settings = Settings { local_memory: 4 << 20, seed, refuse: 5, neighbour: 1 << 20, ..Settings::default() };
+        let faults = parsed(&["refuse@1/5", "pending@1/7", "late@1/3", "at-once@1/9", "suspend@1/9", "trim@1/5"]);
+        let scenario = Neighbour::Scenario { name: "neighbour".to_owned(), text: SCENARIO.to_owned() };
+        let neighbour = [None, Some(Neighbour::Size(MIB)), Some(scenario)][seed as usize % 3].clone();
+        let settings = Settings { local_memory: 4 << 20, seed, faults, neighbour, ..Settings::default() };
         let mut session = Session::start(settings.clone()).expect("the adapter starts");
         let mut log = CallLog::create(&path, &settings).expect("the file is made");
         play(&mut session, seed, |session, call, reply| log.line(session, call, reply));
@@ -79,6 +90,6 @@ fn a_file_that_is_no_log_is_refused_with_the_line() {
     };
     assert!(error("").starts_with("line 0 is no call"));
     assert!(error("{\"vidmm_calls\":9,\"settings\":{}}").contains("version 9"));
-    assert!(error("{\"vidmm_calls\":1,\"settings\":{}}\n{\"n\":1}").starts_with("line 2 is no call"));
-    assert!(error("{\"vidmm_calls\":1,\"settings\":{\"local_memory\":5}}").contains("does not start"));
+    assert!(error("{\"vidmm_calls\":2,\"settings\":{}}\n{\"n\":1}").starts_with("line 2 is no call"));
+    assert!(error("{\"vidmm_calls\":2,\"settings\":{\"local_memory\":5}}").contains("does not start"));
 }

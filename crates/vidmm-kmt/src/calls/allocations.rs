@@ -1,0 +1,120 @@
+//! Allocations: created, destroyed, locked, offered.
+
+use vidmm::{AllocationId, CreateAllocationDesc, CreateAllocationFlags, DestroyFlags, LockError};
+use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess};
+
+use super::invalid;
+use crate::call::{AllocationInfo, Memory, Reply};
+use crate::objects::{Allocation, Device, MadeResident};
+use crate::rules::Rule;
+use crate::session::{Answer, Session};
+use crate::status::Status;
+
+impl Session {
+    pub(super) fn create_allocations(
+        &mut self,
+        device: u32,
+        resource: u32,
+        is_shared: bool,
+        infos: &[AllocationInfo],
+    ) -> Answer {
+        let of = self.object::<Device>(device)?.id;
+        if infos.is_empty() && resource == 0 {
+            return Err(invalid("the list of allocations is empty"));
+        }
+        let mut created: Vec<AllocationId> = Vec::new();
+        for info in infos {
+            let desc = AllocationDesc {
+                size: info.size,
+                segments: match info.memory {
+                    Memory::Local => AllocationSegments::Local,
+                    Memory::System => AllocationSegments::System,
+                    Memory::LocalOrSystem => AllocationSegments::LocalOrSystem,
+                },
+                cpu: if info.lockable { CpuAccess::Visible } else { CpuAccess::None },
+                ..AllocationDesc::default()
+            };
+            let data = self.runtime.umd().allocation_private_data(&desc);
+            let flags = if is_shared { CreateAllocationFlags::CREATE_SHARED } else { CreateAllocationFlags::empty() };
+            let desc = CreateAllocationDesc { flags, ..CreateAllocationDesc::from(&data) };
+            let (vidmm, kmd, host) = self.runtime.borrow();
+            match vidmm.create_allocation(kmd, host, of, desc) {
+                Ok(id) => created.push(id),
+                Err(error) => {
+                    // A refused call changes nothing.
+                    for id in created {
+                        vidmm.destroy_allocation(host, id, DestroyFlags::empty()).expect("it was created");
+                    }
+                    return Err(Reply::refused(Status::NO_MEMORY, error));
+                }
+            }
+        }
+        let mut handles = vec![resource];
+        for (id, info) in created.into_iter().zip(infos) {
+            let handle = self.insert_allocation(Allocation {
+                device,
+                resource,
+                id,
+                size: info.size,
+                count: 0,
+                made_resident: MadeResident::default(),
+                last_submission: 0,
+                locks: 0,
+                offered: None,
+                is_shared,
+                is_opened: false,
+                memory: 0,
+            })?;
+            self.object::<Allocation>(handle)?.memory = handle;
+            handles.push(handle);
+        }
+        Ok(Reply::created(handles))
+    }
+
+    pub(super) fn destroy_allocations(&mut self, device: u32, resource: u32, named: &[u32], flags: u32) -> Answer {
+        let flags = DestroyFlags::from_bits_truncate(flags);
+        let handles = match named {
+            [] if resource != 0 => self.of_resource(resource)?,
+            _ => named.to_vec(),
+        };
+        self.allocation_ids(&handles)?;
+        let progress = self.progress(device)?;
+        for &handle in &handles {
+            let submitted = self.object::<Device>(device)?.submitted;
+            let allocation = self.object::<Allocation>(handle)?.clone();
+            let in_flight = if allocation.count > 0 { submitted } else { allocation.last_submission } > progress;
+            if flags.contains(DestroyFlags::ASSUME_NOT_IN_USE) && in_flight {
+                let text = format!("{handle:#x} is destroyed with AssumeNotInUse while work with it on the list runs");
+                self.find(Rule::DestroyedInUse, text, None);
+            }
+            if !(allocation.is_shared && self.close_allocation(&allocation)?) {
+                let (vidmm, _, host) = self.runtime.borrow();
+                let flags = flags & DestroyFlags::ASSUME_NOT_IN_USE;
+                vidmm.destroy_allocation(host, allocation.id, flags).map_err(invalid)?;
+            }
+            self.forget(handle);
+        }
+        if named.is_empty() && resource != 0 {
+            self.forget(resource);
+        }
+        self.gave_back(device);
+        Ok(Reply::default())
+    }
+
+    /// Locks an allocation. Time passes while the content is on its way (RES-80).
+    pub(super) fn lock(&mut self, device: u32, allocation: u32) -> Answer {
+        let (of, id) = (self.object::<Device>(device)?.id, self.object::<Allocation>(allocation)?.id);
+        let lock = |session: &mut Self| {
+            let (vidmm, _, host) = session.runtime.borrow();
+            vidmm.lock(host, of, id)
+        };
+        let locked = self.patiently(lock, |_, error| matches!(error, LockError::AllocationBusy));
+        let _ = locked.map_err(|error| match error {
+            LockError::AllocationBusy => Reply::refused(Status::ALLOCATION_BUSY, error),
+            LockError::NotLockable => Reply::refused(Status::CANT_LOCK_MEMORY, error),
+            _ => invalid(error),
+        })?;
+        self.object::<Allocation>(allocation)?.locks += 1;
+        Ok(Reply::default())
+    }
+}

@@ -1,0 +1,133 @@
+//! Devices, paging queues and contexts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use vidmm::{CreateMonitoredFenceDesc, DeviceErrorReason, EvictError, EvictFlags};
+use vidmm_soft::{COPY_ENGINE, RENDER_ENGINE};
+
+use super::{FENCE_ADDRESSES, invalid};
+use crate::call::Reply;
+use crate::objects::{Adapter, Context, Device, Fence, FenceOf, Object, PagingQueue};
+use crate::rules::Rule;
+use crate::session::{Answer, Session};
+
+/// The states of `D3DKMT_DEVICEEXECUTION_STATE` (FLT-04).
+const DEVICE_ACTIVE: u64 = 1;
+const DEVICE_STOPPED: u64 = 4;
+const DEVICE_OUT_OF_MEMORY: u64 = 5;
+const DEVICE_PAGE_FAULT: u64 = 7;
+
+impl Session {
+    pub(super) fn create_device(&mut self, adapter: u32) -> Answer {
+        self.object::<Adapter>(adapter)?;
+        let process = self.process;
+        let id = self.runtime.vidmm().create_device(process).map_err(invalid)?;
+        let progress = CreateMonitoredFenceDesc { device: Some(id), initial_fence_value: 0 };
+        let progress = self.runtime.vidmm().create_monitored_fence(progress).map_err(invalid)?;
+        let device =
+            Device { id, adapter, progress, submitted: 0, queues: Vec::new(), refused: None, asked_to_trim: None };
+        Ok(Reply::created([self.insert(Object::Device(device))?]))
+    }
+
+    pub(super) fn destroy_device(&mut self, device: u32) -> Answer {
+        let id = self.object::<Device>(device)?.id;
+        self.judge_leaks("allocations", |object| matches!(object, Object::Allocation(of) if of.device == device));
+        let (vidmm, kmd, host) = self.runtime.borrow();
+        vidmm.destroy_device(kmd, host, id).map_err(invalid)?;
+        let of_device = self.handles.iter().filter(|(_, object)| object.device() == Some(device));
+        let of_device = Vec::from_iter(of_device.map(|(handle, _)| handle));
+        for handle in of_device {
+            match self.handles.get(handle) {
+                // A shared fence ends with the last device that has it open.
+                Ok(Object::Fence(Fence { is_shared: true, .. })) => _ = self.destroy_fence(handle)?,
+                _ => self.forget(handle),
+            }
+        }
+        self.forget(device);
+        Ok(Reply::default())
+    }
+
+    /// A client destroys the inner objects before the outer object.
+    pub(super) fn judge_leaks(&mut self, kind: &str, is_left: impl Fn(&Object) -> bool) {
+        let left = self.handles.iter().filter(|(_, object)| is_left(object));
+        let left = Vec::from_iter(left.map(|(handle, _)| handle));
+        if let Some(first) = left.first() {
+            self.find(Rule::Leaked, format!("{} {kind} are left, the first is {first:#x}", left.len()), None);
+        }
+    }
+
+    pub(super) fn device_state(&mut self, device: u32) -> Answer {
+        let id = self.object::<Device>(device)?.id;
+        // The manager looks at the device's error before it looks at the list.
+        let state = match self.runtime.vidmm().evict(id, &[], EvictFlags::empty()) {
+            Err(EvictError::DeviceInError(error)) => match error.reason {
+                DeviceErrorReason::OutOfMemory => DEVICE_OUT_OF_MEMORY,
+                DeviceErrorReason::PageFault { .. } => DEVICE_PAGE_FAULT,
+                _ => DEVICE_STOPPED,
+            },
+            _ => DEVICE_ACTIVE,
+        };
+        Ok(Reply { values: vec![state], ..Reply::default() })
+    }
+
+    pub(super) fn create_paging_queue(&mut self, device: u32, priority: i32) -> Answer {
+        let of = self.object::<Device>(device)?.id;
+        let id = self.runtime.vidmm().create_paging_queue(of, priority).map_err(invalid)?;
+        let shown = CreateMonitoredFenceDesc { device: Some(of), initial_fence_value: 0 };
+        let shown = self.runtime.vidmm().create_monitored_fence(shown).map_err(invalid)?;
+        let slot = self.new_slot(0);
+        let queue = self.insert(Object::PagingQueue(PagingQueue {
+            device,
+            id,
+            fence: 0,
+            slot,
+            shown,
+            issued: VecDeque::new(),
+            last: 0,
+            reached: 0,
+            owed: BTreeMap::new(),
+        }))?;
+        self.queues.insert(id, queue);
+        let (of, address) = (FenceOf::PagingQueue(queue), FENCE_ADDRESSES + 8 * slot as u64);
+        let fence = self.insert(Object::Fence(Fence { device, slot, of, address, is_shared: false }))?;
+        self.object::<PagingQueue>(queue)?.fence = fence;
+        self.object::<Device>(device)?.queues.push(queue);
+        Ok(Reply { address: slot as u64, ..Reply::created([queue, fence]) })
+    }
+
+    pub(super) fn destroy_paging_queue(&mut self, paging_queue: u32) -> Answer {
+        let &mut PagingQueue { device, id, fence, shown, .. } = self.object(paging_queue)?;
+        self.object::<Device>(device)?.queues.retain(|&queue| queue != paging_queue);
+        self.retry(|session| session.runtime.vidmm().destroy_paging_queue(id))?;
+        self.retry(|session| session.runtime.vidmm().destroy_monitored_fence(shown))?;
+        [paging_queue, fence].into_iter().for_each(|handle| self.forget(handle));
+        Ok(Reply::default())
+    }
+
+    /// Destroys what may be in use: time passes until nothing uses the object.
+    pub(super) fn retry(
+        &mut self,
+        destroy: impl Fn(&mut Self) -> Result<(), vidmm::DestroyError>,
+    ) -> Result<(), Reply> {
+        self.patiently(destroy, |_, error| matches!(error, vidmm::DestroyError::InUse { .. })).map_err(invalid)
+    }
+
+    pub(super) fn create_context(&mut self, device: u32, node_ordinal: u32) -> Answer {
+        let of = self.object::<Device>(device)?.id;
+        let engine = if node_ordinal == 0 { RENDER_ENGINE } else { COPY_ENGINE };
+        let (vidmm, kmd, _) = self.runtime.borrow();
+        let id = vidmm.create_context(kmd, of, engine).map_err(invalid)?;
+        let context = Context { device, id, waits: Vec::new(), awaited: BTreeMap::new() };
+        Ok(Reply::created([self.insert(Object::Context(context))?]))
+    }
+
+    pub(super) fn destroy_context(&mut self, context: u32) -> Answer {
+        let id = self.object::<Context>(context)?.id;
+        self.retry(|session| {
+            let (vidmm, kmd, _) = session.runtime.borrow();
+            vidmm.destroy_context(kmd, id)
+        })?;
+        self.forget(context);
+        Ok(Reply::default())
+    }
+}

@@ -1,0 +1,141 @@
+//! Submissions, and the rules for what work uses.
+
+use vidmm::{FenceValueDesc, SubmitDesc, SubmitError};
+use vidmm_runtime::KernelCommand;
+
+use super::invalid;
+use crate::call::Reply;
+use crate::faults::FaultKind;
+use crate::objects::{Allocation, Context, Device, Object, PagingQueue};
+use crate::rules::Rule;
+use crate::session::{Answer, PATIENCE, Session};
+use crate::status::Status;
+
+/// The most submissions of a device that have not ended.
+const IN_FLIGHT_MAX: u64 = 2048;
+
+/// Work without an end after so many nanoseconds is held up.
+const HELD_UP: u64 = 1_000_000_000;
+
+impl Session {
+    /// The number of the last submission of a device that has ended.
+    pub(super) fn progress(&mut self, device: u32) -> Result<u64, Reply> {
+        let progress = self.object::<Device>(device)?.progress;
+        Ok(self.runtime.vidmm().monitored_fence_value(progress).unwrap_or(u64::MAX))
+    }
+
+    /// Lets time pass until so many submissions of a device have ended, or until `patience` is over.
+    fn await_progress(&mut self, device: u32, number: u64, patience: u64) -> Result<(), Reply> {
+        let until = self.now() + patience;
+        while self.progress(device)? < number && self.now() < until {
+            self.pass_time();
+        }
+        Ok(())
+    }
+
+    pub(super) fn submit(&mut self, context: u32, commands: u64, (fence_address, fence_value): (u64, u64)) -> Answer {
+        let device = self.object::<Context>(context)?.device;
+        self.judge_commands(device, commands);
+        self.judge_fences(context)?;
+        self.judge_trim(device);
+        if !self.notifications.is_empty() && self.strikes(FaultKind::Trim) {
+            self.trim_by_fault();
+        }
+        if self.strikes(FaultKind::Suspend) {
+            self.suspend();
+        }
+        let mut signals = Vec::new();
+        if fence_address != 0 {
+            let handle = self.fences_by_address.get(&fence_address).copied();
+            let handle = handle.ok_or_else(|| invalid("the private data names a fence that is not there"))?;
+            signals.push(FenceValueDesc { fence: self.monitored(handle, fence_value)?, value: fence_value });
+        }
+        let kernel = KernelCommand {
+            kernel: self.call,
+            nanoseconds: self.settings.work,
+            content: Default::default(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        };
+        let dma_buffer = self.runtime.umd().encode_kernel(&kernel);
+        let reply = self.queue(context, dma_buffer, signals)?;
+        if self.settings.null_hardware {
+            // The driver takes the work for done. The work is done, unless a fence or paging holds the work up.
+            let number = self.object::<Device>(device)?.submitted;
+            self.await_progress(device, number, HELD_UP)?;
+        }
+        Ok(reply)
+    }
+
+    /// Queues work behind what the context waits for.
+    pub(super) fn queue(&mut self, context: u32, dma_buffer: Vec<u8>, mut signals: Vec<FenceValueDesc>) -> Answer {
+        let of = self.object::<Context>(context)?;
+        let (id, handle, mut waits) = (of.id, of.device, core::mem::take(&mut of.waits));
+        // A fence that is gone keeps nobody waiting.
+        waits.retain(|wait| self.runtime.vidmm().monitored_fence_value(wait.fence).is_ok());
+        let device = self.object::<Device>(handle)?;
+        let number = device.submitted + 1;
+        signals.push(FenceValueDesc { fence: device.progress, value: number });
+        // So the manager's queue is never full.
+        self.await_progress(handle, number.saturating_sub(IN_FLIGHT_MAX), PATIENCE)?;
+        let desc = SubmitDesc { dma_buffer, waits, signals, allocations: Vec::new() };
+        let _ = self.runtime.vidmm().submit(id, desc).map_err(|error| match error {
+            SubmitError::DeviceInError(_) => Reply::refused(Status::DEVICE_REMOVED, error),
+            _ => invalid(error),
+        })?;
+        self.object::<Device>(handle)?.submitted = number;
+        Ok(Reply::default())
+    }
+
+    /// The commands must be where an allocation is mapped that the device's list names (RES-05).
+    fn judge_commands(&mut self, device: u32, commands: u64) {
+        let Some(handle) = self.addresses.allocation_at(commands) else {
+            return self.find(Rule::CommandsNotResident, format!("nothing is mapped at {commands:#x}"), None);
+        };
+        let (text, since) = match self.listed(device, handle) {
+            Some(Allocation { offered: None, .. }) => return,
+            Some(Allocation { offered, .. }) => ("is offered", *offered),
+            None => ("is not on the device's list", None),
+        };
+        let text = format!("{handle:#x}, which is mapped at {commands:#x}, {text}");
+        self.find(Rule::CommandsNotResident, text, since);
+    }
+
+    /// The allocation of a handle, if the device's list names the allocation, by that handle or another.
+    fn listed(&self, device: u32, handle: u32) -> Option<&Allocation> {
+        let Ok(Object::Allocation(mapped)) = self.handles.get(handle) else { return None };
+        let is_listed = |of: &&Allocation| of.device == device && of.id == mapped.id && of.count > 0;
+        if !mapped.is_opened {
+            return Some(mapped).filter(is_listed);
+        }
+        let allocations = self.handles.iter().filter_map(|(_, object)| match object {
+            Object::Allocation(of) => Some(of),
+            _ => None,
+        });
+        allocations.into_iter().find(is_listed)
+    }
+
+    /// The paging fences of earlier calls must be reached, or be waited for by the context (RES-12, GVA-50).
+    fn judge_fences(&mut self, context: u32) -> Result<(), Reply> {
+        let of = self.object::<Context>(context)?;
+        let (device, awaited) = (of.device, of.awaited.clone());
+        let mut owed = Vec::new();
+        for handle in self.object::<Device>(device)?.queues.clone() {
+            let queue = self.object::<PagingQueue>(handle)?;
+            let (slot, of_queue) = (queue.slot, queue.owed.clone());
+            let reached = self.values[slot].max(awaited.get(&handle).copied().unwrap_or(0));
+            owed.extend(of_queue.into_iter().map(|(function, (value, call))| (function, value, call, reached)));
+        }
+        for (function, value, call, reached) in owed {
+            if value > reached {
+                let rule = match function {
+                    "MapGpuVirtualAddress" => Rule::SubmittedBeforeMapped,
+                    _ => Rule::SubmittedBeforeResident,
+                };
+                let text = format!("work is submitted before the paging fence of {function}, {value}, was waited for");
+                self.find(rule, text, Some(call));
+            }
+        }
+        Ok(())
+    }
+}
