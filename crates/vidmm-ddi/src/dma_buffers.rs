@@ -18,7 +18,7 @@ use crate::targets::Effect;
 const GUARD_BYTES: usize = 1024;
 const GUARD: u8 = 0xC5;
 
-/// Room of a buffer for users' work in bytes. Rarely a driver needs more room, and the buffer moves.
+/// The least room of a buffer for users' work in bytes, so that most buffers serve most work.
 const USER_BYTES: usize = 4 << 20;
 
 /// The distance of two buffers in the hardware's addresses.
@@ -287,29 +287,14 @@ impl DmaBuffers {
         state.place(number, offset)
     }
 
-    /// A buffer for users' work of a context, with zeros in the private data.
-    pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> usize {
+    /// A buffer of `room` bytes for users' work of a context, with zeros in the private data.
+    pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> Place {
         let mut state = self.0.borrow_mut();
         let number = state.take(Use::Rendered { context, size: usize::MAX }, room, private_size);
         let private = &state.slots[number].private;
         // SAFETY: the bytes are in the room.
         unsafe { private.start().write_bytes(0, private_size) };
-        number
-    }
-
-    /// The place for the next call of Render: `room` bytes behind the written bytes. Written bytes stay in place, unless the
-    /// buffer is too small.
-    pub fn render(&self, number: usize, room: usize) -> Place {
-        let mut state = self.0.borrow_mut();
-        let slot = &mut state.slots[number];
-        let (used, size) = (slot.used, slot.used + room);
-        if size > slot.room.capacity() {
-            let larger = Room::new(size);
-            larger.write(0, slot.room.bytes(0..used));
-            slot.room = larger;
-        }
-        slot.room.set_size(size);
-        state.place(number, used)
+        state.place(number, 0)
     }
 
     /// Copies the bytes from a call, up to the pointer `dma`, to `into`.
@@ -353,7 +338,7 @@ impl DmaBuffers {
         std::mem::take(&mut self.0.borrow_mut().retired)
     }
 
-    /// All of the work was translated.
+    /// The driver has written all of the buffer's work.
     pub fn end_render(&self, number: usize) {
         let slot = &mut self.0.borrow_mut().slots[number];
         if let Use::Rendered { size, .. } = &mut slot.used_for {

@@ -52,6 +52,8 @@ bugs! {
     private_data_of_paging_that_ends_behind_its_end: BUG_PAGING_DATA_TOO_FAR with WITH_KEPT_POINTERS by "BPB-02 FILL";
     a_queue_that_runs_backwards: BUG_NEWEST_FIRST with WITH_QUEUE by "SYN-13" in "1..60";
     a_translation_that_begins_again: BUG_PARTS_FROM_START with WITH_PARTS by "PAT-12";
+    a_translation_that_goes_on_in_the_first_dma_buffer: BUG_PARTS_IN_FIRST_BUFFER with WITH_PARTS by "BPB-02";
+    offsets_in_a_dma_buffer_that_is_not_theirs: BUG_PARTS_OFFSETS with WITH_PARTS by "PAT-14";
     a_resource_that_is_kept: BUG_RESOURCE_LEAK with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
     a_mapping_without_its_last_page: BUG_SHORT_MAP with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     pages_that_are_counted_on_in_a_mapping: BUG_MAP_COUNTS_ON with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";

@@ -61,6 +61,8 @@ enum {
     BUG_NEWEST_FIRST,              /* the hardware runs the newest packet of its queue first */
     /* With WITH_PARTS=1: */
     BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
+    BUG_PARTS_IN_FIRST_BUFFER,     /* Render writes the rest of the commands into the first DMA buffer */
+    BUG_PARTS_OFFSETS,             /* offsets in a later DMA buffer count from the start of the commands */
     /* With WITH_APERTURE=1: */
     BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */

@@ -220,7 +220,7 @@ static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Creat
     Context->NodeOrdinal = Create->NodeOrdinal;
     Create->hContext = Context;
     Create->ContextInfo.DmaBufferSize = 64 << 10;
-    Create->ContextInfo.DmaBufferPrivateDataSize = MOST_PARTS * sizeof(RENDERED_PART);
+    Create->ContextInfo.DmaBufferPrivateDataSize = sizeof(RENDERED);
     Create->ContextInfo.AllocationListSize = 256;
     Create->ContextInfo.PatchLocationListSize = 256;
     return STATUS_SUCCESS;
@@ -434,17 +434,15 @@ VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId) {
 static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     GPU_PACKET Packet;
-    if (!Submit->Flags.Paging && RenderedSize(Submit->pDmaBufferPrivateData, Submit->DmaBufferPrivateDataSubmissionEndOffset) <
-                                     Submit->DmaBufferSubmissionEndOffset) {
+    if (!Submit->Flags.Paging &&
+        RenderedSize(Submit->pDmaBufferPrivateData, Submit->DmaBufferPrivateDataSubmissionEndOffset, NULL,
+                     (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart) < Submit->DmaBufferSubmissionEndOffset) {
         return STATUS_INVALID_PARAMETER;
     }
 #ifdef WITH_KEPT_POINTERS
     if (Submit->Flags.Paging &&
         (Submit->DmaBufferPrivateDataSize != sizeof(PAGING_DATA) ||
          ((const PAGING_DATA *)Submit->pDmaBufferPrivateData)->Address != (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
-        return STATUS_INVALID_PARAMETER;
-    }
-    if (!Submit->Flags.Paging && !IsKeptBuffer(Submit->pDmaBufferPrivateData, NULL, (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
         return STATUS_INVALID_PARAMETER;
     }
 #endif
