@@ -1,11 +1,15 @@
 /*
  * The rest of the kernel: exceptions, lookaside lists, bit maps, texts, and functions without a subject here.
  */
+/* For dladdr and the registers of a fault. */
+#define _GNU_SOURCE
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <ucontext.h>
 
 /* ---- Structured exceptions ---- */
 
@@ -23,6 +27,7 @@ __attribute__((noreturn)) static void Raise(void) {
     VIDMM_FRAME *Frame = g_Frame;
     if (Frame == NULL) {
         fprintf(stderr, "an exception with status %#x has no handler\n", (unsigned)g_ExceptionCode);
+        VidmmSayLastWords("an exception with status %#x has no handler", (unsigned)g_ExceptionCode);
         abort();
     }
     g_Frame = Frame->Before;
@@ -35,25 +40,46 @@ VOID ExRaiseStatus(NTSTATUS Status) {
     Raise();
 }
 
-static void OnFault(int Signal) {
+/* Where an instruction is, in its library: no address of the process. */
+static void SayPlace(const siginfo_t *Info, const VOID *Context) {
+    const VOID *Instruction = NULL;
+    const char *Name;
+    Dl_info Library;
+#if defined(__x86_64__) && defined(REG_RIP)
+    Instruction = (const VOID *)((const ucontext_t *)Context)->uc_mcontext.gregs[REG_RIP];
+#else
+    (void)Context;
+#endif
+    if (Instruction == NULL || !dladdr(Instruction, &Library) || Library.dli_fname == NULL) {
+        VidmmSayLastWords("an instruction outside of any library");
+        return;
+    }
+    Name = strrchr(Library.dli_fname, '/');
+    VidmmSayLastWords("%s+%#zx%s", Name != NULL ? Name + 1 : Library.dli_fname,
+                      (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase),
+                      (ULONG_PTR)Info->si_addr < 0x10000 ? " through a null pointer" : "");
+}
+
+static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {
     if (g_Frame == NULL) {
         /* No frame of the driver: the access comes again, and is a crash. */
+        SayPlace(Info, Context);
         sigaction(Signal, Signal == SIGBUS ? &g_BeforeBus : &g_BeforeSegv, NULL);
         return;
     }
     ExRaiseStatus(STATUS_ACCESS_VIOLATION);
 }
 
+void VidmmInstallFaultHandlers(void) {
+    struct sigaction Action;
+    memset(&Action, 0, sizeof(Action));
+    Action.sa_sigaction = OnFault;
+    Action.sa_flags = SA_NODEFER | SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &Action, &g_BeforeSegv);
+    sigaction(SIGBUS, &Action, &g_BeforeBus);
+}
+
 VOID VidmmPushFrame(VIDMM_FRAME *Frame) {
-    static int IsInstalled;
-    if (!__atomic_exchange_n(&IsInstalled, 1, __ATOMIC_RELAXED)) {
-        struct sigaction Action;
-        memset(&Action, 0, sizeof(Action));
-        Action.sa_handler = OnFault;
-        Action.sa_flags = SA_NODEFER;
-        sigaction(SIGSEGV, &Action, &g_BeforeSegv);
-        sigaction(SIGBUS, &Action, &g_BeforeBus);
-    }
     if (VidmmHasRaised()) {
         VidmmReport("SHIM-TRY", "a __try begins before the handler of a __try that has raised: put the body of the loop into braces");
     }

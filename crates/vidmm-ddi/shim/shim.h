@@ -58,7 +58,11 @@ typedef struct _VIDMM_TASK {
 /* Whether the driver has threads that run in turn with the caller. */
 BOOLEAN VidmmTakesTurns(void);
 BOOLEAN VidmmIsRacing(void);
-void VidmmSetSeed(UINT64 Seed, BOOLEAN IsRacing);
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing);
+void VidmmSetHighestAddressLocked(UINT64 HighestAddress);
+/* Says why the process ends. */
+void VidmmSayLastWords(const char *Format, ...) __attribute__((format(printf, 1, 2)));
+void VidmmInstallFaultHandlers(void);
 /* Another thread may run. */
 void VidmmYield(void);
 void VidmmAddTaskLocked(VIDMM_TASK *Task);

@@ -146,12 +146,10 @@ impl Patching {
         };
         let context = adapter.contexts.handle(render.context.0);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
+        let status = adapter
+            .call_with(Entry::DxgkDdiRender, PASSIVE_LEVEL, &mut args, |args| unsafe { function(context, args) });
         let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
         *render.multipass_offset = args.MultipassOffset;
-        let written = adapter.dma.take_dma(place, args.pDmaBuffer, render.dma_buffer);
-        // More than there was room for: the manager names the rule.
-        render.dma_bytes_written = written.unwrap_or(room + 1);
         let result = self.judged(adapter, render, &args, place, status, is_where_it_was);
         match result {
             Ok(()) => adapter.dma.end_render(number),
@@ -177,15 +175,18 @@ impl Patching {
         is_where_it_was: bool,
     ) -> Result<(), RenderStatus> {
         let room = render.dma_buffer.len();
-        if render.dma_bytes_written > room {
-            let message = "bytes behind its end were written, or pDmaBuffer is not within it";
-            report("BPB-02", format!("DxgkDdiRender was given a DMA buffer of {room} bytes: {message}"));
-            return Err(RenderStatus::InvalidParameter);
-        }
+        let written = adapter.dma.take_dma(place, args.pDmaBuffer, render.dma_buffer);
+        // More than there was room for: the manager names the rule.
+        render.dma_bytes_written = *written.as_ref().unwrap_or(&(room + 1));
         let private = adapter.dma.patched(place.number).0.private_size;
-        if private > 0 && adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).is_none() {
-            let message = "bytes behind its end were written, or pDmaBufferPrivateData is not within it";
-            report("BPB-02", format!("DxgkDdiRender was given {private} bytes of private data: {message}"));
+        let written_beside = match private {
+            0 => None,
+            _ => adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).err(),
+        };
+        let of_private = written_beside.map(|damage| format!("{private} bytes of private data, and {damage}"));
+        let of_buffer = written.err().map(|damage| format!("a DMA buffer of {room} bytes, and {damage}"));
+        if let Some(told) = of_buffer.or(of_private) {
+            report("BPB-02", format!("DxgkDdiRender has {told}"));
             return Err(RenderStatus::InvalidParameter);
         }
         match status_of(status) {
@@ -265,8 +266,8 @@ impl Patching {
         let (start, end) = (patch.dma_buffer_submission_start_offset, patch.dma_buffer_submission_end_offset);
         let part = start as usize..start as usize + patch.dma_buffer.len();
         let (buffer, bytes) = adapter.dma.patched(number);
-        let (before, _) = adapter.dma.content(number, usize::MAX);
-        let args = DXGKARG_PATCH {
+        let before = adapter.dma.content(number, usize::MAX);
+        let mut args = DXGKARG_PATCH {
             hContext: adapter.contexts.handle(patch.context.0),
             DmaBufferPhysicalAddress: buffer.address,
             pDmaBuffer: bytes,
@@ -282,20 +283,23 @@ impl Patching {
             PatchLocationListSize: self.locations.len() as u32,
             PatchLocationListSubmissionStart: patch.patch_location_list_submission_start,
             PatchLocationListSubmissionLength: patch.patch_location_list_submission_length,
-            SubmissionFenceId: patch.submission_fence_id as u32,
+            SubmissionFenceId: adapter.fences.fence_of(patch.submission_fence_id),
             ..DXGKARG_PATCH::zeroed()
         };
         // SAFETY: the struct, its lists and its buffer live for the call; beyond the buffer's end are bytes of ours.
-        let status = adapter.call(Entry::DxgkDdiPatch, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+        let status = adapter.call_with(Entry::DxgkDdiPatch, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
         if status < 0 {
             report("PAT-15", format!("DxgkDdiPatch failed with status {status:#x}: it must not fail"));
         }
-        let (after, is_whole) = adapter.dma.content(number, before.len());
+        adapter.dma.must_be_whole(number, "SPL-11", "DxgkDdiPatch");
+        let after = adapter.dma.content(number, before.len());
         if let Some(patched) = after.get(part.clone()) {
             patch.dma_buffer.copy_from_slice(patched);
         }
         let mut changed = (0..before.len()).filter(|&at| before[at] != after[at]);
-        let outside = changed.find(|at| !part.contains(at)).or((!is_whole).then_some(before.len()));
+        let outside = changed.find(|at| !part.contains(at));
         if let Some(at) = outside {
             let message = format!("DxgkDdiPatch has written at offset {at}, and {start} to {end} are submitted");
             report("SPL-11", message);

@@ -51,6 +51,18 @@ bugs! {
     a_resource_that_is_created_anew: BUG_RESOURCE_ANEW with WITHOUT_TEST_INTERFACE by "SHIM-POOL-LEAK";
     private_data_of_paging_that_ends_behind_its_end: BUG_PAGING_DATA_TOO_FAR with WITH_KEPT_POINTERS by "BPB-02 FILL";
     a_queue_that_runs_backwards: BUG_NEWEST_FIRST with WITH_QUEUE by "SYN-13" in "1..60";
+    a_byte_far_behind_a_dma_buffer: BUG_FAR_BEHIND by "BPB-02 FILL";
+    an_earlier_operation_that_changes: BUG_EARLIER_CHANGED by "BPB-02";
+    a_byte_before_a_dma_buffer: BUG_BEFORE_BUFFER by "BPB-02";
+    a_byte_before_private_data: BUG_BEFORE_PRIVATE_DATA by "BPB-02";
+    a_byte_behind_a_struct: BUG_STRUCT_OVERRUN by "SHIM-STRUCT";
+    a_byte_behind_the_output_of_a_query: BUG_OUTPUT_OVERRUN by "SHIM-STRUCT";
+    page_numbers_of_16_bits: BUG_PAGE_16_BITS by "BPB-20 TRANSFER";
+    addresses_of_32_bits: BUG_ADDRESS_32_BITS by "BPB-20 TRANSFER";
+    addresses_of_40_bits: BUG_ADDRESS_40_BITS by "BPB-20 TRANSFER";
+    fences_of_8_bits: BUG_FENCE_8_BITS by "SYN-13";
+    registers_at_an_address_of_32_bits: BUG_REGISTERS_32_BITS by "SHIM-REGISTERS";
+    page_numbers_of_16_bits_in_a_mapping: BUG_MAP_16_BITS with WITH_APERTURE by "BPB-30 MAP_APERTURE_SEGMENT";
     a_translation_that_begins_again: BUG_PARTS_FROM_START with WITH_PARTS by "PAT-12";
     a_translation_that_goes_on_in_the_first_dma_buffer: BUG_PARTS_IN_FIRST_BUFFER with WITH_PARTS by "BPB-02";
     offsets_in_a_dma_buffer_that_is_not_theirs: BUG_PARTS_OFFSETS with WITH_PARTS by "PAT-14";

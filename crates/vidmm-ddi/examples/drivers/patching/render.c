@@ -106,6 +106,15 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     if (BUG(PARTS_IN_FIRST_BUFFER) && Start != 0) {
         DmaBuffer = (BYTE *)g_LastRendered + Start;
     }
+    if (BUG(BEFORE_BUFFER)) {
+        ((volatile BYTE *)DmaBuffer)[-1] = 0;
+    }
+    if (BUG(BEFORE_PRIVATE_DATA)) {
+        ((volatile BYTE *)Render->pDmaBufferPrivateData)[-8] = 0;
+    }
+    if (BUG(STRUCT_OVERRUN)) {
+        ((volatile BYTE *)(Render + 1))[3] = 0;
+    }
     AddRendered(Render, End - Start);
     g_LastRendered = DmaBuffer - (BUG(PARTS_IN_FIRST_BUFFER) ? Start : 0);
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
