@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 /* ---- Structured exceptions ---- */
@@ -40,10 +41,52 @@ VOID ExRaiseStatus(NTSTATUS Status) {
     Raise();
 }
 
+/* Two structs that live as long as a call of StartDevice: a driver may read behind the end. */
+static struct {
+    const char *Name;
+    BYTE *Pages;
+    BYTE *Object;
+    SIZE_T Size;
+} g_Guarded[] = {{"DXGKRNL_INTERFACE", NULL, NULL, 0}, {"DXGK_START_INFO", NULL, NULL, 0}};
+
+VOID *VidmmGuardedCopy(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd) {
+    SIZE_T Room = PAGE_SIZE;
+    if (g_Guarded[Number].Pages == NULL) {
+        VOID *Pages = mmap(NULL, 3 * PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (Pages == MAP_FAILED || mprotect((BYTE *)Pages + PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE) != 0) {
+            return NULL;
+        }
+        g_Guarded[Number].Pages = (BYTE *)Pages;
+    }
+    if (Size > Room) {
+        return NULL;
+    }
+    g_Guarded[Number].Object = g_Guarded[Number].Pages + PAGE_SIZE + (IsAtEnd ? Room - Size : 0);
+    g_Guarded[Number].Size = Size;
+    return memcpy(g_Guarded[Number].Object, Object, Size);
+}
+
+/* Says the access beside a guarded struct; FALSE if the address is beside none. */
+static BOOLEAN SayGuarded(const BYTE *Address, const char *Library, SIZE_T Offset) {
+    UINT Number;
+    for (Number = 0; Number < sizeof(g_Guarded) / sizeof(g_Guarded[0]); Number++) {
+        const BYTE *Object = g_Guarded[Number].Object, *Pages = g_Guarded[Number].Pages;
+        if (Pages != NULL && Address >= Pages && Address < Pages + 3 * PAGE_SIZE) {
+            BOOLEAN IsBehind = Address >= Object + g_Guarded[Number].Size;
+            SIZE_T Distance = IsBehind ? (SIZE_T)(Address - Object) - g_Guarded[Number].Size + 1 : (SIZE_T)(Object - Address);
+            VidmmSayLastWords("%s+%#zx accesses byte %zu %s %s", Library, Offset, Distance, IsBehind ? "behind" : "before",
+                              g_Guarded[Number].Name);
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
 /* Where an instruction is, in its library: no address of the process. */
 static void SayPlace(const siginfo_t *Info, const VOID *Context) {
     const VOID *Instruction = NULL;
     const char *Name;
+    SIZE_T Offset;
     Dl_info Library;
 #if defined(__x86_64__) && defined(REG_RIP)
     Instruction = (const VOID *)((const ucontext_t *)Context)->uc_mcontext.gregs[REG_RIP];
@@ -55,9 +98,11 @@ static void SayPlace(const siginfo_t *Info, const VOID *Context) {
         return;
     }
     Name = strrchr(Library.dli_fname, '/');
-    VidmmSayLastWords("%s+%#zx%s", Name != NULL ? Name + 1 : Library.dli_fname,
-                      (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase),
-                      (ULONG_PTR)Info->si_addr < 0x10000 ? " through a null pointer" : "");
+    Name = Name != NULL ? Name + 1 : Library.dli_fname;
+    Offset = (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase);
+    if (!SayGuarded((const BYTE *)Info->si_addr, Name, Offset)) {
+        VidmmSayLastWords("%s+%#zx%s", Name, Offset, (ULONG_PTR)Info->si_addr < 0x10000 ? " through a null pointer" : "");
+    }
 }
 
 static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {

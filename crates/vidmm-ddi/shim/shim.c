@@ -152,7 +152,8 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
     static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,             VidmmCheckPool,   VidmmFailAt,
                                     BeginCall,          VidmmEndCall,          VidmmSetTime,     KeGetCurrentIrql,
                                     VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
-                                    VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmStepThreads};
+                                    VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmStepThreads,
+                                    VidmmGuardedCopy};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }

@@ -63,6 +63,7 @@ void VidmmSetHighestAddressLocked(UINT64 HighestAddress);
 /* Says why the process ends. */
 void VidmmSayLastWords(const char *Format, ...) __attribute__((format(printf, 1, 2)));
 void VidmmInstallFaultHandlers(void);
+VOID *VidmmGuardedCopy(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd);
 /* Another thread may run. */
 void VidmmYield(void);
 void VidmmAddTaskLocked(VIDMM_TASK *Task);

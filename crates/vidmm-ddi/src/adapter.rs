@@ -251,15 +251,27 @@ impl Adapter {
         adapter.context.set(context);
         let mut interface = callbacks::interface(Rc::as_ptr(&adapter).cast_mut().cast());
         let (mut info, mut sources, mut children) = (DXGK_START_INFO::zeroed(), 0, 0);
+        let is_at_end = seed % 2 == 0;
+        let interface = adapter.guarded(0, &mut interface, is_at_end);
+        let info = adapter.guarded(1, &mut info, !is_at_end);
         // SAFETY: all pointers are to whole structs that live for the call; the driver copies the interface.
         let status = adapter.call(Entry::DxgkDdiStartDevice, PASSIVE_LEVEL, || unsafe {
-            start(context, &mut info, &mut interface, &mut sources, &mut children)
+            start(context, info, interface, &mut sources, &mut children)
         });
         if status < 0 {
             return Err(format!("DxgkDdiStartDevice failed with status {status:#x}"));
         }
         adapter.is_started.set(true);
         Ok(adapter)
+    }
+
+    /// A copy of a struct between pages without access, by the shim's number of the struct: an access beside the struct is a crash with
+    /// the struct's name. Without memory for the copy it is the struct itself.
+    fn guarded<T>(&self, number: u32, object: &mut T, is_at_end: bool) -> *mut T {
+        let object = std::ptr::from_mut(object);
+        // SAFETY: the object is whole; the copy is the shim's, and stays until the next copy with the number.
+        let copy = unsafe { (self.driver.shim().GuardedCopy)(number, object.cast(), size_of::<T>(), is_at_end.into()) };
+        if copy.is_null() { object } else { copy.cast() }
     }
 
     /// Whether the interrupt is connected (DRV-09).

@@ -6,11 +6,12 @@ use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_pla
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 17] = [
+const RIGHT: [(&str, &str); 18] = [
     ("gpummu", ""),
     ("gpummu", "WITH_BACKWARDS"),
     ("gpummu", "WITH_COPY_ENGINE"),
     ("gpummu", "WITH_DEFERRED"),
+    ("gpummu", "WITH_FEW_ADDRESS_BITS"),
     ("gpummu", "WITH_MORE_MEMORY"),
     ("gpummu", "WITH_THREAD"),
     ("patching", ""),

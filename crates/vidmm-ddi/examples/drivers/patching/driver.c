@@ -83,6 +83,9 @@ static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO 
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
     UNREFERENCED_PARAMETER(StartInfo);
     Adapter->Dxgkrnl = *Dxgkrnl;
+    if (BUG(INTERFACE_READ_BEHIND)) {
+        (void)((volatile BYTE *)(Dxgkrnl + 1))[7];
+    }
     if (!MapRegisters(Adapter)) {
         return STATUS_UNSUCCESSFUL;
     }
