@@ -16,8 +16,8 @@ impl Allocation {
 }
 
 impl SoftKmd {
-    /// Copies whole portions from the byte `multipass_offset` of the commands on, as many as fit, with what is bound by the way.
-    /// Each portion programs its state and binds all that it uses (SPL-06), so a DMA buffer may begin with any.
+    /// Copies whole portions from the byte `multipass_offset` of the commands on, as many as fit, with the bindings of the portions.
+    /// A portion programs the state and binds all allocations of its kernels (SPL-06): a DMA buffer may begin with any portion.
     pub(super) fn render_commands(&self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let commands = Commands::decode(render.command)?;
         self.check_patch_locations(&commands, render)?;

@@ -86,7 +86,7 @@ fn known_addresses_are_written_at_once() {
 }
 
 #[test]
-fn a_full_dma_buffer_ends_with_a_whole_portion_and_the_rest_is_in_a_new_one() {
+fn a_full_dma_buffer_ends_with_a_whole_portion_and_a_new_dma_buffer_goes_on() {
     let (mut rig, a, b) = rig();
     let (user, elements) = (two_portions(), list(a, b, [Some(local(0)), None]));
     let whole = render(&mut rig.rig.kmd, &user, &elements);

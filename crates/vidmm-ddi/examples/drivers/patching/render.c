@@ -64,7 +64,7 @@ static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
     *Render->pPatchLocationListOut++ = Location;
 }
 
-/* Notes what a call has translated, and where: the buffer stays where it is until its last packet has ended. */
+/* Notes the translation of a call, and the place of the buffer: the buffer stays until the end of the last packet. */
 static VOID AddRendered(DXGKARG_RENDER *Render, UINT Size) {
     RENDERED *Rendered = (RENDERED *)Render->pDmaBufferPrivateData;
     Rendered->Magic = RENDERED_MAGIC;
@@ -84,7 +84,7 @@ UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UIN
     return Rendered->Size;
 }
 
-/* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. Each call has its own DMA buffer. */
+/* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. Each call fills a new DMA buffer. */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     NTSTATUS Status = CheckCommands(Render, SLOTS, SizeOf);
     BYTE *DmaBuffer = (BYTE *)Render->pDmaBuffer;
