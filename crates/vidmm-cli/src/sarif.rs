@@ -25,8 +25,8 @@ pub fn write(to: &Path, scenario: &Path, entries: &[Entry]) -> Result<(), Box<dy
     Ok(write_file(to, text)?)
 }
 
-/// The findings of a run of `scenario`, as one log of SARIF 2.1.0.
-fn log(scenario: &Path, entries: &[Entry]) -> Value {
+/// The findings of a run of `scenario`, or about a driver's library, as one log of SARIF 2.1.0.
+pub fn log(scenario: &Path, entries: &[Entry]) -> Value {
     let mut rules: Vec<&str> = entries.iter().map(|entry| entry.rule.as_str()).collect();
     rules.sort_unstable();
     rules.dedup();

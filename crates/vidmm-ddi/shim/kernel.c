@@ -1,11 +1,16 @@
 /*
  * The rest of the kernel: exceptions, lookaside lists, bit maps, texts, and functions without a subject here.
  */
+/* For dladdr and the registers of a fault. */
+#define _GNU_SOURCE
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 /* ---- Structured exceptions ---- */
 
@@ -23,6 +28,7 @@ __attribute__((noreturn)) static void Raise(void) {
     VIDMM_FRAME *Frame = g_Frame;
     if (Frame == NULL) {
         fprintf(stderr, "an exception with status %#x has no handler\n", (unsigned)g_ExceptionCode);
+        VidmmSayLastWords("an exception with status %#x has no handler", (unsigned)g_ExceptionCode);
         abort();
     }
     g_Frame = Frame->Before;
@@ -35,25 +41,90 @@ VOID ExRaiseStatus(NTSTATUS Status) {
     Raise();
 }
 
-static void OnFault(int Signal) {
+/* Two structs that live as long as a call of StartDevice: a driver may read behind the end. */
+static struct {
+    const char *Name;
+    BYTE *Pages;
+    BYTE *Object;
+    SIZE_T Size;
+} g_Guarded[] = {{"DXGKRNL_INTERFACE", NULL, NULL, 0}, {"DXGK_START_INFO", NULL, NULL, 0}};
+
+VOID *VidmmGuardedCopy(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd) {
+    SIZE_T Room = PAGE_SIZE;
+    if (g_Guarded[Number].Pages == NULL) {
+        VOID *Pages = mmap(NULL, 3 * PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (Pages == MAP_FAILED || mprotect((BYTE *)Pages + PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE) != 0) {
+            return NULL;
+        }
+        g_Guarded[Number].Pages = (BYTE *)Pages;
+    }
+    if (Size > Room) {
+        return NULL;
+    }
+    g_Guarded[Number].Object = g_Guarded[Number].Pages + PAGE_SIZE + (IsAtEnd ? Room - Size : 0);
+    g_Guarded[Number].Size = Size;
+    return memcpy(g_Guarded[Number].Object, Object, Size);
+}
+
+/* Says the access beside a guarded struct; FALSE if the address is beside none. */
+static BOOLEAN SayGuarded(const BYTE *Address, const char *Library, SIZE_T Offset) {
+    UINT Number;
+    for (Number = 0; Number < sizeof(g_Guarded) / sizeof(g_Guarded[0]); Number++) {
+        const BYTE *Object = g_Guarded[Number].Object, *Pages = g_Guarded[Number].Pages;
+        if (Pages != NULL && Address >= Pages && Address < Pages + 3 * PAGE_SIZE) {
+            BOOLEAN IsBehind = Address >= Object + g_Guarded[Number].Size;
+            SIZE_T Distance = IsBehind ? (SIZE_T)(Address - Object) - g_Guarded[Number].Size + 1 : (SIZE_T)(Object - Address);
+            VidmmSayLastWords("%s+%#zx accesses byte %zu %s %s", Library, Offset, Distance, IsBehind ? "behind" : "before",
+                              g_Guarded[Number].Name);
+            return TRUE;
+        }
+    }
+    return FALSE;
+}
+
+/* Where an instruction is, in its library: no address of the process. */
+static void SayPlace(const siginfo_t *Info, const VOID *Context) {
+    const VOID *Instruction = NULL;
+    const char *Name;
+    SIZE_T Offset;
+    Dl_info Library;
+#if defined(__x86_64__) && defined(REG_RIP)
+    Instruction = (const VOID *)((const ucontext_t *)Context)->uc_mcontext.gregs[REG_RIP];
+#else
+    (void)Context;
+#endif
+    if (Instruction == NULL || !dladdr(Instruction, &Library) || Library.dli_fname == NULL) {
+        VidmmSayLastWords("an instruction outside of any library");
+        return;
+    }
+    Name = strrchr(Library.dli_fname, '/');
+    Name = Name != NULL ? Name + 1 : Library.dli_fname;
+    Offset = (SIZE_T)((ULONG_PTR)Instruction - (ULONG_PTR)Library.dli_fbase);
+    if (!SayGuarded((const BYTE *)Info->si_addr, Name, Offset)) {
+        VidmmSayLastWords("%s+%#zx%s", Name, Offset, (ULONG_PTR)Info->si_addr < 0x10000 ? " through a null pointer" : "");
+    }
+}
+
+static void OnFault(int Signal, siginfo_t *Info, VOID *Context) {
     if (g_Frame == NULL) {
         /* No frame of the driver: the access comes again, and is a crash. */
+        SayPlace(Info, Context);
         sigaction(Signal, Signal == SIGBUS ? &g_BeforeBus : &g_BeforeSegv, NULL);
         return;
     }
     ExRaiseStatus(STATUS_ACCESS_VIOLATION);
 }
 
+void VidmmInstallFaultHandlers(void) {
+    struct sigaction Action;
+    memset(&Action, 0, sizeof(Action));
+    Action.sa_sigaction = OnFault;
+    Action.sa_flags = SA_NODEFER | SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGSEGV, &Action, &g_BeforeSegv);
+    sigaction(SIGBUS, &Action, &g_BeforeBus);
+}
+
 VOID VidmmPushFrame(VIDMM_FRAME *Frame) {
-    static int IsInstalled;
-    if (!__atomic_exchange_n(&IsInstalled, 1, __ATOMIC_RELAXED)) {
-        struct sigaction Action;
-        memset(&Action, 0, sizeof(Action));
-        Action.sa_handler = OnFault;
-        Action.sa_flags = SA_NODEFER;
-        sigaction(SIGSEGV, &Action, &g_BeforeSegv);
-        sigaction(SIGBUS, &Action, &g_BeforeBus);
-    }
     if (VidmmHasRaised()) {
         VidmmReport("SHIM-TRY", "a __try begins before the handler of a __try that has raised: put the body of the loop into braces");
     }

@@ -5,12 +5,11 @@
 
 #include <stdlib.h>
 
-/* The beginning of contiguous memory, and the beginning for a driver with fewer address bits. */
-#define HIGH_ADDRESS (1ull << 43)
-#define LOW_ADDRESS 0xC0000000ull
+/* The beginning of contiguous memory for a driver with few address bits. */
+#define LOW_ADDRESS 0x10000000ull
 /* Numbers of no page stand behind the last page of a list. */
 #define GUARD_PAGES 64
-#define NO_PAGE 0x000DEAD00000ull
+#define NO_PAGE 0xDEAD00000000ull
 
 /* A piece of memory with a physical address. */
 typedef struct _PIECE {
@@ -31,9 +30,16 @@ typedef struct _MAPPING {
 
 /* With the lock held. */
 static PIECE *g_Contiguous, *g_Registers;
-static UINT64 g_High = HIGH_ADDRESS, g_Low = LOW_ADDRESS;
+/* The pages of operations are in the upper half of the machine's memory, and contiguous memory begins in the second quarter. */
+static UINT64 g_Highest = (1ull << 34) - 1, g_FirstHigh = 1ull << 32, g_High = 1ull << 32, g_Low = LOW_ADDRESS;
 /* Of all threads: the threads take turns. */
 static MAPPING *g_Mappings;
+
+void VidmmSetHighestAddressLocked(UINT64 HighestAddress) {
+    g_Highest = HighestAddress;
+    g_FirstHigh = g_High = HighestAddress / 4 + 1;
+    g_Low = LOW_ADDRESS;
+}
 
 static void Lock(void) {
     pthread_mutex_lock(&g_VidmmLock);
@@ -75,7 +81,7 @@ static PIECE *FindPhysical(PIECE *First, UINT64 Address, SIZE_T Size) {
 PVOID MmAllocateContiguousMemorySpecifyCache(SIZE_T NumberOfBytes, PHYSICAL_ADDRESS Lowest, PHYSICAL_ADDRESS Highest,
                                              PHYSICAL_ADDRESS BoundaryAddressMultiple, MEMORY_CACHING_TYPE CacheType) {
     PIECE *Piece = NULL;
-    UINT64 *Next = (UINT64)Highest.QuadPart >= HIGH_ADDRESS ? &g_High : &g_Low;
+    UINT64 *Next = (UINT64)Highest.QuadPart > g_FirstHigh ? &g_High : &g_Low;
     UINT64 Boundary = (UINT64)BoundaryAddressMultiple.QuadPart, Pages = ROUND_TO_PAGES(NumberOfBytes);
     (void)CacheType;
     VidmmCheckIrql("MmAllocateContiguousMemorySpecifyCache", DISPATCH_LEVEL);
@@ -167,7 +173,7 @@ PPHYSICAL_MEMORY_RANGE MmGetPhysicalMemoryRanges(VOID) {
     PPHYSICAL_MEMORY_RANGE Ranges = (PPHYSICAL_MEMORY_RANGE)ExAllocatePoolZero(NonPagedPoolNx, 2 * sizeof(*Ranges), 0);
     if (Ranges != NULL) {
         Ranges->BaseAddress.QuadPart = PAGE_SIZE;
-        Ranges->NumberOfBytes.QuadPart = (LONGLONG)(2 * HIGH_ADDRESS - PAGE_SIZE);
+        Ranges->NumberOfBytes.QuadPart = (LONGLONG)(g_Highest + 1 - PAGE_SIZE);
     }
     return Ranges;
 }
@@ -185,9 +191,15 @@ BOOLEAN MmIsAddressValid(PVOID VirtualAddress) {
 
 /* ---- Registers ---- */
 
+#define REGISTERS_ADDRESS 0x1F0000000ull
+#define REGISTERS_BYTES (16u << 20)
+
 VOID *VidmmMapRegisters(UINT64 Address, SIZE_T NumberOfBytes) {
     PIECE *Piece;
     VidmmCheckIrql("a mapping of registers", DISPATCH_LEVEL);
+    if (Address - (UINT32)REGISTERS_ADDRESS < REGISTERS_BYTES) {
+        VidmmReport("SHIM-REGISTERS", "registers are mapped at an address of the device that is cut to 32 bits");
+    }
     Lock();
     Piece = FindPhysical(g_Registers, Address, NumberOfBytes);
     if (Piece == NULL && !VidmmFailsLocked() && (Piece = (PIECE *)malloc(sizeof(*Piece))) != NULL) {
@@ -422,9 +434,6 @@ VOID KeFlushIoBuffers(PMDL Mdl, BOOLEAN ReadOperation, BOOLEAN DmaOperation) {
 }
 
 /* ---- The resources of the device ---- */
-
-#define REGISTERS_ADDRESS 0x1F0000000ull
-#define REGISTERS_BYTES (16u << 20)
 
 const VOID *VidmmResources(void) {
     static struct {

@@ -27,8 +27,9 @@ BOOLEAN VidmmIsRacing(void) {
     return g_IsRacing;
 }
 
-void VidmmSetSeed(UINT64 Seed, BOOLEAN IsRacing) {
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing) {
     pthread_mutex_lock(&g_VidmmLock);
+    VidmmSetHighestAddressLocked(HighestAddress);
     g_Seed = Seed;
     g_IsRacing = IsRacing;
     pthread_mutex_unlock(&g_VidmmLock);

@@ -52,13 +52,33 @@ ULONG DbgPrintEx(ULONG ComponentId, ULONG Level, PCSTR Format, ...) {
     return STATUS_SUCCESS;
 }
 
+static char *g_LastWords;
+static SIZE_T g_LastWordsSize;
+
+static void SetLastWords(char *Buffer, SIZE_T Size) {
+    g_LastWords = Buffer;
+    g_LastWordsSize = Size;
+}
+
+void VidmmSayLastWords(const char *Format, ...) {
+    va_list Arguments;
+    va_start(Arguments, Format);
+    if (g_LastWords != NULL) {
+        vsnprintf(g_LastWords, g_LastWordsSize, Format, Arguments);
+    }
+    va_end(Arguments);
+}
+
 VOID RtlAssert(PCSTR Expression, PCSTR File, ULONG Line) {
+    const char *Name = strrchr(File, '/');
     fprintf(stderr, "%s:%u: assertion failed: %s\n", File, Line, Expression);
+    VidmmSayLastWords("the assertion %s of %s:%u fails", Expression, Name != NULL ? Name + 1 : File, Line);
     abort();
 }
 
 VOID KeBugCheckEx(ULONG Code, ULONG_PTR One, ULONG_PTR Two, ULONG_PTR Three, ULONG_PTR Four) {
     fprintf(stderr, "bug check %#x (%#zx, %#zx, %#zx, %#zx)\n", Code, One, Two, Three, Four);
+    VidmmSayLastWords("the driver calls KeBugCheckEx with code %#x, %#zx", Code, One);
     abort();
 }
 
@@ -132,10 +152,12 @@ EXPORT const VIDMM_SHIM *VidmmConnect(const VIDMM_HOST *Host) {
     static const VIDMM_SHIM Shim = {VIDMM_HOST_VERSION, GetCounts,             VidmmCheckPool,   VidmmFailAt,
                                     BeginCall,          VidmmEndCall,          VidmmSetTime,     KeGetCurrentIrql,
                                     VidmmForget,        VidmmSetRegistryValue, VidmmRetireMdl,   VidmmResources,
-                                    VidmmMapRegisters,  VidmmSetSeed,          VidmmStepThreads};
+                                    VidmmMapRegisters,  VidmmSetMachine,       SetLastWords,     VidmmStepThreads,
+                                    VidmmGuardedCopy};
     if (Host->Version != VIDMM_HOST_VERSION) {
         return NULL;
     }
     g_VidmmHost = Host;
+    VidmmInstallFaultHandlers();
     return &Shim;
 }

@@ -58,7 +58,12 @@ typedef struct _VIDMM_TASK {
 /* Whether the driver has threads that run in turn with the caller. */
 BOOLEAN VidmmTakesTurns(void);
 BOOLEAN VidmmIsRacing(void);
-void VidmmSetSeed(UINT64 Seed, BOOLEAN IsRacing);
+void VidmmSetMachine(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing);
+void VidmmSetHighestAddressLocked(UINT64 HighestAddress);
+/* Says why the process ends. */
+void VidmmSayLastWords(const char *Format, ...) __attribute__((format(printf, 1, 2)));
+void VidmmInstallFaultHandlers(void);
+VOID *VidmmGuardedCopy(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd);
 /* Another thread may run. */
 void VidmmYield(void);
 void VidmmAddTaskLocked(VIDMM_TASK *Task);

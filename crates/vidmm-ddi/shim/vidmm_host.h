@@ -7,7 +7,7 @@
 #include "dispmprt.h"
 #include "vidmm_test.h"
 
-#define VIDMM_HOST_VERSION 5
+#define VIDMM_HOST_VERSION 7
 
 /* vidmm's functions. */
 typedef struct _VIDMM_HOST {
@@ -67,10 +67,15 @@ typedef struct _VIDMM_SHIM {
     const VOID *(*GetResources)(VOID);
     /* The registers at a physical address; NULL without memory. */
     VOID *(*MapRegisters)(UINT64 Address, SIZE_T Size);
-    /* The seed of the turns of threads; without turns the threads race. */
-    VOID (*SetSeed)(UINT64 Seed, BOOLEAN IsRacing);
+    /* The seed of the turns of threads, the highest address of the machine's memory; without turns the threads race. */
+    VOID (*SetMachine)(UINT64 Seed, UINT64 HighestAddress, BOOLEAN IsRacing);
+    /* Where the shim writes why the process ends. */
+    VOID (*SetLastWords)(char *Buffer, SIZE_T Size);
     /* The driver's threads go on, if need be by a wait that ends within so many nanoseconds. FALSE if nothing has run. */
     BOOLEAN (*StepThreads)(UINT64 Nanoseconds);
+    /* A copy of a struct between two pages without access: at the end of its memory, or at the beginning. NULL without memory.
+     * Number 0 is DXGKRNL_INTERFACE, and 1 is DXGK_START_INFO. The copy lives until the next call with the same number. */
+    VOID *(*GuardedCopy)(UINT Number, const VOID *Object, SIZE_T Size, BOOLEAN IsAtEnd);
 } VIDMM_SHIM;
 
 EXTERN_C_START

@@ -15,11 +15,12 @@ use crate::callbacks;
 use crate::compression::Compression;
 use crate::dice::Dice;
 use crate::dma_buffers::DmaBuffers;
+use crate::guards::in_guards;
 use crate::inbox;
 use crate::loaded::Loaded;
 use crate::mdls::Mdls;
-use crate::memory::Memory;
-use crate::numbers::Numbers;
+use crate::memory::{Memory, PageNumbers, set_page_numbers};
+use crate::numbers::{Fences, Numbers};
 use crate::progress::{Entry, Progress};
 use crate::reports::report;
 use crate::targets::Targets;
@@ -74,6 +75,17 @@ pub(crate) struct Wanted {
     pub flags: AllocationFlags,
 }
 
+/// The machine around an adapter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    /// Decides addresses, fences, the next buffer, and turns of threads.
+    pub seed: u64,
+    /// The bits of the machine's addresses.
+    pub address_bits: u32,
+    /// The driver's threads race, and a run may not repeat.
+    pub is_racing: bool,
+}
+
 /// One adapter. Nothing in it is borrowed while the driver is called, because the driver calls back.
 pub(crate) struct Adapter {
     driver: Arc<Loaded>,
@@ -90,6 +102,9 @@ pub(crate) struct Adapter {
     pub opened: Numbers,
     /// Draws of the border's own.
     pub dice: Dice,
+    pub fences: Fences,
+    /// DXGK_DRIVERCAPS.HighestAcceptableAddress; none without a limit (DRV-08).
+    pub highest_acceptable_address: Cell<Option<u64>>,
     /// The driver's reports, and the function that it was in.
     pub notifications: RefCell<Vec<(Notification, &'static str)>>,
     /// Reads and writes of kernels that were not told yet.
@@ -171,15 +186,20 @@ pub(crate) unsafe fn of_handle<'a>(handle: HANDLE) -> Option<&'a Adapter> {
 }
 
 impl Adapter {
-    /// Adds and starts an adapter of `driver`. The seed decides addresses, the next buffer, and turns of threads.
+    /// Adds and starts an adapter of `driver`.
     ///
     /// # Errors
     ///
     /// If the driver refuses.
-    pub fn start(driver: Arc<Loaded>, seed: u64, is_racing: bool) -> Result<Rc<Self>, String> {
+    pub fn start(driver: Arc<Loaded>, surroundings: Surroundings) -> Result<Rc<Self>, String> {
+        let Surroundings { seed, address_bits, is_racing } = surroundings;
         let counts_before = driver.counts();
+        let pages = PageNumbers::new(&Dice::new(seed), address_bits);
+        set_page_numbers(pages);
         // SAFETY: the function takes numbers, and no thread of the driver's runs between two adapters.
-        unsafe { (driver.shim().SetSeed)(seed, is_racing.into()) };
+        unsafe { (driver.shim().SetMachine)(seed, pages.highest_address(), is_racing.into()) };
+        let dice = Dice::new(!seed);
+        let fences = Fences::new(&dice);
         let adapter = Rc::new(Self {
             driver,
             context: Cell::new(std::ptr::null_mut()),
@@ -190,7 +210,9 @@ impl Adapter {
             contexts: Numbers::default(),
             allocations: Numbers::default(),
             opened: Numbers::default(),
-            dice: Dice::new(!seed),
+            dice,
+            fences,
+            highest_acceptable_address: Cell::new(None),
             notifications: RefCell::default(),
             kernel_events: RefCell::default(),
             dpc_is_queued: Cell::new(false),
@@ -229,15 +251,27 @@ impl Adapter {
         adapter.context.set(context);
         let mut interface = callbacks::interface(Rc::as_ptr(&adapter).cast_mut().cast());
         let (mut info, mut sources, mut children) = (DXGK_START_INFO::zeroed(), 0, 0);
+        let is_at_end = seed % 2 == 0;
+        let interface = adapter.guarded(0, &mut interface, is_at_end);
+        let info = adapter.guarded(1, &mut info, !is_at_end);
         // SAFETY: all pointers are to whole structs that live for the call; the driver copies the interface.
         let status = adapter.call(Entry::DxgkDdiStartDevice, PASSIVE_LEVEL, || unsafe {
-            start(context, &mut info, &mut interface, &mut sources, &mut children)
+            start(context, info, interface, &mut sources, &mut children)
         });
         if status < 0 {
             return Err(format!("DxgkDdiStartDevice failed with status {status:#x}"));
         }
         adapter.is_started.set(true);
         Ok(adapter)
+    }
+
+    /// A copy of a struct between pages without access, by the shim's number of the struct: an access beside the struct is a crash with
+    /// the struct's name. Without memory for the copy it is the struct itself.
+    fn guarded<T>(&self, number: u32, object: &mut T, is_at_end: bool) -> *mut T {
+        let object = std::ptr::from_mut(object);
+        // SAFETY: the object is whole; the copy is the shim's, and stays until the next copy with the number.
+        let copy = unsafe { (self.driver.shim().GuardedCopy)(number, object.cast(), size_of::<T>(), is_at_end.into()) };
+        if copy.is_null() { object } else { copy.cast() }
     }
 
     /// Whether the interrupt is connected (DRV-09).
@@ -294,6 +328,15 @@ impl Adapter {
         result
     }
 
+    /// Calls the driver with a struct, and looks at the bytes around the struct.
+    pub fn call_with<T: Copy, R>(&self, entry: Entry, irql: u8, args: &mut T, call: impl FnOnce(*mut T) -> R) -> R {
+        let (result, damage) = in_guards(args, |args| self.call(entry, irql, || call(args)));
+        if let Some(damage) = damage {
+            report("SHIM-STRUCT", format!("{entry:?}: {damage}"));
+        }
+        result
+    }
+
     /// Reports what is owed to Dxgkrnl once nothing of the driver runs any more (FLT-13).
     pub fn settle(&self) {
         match self.owes.take() {
@@ -335,6 +378,31 @@ impl Adapter {
         }
     }
 
+    /// Notes a report of the driver's, with the manager's numbers of packets in place of the driver's fences.
+    pub fn note(&self, notification: Notification, function: &'static str) {
+        let of = |fence_id| self.fences.packet_of(fence_id);
+        let with_packet = |interrupt| match interrupt {
+            NotifyInterrupt::DmaPageFaulted(mut fault) => {
+                fault.faulted_fence_id = of(fault.faulted_fence_id as u32).into();
+                NotifyInterrupt::DmaPageFaulted(fault)
+            }
+            NotifyInterrupt::DmaFaulted { faulted_fence_id, node_ordinal } => {
+                NotifyInterrupt::DmaFaulted { faulted_fence_id: of(faulted_fence_id as u32).into(), node_ordinal }
+            }
+        };
+        let numbered = match notification {
+            Notification::Completed { node_ordinal, fence_id } => {
+                Notification::Completed { node_ordinal, fence_id: of(fence_id) }
+            }
+            Notification::Preempted { node_ordinal, fence_id, last_completed } => {
+                let (fence_id, last_completed) = (of(fence_id), of(last_completed));
+                Notification::Preempted { node_ordinal, fence_id, last_completed }
+            }
+            Notification::Faulted { interrupt } => Notification::Faulted { interrupt: with_packet(interrupt) },
+        };
+        self.notifications.borrow_mut().push((numbered, function));
+    }
+
     /// Takes the reports of the driver's own threads, and runs the DPC that one asks for. Waits for a report until `limit` has passed
     /// if the driver has threads.
     pub fn take_reports_of_threads(&self, limit: Duration) {
@@ -346,8 +414,7 @@ impl Adapter {
         let limit = if self.is_racing { limit } else { Duration::ZERO };
         let (notifications, dpc_is_queued) = inbox::take(address, limit);
         notifications.iter().for_each(|_| self.progress().note_thread());
-        let from_thread = |notification| (notification, "a thread of the driver");
-        self.notifications.borrow_mut().extend(notifications.into_iter().map(from_thread));
+        notifications.into_iter().for_each(|notification| self.note(notification, "a thread of the driver"));
         if dpc_is_queued {
             self.dpc_is_queued.set(true);
             self.run_dpc();

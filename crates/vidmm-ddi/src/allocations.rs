@@ -53,8 +53,9 @@ impl Allocations {
             args.Flags = FLAG_RESOURCE;
         }
         // SAFETY: the structs and the data live for the call.
-        let status = adapter
-            .call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
+        let status = adapter.call_with(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
         match status {
             0.. => {
                 let info = allocation_info(adapter.allocations.add(info.hAllocation), &info);
@@ -110,14 +111,16 @@ impl Allocations {
         adapter.compression.borrow_mut().remove(allocation);
         let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
         let list = [handle];
-        let args = DXGKARG_DESTROYALLOCATION {
+        let mut args = DXGKARG_DESTROYALLOCATION {
             NumAllocations: 1,
             pAllocationList: list.as_ptr(),
             hResource: resource,
             Flags: if resource.is_null() { 0 } else { FLAG_RESOURCE },
         };
         // SAFETY: the structs live for the call; the allocation is the driver's.
-        adapter.call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+        adapter.call_with(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
     }
 
     /// Destroys all that are left: a run was cut short.

@@ -102,8 +102,9 @@ impl Building {
         let allocation = build.operation.allocation().map_or(0, |allocation| allocation.0);
         adapter.progress().build(operation, allocation);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = adapter
-            .call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
+        let status = adapter.call_with(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
         *build.multipass_offset = args.MultipassOffset;
         if let Some(shown) = shown {
             self.take_table(adapter, shown);
@@ -118,11 +119,11 @@ impl Building {
                     adapter.dma.add_effect(place.number, effect);
                 }
                 let written = adapter.dma.take_dma(place, args.pDmaBuffer, build.dma_buffer);
-                build.dma_bytes_written = must_be_within(written, room, kind);
+                build.dma_bytes_written = must_be_within(written, room, kind, "a DMA buffer");
                 if private_room > 0 {
                     let end = args.pDmaBufferPrivateData;
                     let written = adapter.dma.take_private(place, end, build.dma_buffer_private_data);
-                    build.private_bytes_written = must_be_within(written, private_room, kind);
+                    build.private_bytes_written = must_be_within(written, private_room, kind, "private data");
                 }
             }
             None => {
@@ -150,8 +151,9 @@ impl Building {
         };
         adapter.progress().build(UNKNOWN_OPERATION, 0);
         // SAFETY: the struct and its buffer live for the call.
-        let status = adapter
-            .call(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
+        let status = adapter.call_with(Entry::DxgkDdiBuildPagingBuffer, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
         if status >= 0 {
             let message =
                 "an operation that the driver cannot know is answered with success, as if it were carried out";
@@ -168,10 +170,9 @@ struct Shown {
 }
 
 /// How many bytes the driver has written: more than the room if the driver has left the room.
-fn must_be_within(written: Written, room: usize, kind: PagingOperationKind) -> usize {
-    written.unwrap_or_else(|| {
-        let message = "or the pointer that is to be behind the last byte is not within it";
-        report("BPB-02", format!("{kind} has room for {room} bytes, and bytes behind that were written, {message}"));
+fn must_be_within(written: Written, room: usize, kind: PagingOperationKind, what: &str) -> usize {
+    written.unwrap_or_else(|damage| {
+        report("BPB-02", format!("{kind}: DxgkDdiBuildPagingBuffer has {room} bytes of {what}, and {damage}"));
         room + 1
     })
 }

@@ -14,7 +14,7 @@ use crate::adapter::{
 use crate::inbox;
 use crate::library;
 use crate::loaded::Loaded;
-use crate::memory::{RETIRED_PAGE, from_driver, to_driver};
+use crate::memory::{RETIRED_PAGE, from_driver, highest_address, to_driver};
 use crate::reports::{report, report_stray};
 use crate::targets::Access;
 use crate::user_work;
@@ -82,8 +82,8 @@ unsafe extern "C" fn get_device_information(handle: HANDLE, info: *mut DXGK_DEVI
     with(handle, STATUS_INVALID_PARAMETER, |adapter| {
         let device_info = DXGK_DEVICE_INFO {
             MiniportDeviceContext: adapter.handle(),
-            SystemMemorySize: vidmm_soft::SYSTEM_MEMORY_BYTES,
-            HighestPhysicalAddress: vidmm_soft::SYSTEM_MEMORY_BYTES - 1,
+            SystemMemorySize: highest_address() / 2 + 1,
+            HighestPhysicalAddress: highest_address(),
             // SAFETY: the function has no arguments, and returns a static table.
             TranslatedResourceList: unsafe { (adapter.driver().shim().GetResources)() },
             ..DXGK_DEVICE_INFO::zeroed()
@@ -255,7 +255,7 @@ unsafe extern "C" fn notify_interrupt(handle: HANDLE, data: *const DXGKARGCB_NOT
         with(handle, (), |adapter| {
             let function = adapter.progress().running().map_or("no call", |running| running.function);
             adapter.owes.set(Owes::QueueDpc);
-            adapter.notifications.borrow_mut().push((notification, function));
+            adapter.note(notification, function);
         });
     } else {
         inbox::add(handle.addr(), notification);

@@ -7,6 +7,7 @@ use vidmm::contract::{
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::memory::PageNumbers;
 use crate::page_tables;
 use crate::progress::Entry;
 use crate::reports::{remark, report};
@@ -39,6 +40,7 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
                 .into());
         }
     };
+    read_highest_address(adapter, &caps);
     let is_physical = addressing_model == AddressingModel::Physical;
     let (resets_engines, ddi) = (caps.SupportPerEngineTDR != 0, adapter.ddi());
     adapter.resets_engines.set(resets_engines);
@@ -94,6 +96,23 @@ pub(crate) fn describe(adapter: &Adapter) -> Result<AdapterInfo, String> {
         paging_buffer,
         patching: if is_physical { patching } else { PatchingCaps::default() },
     })
+}
+
+/// WDDM 2.6 has a limit for the addresses of a machine's pages.
+const WDDM2_6: WddmVersion = WddmVersion(0xB004);
+
+/// Reads the highest address of a page in a machine with the driver: none with the processor's highest, and none before WDDM 2.6 (DRV-08).
+fn read_highest_address(adapter: &Adapter, caps: &DXGK_DRIVERCAPS) {
+    let highest = caps.HighestAcceptableAddress as u64;
+    if adapter.ddi().Version < WDDM2_6.0 {
+        return;
+    }
+    if highest == 0 {
+        remark("DRV-08", "HighestAcceptableAddress is 0, read as no limit");
+        return;
+    }
+    let most = 1 << PageNumbers::ADDRESS_BITS.end();
+    adapter.highest_acceptable_address.set(Some(highest).filter(|&highest| highest < most - 1));
 }
 
 /// Reads commit limits: 0 is right for a memory segment, and of an aperture 0 stands for the size (DRV-04).

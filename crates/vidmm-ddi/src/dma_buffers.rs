@@ -12,14 +12,15 @@ use vidmm::PAGE_SIZE;
 use vidmm::contract::EngineFence;
 
 use crate::dice::Dice;
+use crate::guards::{BEFORE, BEHIND, Damage, GUARD};
+use crate::reports::report;
 use crate::targets::Effect;
 
-/// So many bytes behind the end of a buffer are looked at after each call.
-const GUARD_BYTES: usize = 1024;
-const GUARD: u8 = 0xC5;
-
-/// Room of a buffer for users' work in bytes. Rarely a driver needs more room, and the buffer moves.
+/// The least room of a buffer for users' work in bytes, so that most buffers serve most work.
 const USER_BYTES: usize = 4 << 20;
+
+/// Bytes in front of a buffer: a page, so that a buffer begins at a page (DRV-01).
+const FRONT: usize = PAGE_SIZE as usize;
 
 /// The distance of two buffers in the hardware's addresses.
 const STRIDE: u64 = 64 << 20;
@@ -27,7 +28,7 @@ const STRIDE: u64 = 64 << 20;
 /// As long as fewer buffers of a kind are free, another buffer is made.
 const FREE_MIN: usize = 3;
 
-/// Bytes for the driver, and a guard behind the end.
+/// Bytes for the driver behind a page of guards, and guards behind the end.
 struct Room {
     memory: MmapRaw,
     size: usize,
@@ -36,27 +37,31 @@ struct Room {
 impl Room {
     /// Zeros.
     fn new(capacity: usize) -> Self {
-        let pages = (capacity + GUARD_BYTES).next_multiple_of(PAGE_SIZE as usize);
-        let memory = MmapOptions::new().len(pages).map_anon().expect("the machine has memory for a DMA buffer").into();
+        let pages = FRONT + (capacity + BEHIND).next_multiple_of(PAGE_SIZE as usize);
+        let memory: MmapRaw =
+            MmapOptions::new().len(pages).map_anon().expect("the machine has memory for a DMA buffer").into();
         let mut room = Self { memory, size: 0 };
         room.set_size(capacity);
         room
     }
 
     fn capacity(&self) -> usize {
-        self.memory.len() - GUARD_BYTES
+        self.memory.len() - FRONT - BEHIND
     }
 
-    /// Sets the border in front of the guard.
+    /// Sets the end in front of the guards behind, and mends the guards.
     fn set_size(&mut self, size: usize) {
         assert!(size <= self.capacity());
         self.size = size;
-        // SAFETY: the guard is within the memory.
-        unsafe { self.start().add(size).write_bytes(GUARD, GUARD_BYTES) };
+        // SAFETY: the guards are within the memory.
+        unsafe {
+            self.start().sub(BEFORE).write_bytes(GUARD, BEFORE);
+            self.start().add(size).write_bytes(GUARD, BEHIND);
+        }
     }
 
     fn start(&self) -> *mut u8 {
-        self.memory.as_mut_ptr()
+        self.memory.as_mut_ptr().wrapping_add(FRONT)
     }
 
     /// The offset of an address in the room.
@@ -65,7 +70,7 @@ impl Room {
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.start <= range.end && range.end <= self.memory.len());
+        assert!(range.start <= range.end && range.end <= self.memory.len() - FRONT);
         // SAFETY: the range is in the memory, and the memory is initialised. No thread of the driver has a right to write meanwhile.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
@@ -76,18 +81,20 @@ impl Room {
         unsafe { self.start().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    fn is_whole(&self) -> bool {
-        self.bytes(self.size..self.size + GUARD_BYTES) == [GUARD; GUARD_BYTES]
+    /// Takes the damage of the guards, which are whole again.
+    fn take_damage(&mut self) -> Option<Damage> {
+        // SAFETY: the guards are in the memory, and the memory is initialised. No thread of the driver has a right to write meanwhile.
+        let before = unsafe { std::slice::from_raw_parts(self.start().sub(BEFORE), BEFORE) };
+        let damage = Damage::find(before, self.bytes(self.size..self.size + BEHIND))?;
+        self.set_size(self.size);
+        Some(damage)
     }
 
-    /// The written bytes from `offset` to the driver's pointer; none if the pointer or a byte is beyond the room.
-    fn written(&mut self, offset: usize, pointer: *const u8) -> Option<&[u8]> {
-        if !self.is_whole() {
-            self.set_size(self.size);
-            return None;
-        }
-        let end = self.offset_of(pointer).filter(|&end| end >= offset)?;
-        Some(self.bytes(offset..end))
+    /// The written bytes from `offset` to the driver's pointer.
+    fn written(&mut self, offset: usize, pointer: *const u8) -> Result<&[u8], Damage> {
+        self.take_damage().map_or(Ok(()), Err)?;
+        let end = self.offset_of(pointer).filter(|&end| end >= offset).ok_or(Damage::Pointer)?;
+        Ok(self.bytes(offset..end))
     }
 }
 
@@ -262,8 +269,8 @@ impl State {
     }
 }
 
-/// The number of newly written bytes; none if the driver has left the room.
-pub(crate) type Written = Option<usize>;
+/// The number of newly written bytes, or the damage if the driver has left the room.
+pub(crate) type Written = Result<usize, Damage>;
 
 impl DmaBuffers {
     pub fn new(dice: Dice) -> Self {
@@ -287,39 +294,24 @@ impl DmaBuffers {
         state.place(number, offset)
     }
 
-    /// A buffer for users' work of a context, with zeros in the private data.
-    pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> usize {
+    /// A buffer of `room` bytes for users' work of a context, with zeros in the private data.
+    pub fn rendered(&self, context: u64, room: usize, private_size: usize) -> Place {
         let mut state = self.0.borrow_mut();
         let number = state.take(Use::Rendered { context, size: usize::MAX }, room, private_size);
         let private = &state.slots[number].private;
         // SAFETY: the bytes are in the room.
         unsafe { private.start().write_bytes(0, private_size) };
-        number
-    }
-
-    /// The place for the next call of Render: `room` bytes behind the written bytes. Written bytes stay in place, unless the
-    /// buffer is too small.
-    pub fn render(&self, number: usize, room: usize) -> Place {
-        let mut state = self.0.borrow_mut();
-        let slot = &mut state.slots[number];
-        let (used, size) = (slot.used, slot.used + room);
-        if size > slot.room.capacity() {
-            let larger = Room::new(size);
-            larger.write(0, slot.room.bytes(0..used));
-            slot.room = larger;
-        }
-        slot.room.set_size(size);
-        state.place(number, used)
+        state.place(number, 0)
     }
 
     /// Copies the bytes from a call, up to the pointer `dma`, to `into`.
     pub fn take_dma(&self, place: Place, dma: *const u8, into: &mut [u8]) -> Written {
         let slot = &mut self.0.borrow_mut().slots[place.number];
         let written = slot.room.written(place.offset, dma)?;
-        into.get_mut(..written.len())?.copy_from_slice(written);
         let length = written.len();
+        into.get_mut(..length).ok_or(Damage::Pointer)?.copy_from_slice(written);
         slot.used = place.offset + length;
-        Some(length)
+        Ok(length)
     }
 
     /// Copies the private data from a call, up to the pointer `private`, to `into`.
@@ -330,7 +322,7 @@ impl DmaBuffers {
         into[..copied].copy_from_slice(&written[..copied]);
         let length = written.len();
         slot.private_used = place.private_offset + length;
-        Some(length)
+        Ok(length)
     }
 
     /// An operation in the buffer names the MDLs: MDLs end with the buffer.
@@ -353,7 +345,7 @@ impl DmaBuffers {
         std::mem::take(&mut self.0.borrow_mut().retired)
     }
 
-    /// All of the work was translated.
+    /// The driver has written all of the buffer's work.
     pub fn end_render(&self, number: usize) {
         let slot = &mut self.0.borrow_mut().slots[number];
         if let Use::Rendered { size, .. } = &mut slot.used_for {
@@ -375,15 +367,30 @@ impl DmaBuffers {
         (state.named(number), state.slots[number].room.start())
     }
 
-    /// The bytes of a buffer, and whether the guard is whole.
-    pub fn content(&self, number: usize, size: usize) -> (Vec<u8>, bool) {
+    /// The bytes of a buffer.
+    pub fn content(&self, number: usize, size: usize) -> Vec<u8> {
+        let room = &self.0.borrow().slots[number].room;
+        room.bytes(0..size.min(room.size)).to_vec()
+    }
+
+    /// Reports, by a rule, writes of a call beside a buffer or beside the private data.
+    pub fn must_be_whole(&self, number: usize, rule: &str, call: &str) {
         let slot = &mut self.0.borrow_mut().slots[number];
-        let is_whole = slot.room.is_whole() && slot.private.is_whole();
-        if !is_whole {
-            slot.room.set_size(slot.room.size);
-            slot.private.set_size(slot.private.size);
+        let size = slot.room.size;
+        if let Some(damage) = slot.room.take_damage() {
+            report(rule, format!("{call}: beside a DMA buffer of {size} bytes {damage}"));
         }
-        (slot.room.bytes(0..size.min(slot.room.size)).to_vec(), is_whole)
+        let size = slot.private.size;
+        if let Some(damage) = slot.private.take_damage() {
+            report(rule, format!("{call}: beside {size} bytes of private data {damage}"));
+        }
+    }
+
+    /// The first byte of a paging buffer that has changed since the driver has encoded the operations.
+    pub fn first_changed(&self, number: usize, commands: &[u8]) -> Option<usize> {
+        let room = &self.0.borrow().slots[number].room;
+        let bytes = room.bytes(0..commands.len().min(room.size));
+        if bytes == commands { None } else { (0..bytes.len()).find(|&at| bytes[at] != commands[at]) }
     }
 
     /// The buffer of the manager's paging buffer at `key`, for a submission. A buffer that the driver never saw has a copy of

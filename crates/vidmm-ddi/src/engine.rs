@@ -54,9 +54,11 @@ impl Submission {
 /// Tells the driver the root table of a context.
 pub(crate) fn set_root(adapter: &Adapter, context: KmdContextHandle, root: RootPageTable) {
     let Some(function) = adapter.ddi().DxgkDdiSetRootPageTable else { return };
-    let args = root_args(adapter, context, root);
+    let mut args = root_args(adapter, context, root);
     // SAFETY: the struct lives for the call; the context is the driver's.
-    adapter.call(Entry::DxgkDdiSetRootPageTable, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    adapter.call_with(Entry::DxgkDdiSetRootPageTable, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
 }
 
 /// A packet that the engine has.
@@ -165,6 +167,12 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
         }
         None => adapter.dma.plain(commands, private),
     };
+    if submission.paging
+        && let Some(at) = adapter.dma.first_changed(number, commands)
+    {
+        let message = "has changed between DxgkDdiBuildPagingBuffer and the submission";
+        report("BPB-02", format!("byte {at} of a paging buffer of {} bytes {message}", commands.len()));
+    }
     let (start, end) = submission.offsets.unwrap_or((0, commands.len() as u32));
     let buffer = adapter.dma.submit(number, packet.signal, start as usize..end as usize);
     if submission.paging && adapter.is_physical.get() && adapter.patches_paging.get() {
@@ -174,13 +182,14 @@ pub(crate) fn submit(adapter: &Adapter, packet: &Packet) -> Option<usize> {
         true => submit_physical(adapter, packet, &submission, buffer),
         false => submit_virtual(adapter, packet, &submission, buffer),
     }
+    adapter.dma.must_be_whole(number, "BPB-02", "the submission");
     Some(number)
 }
 
 /// Lets the driver patch a paging buffer, which has no addresses to patch: documents disagree whether Patch is called (DRV-01).
 fn patch_paging(adapter: &Adapter, packet: &Packet, buffer: Named, (start, end): (u32, u32)) {
     let Some(function) = adapter.ddi().DxgkDdiPatch else { return };
-    let args = DXGKARG_PATCH {
+    let mut args = DXGKARG_PATCH {
         DmaBufferPhysicalAddress: buffer.address,
         pDmaBuffer: buffer.dma,
         DmaBufferSize: end,
@@ -189,12 +198,13 @@ fn patch_paging(adapter: &Adapter, packet: &Packet, buffer: Named, (start, end):
         pDmaBufferPrivateData: buffer.private,
         DmaBufferPrivateDataSize: buffer.private_size,
         DmaBufferPrivateDataSubmissionEndOffset: buffer.private_end(),
-        SubmissionFenceId: packet.signal.fence_id as u32,
+        SubmissionFenceId: adapter.fences.fence_of(packet.signal.fence_id),
         Flags: SUBMIT_PAGING,
         ..DXGKARG_PATCH::zeroed()
     };
     // SAFETY: the struct and the buffer live for the call.
-    let status = adapter.call(Entry::DxgkDdiPatch, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    let status = adapter
+        .call_with(Entry::DxgkDdiPatch, PASSIVE_LEVEL, &mut args, |args| unsafe { function(adapter.handle(), args) });
     if status < 0 {
         report(
             "PAT-15",
@@ -206,20 +216,21 @@ fn patch_paging(adapter: &Adapter, packet: &Packet, buffer: Named, (start, end):
 fn submit_virtual(adapter: &Adapter, packet: &Packet, submission: &Submission, buffer: Named) {
     let Some(function) = adapter.ddi().DxgkDdiSubmitCommandVirtual else { return };
     let EngineFence { engine, fence_id } = packet.signal;
-    let args = DXGKARG_SUBMITCOMMANDVIRTUAL {
+    let mut args = DXGKARG_SUBMITCOMMANDVIRTUAL {
         hContext: adapter.contexts.handle(submission.context.0),
         DmaBufferVirtualAddress: buffer.address,
         DmaBufferSize: packet.buffer.commands().len() as u32,
         pDmaBufferPrivateData: buffer.private,
         DmaBufferPrivateDataSize: buffer.private_size,
-        SubmissionFenceId: fence_id as u32,
+        SubmissionFenceId: adapter.fences.fence_of(fence_id),
         Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
         NodeOrdinal: engine,
         ..DXGKARG_SUBMITCOMMANDVIRTUAL::zeroed()
     };
     // SAFETY: the struct and the private data live for the call; the context is the driver's.
-    let status = adapter
-        .call(Entry::DxgkDdiSubmitCommandVirtual, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    let status = adapter.call_with(Entry::DxgkDdiSubmitCommandVirtual, DISPATCH_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
     must_succeed(status, Entry::DxgkDdiSubmitCommandVirtual);
 }
 
@@ -228,7 +239,7 @@ fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, 
     let Some(function) = adapter.ddi().DxgkDdiSubmitCommand else { return };
     let EngineFence { engine, fence_id } = packet.signal;
     let (start, end) = submission.offsets.unwrap_or((0, packet.buffer.commands().len() as u32));
-    let args = DXGKARG_SUBMITCOMMAND {
+    let mut args = DXGKARG_SUBMITCOMMAND {
         // A paging buffer is submitted for no device (PAT-01).
         hContext: if submission.paging { std::ptr::null_mut() } else { adapter.contexts.handle(submission.context.0) },
         DmaBufferPhysicalAddress: buffer.address,
@@ -238,28 +249,30 @@ fn submit_physical(adapter: &Adapter, packet: &Packet, submission: &Submission, 
         pDmaBufferPrivateData: buffer.private,
         DmaBufferPrivateDataSize: buffer.private_size,
         DmaBufferPrivateDataSubmissionEndOffset: buffer.private_end(),
-        SubmissionFenceId: fence_id as u32,
+        SubmissionFenceId: adapter.fences.fence_of(fence_id),
         Flags: if submission.paging { SUBMIT_PAGING } else { 0 },
         NodeOrdinal: engine,
         ..DXGKARG_SUBMITCOMMAND::zeroed()
     };
     // SAFETY: the struct and the private data live for the call; the context is the driver's.
-    let status =
-        adapter.call(Entry::DxgkDdiSubmitCommand, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    let status = adapter.call_with(Entry::DxgkDdiSubmitCommand, DISPATCH_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
     must_succeed(status, Entry::DxgkDdiSubmitCommand);
 }
 
 /// Asks the driver to yield an engine. Its report comes when the packet that runs has ended.
 pub(crate) fn preempt(adapter: &Adapter, node_ordinal: u32, fence_id: u64) {
     let Some(function) = adapter.ddi().DxgkDdiPreemptCommand else { return };
-    let args = DXGKARG_PREEMPTCOMMAND {
-        PreemptionFenceId: fence_id as u32,
+    let mut args = DXGKARG_PREEMPTCOMMAND {
+        PreemptionFenceId: adapter.fences.fence_of(fence_id),
         NodeOrdinal: node_ordinal,
         ..DXGKARG_PREEMPTCOMMAND::zeroed()
     };
     // SAFETY: the struct lives for the call.
-    let status =
-        adapter.call(Entry::DxgkDdiPreemptCommand, DISPATCH_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    let status = adapter.call_with(Entry::DxgkDdiPreemptCommand, DISPATCH_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
     if status < 0 {
         report("DDI-PREEMPT", format!("DxgkDdiPreemptCommand failed with status {status:#x}: it must not fail"));
     }

@@ -15,6 +15,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, Notification, PASSIVE_LEVEL};
 use crate::engine::{Engine, Queued, Submission, is_given_up, preempt, submit};
 use crate::memory::{Memory, from_driver, to_driver};
+use crate::numbers::Fences;
 use crate::page_tables::entry_from_driver;
 use crate::progress::Entry;
 use crate::reports::{report, report_stray};
@@ -126,7 +127,7 @@ impl DdiGpu {
         let engine = &mut self.engines[ordinal];
         let has_ended = engine.queue.front().is_some_and(|first| first.is_reported);
         if has_ended && (self.adapter.has_faulted.get() || engine.is_stopped) {
-            let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+            let packet = format!("{} of engine {}", self.adapter.fences.name(fence.fence_id as u32), fence.engine);
             report("FLT-11", format!("{packet} has faulted, and the driver has reported its end"));
         }
         if has_ended {
@@ -134,7 +135,7 @@ impl DdiGpu {
         } else if !engine.is_stopped {
             engine.is_stopped = true;
             if !self.lost.replace(true) {
-                let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+                let packet = format!("{} of engine {}", self.adapter.fences.name(fence.fence_id as u32), fence.engine);
                 report("SYN-13", format!("{packet} has run, and the driver has not reported its end"));
             }
         }
@@ -189,7 +190,8 @@ impl DdiGpu {
                 "the GPU has not run the buffer"
             }
         };
-        let told = format!("the end of packet {fence_id} of engine {node_ordinal} is reported in {function}");
+        let packet = self.adapter.fences.name(fence_id);
+        let told = format!("the end of {packet} of engine {node_ordinal} is reported in {function}");
         report("SYN-13", format!("{told}, and {why} (DRV-09)"));
     }
 
@@ -210,9 +212,9 @@ impl DdiGpu {
         };
         let fence = first.packet.signal;
         let is_paging = Submission::decode(&first.packet.preamble).is_some_and(|submission| submission.paging);
-        must_name(interrupt, fence);
+        must_name(self.adapter.fences, interrupt, fence);
         if is_paging && self.adapter.is_physical.get() {
-            let packet = format!("packet {} of engine {}", fence.fence_id, fence.engine);
+            let packet = format!("{} of engine {}", self.adapter.fences.name(fence.fence_id as u32), fence.engine);
             report("FLT-23", format!("{packet}, a paging buffer, has faulted"));
         }
         if let NotifyInterrupt::DmaPageFaulted(fault) = *interrupt
@@ -287,7 +289,7 @@ impl DdiGpu {
 }
 
 /// A report of a fault names the packet that ran, unless it says that it cannot (FLT-11).
-fn must_name(interrupt: &NotifyInterrupt, ran: EngineFence) {
+fn must_name(fences: Fences, interrupt: &NotifyInterrupt, ran: EngineFence) {
     let (named, says_it_cannot) = match *interrupt {
         NotifyInterrupt::DmaPageFaulted(fault) => {
             let says_it_cannot = fault.page_fault_flags.contains(PageFaultFlags::FENCE_INVALID);
@@ -300,7 +302,11 @@ fn must_name(interrupt: &NotifyInterrupt, ran: EngineFence) {
         let EngineFence { engine: on, fence_id } = ran;
         report(
             "FLT-11",
-            format!("a fault of packet {packet} of engine {engine} is reported; packet {fence_id} of engine {on} ran"),
+            format!(
+                "a fault of {} of engine {engine} is reported; {} of engine {on} ran",
+                fences.name(packet as u32),
+                fences.name(fence_id as u32)
+            ),
         );
     }
 }
@@ -383,14 +389,15 @@ impl Gpu for DdiGpu {
         };
         let mut args = DXGKARG_RESETENGINE { NodeOrdinal: engine, ..DXGKARG_RESETENGINE::zeroed() };
         // SAFETY: the struct lives for the call.
-        let status = self
-            .adapter
-            .call(Entry::DxgkDdiResetEngine, PASSIVE_LEVEL, || unsafe { reset(self.adapter.handle(), &mut args) });
+        let status = self.adapter.call_with(Entry::DxgkDdiResetEngine, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            reset(self.adapter.handle(), args)
+        });
         let (result, returned) = match status >= 0 {
             true => {
                 let first = own.queue.front().filter(|_| own.begun_at.is_some());
                 let right = first.map_or(own.completed, |queued| queued.packet.signal.fence_id);
-                let told = args.LastAbortedFenceId;
+                let fences = self.adapter.fences;
+                let told = fences.packet_of(args.LastAbortedFenceId);
                 // Hardware with a queue may count packets behind the first packet too: such packets are handed out again.
                 let last = if own.begun_at.is_some() { right } else { own.told };
                 let is_right = [right as u32, last as u32].contains(&told)
@@ -400,7 +407,11 @@ impl Gpu for DdiGpu {
                 if right != aborted {
                     report(
                         "FLT-21",
-                        format!("DxgkDdiResetEngine has set LastAbortedFenceId to {told} in place of {right}"),
+                        format!(
+                            "DxgkDdiResetEngine has set LastAbortedFenceId to {} in place of {}",
+                            args.LastAbortedFenceId,
+                            fences.fence_of(right)
+                        ),
                     );
                 }
                 (own.free_since, own.ended) = (now, None);

@@ -79,9 +79,9 @@ impl DdiKmd {
             hKmdProcess: process,
         };
         // SAFETY: the struct lives for the call.
-        let status = self
-            .adapter
-            .call(Entry::DxgkDdiCreateDevice, PASSIVE_LEVEL, || unsafe { function(self.adapter.handle(), &mut args) });
+        let status = self.adapter.call_with(Entry::DxgkDdiCreateDevice, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(self.adapter.handle(), args)
+        });
         created(status, "DxgkDdiCreateDevice").map(|()| args.hDevice)
     }
 }
@@ -111,9 +111,10 @@ impl Kmd for DdiKmd {
         let function = self.ddi().DxgkDdiGetRootPageTableSize?;
         let mut args = DXGKARG_GETROOTPAGETABLESIZE { NumberOfPte: num_entries, PhysicalAdapterIndex: 0 };
         // SAFETY: the struct lives for the call.
-        let bytes = self.adapter.call(Entry::DxgkDdiGetRootPageTableSize, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        });
+        let bytes =
+            self.adapter.call_with(Entry::DxgkDdiGetRootPageTableSize, PASSIVE_LEVEL, &mut args, |args| unsafe {
+                function(self.adapter.handle(), args)
+            });
         // A size that is no multiple of a page is refused.
         Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
@@ -131,9 +132,10 @@ impl Kmd for DdiKmd {
             None => dxgk,
             Some(function) => {
                 // SAFETY: the struct lives for the call.
-                let status = self.adapter.call(Entry::DxgkDdiCreateProcess, PASSIVE_LEVEL, || unsafe {
-                    function(self.adapter.handle(), &mut args)
-                });
+                let status =
+                    self.adapter.call_with(Entry::DxgkDdiCreateProcess, PASSIVE_LEVEL, &mut args, |args| unsafe {
+                        function(self.adapter.handle(), args)
+                    });
                 created(status, "DxgkDdiCreateProcess")?;
                 args.hKmdProcess
             }
@@ -184,9 +186,9 @@ impl Kmd for DdiKmd {
             ..DXGKARG_CREATECONTEXT::zeroed()
         };
         // SAFETY: the struct lives for the call; the device is the driver's.
-        let status = self
-            .adapter
-            .call(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, || unsafe { function(device.handle, &mut args) });
+        let status = self.adapter.call_with(Entry::DxgkDdiCreateContext, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(device.handle, args)
+        });
         created(status, "DxgkDdiCreateContext")?;
         let context = KmdContextHandle(self.adapter.contexts.add_new(args.hContext));
         let DXGK_CONTEXTINFO {
@@ -251,9 +253,12 @@ impl Kmd for DdiKmd {
             PropertyMaskValue: PROPERTIES_OF_SEGMENTS,
         };
         // SAFETY: the struct lives for the call.
-        self.adapter.call(Entry::DxgkDdiValidateUpdateAllocationProperty, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
-        }) >= 0
+        self.adapter.call_with(
+            Entry::DxgkDdiValidateUpdateAllocationProperty,
+            PASSIVE_LEVEL,
+            &mut args,
+            |args| unsafe { function(self.adapter.handle(), args) },
+        ) >= 0
     }
 
     fn set_root_page_table(&mut self, context: KmdContextHandle, root: RootPageTable) {
@@ -303,8 +308,8 @@ impl Kmd for DdiKmd {
             ..DXGKARG_QUERYDEPENDENTENGINEGROUP::zeroed()
         };
         // SAFETY: the struct lives for the call.
-        self.adapter.call(Entry::DxgkDdiQueryDependentEngineGroup, PASSIVE_LEVEL, || unsafe {
-            function(self.adapter.handle(), &mut args)
+        self.adapter.call_with(Entry::DxgkDdiQueryDependentEngineGroup, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(self.adapter.handle(), args)
         });
         args.DependentNodeOrdinalMask
     }

@@ -39,6 +39,7 @@ mod patching;
 mod kmd;
 mod engine;
 mod gpu;
+mod guards;
 mod standard;
 mod umd;
 mod machines;

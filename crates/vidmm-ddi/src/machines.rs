@@ -10,12 +10,13 @@ use vidmm_runtime::{AllocationDesc, AllocationSegments, CpuAccess, FaultSwitch, 
 use vidmm_sim::{Bench, Features, MachineDesc, MachineFactory};
 use vidmm_soft::{CostModel, IoMmu, ModelGpuFaults, SoftHost, SystemMemory, semantic_machine};
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, Surroundings};
 use crate::description::{self, Sizes};
+use crate::dice::Dice;
 use crate::gpu::DdiGpu;
 use crate::kmd::DdiKmd;
 use crate::library::Driver;
-use crate::memory::Memory;
+use crate::memory::{Memory, PageNumbers};
 use crate::several::{Described, MOST_FAILURES};
 use crate::umd::{DataSource, DdiUmd, Recorded};
 
@@ -31,6 +32,7 @@ pub struct DriverMachines {
     splits: bool,
     has_allocations: bool,
     has_threads: bool,
+    highest_acceptable_address: Option<u64>,
     source: DataSource,
     fail_at: AtomicU64,
     seed: AtomicU64,
@@ -46,9 +48,16 @@ impl DriverMachines {
     ///
     /// If the driver does not start, its adapter is of a model that is not tried here, or it creates nothing from what is recorded.
     pub fn new(driver: Driver, name: impl Into<String>, recorded: Vec<Vec<u8>>) -> Result<Self, String> {
-        let adapter = Adapter::start(Arc::clone(&driver.0), 0, false)?;
+        let surroundings = Surroundings { seed: 0, address_bits: *PageNumbers::ADDRESS_BITS.start(), is_racing: false };
+        let adapter = Adapter::start(Arc::clone(&driver.0), surroundings)?;
         let info = description::describe(&adapter)?;
         let (resets_engines, splits) = (adapter.resets_engines.get(), adapter.splits.get());
+        let highest_acceptable_address = adapter.highest_acceptable_address.get();
+        if let Some(limit) = highest_acceptable_address.filter(|&limit| address_bits(limit) < LEAST_ADDRESS_BITS) {
+            return Err(format!(
+                "HighestAcceptableAddress is {limit:#x}: vidmm has no machine without pages above (DRV-08)"
+            ));
+        }
         let mut kmd = DdiKmd::new(Rc::clone(&adapter), info.clone(), true);
         let recorded = recorded.into_iter().map(|data| Recorded::new(&mut kmd, data));
         let recorded = recorded.collect::<Result<Arc<[_]>, _>>()?;
@@ -76,6 +85,7 @@ impl DriverMachines {
             splits,
             has_allocations,
             has_threads,
+            highest_acceptable_address,
             source,
             fail_at: AtomicU64::new(0),
             seed: AtomicU64::new(0),
@@ -108,14 +118,37 @@ impl DriverMachines {
         self.lack.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// An adapter in a machine whose addresses have as many bits as the seed says.
     fn adapter(&self) -> Result<Rc<Adapter>, String> {
+        let most = self.highest_acceptable_address.map_or(u32::MAX, address_bits).min(*PageNumbers::ADDRESS_BITS.end());
+        let least = most.min(*PageNumbers::ADDRESS_BITS.start());
+        let dice = Dice::new(self.seed.load(Ordering::Relaxed).rotate_left(32));
+        self.adapter_in(least + dice.below((most - least + 1).into()) as u32)
+    }
+
+    fn adapter_in(&self, address_bits: u32) -> Result<Rc<Adapter>, String> {
         let (seed, is_racing) = (self.seed.load(Ordering::Relaxed), self.is_racing.load(Ordering::Relaxed));
-        Adapter::start(Arc::clone(&self.driver.0), seed, is_racing)
+        Adapter::start(Arc::clone(&self.driver.0), Surroundings { seed, address_bits, is_racing })
     }
 
     fn fail_at(&self, number: u64) {
         // SAFETY: the function takes a number.
         unsafe { (self.driver.0.shim().FailAt)(number) };
+    }
+
+    /// Starts an adapter in the machine with the highest addresses of all, and stops the adapter. Windows does not load a driver on a
+    /// machine with pages above HighestAcceptableAddress: the check has a lack then (DRV-08).
+    ///
+    /// # Errors
+    ///
+    /// If the driver does not start.
+    pub fn start_in_largest_machine(&self) -> Result<(), String> {
+        self.fail_at(0);
+        if let Some(limit) = self.highest_acceptable_address {
+            self.note_lack(&format!("a machine without pages above HighestAcceptableAddress {limit:#x} (DRV-08)"));
+            return Ok(());
+        }
+        description::describe(&*self.adapter_in(*PageNumbers::ADDRESS_BITS.end())?).map(drop)
     }
 
     /// Starts an adapter, asks it for a paging operation with a number that no version of WDDM has, and stops it. An answer of
@@ -236,6 +269,14 @@ impl DriverMachines {
         self.driver.0.gpu().is_some()
     }
 }
+
+/// The bits of the addresses of the largest machine without pages above an address.
+fn address_bits(highest: u64) -> u32 {
+    (u128::from(highest) + 1).ilog2()
+}
+
+/// Addresses of fewer bits leave no room for the system memory of programs.
+const LEAST_ADDRESS_BITS: u32 = 32;
 
 /// The features of the kinds of allocations that the driver's user-mode half does not have.
 fn lacking_kinds(umd: &DdiUmd, lacks: Features) -> Features {

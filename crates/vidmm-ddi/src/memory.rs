@@ -1,30 +1,93 @@
 //! Memory as the driver and its GPU's model address it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use vidmm::contract::{AdapterInfo, SegmentFlags};
 use vidmm::{PAGE_SIZE, PhysicalAddress, SegmentId};
 use vidmm_runtime::Content;
 use vidmm_soft::{PageContents, SparseMemory, SystemMemory};
 
-/// Neighbouring pages of system memory do not follow one another for a driver: a driver that takes the first page of a list and
-/// counts on goes to a wrong one.
-///
-/// The permutation is its own inverse, moves every page, and keeps no two neighbours together.
-fn permuted(page: u64) -> u64 {
-    page ^ 0b101
+use crate::dice::Dice;
+
+/// The numbers of pages of system memory, as the driver sees them. They are scattered over the upper half of the machine's memory:
+/// no two neighbours stay together, and each number needs all bits of the machine's addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageNumbers {
+    /// Pages in half of the machine's memory: a power of 2.
+    half: u64,
+    /// An odd number, and the number that undoes its multiplication.
+    factor: u64,
+    inverse: u64,
+    first: u64,
+}
+
+impl PageNumbers {
+    /// The bits of the smallest and of the largest machine's addresses. The largest is the processor's largest.
+    pub const ADDRESS_BITS: std::ops::RangeInclusive<u32> = 34..=52;
+
+    /// Numbers on a machine whose addresses have so many bits.
+    pub fn new(dice: &Dice, address_bits: u32) -> Self {
+        let half = 1 << (address_bits - 1 - PAGE_SIZE.ilog2());
+        let factor = dice.below(half) << 5 | 0b10001;
+        // Each step doubles the number of right bits.
+        let inverse = (0..6)
+            .fold(factor, |inverse: u64, _| inverse.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(inverse))));
+        Self { half, factor, inverse, first: dice.below(half) }
+    }
+
+    /// The machine's highest address.
+    pub fn highest_address(self) -> u64 {
+        self.half * 2 * PAGE_SIZE - 1
+    }
+
+    /// Pages that no machine has change places with the lower half.
+    fn number_of(self, page: u64) -> u64 {
+        match page / self.half {
+            0 => self.half + (page.wrapping_mul(self.factor).wrapping_add(self.first) & (self.half - 1)),
+            1 => page - self.half,
+            _ => page,
+        }
+    }
+
+    fn page_of(self, number: u64) -> u64 {
+        match number / self.half {
+            0 => number + self.half,
+            1 => number.wrapping_sub(self.first).wrapping_mul(self.inverse) & (self.half - 1),
+            _ => number,
+        }
+    }
+}
+
+thread_local! {
+    /// The machine of this thread's adapter.
+    static PAGE_NUMBERS: Cell<PageNumbers> = Cell::new(PageNumbers::new(&Dice::default(), *PageNumbers::ADDRESS_BITS.start()));
+}
+
+/// From now on this thread's adapter is in a machine with these page numbers.
+pub(crate) fn set_page_numbers(numbers: PageNumbers) {
+    PAGE_NUMBERS.set(numbers);
+}
+
+/// The highest address of this thread's machine.
+pub(crate) fn highest_address() -> u64 {
+    PAGE_NUMBERS.get().highest_address()
 }
 
 /// The number of a page that no memory has. It stands behind the last page of a list.
-pub(crate) const NO_PAGE: u64 = 0x000D_EAD0_0000;
+pub(crate) const NO_PAGE: u64 = 0xDEAD_0000_0000;
 
 /// The number of a page that no memory has. It stands in a list whose operation is over (DRV-03).
-pub(crate) const RETIRED_PAGE: u64 = 0x000D_EAD1_0000;
+pub(crate) const RETIRED_PAGE: u64 = 0xDEAD_1000_0000;
 
-/// A place as the driver sees it: of system memory, a permuted page.
+/// An offset whose page has another number.
+fn with_page(offset: u64, number: impl FnOnce(u64) -> u64) -> u64 {
+    number(offset / PAGE_SIZE) * PAGE_SIZE + offset % PAGE_SIZE
+}
+
+/// A place as the driver sees it: of system memory, a scattered page.
 pub(crate) fn to_driver(address: PhysicalAddress) -> (u32, u64) {
     let offset = match address.segment.is_system() {
-        true => permuted(address.offset / PAGE_SIZE) * PAGE_SIZE + address.offset % PAGE_SIZE,
+        true => with_page(address.offset, |page| PAGE_NUMBERS.get().number_of(page)),
         false => address.offset,
     };
     (address.segment.0.into(), offset)
@@ -38,7 +101,10 @@ pub(crate) fn page_to_driver(address: PhysicalAddress) -> u64 {
 /// A place that the driver has named; none if there is no such segment.
 pub(crate) fn from_driver(segment: u32, offset: u64) -> Option<PhysicalAddress> {
     let segment = SegmentId(u8::try_from(segment).ok()?);
-    let (_, offset) = to_driver(PhysicalAddress { segment, offset });
+    let offset = match segment.is_system() {
+        true => with_page(offset, |number| PAGE_NUMBERS.get().page_of(number)),
+        false => offset,
+    };
     Some(PhysicalAddress { segment, offset })
 }
 
@@ -219,11 +285,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_neighbouring_pages_follow_one_another() {
-        for page in 0..1000 {
-            assert_eq!(permuted(permuted(page)), page);
-            assert_ne!(permuted(page), page);
-            assert_ne!(permuted(page) + 1, permuted(page + 1), "pages {page} and {}", page + 1);
+    fn page_numbers_are_scattered_over_the_upper_half_of_a_machine() {
+        for address_bits in [32].into_iter().chain(PageNumbers::ADDRESS_BITS) {
+            let numbers = PageNumbers::new(&Dice::new(address_bits.into()), address_bits);
+            assert_eq!(numbers.highest_address(), (1 << address_bits) - 1);
+            for page in 0..1000 {
+                let number = numbers.number_of(page);
+                assert_eq!((number * PAGE_SIZE) >> (address_bits - 1), 1, "{number:#x} needs all bits");
+                assert!(number.abs_diff(numbers.number_of(page + 1)) > 1, "pages {page} and {}", page + 1);
+            }
+            for page in (0..100).chain((0..64).map(|bits| u64::MAX >> bits)) {
+                assert_eq!(numbers.page_of(numbers.number_of(page)), page);
+            }
         }
     }
 }

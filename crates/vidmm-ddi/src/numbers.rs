@@ -1,9 +1,50 @@
-//! The driver's handles by number: a handle is an address of this process, and no address enters a log or a finding.
+//! Numbers for the driver's objects, and numbers of packets as the driver sees the packets.
+//!
+//! A handle of the driver is an address of this process, and no address enters a log or a finding.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::abi::HANDLE;
+use crate::dice::Dice;
+
+/// Fences as the driver sees the fences: the first packets have fences just below a power of 2, so a driver that keeps few bits of a
+/// fence is found (DRV-11).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fences {
+    /// The difference to the manager's fence.
+    base: u32,
+}
+
+impl Fences {
+    /// Fences from below one of some powers of 2 on.
+    pub fn new(dice: &Dice) -> Self {
+        const BITS: [u32; 3] = [8, 12, 16];
+        let power = 1 << BITS[dice.below(BITS.len() as u64) as usize];
+        Self { base: power - 1 - dice.below(32) as u32 }
+    }
+
+    /// The driver's fence of a packet.
+    pub fn fence_of(self, fence_id: u64) -> u32 {
+        (fence_id as u32).wrapping_add(self.base)
+    }
+
+    /// The packet with a fence of the driver's. A wrong fence stays wrong, and 0 is no fence.
+    pub fn packet_of(self, fence_id: u32) -> u32 {
+        if fence_id == 0 { 0 } else { fence_id.wrapping_sub(self.base) }
+    }
+
+    /// A packet, as messages name the packet.
+    pub fn name(self, packet: u32) -> String {
+        let fence = self.fence_of(packet.into());
+        // A fence below the first fence is of no packet.
+        if packet == 0 || packet.leading_zeros() == 0 {
+            format!("fence {fence}")
+        } else {
+            format!("packet {packet} (fence {fence})")
+        }
+    }
+}
 
 /// The handles of one kind of object, numbered from 1 in the order of creation. 0 stands for no handle.
 #[derive(Default)]

@@ -142,7 +142,7 @@ fn open(
         PrivateDriverDataSize: data.allocation.len() as u32,
         ..DXGK_OPENALLOCATIONINFO::zeroed()
     };
-    let args = DXGKARG_OPENALLOCATION {
+    let mut args = DXGKARG_OPENALLOCATION {
         NumAllocations: 1,
         pOpenAllocation: &mut info,
         pPrivateDriverData: data.resource.as_mut_ptr().cast(),
@@ -151,15 +151,18 @@ fn open(
         ..DXGKARG_OPENALLOCATION::zeroed()
     };
     // SAFETY: the structs and the data live for the call; the device is the driver's.
-    let status =
-        adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
+    let status = adapter.call_with(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(device.handle, args)
+    });
     if status >= 0 { Ok(info.hDeviceSpecificAllocation) } else { Err(status) }
 }
 
 fn close(adapter: &Adapter, device: Device, opened: HANDLE) {
     let Some(function) = adapter.ddi().DxgkDdiCloseAllocation else { return };
     let list = [opened];
-    let args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
+    let mut args = DXGKARG_CLOSEALLOCATION { NumAllocations: 1, pOpenHandleList: list.as_ptr() };
     // SAFETY: the structs live for the call; the allocation was opened by the driver on this device.
-    adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { function(device.handle, &args) });
+    adapter.call_with(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(device.handle, args)
+    });
 }

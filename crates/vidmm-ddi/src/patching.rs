@@ -7,6 +7,7 @@ use vidmm::contract::{AllocationListElement, Patch, PatchLocation, Render, Rende
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
 use crate::bounce::Bounce;
+use crate::dma_buffers::Place;
 use crate::memory::SegmentBases;
 use crate::opened::{Device, Opened};
 use crate::progress::Entry;
@@ -32,6 +33,17 @@ pub(crate) struct Patching {
     elements: Vec<DXGK_ALLOCATIONLIST>,
     locations: Vec<D3DDDI_PATCHLOCATIONLIST>,
     locations_out: Bounce,
+    /// The commands that are translated.
+    running: Running,
+}
+
+/// The earlier calls of Render for the same commands: each has filled a DMA buffer.
+#[derive(Default)]
+struct Running {
+    buffers: Vec<usize>,
+    /// The references in their lists: an element and a slot each.
+    references: BTreeSet<(u32, u32)>,
+    leaks: usize,
 }
 
 /// Larger private data of a DMA buffer no driver has.
@@ -48,6 +60,7 @@ impl Patching {
             elements: Vec::new(),
             locations: Vec::new(),
             locations_out: Bounce::default(),
+            running: Running::default(),
         }
     }
 
@@ -83,8 +96,8 @@ impl Patching {
         Ok(())
     }
 
-    /// Lets the driver translate commands. For the driver the offsets of each call begin at 0; all calls for the same commands
-    /// write into one DMA buffer, behind one another. The manager's private data names the buffer.
+    /// Lets the driver translate commands, or the rest of commands, into a new DMA buffer (PAT-12). The manager's private data names
+    /// the buffer.
     ///
     /// # Errors
     ///
@@ -106,13 +119,13 @@ impl Patching {
         }
         let room = render.dma_buffer.len();
         let private_size = (context.private_data_size as usize).min(PRIVATE_DATA_MAX);
-        let number = adapter.dma.of_token(render.dma_buffer_private_data).unwrap_or_else(|| {
-            let number = adapter.dma.rendered(render.context.0, room, private_size);
-            *render.dma_buffer_private_data = (number as u64).to_le_bytes().to_vec();
-            number
-        });
-        let place = adapter.dma.render(number, room);
-        let private_room = private_size - place.private_offset;
+        if *render.multipass_offset == 0 {
+            self.running = Running::default();
+        }
+        let place = adapter.dma.rendered(render.context.0, room, private_size);
+        let number = place.number;
+        self.running.buffers.push(number);
+        *render.dma_buffer_private_data = (number as u64).to_le_bytes().to_vec();
         let room_for_locations = self.locations.len().max(context.patch_location_list_size as usize).min(1 << 20);
         let mut args = DXGKARG_RENDER {
             pCommand: self.commands.as_ptr().cast(),
@@ -120,7 +133,7 @@ impl Patching {
             pDmaBuffer: place.dma,
             DmaSize: room as u32,
             pDmaBufferPrivateData: place.private,
-            DmaBufferPrivateDataSize: private_room as u32,
+            DmaBufferPrivateDataSize: private_size as u32,
             pAllocationList: self.elements.as_mut_ptr(),
             AllocationListSize: self.elements.len() as u32,
             pPatchLocationListIn: self.locations.as_mut_ptr(),
@@ -133,29 +146,20 @@ impl Patching {
         };
         let context = adapter.contexts.handle(render.context.0);
         // SAFETY: the struct, its lists and its buffers live for the call; beyond a buffer's end are bytes of ours.
-        let status = adapter.call(Entry::DxgkDdiRender, PASSIVE_LEVEL, || unsafe { function(context, &mut args) });
+        let status = adapter
+            .call_with(Entry::DxgkDdiRender, PASSIVE_LEVEL, &mut args, |args| unsafe { function(context, args) });
         let is_where_it_was = *render.multipass_offset == args.MultipassOffset;
         *render.multipass_offset = args.MultipassOffset;
-        let written = adapter.dma.take_dma(place, args.pDmaBuffer, render.dma_buffer);
-        // More than there was room for: the manager names the rule.
-        render.dma_bytes_written = written.unwrap_or(room + 1);
-        if written.is_none() {
-            let message = "bytes behind its end were written, or pDmaBuffer is not within it";
-            report("BPB-02", format!("DxgkDdiRender was given a DMA buffer of {room} bytes: {message}"));
-            adapter.dma.release(number);
-            return Err(RenderStatus::InvalidParameter);
-        }
-        if private_room > 0 && adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).is_none() {
-            let message = "bytes behind its end were written, or pDmaBufferPrivateData is not within it";
-            report("BPB-02", format!("DxgkDdiRender was given {private_room} bytes of private data: {message}"));
-            adapter.dma.release(number);
-            return Err(RenderStatus::InvalidParameter);
-        }
-        let result = self.judged(adapter, render, &args, status, is_where_it_was);
+        let result = self.judged(adapter, render, &args, place, status, is_where_it_was);
         match result {
             Ok(()) => adapter.dma.end_render(number),
-            Err(RenderStatus::InsufficientDmaBuffer) => {}
-            Err(_) => adapter.dma.release(number),
+            // The manager submits nothing of an empty buffer.
+            Err(RenderStatus::InsufficientDmaBuffer) if render.dma_bytes_written == 0 => {
+                self.running.buffers.pop();
+                adapter.dma.release(number);
+            }
+            Err(RenderStatus::InsufficientDmaBuffer) => adapter.dma.end_render(number),
+            Err(_) => self.running.buffers.drain(..).for_each(|number| adapter.dma.release(number)),
         }
         result
     }
@@ -166,9 +170,25 @@ impl Patching {
         adapter: &Adapter,
         render: &mut Render<'_>,
         args: &DXGKARG_RENDER,
+        place: Place,
         status: NTSTATUS,
         is_where_it_was: bool,
     ) -> Result<(), RenderStatus> {
+        let room = render.dma_buffer.len();
+        let written = adapter.dma.take_dma(place, args.pDmaBuffer, render.dma_buffer);
+        // More than there was room for: the manager names the rule.
+        render.dma_bytes_written = *written.as_ref().unwrap_or(&(room + 1));
+        let private = adapter.dma.patched(place.number).0.private_size;
+        let written_beside = match private {
+            0 => None,
+            _ => adapter.dma.take_private(place, args.pDmaBufferPrivateData, &mut []).err(),
+        };
+        let of_private = written_beside.map(|damage| format!("{private} bytes of private data, and {damage}"));
+        let of_buffer = written.err().map(|damage| format!("a DMA buffer of {room} bytes, and {damage}"));
+        if let Some(told) = of_buffer.or(of_private) {
+            report("BPB-02", format!("DxgkDdiRender has {told}"));
+            return Err(RenderStatus::InvalidParameter);
+        }
         match status_of(status) {
             // The next call would be the same, and so on for ever.
             Err(RenderStatus::InsufficientDmaBuffer) if is_where_it_was && render.dma_bytes_written > 0 => {
@@ -176,16 +196,42 @@ impl Patching {
                 report("PAT-12", message);
                 Err(RenderStatus::InvalidParameter)
             }
+            // The manager submits nothing of it.
+            Err(RenderStatus::InsufficientDmaBuffer) if render.dma_bytes_written == 0 => {
+                Err(RenderStatus::InsufficientDmaBuffer)
+            }
             result @ (Ok(()) | Err(RenderStatus::InsufficientDmaBuffer)) => {
-                let first = render.patch_location_list_out.len();
                 self.take_locations(args.pPatchLocationListOut.cast(), render, adapter.splits.get())?;
-                check_addresses(adapter, render, first);
+                check_addresses(adapter, render);
+                let locations = &*render.patch_location_list_out;
+                if !locations.is_sorted_by_key(|location| location.split_offset) {
+                    report("SPL-04", "the split offsets of pPatchLocationListOut fall from one entry to the next");
+                }
+                self.running.references.extend(locations.iter().map(reference));
+                self.running.leaks += leaks(locations, render.allocation_list);
                 if result.is_ok() {
-                    check_references(render, self.no_dma_patching);
+                    self.check_references(render);
                 }
                 result
             }
             refused => refused,
+        }
+    }
+
+    /// Every reference of the commands is in a list of the driver's, whatever the driver has written at once (PAT-14). A list that
+    /// keeps what it was given bound at a split point where the user-mode driver's did not, leaks (SPL-12).
+    fn check_references(&self, render: &Render<'_>) {
+        let given = render.patch_location_list_in;
+        if let Some((index, slot)) = given.iter().map(reference).find(|given| !self.running.references.contains(given))
+        {
+            let message =
+                format!("element {index} in slot {slot} is in pPatchLocationListIn, and not in pPatchLocationListOut");
+            report("PAT-14", message);
+        }
+        if !self.no_dma_patching && self.running.leaks > leaks(given, render.allocation_list) {
+            let message =
+                "at a split point of pPatchLocationListOut nothing is bound again or unbound of what is bound there";
+            report("SPL-12", message);
         }
     }
 
@@ -196,7 +242,6 @@ impl Patching {
             report("DDI-RENDER", "pPatchLocationListOut is not behind the last entry of a list that has room for it");
             return Err(RenderStatus::InvalidParameter);
         };
-        let from = render.dma_buffer_write_offset;
         let (words, _) = written.as_chunks::<4>();
         let words = Vec::from_iter(words.iter().copied().map(u32::from_le_bytes));
         render.patch_location_list_out.extend(words.chunks_exact(LOCATION_BYTES / 4).map(|location| PatchLocation {
@@ -204,8 +249,8 @@ impl Patching {
             slot_id: location[1] & SLOT_ID_MASK,
             driver_id: location[2],
             allocation_offset: location[3],
-            patch_offset: location[4].saturating_add(from),
-            split_offset: if splits { location[5].saturating_add(from) } else { 0 },
+            patch_offset: location[4],
+            split_offset: if splits { location[5] } else { 0 },
         }));
         Ok(())
     }
@@ -221,8 +266,8 @@ impl Patching {
         let (start, end) = (patch.dma_buffer_submission_start_offset, patch.dma_buffer_submission_end_offset);
         let part = start as usize..start as usize + patch.dma_buffer.len();
         let (buffer, bytes) = adapter.dma.patched(number);
-        let (before, _) = adapter.dma.content(number, usize::MAX);
-        let args = DXGKARG_PATCH {
+        let before = adapter.dma.content(number, usize::MAX);
+        let mut args = DXGKARG_PATCH {
             hContext: adapter.contexts.handle(patch.context.0),
             DmaBufferPhysicalAddress: buffer.address,
             pDmaBuffer: bytes,
@@ -238,20 +283,23 @@ impl Patching {
             PatchLocationListSize: self.locations.len() as u32,
             PatchLocationListSubmissionStart: patch.patch_location_list_submission_start,
             PatchLocationListSubmissionLength: patch.patch_location_list_submission_length,
-            SubmissionFenceId: patch.submission_fence_id as u32,
+            SubmissionFenceId: adapter.fences.fence_of(patch.submission_fence_id),
             ..DXGKARG_PATCH::zeroed()
         };
         // SAFETY: the struct, its lists and its buffer live for the call; beyond the buffer's end are bytes of ours.
-        let status = adapter.call(Entry::DxgkDdiPatch, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+        let status = adapter.call_with(Entry::DxgkDdiPatch, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        });
         if status < 0 {
             report("PAT-15", format!("DxgkDdiPatch failed with status {status:#x}: it must not fail"));
         }
-        let (after, is_whole) = adapter.dma.content(number, before.len());
+        adapter.dma.must_be_whole(number, "SPL-11", "DxgkDdiPatch");
+        let after = adapter.dma.content(number, before.len());
         if let Some(patched) = after.get(part.clone()) {
             patch.dma_buffer.copy_from_slice(patched);
         }
         let mut changed = (0..before.len()).filter(|&at| before[at] != after[at]);
-        let outside = changed.find(|at| !part.contains(at)).or((!is_whole).then_some(before.len()));
+        let outside = changed.find(|at| !part.contains(at));
         if let Some(at) = outside {
             let message = format!("DxgkDdiPatch has written at offset {at}, and {start} to {end} are submitted");
             report("SPL-11", message);
@@ -277,18 +325,17 @@ fn status_of(status: NTSTATUS) -> Result<(), RenderStatus> {
 
 /// An address that is known when commands are translated is to be in the DMA buffer at once: if it stays, Patch is not called
 /// (PAT-14).
-fn check_addresses(adapter: &Adapter, render: &Render<'_>, first: usize) {
+fn check_addresses(adapter: &Adapter, render: &Render<'_>) {
     if adapter.driver().gpu().is_none() {
         return;
     }
-    for location in &render.patch_location_list_out[first..] {
+    let written = &render.dma_buffer[..render.dma_bytes_written];
+    for location in &*render.patch_location_list_out {
         let element = render.allocation_list.get(location.allocation_index as usize);
         let known = element.and_then(|element| element.allocation.zip(element.address));
-        let at = location.patch_offset.checked_sub(render.dma_buffer_write_offset);
-        let (Some((allocation, address)), Some(at)) = (known, at) else { continue };
-        let written = &render.dma_buffer[..render.dma_bytes_written];
+        let Some((allocation, address)) = known else { continue };
         let expected = address.offset_by(location.allocation_offset.into());
-        if user_work::patched_address(adapter, written, at as usize) != Some(expected) {
+        if user_work::patched_address(adapter, written, location.patch_offset as usize) != Some(expected) {
             report(
                 "PAT-14",
                 format!(
@@ -300,26 +347,8 @@ fn check_addresses(adapter: &Adapter, render: &Render<'_>, first: usize) {
     }
 }
 
-/// Every reference of the commands is in the driver's list, whatever it has written at once (PAT-14). A list that keeps what it was
-/// given bound at a split point where the user-mode driver's did not, leaks (SPL-12).
-fn check_references(render: &Render<'_>, no_dma_patching: bool) {
-    let reference = |location: &PatchLocation| (location.allocation_index, location.slot_id);
-    let kept = BTreeSet::from_iter(render.patch_location_list_out.iter().map(reference));
-    if let Some((index, slot)) = render.patch_location_list_in.iter().map(reference).find(|given| !kept.contains(given))
-    {
-        let message =
-            format!("element {index} in slot {slot} is in pPatchLocationListIn, and not in pPatchLocationListOut");
-        report("PAT-14", message);
-    }
-    if !render.patch_location_list_out.is_sorted_by_key(|location| location.split_offset) {
-        report("SPL-04", "the split offsets of pPatchLocationListOut fall from one entry to the next");
-    }
-    let leaks = |locations: &[PatchLocation]| leaks(locations, render.allocation_list);
-    if !no_dma_patching && leaks(render.patch_location_list_out) > leaks(render.patch_location_list_in) {
-        let message =
-            "at a split point of pPatchLocationListOut nothing is bound again or unbound of what is bound there";
-        report("SPL-12", message);
-    }
+fn reference(location: &PatchLocation) -> (u32, u32) {
+    (location.allocation_index, location.slot_id)
 }
 
 /// The split points of a list at which something is bound, and none of it is bound again or unbound.

@@ -101,7 +101,10 @@ const STEPS: usize = 5;
 const FROM_THREADS: usize = 6;
 /// How often each paging operation was asked for.
 const BY_OPERATION: usize = 8;
-const WORDS: usize = BY_OPERATION + OPERATIONS.len();
+/// A text with an end: why the process ends.
+const LAST_WORDS: usize = BY_OPERATION + OPERATIONS.len();
+const LAST_WORDS_BYTES: usize = 256;
+const WORDS: usize = LAST_WORDS + LAST_WORDS_BYTES / 8;
 
 /// The driver's present call, in a page of memory that another process can look at.
 #[derive(Clone, Debug)]
@@ -199,13 +202,24 @@ impl Progress {
 
     /// Begins to count anew.
     pub fn begin(&self) {
-        let counts = [CALLS, BUILDS, FROM_THREADS].into_iter().chain(BY_OPERATION..WORDS);
+        let counts = [CALLS, BUILDS, FROM_THREADS].into_iter().chain(BY_OPERATION..LAST_WORDS);
         counts.for_each(|at| self.word(at).store(0, Relaxed));
     }
 
     /// Forgets the process that had the driver.
     pub fn reset(&self) {
         (0..WORDS).for_each(|at| self.word(at).store(0, Relaxed));
+    }
+
+    /// Where the process of the driver writes why it ends, and the room.
+    pub(crate) fn last_words_buffer(&self) -> (*mut u8, usize) {
+        (self.0.as_mut_ptr().wrapping_add(LAST_WORDS * 8), LAST_WORDS_BYTES)
+    }
+
+    /// Why the process of the driver has ended, as far as the process could tell; empty if it could not.
+    pub fn last_words(&self) -> String {
+        let words = (LAST_WORDS..WORDS).flat_map(|at| self.word(at).load(Relaxed).to_le_bytes());
+        String::from_utf8_lossy(&Vec::from_iter(words.take_while(|&byte| byte != 0))).into_owned()
     }
 
     /// A number that rises whenever the driver is called or has returned.

@@ -4,7 +4,9 @@ use vidmm::contract::{PagingBufferDesc, SegmentDescriptor, SegmentFlags, WddmVer
 
 use crate::abi::*;
 use crate::adapter::{Adapter, PASSIVE_LEVEL};
+use crate::guards::in_guards;
 use crate::progress::Entry;
+use crate::reports::report;
 
 /// More segments have no id (SEG-05).
 const SEGMENTS_MAX: u32 = 32;
@@ -24,20 +26,30 @@ pub(crate) struct Segments {
 }
 
 /// Asks the driver a question about its adapter.
-pub(crate) fn query<I, O>(adapter: &Adapter, kind: u32, input: &I, output: &mut O) -> NTSTATUS {
+pub(crate) fn query<I, O: Copy>(adapter: &Adapter, kind: u32, input: &I, output: &mut O) -> NTSTATUS {
     let Some(function) = adapter.ddi().DxgkDdiQueryAdapterInfo else { return STATUS_INVALID_PARAMETER };
     let input_bytes = size_of::<I>() as u32;
-    let args = DXGKARG_QUERYADAPTERINFO {
+    let mut args = DXGKARG_QUERYADAPTERINFO {
         Type: kind,
         pInputData: if input_bytes == 0 { std::ptr::null() } else { std::ptr::from_ref(input).cast() },
         InputDataSize: input_bytes,
-        pOutputData: std::ptr::from_mut(output).cast(),
+        pOutputData: std::ptr::null_mut(),
         OutputDataSize: size_of::<O>() as u32,
         Flags: 0,
         hKmdProcessHandle: std::ptr::null_mut(),
     };
-    // SAFETY: input and output are the structs of this type, and live for the call.
-    adapter.call(Entry::DxgkDdiQueryAdapterInfo, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) })
+    let query = |output: *mut O| {
+        args.pOutputData = output.cast();
+        // SAFETY: input and output are the structs of this type, and live for the call.
+        adapter.call_with(Entry::DxgkDdiQueryAdapterInfo, PASSIVE_LEVEL, &mut args, |args| unsafe {
+            function(adapter.handle(), args)
+        })
+    };
+    let (status, damage) = in_guards(output, query);
+    if let Some(damage) = damage {
+        report("SHIM-STRUCT", format!("DxgkDdiQueryAdapterInfo of type {kind}: {damage} (OutputDataSize)"));
+    }
+    status
 }
 
 /// The error of a query without which there is no adapter.

@@ -104,8 +104,9 @@ fn create(adapter: &Adapter, described: &Described, existing: HANDLE) -> Option<
         args.Flags = FLAG_RESOURCE;
     }
     // SAFETY: the structs and the data live for the call.
-    let status = adapter
-        .call(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &mut args) });
+    let status = adapter.call_with(Entry::DxgkDdiCreateAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
     if status < 0 {
         if !matches!(status, STATUS_NO_MEMORY | STATUS_INSUFFICIENT_RESOURCES) {
             let message = format!("DxgkDdiCreateAllocation of {COUNT} allocations failed with status {status:#x}");
@@ -140,7 +141,7 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
             PrivateDriverDataSize: data[at].len() as u32,
             ..DXGK_OPENALLOCATIONINFO::zeroed()
         });
-        let args = DXGKARG_OPENALLOCATION {
+        let mut args = DXGKARG_OPENALLOCATION {
             NumAllocations: COUNT as u32,
             pOpenAllocation: infos.as_mut_ptr(),
             pPrivateDriverData: resource.as_mut_ptr().cast(),
@@ -149,13 +150,18 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
             ..DXGKARG_OPENALLOCATION::zeroed()
         };
         // SAFETY: the structs and the data live for the call; the device is the driver's.
-        let call = || adapter.call(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, || unsafe { open(device, &args) });
+        let call = || {
+            adapter
+                .call_with(Entry::DxgkDdiOpenAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe { open(device, args) })
+        };
         let (status, has_failed) = failing(adapter, fails_at, call);
         if status >= 0 {
             let opened = infos.each_ref().map(|info| info.hDeviceSpecificAllocation);
-            let args = DXGKARG_CLOSEALLOCATION { NumAllocations: COUNT as u32, pOpenHandleList: opened.as_ptr() };
+            let mut args = DXGKARG_CLOSEALLOCATION { NumAllocations: COUNT as u32, pOpenHandleList: opened.as_ptr() };
             // SAFETY: the structs live for the call; the driver has opened the allocations on this device.
-            adapter.call(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, || unsafe { close(device, &args) });
+            adapter.call_with(Entry::DxgkDdiCloseAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+                close(device, args)
+            });
         }
         must_be_as_before(adapter, blocks, "several allocations were opened and closed, or that has failed");
         if fails_at > 0 && !has_failed {
@@ -167,12 +173,14 @@ fn open_and_close(adapter: &Adapter, device: HANDLE, described: &Described, crea
 fn destroy(adapter: &Adapter, created: &Created, with_resource: bool) {
     created.allocations.iter().for_each(|&allocation| adapter.forget_handle(allocation));
     let Some(function) = adapter.ddi().DxgkDdiDestroyAllocation else { return };
-    let args = DXGKARG_DESTROYALLOCATION {
+    let mut args = DXGKARG_DESTROYALLOCATION {
         NumAllocations: COUNT as u32,
         pAllocationList: created.allocations.as_ptr(),
         hResource: created.resource,
         Flags: if created.resource.is_null() || !with_resource { 0 } else { FLAG_RESOURCE },
     };
     // SAFETY: the structs live for the call; the allocations are the driver's.
-    adapter.call(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, || unsafe { function(adapter.handle(), &args) });
+    adapter.call_with(Entry::DxgkDdiDestroyAllocation, PASSIVE_LEVEL, &mut args, |args| unsafe {
+        function(adapter.handle(), args)
+    });
 }

@@ -117,4 +117,5 @@ pub enum FormatArg {
     Text,
     Json,
     Junit,
+    Sarif,
 }

@@ -20,10 +20,13 @@ pub struct Found {
     pub operation: Option<String>,
     /// The mistake.
     pub message: String,
+    /// The place of a death: the call, and why the process ends. Deaths in different places are different mistakes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// The rules that are checked, and what each is about. The numbers of facts are explained in `docs/reference/facts.md`.
-pub const RULES: [(&str, &str); 74] = [
+pub const RULES: [(&str, &str); 76] = [
     ("BPB-01", "an answer to BuildPagingBuffer that no document allows"),
     ("BPB-02", "pDmaBuffer and the bytes written: packed, inside of the buffer"),
     ("BPB-05", "a new buffer is asked for without progress in the last one"),
@@ -103,6 +106,8 @@ pub const RULES: [(&str, &str); 74] = [
     ("SHIM-POOL-LEAK", "no pool is left after RemoveDevice"),
     ("SHIM-POOL-OVERRUN", "no byte is written behind a pool block"),
     ("SHIM-POOL-TAG", "pool is freed with its tag"),
+    ("SHIM-REGISTERS", "registers are mapped at the whole address of the device's resources"),
+    ("SHIM-STRUCT", "no byte is written beside a struct"),
     ("SHIM-THREAD", "the driver's threads end before RemoveDevice"),
     ("SHIM-TRY", "a __try with its handler is no body of a loop without braces"),
     ("SHIM-WAIT", "a wait has something that ends it"),
@@ -128,7 +133,7 @@ impl Found {
     pub fn new(rule: &str, message: String) -> Self {
         // The longest name: TRANSFER is in VIRTUAL_TRANSFER.
         let named = OPERATIONS.iter().filter(|name| message.contains(**name)).max_by_key(|name| name.len());
-        Self { rule: rule.to_owned(), operation: named.map(|&name| name.to_owned()), message }
+        Self { rule: rule.to_owned(), operation: named.map(|&name| name.to_owned()), message, place: None }
     }
 
     /// The findings of an adapter that does not start: a finding for each broken rule, or a finding of the rule START.
@@ -158,6 +163,13 @@ impl Found {
     /// The part that stays the same from one world to the next: findings with one key are one mistake, as far as can be told.
     pub fn key(&self) -> String {
         self.operation.as_ref().map_or_else(|| self.rule.clone(), |operation| format!("{} {operation}", self.rule))
+    }
+}
+
+impl Found {
+    /// The key, and the place of a death: findings with one identity are one line of the report.
+    pub fn identity(&self) -> String {
+        self.place.as_ref().map_or_else(|| self.key(), |place| format!("{} {place}", self.key()))
     }
 }
 
@@ -260,7 +272,7 @@ impl<'a> Limit<'a> {
     pub fn goes_on(&mut self, ran: &[Outcome]) -> bool {
         let last = &ran[std::mem::replace(&mut self.num_checks, ran.len())..];
         let shown = last.iter().flat_map(|outcome| &outcome.found).filter(|found| self.args.shows(&found.rule));
-        self.new.extend(shown.map(Found::key).filter(|key| !self.known.has(key)));
+        self.new.extend(shown.filter(|found| !self.known.has(&found.key())).map(Found::identity));
         self.args.max_failures.is_none_or(|most| (self.new.len() as u64) < most)
             && self.args.time.is_none_or(|time| self.begun.elapsed() < time)
     }
@@ -293,7 +305,7 @@ impl Report {
             }
             groups.into_values().collect::<Vec<_>>()
         };
-        let groups = grouped(|outcome| &outcome.found, Found::key);
+        let groups = grouped(|outcome| &outcome.found, Found::identity);
         // The words of a remark are part of the key: a rule may have two remarks.
         let remarks = grouped(|outcome| &outcome.remarks, |found| found.key() + &found.message);
         let Ran { outcomes, machine, not_judged, not_run } = ran;

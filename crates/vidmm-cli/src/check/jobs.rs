@@ -14,6 +14,8 @@ use super::findings::{Found, Outcome};
 pub enum Job {
     /// The driver starts, describes its adapter, and stops.
     Start,
+    /// The driver starts in the machine with the highest addresses of all.
+    Highest,
     /// An operation that the driver cannot know.
     Unknown,
     /// Several allocations are created in one call, and each allocation of pool in it fails once.
@@ -44,7 +46,7 @@ impl Job {
         let pool = (1..=POOL_CHECKS).map(|number| Self::Pool { number });
         let races = (1..=RACES).map(|seed| Self::Race { seed });
         let scenarios = (0..catalogue::COUNT).map(|number| Self::Scenario { number });
-        Ok([Self::Start, Self::Unknown, Self::Several]
+        Ok([Self::Start, Self::Highest, Self::Unknown, Self::Several]
             .into_iter()
             .chain(pool)
             .chain(scenarios)
@@ -61,6 +63,7 @@ impl Job {
         }
         match name.split_once('-') {
             None if name == "start" => Some(Self::Start),
+            None if name == "highest" => Some(Self::Highest),
             None if name == "unknown" => Some(Self::Unknown),
             None if name == "several" => Some(Self::Several),
             Some(("world", seed)) => Some(Self::World { seed: number(seed)? }),
@@ -72,7 +75,7 @@ impl Job {
 
     /// Whether programs create allocations in the check.
     fn creates(self) -> bool {
-        !matches!(self, Self::Start | Self::Unknown)
+        !matches!(self, Self::Start | Self::Highest | Self::Unknown)
     }
 
     /// Runs it, and tells what was found and what was judged.
@@ -89,6 +92,11 @@ impl Job {
         }
         let error = match self {
             Self::Start => machines.start_and_stop().err(),
+            Self::Highest => {
+                let error = machines.start_in_largest_machine().err();
+                outcome.skipped_for_want_of = machines.take_lack();
+                error
+            }
             Self::Unknown => machines.ask_unknown_operation().err(),
             Self::Several => machines.create_several().err(),
             Self::World { seed } => world(seed, steps, machines, &mut outcome).err(),
@@ -185,6 +193,7 @@ impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start => f.write_str("start"),
+            Self::Highest => f.write_str("highest"),
             Self::Unknown => f.write_str("unknown"),
             Self::Several => f.write_str("several"),
             Self::Scenario { number } => f.write_str(catalogue::name(*number)),
@@ -201,7 +210,9 @@ mod tests {
 
     #[test]
     fn a_check_is_found_by_its_name() {
-        for job in [Job::Start, Job::Unknown, Job::Several, Job::World { seed: 17 }, Job::Pool { number: 3 }] {
+        for job in
+            [Job::Start, Job::Highest, Job::Unknown, Job::Several, Job::World { seed: 17 }, Job::Pool { number: 3 }]
+        {
             assert_eq!(Job::parse(&job.to_string()), Some(job));
         }
         assert_eq!(Job::parse("world-x"), None);

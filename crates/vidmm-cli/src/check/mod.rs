@@ -3,6 +3,7 @@
 //! The driver runs in a child process; this one supervises it, and names the call in which a child died.
 
 mod args;
+mod bug_checks;
 mod catalogue;
 mod findings;
 mod jobs;
@@ -49,6 +50,7 @@ pub fn run(args: &CheckArgs) -> Result<bool, Box<dyn Error>> {
         FormatArg::Text => output::text(&report, args)?,
         FormatArg::Json => output::json(&report, args)?,
         FormatArg::Junit => output::junit(&report, args),
+        FormatArg::Sarif => output::sarif(&report, driver)?,
     };
     match &args.out {
         Some(path) => write_file(path, text)?,

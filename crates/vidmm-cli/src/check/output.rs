@@ -1,14 +1,16 @@
 //! The report as text, as JSON, and as the XML of JUnit.
 
-use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt::Write};
+use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt::Write, path::Path};
 
 use serde_json::json;
 
 use super::args::CheckArgs;
+use super::bug_checks;
 use super::findings::{Group, Report};
 use super::supervisor::registry_argument;
 use crate::{
     args::{program, quoted},
+    sarif::{Entry, log},
     style::{BAD, BOLD, GOOD, counted, number},
 };
 
@@ -66,6 +68,9 @@ pub fn text(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         let style = if *is_known { BOLD } else { BAD };
         let others = counted(checks.len() as u64, "check", "checks");
         writeln!(out, "{style}{name:<11}{style:#} {key}, in {others}: {}", first.message)?;
+        if let Some(code) = bug_checks::of(first) {
+            writeln!(out, "in Windows  bug check {code} (DRV-16)")?;
+        }
         writeln!(out, "replay      {}", replay(args, &checks[0]))?;
     }
     if report.not_run > 0 {
@@ -110,6 +115,8 @@ pub fn json(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
             "rule": group.first.rule,
             "operation": group.first.operation,
             "message": group.first.message,
+            "place": group.first.place,
+            "bug_check": bug_checks::of(&group.first),
             "known": group.is_known,
             "checks": group.checks,
             "replay": replay(args, &group.checks[0]),
@@ -125,6 +132,22 @@ pub fn json(report: &Report, args: &CheckArgs) -> Result<String, Box<dyn Error>>
         "checks": report.outcomes,
     });
     Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+/// The report as a log of SARIF: a result for each finding, at the driver's library.
+pub fn sarif(report: &Report, driver: &Path) -> Result<String, Box<dyn Error>> {
+    let entry = |group: &Group| Entry {
+        rule: group.first.rule.clone(),
+        message: match bug_checks::of(&group.first) {
+            Some(code) => format!("{}; in Windows: bug check {code}", group.first.message),
+            None => group.first.message.clone(),
+        },
+        line: 0,
+        key: group.first.identity(),
+        is_known: group.is_known,
+    };
+    let entries = Vec::from_iter(report.groups.iter().map(entry));
+    Ok(serde_json::to_string_pretty(&log(driver, &entries))? + "\n")
 }
 
 /// The report for a build server: a test case for each check. Known findings do not fail one.
@@ -156,7 +179,8 @@ pub fn junit(report: &Report, args: &CheckArgs) -> String {
         cases += &format!("  <testcase classname=\"vidmm\" name=\"{name}\">\n");
         for found in found {
             let (rule, message) = (escaped(&found.key()), escaped(&found.message));
-            let replay = escaped(&replay(args, &outcome.check));
+            let code = bug_checks::of(found).map(|code| format!("in Windows: bug check {code}. ")).unwrap_or_default();
+            let replay = escaped(&format!("{code}{}", replay(args, &outcome.check)));
             cases += &format!("    <failure type=\"{rule}\" message=\"{message}\">{replay}</failure>\n");
         }
         cases += "  </testcase>\n";

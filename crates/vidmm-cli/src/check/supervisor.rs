@@ -168,7 +168,10 @@ impl Worker {
             if since.elapsed() >= limit {
                 let seconds = limit.as_secs();
                 return Ok(Err(match is_called {
-                    true => Found::new("HANG", format!("no answer in {seconds} s, in {}", place(progress))),
+                    true => {
+                        let message = format!("no answer in {seconds} s, in {}", place(progress));
+                        death("HANG", message, progress, "")
+                    }
                     false => Found::new("PANIC", format!("vidmm has not called the driver for {seconds} s")),
                 }));
             }
@@ -208,11 +211,17 @@ fn place(progress: &Progress) -> String {
 
 /// The finding of a process that has ended.
 fn died(status: ExitStatus, progress: &Progress) -> Found {
-    match status.signal() {
-        Some(signal) => Found::new("CRASH", format!("signal {signal} in {}", place(progress))),
-        None => {
-            let code = status.code().unwrap_or_default();
-            Found::new("EXIT", format!("the process ended with status {code} in {}", place(progress)))
-        }
-    }
+    let (rule, end) = match status.signal() {
+        Some(signal) => ("CRASH", format!("signal {signal}")),
+        None => ("EXIT", format!("the process ended with status {}", status.code().unwrap_or_default())),
+    };
+    let words = progress.last_words();
+    let why = if words.is_empty() { String::new() } else { format!(": {words}") };
+    death(rule, format!("{end} in {}{why}", place(progress)), progress, &words)
+}
+
+/// A finding about the end of a process, which is told apart by the call and the process's last words.
+fn death(rule: &str, message: String, progress: &Progress, words: &str) -> Found {
+    let function = progress.running().map_or("no call", |running| running.function);
+    Found { place: Some(format!("{function} {words}").trim_end().to_owned()), ..Found::new(rule, message) }
 }

@@ -6,11 +6,12 @@ use crate::common::c_driver::{bugs, built, built_of, can_build, check, check_pla
 use crate::common::workspace;
 
 /// The right forms of all reference drivers: a driver, and a variable of its Makefile.
-const RIGHT: [(&str, &str); 17] = [
+const RIGHT: [(&str, &str); 18] = [
     ("gpummu", ""),
     ("gpummu", "WITH_BACKWARDS"),
     ("gpummu", "WITH_COPY_ENGINE"),
     ("gpummu", "WITH_DEFERRED"),
+    ("gpummu", "WITH_FEW_ADDRESS_BITS"),
     ("gpummu", "WITH_MORE_MEMORY"),
     ("gpummu", "WITH_THREAD"),
     ("patching", ""),
@@ -151,6 +152,19 @@ fn segments_at_one_address_are_a_remark_where_engines_have_page_tables() {
     }
     let run = check(&built_of("gpummu", "BUG_NONE", "WITH_SAME_BASES"), &["--seeds", "1..5"]).expect(0);
     assert!(run.stdout.contains("remark      DRV-08"), "{run}");
+}
+
+/// Windows does not load a driver on a machine with pages above HighestAcceptableAddress, so machines have no such pages (DRV-08).
+#[test]
+fn a_driver_for_few_address_bits_is_tried_in_small_machines_alone() {
+    if !can_build() {
+        return;
+    }
+    let run = check(&built_of("gpummu", "BUG_NONE", "WITH_FEW_ADDRESS_BITS"), &["--seeds", "1..20"]).expect(0);
+    assert!(run.stdout.contains("found       0"), "{run}");
+    assert!(run.stdout.contains("HighestAcceptableAddress 0xfffffffff (DRV-08)"), "{run}");
+    let unlimited = check(&built("BUG_NONE"), &["--replay", "highest"]).expect(0);
+    assert!(!unlimited.stdout.contains("skipped "), "{unlimited}");
 }
 
 #[test]
@@ -330,6 +344,50 @@ fn reports_for_programs_can_be_read() {
     let run = check(&driver, &["--seeds", "1..3", "--max-deaths", "2", "--format", "junit"]).expect(1);
     assert!(run.stdout.contains("<failure type=\"CRASH VIRTUAL_TRANSFER\""), "{run}");
     assert!(run.stdout.trim_end().ends_with("</testsuite>"), "{run}");
+}
+
+/// Three deaths of one driver were one line: each place, assertion and bug check is a finding of its own.
+#[test]
+#[ignore = "takes long, runs in .ci/run"]
+fn deaths_are_told_apart_by_place_assertion_and_bug_check() {
+    if !can_build() {
+        return;
+    }
+    let driver = built("BUG_DEATHS");
+    let arguments = |format| ["--seeds", "1..30", "--max-deaths", "30", "--rule", "CRASH", "--format", format];
+    let json = check(&driver, &arguments("json")).expect(1);
+    let report: Value = serde_json::from_str(&json.stdout).expect("the report is JSON");
+    let findings = report["findings"].as_array().expect("findings are a list");
+    let places = Vec::from_iter(findings.iter().filter_map(|finding| finding["place"].as_str()));
+    let told = |text: &str| places.iter().filter(|place| place.contains(text)).count();
+    assert_eq!(told(".so+0x"), 2, "{places:?}");
+    assert_eq!(told("the assertion g_TransferSize == 0 of driver.c:"), 1, "{places:?}");
+    assert_eq!(told("the driver calls KeBugCheckEx with code 0x10e, 0xb"), 1, "{places:?}");
+    let text = check(&driver, &arguments("text")).expect(1);
+    assert_eq!(text.stdout.matches("finding     CRASH VIRTUAL_TRANSFER, in").count(), 4, "{text}");
+    let junit = check(&driver, &arguments("junit")).expect(1);
+    assert!(junit.stdout.contains("the assertion g_TransferSize == 0 of driver.c:"), "{junit}");
+    let sarif = check(&driver, &arguments("sarif")).expect(1);
+    let log: Value = serde_json::from_str(&sarif.stdout).expect("SARIF is JSON");
+    let results = log["runs"][0]["results"].as_array().expect("results are a list");
+    let keys = results.iter().map(|result| result["partialFingerprints"]["vidmmKey/v1"].to_string());
+    assert_eq!(keys.collect::<std::collections::BTreeSet<_>>().len(), 4, "{sarif}");
+}
+
+/// The bug check of Windows is in each form of the report (DRV-16).
+#[test]
+fn findings_name_the_bug_check_of_windows() {
+    if !can_build() {
+        return;
+    }
+    let driver = built_of("patching", "BUG_SUBMIT_FAILS", "");
+    let arguments = |format| ["--seeds", "1..6", "--rule", "DDI-SUBMIT", "--max-failures", "1", "--format", format];
+    let forms =
+        ["in Windows  bug check 0x119, 2", "\"bug_check\": \"0x119, 2\"", "bug check 0x119, 2", "bug check 0x119, 2"];
+    for (format, expected) in ["text", "json", "junit", "sarif"].into_iter().zip(forms) {
+        let run = check(&driver, &arguments(format)).expect(1);
+        assert!(run.stdout.contains(expected), "{format}: {run}");
+    }
 }
 
 #[test]

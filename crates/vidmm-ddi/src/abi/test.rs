@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const VIDMM_HOST_VERSION: u32 = 5;
+pub const VIDMM_HOST_VERSION: u32 = 7;
 pub const VIDMM_TEST_INTERFACE_VERSION: u32 = 4;
 
 pub const VIDMM_TRANSLATION_MAPPED: u32 = 0;
@@ -88,6 +88,8 @@ pub struct VIDMM_SHIM {
     pub RetireMdl: unsafe extern "C" fn(*mut MDL),
     pub GetResources: unsafe extern "C" fn() -> *const c_void,
     pub MapRegisters: unsafe extern "C" fn(u64, usize) -> *mut c_void,
-    pub SetSeed: unsafe extern "C" fn(u64, BOOLEAN),
+    pub SetMachine: unsafe extern "C" fn(u64, u64, BOOLEAN),
+    pub SetLastWords: unsafe extern "C" fn(*mut std::ffi::c_char, usize),
     pub StepThreads: unsafe extern "C" fn(u64) -> BOOLEAN,
+    pub GuardedCopy: unsafe extern "C" fn(u32, *const c_void, usize, BOOLEAN) -> *mut c_void,
 }

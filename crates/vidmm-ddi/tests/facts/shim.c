@@ -206,8 +206,11 @@ static void TestMemory(void) {
     MmUnmapLockedPages(Bytes, &Mdl);
     CHECK(IsReported("SHIM-MDL "));
     Highest.QuadPart = 0xF0000000;
+    CHECK(MmMapIoSpace(Highest, 64, MmNonCached) != NULL && IsReported("SHIM-REGISTERS "));
+    Highest.QuadPart = 0x1F0000000;
     WRITE_REGISTER_ULONG((volatile ULONG *)MmMapIoSpace(Highest, 64, MmNonCached) + 3, 5);
     CHECK(READ_REGISTER_ULONG((volatile ULONG *)MmMapIoSpace(Highest, 64, MmNonCached) + 3) == 5);
+    CHECK(IsReported(""));
     RtlInitializeBitMap(&BitMap, &Bits, 32);
     CHECK(RtlFindClearBitsAndSet(&BitMap, 3, 30) == 0 && Bits == 7);
 }

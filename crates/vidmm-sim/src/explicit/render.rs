@@ -1,5 +1,7 @@
 //! Making calls: command buffers, for adapters without GPU virtual addresses.
 
+use std::ops::RangeInclusive;
+
 use vidmm::{AllocationListDesc, FenceValueDesc, RenderDesc};
 use vidmm_runtime::{BoundKernel, BoundRange, CommandStep, Surface, UserCommands};
 
@@ -22,8 +24,8 @@ struct Written {
 }
 
 impl Session<'_> {
-    /// Renders a command buffer. Returns its number.
-    fn render(&mut self, render: &Render) -> Result<u64, Undone> {
+    /// Renders a command buffer. Returns the numbers of its DMA buffers.
+    fn render(&mut self, render: &Render) -> Result<RangeInclusive<u64>, Undone> {
         let device_name = self.device_of_render(render)?;
         let mut waits = render.after.iter().map(|name| self.wait_for(name)).collect::<Result<Vec<_>, _>>()?;
         let Written { steps, elements, work } = self.write(render)?;
@@ -50,10 +52,14 @@ impl Session<'_> {
         let signals = vec![FenceValueDesc { fence, value }];
         let desc = RenderDesc { command: commands, allocations, patch_locations, waits, signals };
         let (vidmm, kmd, _) = self.runtime.borrow();
-        let number = vidmm.render(kmd, queue.context, desc)?;
+        let numbers = vidmm.render(kmd, queue.context, desc)?;
         queue.submitted = value;
         let device = device.device;
-        self.narrator.names.dma_buffers.insert(number, render.name.clone());
+        let is_only = numbers.start() == numbers.end();
+        for number in numbers.clone() {
+            let name = if is_only { render.name.clone() } else { format!("{}, DMA buffer {number}", render.name) };
+            self.narrator.names.dma_buffers.insert(number, name);
+        }
         let is_one = work.len() == 1;
         for (position, work) in (1..).zip(work) {
             let name = if is_one { render.name.clone() } else { format!("{}.{position}", render.name) };
@@ -77,7 +83,7 @@ impl Session<'_> {
             });
             self.add_user(index);
         }
-        Ok(number)
+        Ok(numbers)
     }
 
     /// Renders a command buffer that reads allocations one by one, to see what is there.
@@ -86,7 +92,7 @@ impl Session<'_> {
             let bound = Bound { allocation: allocation.clone(), slot: 0, pages: None };
             [RenderCommand::Split, RenderCommand::Kernel { reads: vec![bound], writes: Vec::new() }]
         };
-        let number = self.render(&Render {
+        let numbers = self.render(&Render {
             name: format!("check {}", self.objects.kernels.len() + 1),
             commands: allocations.iter().flat_map(read).collect(),
             content: Content::Ramp,
@@ -96,7 +102,7 @@ impl Session<'_> {
             device,
             hostile: None,
         })?;
-        self.narrator.names.looks.insert(number);
+        self.narrator.names.looks.extend(numbers);
         Ok(Answered::ok())
     }
 
@@ -168,7 +174,11 @@ impl Session<'_> {
 
 impl Make<Session<'_>> for Render {
     fn make(&self, session: &mut Session<'_>) -> Result<Answered, Undone> {
-        let number = session.render(self)?;
-        Ok(Answered::ok().and(&format!("DMA buffer {number}")))
+        let numbers = session.render(self)?;
+        let named = match numbers.start() == numbers.end() {
+            true => format!("DMA buffer {}", numbers.start()),
+            false => format!("DMA buffers {} to {}", numbers.start(), numbers.end()),
+        };
+        Ok(Answered::ok().and(&named))
     }
 }

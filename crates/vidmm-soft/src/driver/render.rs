@@ -16,25 +16,23 @@ impl Allocation {
 }
 
 impl SoftKmd {
-    /// Copies whole commands from the one on that `multipass_offset` counts, as many as fit, with what is bound by the way.
+    /// Copies whole portions from the byte `multipass_offset` of the commands on, as many as fit, with the bindings of the portions.
+    /// A portion programs the state and binds all allocations of its kernels (SPL-06): a DMA buffer may begin with any portion.
     pub(super) fn render_commands(&self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let commands = Commands::decode(render.command)?;
         self.check_patch_locations(&commands, render)?;
-        let num_done = *render.multipass_offset as usize;
-        let rest = commands.starts.get(num_done..).ok_or(RenderStatus::InvalidParameter)?;
-        let start = rest[0];
-        // The difference between a byte's offset in the DMA buffer and in the command buffer.
-        let shift = (render.dma_buffer_write_offset as usize).checked_sub(start).map(u32::try_from);
-        let Some(Ok(shift)) = shift else { return Err(RenderStatus::InvalidParameter) };
-        if u32::try_from(shift as usize + render.command.len()).is_err() {
-            return Err(RenderStatus::InvalidParameter);
-        }
-        let num_fitting = rest[1..].partition_point(|end| end - start <= render.dma_buffer.len());
-        let (end, is_last) = (rest[num_fitting], num_fitting + 1 == rest.len());
+        let shift = *render.multipass_offset;
+        let (start, size) = (shift as usize, render.command.len());
+        let room = render.dma_buffer.len();
+        let split_points = render.patch_location_list_in.iter().map(|location| location.split_offset as usize);
+        let ends = split_points.filter(|&split| split > start).chain([size]);
+        let end = ends.take_while(|end| end.checked_sub(start).is_some_and(|bytes| bytes <= room)).last();
+        let end = end.ok_or(RenderStatus::InsufficientDmaBuffer)?;
+        let is_last = end == size;
         let written = &mut render.dma_buffer[..end - start];
         written.copy_from_slice(&render.command[start..end]);
         render.dma_bytes_written = end - start;
-        *render.multipass_offset += num_fitting as u32;
+        *render.multipass_offset = u32::try_from(end).map_err(|_| RenderStatus::InvalidParameter)?;
         for location in render.patch_location_list_in {
             let element = &render.allocation_list[location.allocation_index as usize];
             if let (Some(at), true) = ((location.patch_offset as usize).checked_sub(start), element.address.is_some()) {
@@ -43,8 +41,8 @@ impl SoftKmd {
             let split = location.split_offset as usize;
             if split >= start && (split < end || is_last) {
                 render.patch_location_list_out.push(PatchLocation {
-                    patch_offset: location.patch_offset + shift,
-                    split_offset: location.split_offset + shift,
+                    patch_offset: location.patch_offset.saturating_sub(shift),
+                    split_offset: location.split_offset - shift,
                     ..*location
                 });
             }

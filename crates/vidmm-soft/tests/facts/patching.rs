@@ -80,7 +80,7 @@ impl World {
         Self { runtime, contexts, allocations, io_mmu }
     }
 
-    fn render(&mut self, client: usize, steps: &[CommandStep]) -> Result<u64, RenderError> {
+    fn render(&mut self, client: usize, steps: &[CommandStep]) -> Result<std::ops::RangeInclusive<u64>, RenderError> {
         let UserCommands { commands: command, patch_locations } = self.runtime.umd().encode_command_buffer(steps);
         let listed =
             |&allocation: &AllocationId| AllocationListDesc { allocation: Some(allocation), write_operation: true };

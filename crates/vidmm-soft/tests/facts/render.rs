@@ -86,19 +86,18 @@ fn known_addresses_are_written_at_once() {
 }
 
 #[test]
-fn a_full_dma_buffer_ends_with_a_whole_command_and_the_rest_follows() {
+fn a_full_dma_buffer_ends_with_a_whole_portion_and_a_new_dma_buffer_goes_on() {
     let (mut rig, a, b) = rig();
     let (user, elements) = (two_portions(), list(a, b, [Some(local(0)), None]));
     let whole = render(&mut rig.rig.kmd, &user, &elements);
-    let starts = starts(&user.commands);
+    let (split, end) = (starts(&user.commands)[2], user.commands.len());
     let mut multipass_offset = 0;
-    let mut pass = |room: usize, from: usize| {
+    let mut pass = |room: usize| {
         let (mut buffer, mut told) = (vec![0; room], Vec::new());
         let mut render = Render {
             context: rig.user.context,
             command: &user.commands,
             dma_buffer: &mut buffer,
-            dma_buffer_write_offset: from as u32,
             allocation_list: &elements,
             patch_location_list_in: &user.patch_locations,
             patch_location_list_out: &mut told,
@@ -108,39 +107,20 @@ fn a_full_dma_buffer_ends_with_a_whole_command_and_the_rest_follows() {
         };
         let status = rig.rig.kmd.render(&mut render);
         let written = render.dma_bytes_written;
-        (status, buffer[..written].to_vec(), told.len(), multipass_offset)
+        (status, buffer[..written].to_vec(), told, multipass_offset as usize)
     };
     let full = Err(RenderStatus::InsufficientDmaBuffer);
-    assert_eq!(pass(0, 0), (full, vec![], 0, 0));
-    assert_eq!(pass(starts[1] - 1, 0), (full, vec![], 0, 0));
-    // The state and the first kernel, and not quite the state behind the split point.
-    assert_eq!(pass(starts[3] - 1, 0), (full, whole.dma[..starts[2]].to_vec(), 1, 2));
-    assert_eq!(pass(starts[3] - starts[2], starts[2]), (full, whole.dma[starts[2]..starts[3]].to_vec(), 3, 3));
-    assert_eq!(pass(1 << 20, starts[3]), (Ok(()), whole.dma[starts[3]..].to_vec(), 0, 4));
-}
-
-#[test]
-fn offsets_count_from_the_start_of_the_dma_buffer() {
-    let (mut rig, a, b) = rig();
-    let (user, elements) = (two_portions(), list(a, b, [Some(local(0)), Some(local(0))]));
-    let (mut buffer, mut told, mut multipass_offset) = (vec![0; 4096], vec![PatchLocation::default()], 0);
-    let mut render = Render {
-        context: rig.user.context,
-        command: &user.commands,
-        dma_buffer: &mut buffer,
-        dma_buffer_write_offset: 100,
-        allocation_list: &elements,
-        patch_location_list_in: &user.patch_locations,
-        patch_location_list_out: &mut told,
-        dma_bytes_written: 0,
-        dma_buffer_private_data: &mut Vec::new(),
-        multipass_offset: &mut multipass_offset,
-    };
-    assert_eq!(rig.rig.kmd.render(&mut render), Ok(()));
-    for (told, given) in told[1..].iter().zip(&user.patch_locations) {
-        let moved = (given.patch_offset + 100, given.split_offset + 100);
-        assert_eq!((told.patch_offset, told.split_offset), moved);
-    }
+    assert_eq!(pass(0), (full, vec![], vec![], 0));
+    assert_eq!(pass(split - 1), (full, vec![], vec![], 0));
+    assert_eq!(pass(end - 1), (full, whole.dma[..split].to_vec(), whole.patch_locations[..1].to_vec(), split));
+    assert_eq!(pass(end - split - 1), (full, vec![], vec![], split));
+    // Offsets count from the start of the new DMA buffer (PAT-12).
+    let moved = whole.patch_locations[1..].iter().map(|location| PatchLocation {
+        patch_offset: location.patch_offset - split as u32,
+        split_offset: location.split_offset - split as u32,
+        ..*location
+    });
+    assert_eq!(pass(end - split), (Ok(()), whole.dma[split..].to_vec(), moved.collect(), end));
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::{
     work::Work,
 };
 use alloc::{boxed::Box, vec, vec::Vec};
+use core::{mem, ops::RangeInclusive};
 
 /// Commands for an engine that uses physical addresses.
 #[doc(alias = "D3DKMT_RENDER")]
@@ -52,19 +53,22 @@ pub struct AllocationListDesc {
     pub write_operation: bool,
 }
 
-/// The largest DMA buffer.
+/// Bytes of the largest DMA buffer, and of all full DMA buffers of a command buffer.
 const DMA_BUFFER_MAX: usize = 64 << 20;
 
 /// # Command buffers without GPU virtual addresses
 impl VidMm {
-    /// Lets the driver translate commands into a DMA buffer, and queues it.
+    /// Lets the driver translate commands into DMA buffers, and queues the DMA buffers in order.
+    ///
+    /// One DMA buffer is enough for most commands. A driver whose DMA buffer is full goes on in a new DMA buffer, which
+    /// has lists of its own (PAT-12). The first DMA buffer waits, and the last DMA buffer signals.
     ///
     /// On a device with reference lists, the allocations of its references are brought in when its turn comes, all at
     /// once or portion by portion (SPL-01). On one with a device list they must be on that list. They are patched with
     /// their addresses when the DMA buffer is handed out, whole (RES-04, PAT-17). As any submission it requires the
     /// list as it stands at this call (D2).
     ///
-    /// Returns its number among the adapter's DMA buffers, from 1.
+    /// Returns the numbers of the DMA buffers among the adapter's, from 1.
     ///
     /// # Errors
     ///
@@ -72,7 +76,12 @@ impl VidMm {
     /// driver refuses the commands. If the driver's patch-location list breaks a rule (U-45), or the allocation list
     /// names an allocation that is not on the device's list (FLT-02), nothing is queued, and the device is in error.
     #[doc(alias = "D3DKMTRender")]
-    pub fn render(&mut self, kmd: &mut dyn Kmd, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
+    pub fn render(
+        &mut self,
+        kmd: &mut dyn Kmd,
+        context: ContextId,
+        mut desc: RenderDesc,
+    ) -> Result<RangeInclusive<u64>, RenderError> {
         let index = self.state.objects.contexts.lookup(context)?;
         let device_index = self.state.objects[index].device;
         self.state.objects.check_device(&self.state.moment, device_index)?;
@@ -87,17 +96,20 @@ impl VidMm {
         for named in desc.waits.iter().chain(&desc.signals) {
             self.state.objects.monitored_fences.lookup(named.fence)?;
         }
-        let is_prepared = self.state.objects[device_index].has_reference_lists();
-        if !is_prepared {
+        if !self.state.objects[device_index].has_reference_lists() {
             let named = desc.allocations.iter().map(|listed| listed.allocation);
             work::check_on_list(&mut self.state, &mut self.requests, &mut self.work, device_index, named)
                 .map_err(|position| RenderError::NotResident { position })?;
         }
         let elements = list_elements(&self.state.adapter, &self.state.objects, &self.work, &list);
-        let Rendered { dma_buffer, private_data, patch_locations } =
-            translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
-        if let Err((position, rule)) = patch_list::check(&self.state.adapter, &patch_locations, &list, dma_buffer.len())
-        {
+        let rendered = translate(&mut self.state.moment, &self.state.objects, kmd, index, &desc, &elements)?;
+        if rendered.len() > QUEUED_MAX - queued {
+            return Err(RenderError::QueueFull { queued });
+        }
+        let check = |buffer: &Rendered| {
+            patch_list::check(&self.state.adapter, &buffer.patch_locations, &list, buffer.dma_buffer.len())
+        };
+        if let Err((position, rule)) = rendered.iter().try_for_each(check) {
             self.state.moment.report(DriverFinding::PatchLocationList { position, rule });
             device_error::put_device_in_error(
                 &mut self.state,
@@ -108,16 +120,38 @@ impl VidMm {
             );
             return Err(RenderError::PatchLocationList { position, rule });
         }
-        self.work.patching.num_dma_buffers += 1;
-        let number = self.work.patching.num_dma_buffers;
-        let references = References {
-            list,
-            patch_locations,
-            pre_patched: elements.iter().map(|element| element.address).collect(),
-            private_data,
-            number,
-            progress: Progress::default(),
-        };
+        let first = self.work.patching.num_dma_buffers + 1;
+        let last = self.work.patching.num_dma_buffers + rendered.len() as u64;
+        for (number, buffer) in (first..).zip(rendered) {
+            let Rendered { dma_buffer, private_data, patch_locations } = buffer;
+            let references = References {
+                list: list.clone(),
+                patch_locations,
+                pre_patched: elements.iter().map(|element| element.address).collect(),
+                private_data,
+                number,
+                progress: Progress::default(),
+            };
+            let waits = mem::take(&mut desc.waits);
+            let signals = if number == last { mem::take(&mut desc.signals) } else { Vec::new() };
+            let submitted = SubmitDesc { dma_buffer, waits, signals, allocations: Vec::new() };
+            self.queue_rendered(context, index, &desc.allocations, submitted, references);
+        }
+        Ok(first..=last)
+    }
+
+    /// Queues a DMA buffer behind the DMA buffers of its context.
+    fn queue_rendered(
+        &mut self,
+        context: ContextId,
+        index: ContextIx,
+        allocations: &[AllocationListDesc],
+        desc: SubmitDesc,
+        references: References,
+    ) {
+        let device_index = self.state.objects[index].device;
+        let is_prepared = self.state.objects[device_index].has_reference_lists();
+        self.work.patching.num_dma_buffers = references.number;
         if is_prepared {
             for finding in patch_list::findings(&self.state.adapter, &self.state.objects, &references) {
                 self.state.moment.report(finding);
@@ -128,14 +162,12 @@ impl VidMm {
             }
         }
         let device = self.state.objects.devices.id(device_index);
-        let allocations = desc.allocations.iter().map(|listed| listed.allocation).collect();
-        let desc = SubmitDesc { dma_buffer, waits: desc.waits, signals: desc.signals, allocations: Vec::new() };
         self.state.moment.record(|| Event::Rendered {
             device,
             context,
-            dma_buffer: number,
+            dma_buffer: references.number,
             bytes: desc.dma_buffer.len() as u32,
-            allocations,
+            allocations: allocations.iter().map(|listed| listed.allocation).collect(),
             patch_locations: references.patch_locations.clone(),
             waits: FenceValueDesc::pairs(&desc.waits),
             signals: FenceValueDesc::pairs(&desc.signals),
@@ -157,7 +189,6 @@ impl VidMm {
             index,
             Submission::new(submission, desc, Some(Box::new(references))),
         );
-        Ok(number)
     }
 }
 
@@ -191,7 +222,8 @@ fn list_elements(adapter: &Adapter, objects: &Objects, work: &Work, list: &[Refe
     list.iter().map(element).collect()
 }
 
-/// Lets the driver translate, with as much room as it takes (PAT-12).
+/// Lets the driver translate. A driver whose DMA buffer is full goes on in a new DMA buffer; a driver that has no room for
+/// anything gets a larger DMA buffer (PAT-12).
 fn translate(
     moment: &mut Moment,
     objects: &Objects,
@@ -199,47 +231,49 @@ fn translate(
     context: ContextIx,
     desc: &RenderDesc,
     elements: &[AllocationListElement],
-) -> Result<Rendered, RenderError> {
-    let mut dma_buffer = vec![0; desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize)];
-    let (mut used, mut multipass_offset, mut patch_locations, mut private_data) = (0, 0, Vec::new(), Vec::new());
+) -> Result<Vec<Rendered>, RenderError> {
+    let mut size = desc.command.len().next_multiple_of(PAGE_SIZE as usize).max(PAGE_SIZE as usize);
+    let (mut rendered, mut full_bytes, mut multipass_offset) = (Vec::new(), 0, 0);
     loop {
+        let mut buffer = Rendered { dma_buffer: vec![0; size], ..Rendered::default() };
         let mut render = Render {
             context: objects.kmd_context(context),
             command: &desc.command,
-            dma_buffer: &mut dma_buffer[used..],
-            dma_buffer_write_offset: used as u32,
+            dma_buffer: &mut buffer.dma_buffer,
             allocation_list: elements,
             patch_location_list_in: &desc.patch_locations,
-            patch_location_list_out: &mut patch_locations,
+            patch_location_list_out: &mut buffer.patch_locations,
             dma_bytes_written: 0,
-            dma_buffer_private_data: &mut private_data,
+            dma_buffer_private_data: &mut buffer.private_data,
             multipass_offset: &mut multipass_offset,
         };
         let status = kmd.render(&mut render);
         let written = render.dma_bytes_written;
-        if written > dma_buffer.len() - used || private_data.len() > DMA_BUFFER_MAX {
-            let private_bytes = private_data.len();
+        if written > size || buffer.private_data.len() > DMA_BUFFER_MAX {
+            let private_bytes = buffer.private_data.len();
             let violation = Violation::BufferOverrun { operation: None, dma_bytes: written, private_bytes };
             moment.fail(violation);
             return Err(RenderError::Driver(RenderStatus::InvalidParameter));
         }
-        used += written;
+        buffer.dma_buffer.truncate(written);
+        buffer.dma_buffer.shrink_to_fit();
         match status {
             Ok(()) => {
-                dma_buffer.truncate(used);
-                return Ok(Rendered { dma_buffer, private_data, patch_locations });
+                rendered.push(buffer);
+                return Ok(rendered);
             }
-            // A driver that goes on in small steps has room for the next one.
-            Err(RenderStatus::InsufficientDmaBuffer) if (1..=dma_buffer.len() - used).contains(&written) => {}
-            Err(RenderStatus::InsufficientDmaBuffer) if dma_buffer.len() < DMA_BUFFER_MAX => {
-                dma_buffer.resize(dma_buffer.len() * 2, 0);
+            Err(RenderStatus::InsufficientDmaBuffer) if written > 0 && full_bytes < DMA_BUFFER_MAX => {
+                full_bytes += written.next_multiple_of(PAGE_SIZE as usize) + buffer.private_data.len();
+                rendered.push(buffer);
             }
+            Err(RenderStatus::InsufficientDmaBuffer) if written == 0 && size < DMA_BUFFER_MAX => size *= 2,
             Err(status) => return Err(RenderError::Driver(status)),
         }
     }
 }
 
-/// The driver's translation of commands.
+/// A DMA buffer with the driver's translation of commands, or of a part of the commands.
+#[derive(Default)]
 struct Rendered {
     dma_buffer: Vec<u8>,
     private_data: Vec<u8>,

@@ -173,7 +173,7 @@ pub trait Kmd {
     /// # Errors
     ///
     /// The documented errors (PAT-12). After [`InsufficientDmaBuffer`](RenderStatus::InsufficientDmaBuffer) the next call has
-    /// more room, and the driver's last `multipass_offset`.
+    /// a new DMA buffer, and the driver's last `multipass_offset`. After a call without a written byte the DMA buffer is larger.
     #[doc(alias = "DxgkDdiRender")]
     fn render(&mut self, render: &mut Render<'_>) -> Result<(), RenderStatus> {
         let _ = render;

@@ -47,11 +47,8 @@ pub struct Render<'a> {
     pub context: KmdContextHandle,
     /// The user-mode driver's commands.
     pub command: &'a [u8],
-    /// The free part of the DMA buffer.
+    /// An empty DMA buffer. A call for the rest of the commands has a new DMA buffer (PAT-12).
     pub dma_buffer: &'a mut [u8],
-    /// The offset of `dma_buffer` in the DMA buffer, in bytes: offsets of patch locations count from the DMA buffer's
-    /// start.
-    pub dma_buffer_write_offset: u32,
     /// The allocations that the commands refer to, with the addresses that are known: these are to be written into the
     /// DMA buffer at once (PAT-14).
     pub allocation_list: &'a [AllocationListElement],
@@ -74,7 +71,7 @@ pub struct Render<'a> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum RenderStatus {
-    /// The DMA buffer is full: call again with more room. The bytes written so far stay.
+    /// The DMA buffer is full: the driver goes on in a new DMA buffer. A driver that has written nothing gets a larger DMA buffer.
     #[error("the DMA buffer is full")]
     InsufficientDmaBuffer,
     /// The driver is out of memory.

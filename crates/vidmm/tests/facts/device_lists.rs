@@ -22,7 +22,11 @@ fn aligned(world: &mut World, lister: Lister, pages: u64, alignment: u64) -> All
 }
 
 /// Reads a page of each allocation.
-fn read(world: &mut World, lister: Lister, allocations: &[(AllocationId, u64)]) -> Result<u64, RenderError> {
+fn read(
+    world: &mut World,
+    lister: Lister,
+    allocations: &[(AllocationId, u64)],
+) -> Result<std::ops::RangeInclusive<u64>, RenderError> {
     let bind = |writer: Writer, (slot, &(id, page)): (usize, &(AllocationId, u64))| writer.read(slot as u32, id, page);
     let writer = allocations.iter().enumerate().fold(Writer::new().split(), bind);
     world.try_render(lister.context, writer.finish())

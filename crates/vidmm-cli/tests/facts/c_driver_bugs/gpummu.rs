@@ -67,6 +67,8 @@ bugs! {
     an_interrupt_without_a_dpc: BUG_NO_DPC by "FLT-13";
     a_dpc_that_tells_nobody: BUG_DPC_IS_SILENT by "FLT-13";
     a_report_at_passive_level: BUG_NOTIFY_AT_PASSIVE with WITH_DEFERRED by "SHIM-IRQL";
+    fences_of_12_bits: BUG_FENCE_12_BITS by "SYN-13";
+    page_numbers_of_20_bits_in_entries: BUG_ENTRY_20_BITS by "GVA-30 UPDATE_PAGE_TABLE";
     a_fault_that_is_reported_as_an_end: BUG_FAULT_AS_END by "FLT-11" in "1..60";
     a_fault_of_another_packet: BUG_WRONG_FAULTED_FENCE by "FLT-11" in "1..60";
     an_end_on_another_engine: BUG_WRONG_NODE with WITH_COPY_ENGINE by "SYN-13";
@@ -79,6 +81,9 @@ bugs! {
     a_number_that_threads_change_without_a_lock: BUG_THREADS_UNLOCKED with WITH_THREAD by "CRASH";
     a_thread_that_runs_on: BUG_THREAD_LEFT with WITH_THREAD by "SHIM-THREAD" in "1..1";
     a_crash: BUG_CRASH by "CRASH VIRTUAL_TRANSFER";
+    an_assertion_that_fails: BUG_ASSERTION by "CRASH VIRTUAL_TRANSFER";
+    a_bug_check: BUG_BUG_CHECK by "CRASH VIRTUAL_TRANSFER";
+    deaths_of_four_kinds: BUG_DEATHS by "CRASH VIRTUAL_TRANSFER";
     an_exit: BUG_EXIT by "EXIT VIRTUAL_TRANSFER";
     a_hang: BUG_HANG by "HANG VIRTUAL_TRANSFER";
     a_hang_of_a_process_that_is_not_heard: BUG_HANG_UNHEARD by "HANG VIRTUAL_TRANSFER";

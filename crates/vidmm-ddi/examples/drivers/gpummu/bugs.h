@@ -73,6 +73,8 @@ enum {
     BUG_NO_DPC,                   /* no DPC is queued behind the report of an interrupt */
     BUG_DPC_IS_SILENT,            /* the DPC does not call DxgkCbNotifyDpc */
     BUG_NOTIFY_AT_PASSIVE,        /* a work item reports interrupts at PASSIVE_LEVEL */
+    BUG_FENCE_12_BITS,            /* the hardware has 12 bits for a fence */
+    BUG_ENTRY_20_BITS,            /* an entry has 20 bits for the number of a page */
     BUG_FAULT_AS_END,             /* the interrupt routine reports a page fault as the end of the packet */
     BUG_WRONG_FAULTED_FENCE,      /* it reports the fault for the packet behind */
     BUG_WRONG_NODE,               /* the end of a packet is reported for the first engine, whatever engine ran it */
@@ -85,6 +87,9 @@ enum {
     BUG_THREADS_UNLOCKED,         /* two threads change a number without a lock */
     BUG_THREAD_LEFT,              /* the driver's thread runs on after StopDevice */
     BUG_CRASH,                    /* a transfer follows a null pointer */
+    BUG_ASSERTION,                /* a transfer fails an assertion */
+    BUG_BUG_CHECK,                /* a transfer calls KeBugCheckEx */
+    BUG_DEATHS,                   /* a transfer ends the process, in one of four ways */
     BUG_EXIT,                     /* a transfer ends the process */
     BUG_HANG,                     /* a transfer does not return */
     BUG_HANG_UNHEARD,             /* a transfer closes standard output, and does not return */

@@ -371,7 +371,7 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
         if (Query->OutputDataSize < sizeof(*Caps)) {
             return STATUS_BUFFER_TOO_SMALL;
         }
-        Caps->HighestAcceptableAddress.QuadPart = -1;
+        Caps->HighestAcceptableAddress.QuadPart = GPU_HIGHEST_ADDRESS;
         Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
         Caps->SchedulingCaps.MultiEngineAware = 1;
         Caps->SchedulingCaps.PreemptionAware = 1;
@@ -650,9 +650,30 @@ static NTSTATUS Full(void) {
     return BUG(UNSUCCESSFUL) ? STATUS_UNSUCCESSFUL : STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
 }
 
+/* The size of the last transfer in 64 KiB, for mistakes that differ from check to check. */
+static UINT64 g_TransferSize;
+
 static void Misbehave(void) {
     if (BUG(CRASH)) {
         *(volatile int *)0 = 1;
+    } else if (BUG(ASSERTION)) {
+        NT_ASSERT(g_TransferSize == 0);
+    } else if (BUG(BUG_CHECK)) {
+        KeBugCheckEx(0x119, 5, 0, 0, 0);
+    } else if (BUG(DEATHS)) {
+        switch (g_TransferSize % 4) {
+        case 0:
+            *(volatile int *)0 = 2;
+            break;
+        case 1:
+            *(volatile int *)8 = 3;
+            break;
+        case 2:
+            NT_ASSERT(g_TransferSize == 0);
+            break;
+        default:
+            KeBugCheckEx(0x10E, 0xB, 0, 0, 0);
+        }
     } else if (BUG(EXIT)) {
         exit(0);
     } else if (BUG(EXIT_OF_PARENT)) {
@@ -687,6 +708,7 @@ static NTSTATUS BuildTransfer(ADAPTER *Adapter, DXGKARG_BUILDPAGINGBUFFER *Build
     const DXGK_BUILDPAGINGBUFFER_TRANSFERVIRTUAL *Transfer = &Build->TransferVirtual;
     UINT64 From = Transfer->SourceVirtualAddress, To = Transfer->DestinationVirtualAddress;
     UINT64 Size = Transfer->TransferSizeInBytes;
+    g_TransferSize = Size >> 16;
     Misbehave();
     Adapter->LastTransferSource = From;
     if (BUG(SWAPPED_TRANSFER)) {
@@ -753,7 +775,10 @@ static UINT64 HardwareEntry(const DXGK_PTE *Pte) {
     if (Pte->ReadOnly && !BUG(READ_ONLY_DROPPED)) {
         Flags |= GPU_ENTRY_READ_ONLY;
     }
-    return GPU_ENTRY(Pte->PageAddress, BUG(SEGMENT_DROPPED) ? GPU_MEMORY_SEGMENT : Pte->Segment, Flags | GPU_ENTRY_VALID);
+#ifdef WITH_FEW_ADDRESS_BITS
+    NT_ASSERT(Pte->PageAddress <= GPU_HIGHEST_ADDRESS >> PAGE_SHIFT);
+#endif
+    return GPU_ENTRY(BUG(ENTRY_20_BITS) ? Pte->PageAddress & 0xFFFFF : Pte->PageAddress, BUG(SEGMENT_DROPPED) ? GPU_MEMORY_SEGMENT : Pte->Segment, Flags | GPU_ENTRY_VALID);
 }
 
 /* MultipassOffset counts the entries that earlier buffers took. */
@@ -844,7 +869,7 @@ static NTSTATUS SubmitCommandVirtual(const HANDLE hAdapter, const DXGKARG_SUBMIT
     RtlZeroMemory(&Packet, sizeof(Packet));
     Packet.Address = Submit->DmaBufferVirtualAddress;
     Packet.Bytes = Submit->DmaBufferSize;
-    Packet.FenceId = Submit->SubmissionFenceId;
+    Packet.FenceId = BUG(FENCE_12_BITS) ? Submit->SubmissionFenceId & 0xFFF : Submit->SubmissionFenceId;
     Packet.IsUserWork = !Submit->Flags.Paging;
     Packet.AddressSpace = Context->Device->Process->AddressSpace;
     Packet.Root = Context->Root;

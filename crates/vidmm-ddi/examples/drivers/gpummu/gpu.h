@@ -31,6 +31,12 @@
 #define GPU_ENTRY_ZERO 0x2ull
 #define GPU_ENTRY_READ_ONLY 0x4ull
 #define GPU_ENTRY_SEGMENT(entry) ((UINT)((entry) >> 4 & 0x1F))
+/* The highest address of system memory in an entry. */
+#ifdef WITH_FEW_ADDRESS_BITS
+#define GPU_HIGHEST_ADDRESS ((1ll << 36) - 1)
+#else
+#define GPU_HIGHEST_ADDRESS ((1ll << 52) - 1)
+#endif
 #define GPU_ENTRY_PAGE(entry) ((entry) >> 12)
 #define GPU_ENTRY(page, segment, flags) ((UINT64)(page) << 12 | (UINT64)(segment) << 4 | (flags))
 

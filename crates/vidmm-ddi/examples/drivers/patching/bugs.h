@@ -54,6 +54,18 @@ enum {
     BUG_HANDLE_STALE,              /* the data of an allocation is released when the next allocation is opened, or never */
     BUG_HANDLE_CONFUSED,           /* the name of the allocation is taken for the handle of the release */
     BUG_DPC_IN_INTERRUPT,          /* the interrupt routine calls DxgkCbNotifyDpc */
+    BUG_PAGE_16_BITS,              /* page numbers of transfers have 16 bits */
+    BUG_ADDRESS_32_BITS,           /* addresses of system memory have 32 bits */
+    BUG_ADDRESS_40_BITS,           /* addresses of system memory have 40 bits */
+    BUG_FENCE_8_BITS,              /* the hardware has 8 bits for a fence */
+    BUG_REGISTERS_32_BITS,         /* the address of the registers has 32 bits */
+    BUG_FAR_BEHIND,                /* BuildPagingBuffer writes 1,100 bytes behind the end of the DMA buffer */
+    BUG_EARLIER_CHANGED,           /* BuildPagingBuffer changes the first operation of a buffer with several */
+    BUG_BEFORE_BUFFER,             /* Render writes the byte before pDmaBuffer */
+    BUG_BEFORE_PRIVATE_DATA,       /* Render writes 8 bytes before pDmaBufferPrivateData */
+    BUG_STRUCT_OVERRUN,            /* Render writes behind DXGKARG_RENDER */
+    BUG_OUTPUT_OVERRUN,            /* QueryAdapterInfo writes behind OutputDataSize */
+    BUG_INTERFACE_READ_BEHIND,     /* StartDevice reads behind DXGKRNL_INTERFACE */
     BUG_RESOURCE_ANEW,             /* an allocation that is added to a resource gets a resource of its own */
     /* With WITH_KEPT_POINTERS=1: */
     BUG_PAGING_DATA_TOO_FAR,       /* pDmaBufferPrivateData of a paging buffer is set behind the end of the data */
@@ -61,11 +73,14 @@ enum {
     BUG_NEWEST_FIRST,              /* the hardware runs the newest packet of its queue first */
     /* With WITH_PARTS=1: */
     BUG_PARTS_FROM_START,          /* Render begins again at the first command when it goes on in another buffer */
+    BUG_PARTS_IN_FIRST_BUFFER,     /* Render writes the rest of the commands into the first DMA buffer */
+    BUG_PARTS_OFFSETS,             /* offsets in a later DMA buffer count from the start of the commands */
     /* With WITH_APERTURE=1: */
     BUG_SHORT_MAP,                 /* the last page of a mapping is left as it was */
     BUG_MAP_COUNTS_ON,             /* the pages of a list are taken to follow its first one */
     BUG_RESOURCE_LEAK,             /* DestroyAllocation leaves the resource that it is to destroy */
     BUG_COMMAND_GARBLED,           /* a byte of the user's commands is lost on the way: the number of its first kernel */
+    BUG_MAP_16_BITS,               /* page numbers of mappings have 16 bits */
     BUG_MAP_OFFSET_IGNORED,        /* a mapping begins at the first page of its list */
     BUG_NO_DUMMY_PAGE              /* pages that are unmapped go on to show what they did */
 };

@@ -55,11 +55,40 @@ static NTSTATUS AddDevice(const PDEVICE_OBJECT PhysicalDeviceObject, PVOID *Mini
     return STATUS_SUCCESS;
 }
 
+/* Maps the first range of memory of the device. */
+static BOOLEAN MapRegisters(ADAPTER *Adapter) {
+    const CM_PARTIAL_RESOURCE_LIST *List;
+    DXGK_DEVICE_INFO Info;
+    ULONG At;
+    PVOID Registers;
+    if (!NT_SUCCESS(Adapter->Dxgkrnl.DxgkCbGetDeviceInformation(Adapter->Dxgkrnl.DeviceHandle, &Info))) {
+        return FALSE;
+    }
+    List = &Info.TranslatedResourceList->List[0].PartialResourceList;
+    for (At = 0; At < List->Count; At++) {
+        if (List->PartialDescriptors[At].Type == CmResourceTypeMemory) {
+            PHYSICAL_ADDRESS Address = List->PartialDescriptors[At].u.Memory.Start;
+            if (BUG(REGISTERS_32_BITS)) {
+                Address.QuadPart = (UINT)Address.QuadPart;
+            }
+            return NT_SUCCESS(Adapter->Dxgkrnl.DxgkCbMapMemory(Adapter->Dxgkrnl.DeviceHandle, Address, PAGE_SIZE, FALSE, FALSE,
+                                                               MmNonCached, &Registers));
+        }
+    }
+    return FALSE;
+}
+
 static NTSTATUS StartDevice(const PVOID MiniportDeviceContext, PDXGK_START_INFO StartInfo, PDXGKRNL_INTERFACE Dxgkrnl,
                             PULONG NumberOfVideoPresentSources, PULONG NumberOfChildren) {
     ADAPTER *Adapter = (ADAPTER *)MiniportDeviceContext;
     UNREFERENCED_PARAMETER(StartInfo);
     Adapter->Dxgkrnl = *Dxgkrnl;
+    if (BUG(INTERFACE_READ_BEHIND)) {
+        (void)((volatile BYTE *)(Dxgkrnl + 1))[7];
+    }
+    if (!MapRegisters(Adapter)) {
+        return STATUS_UNSUCCESSFUL;
+    }
     GpuStart(&Adapter->Gpu, Dxgkrnl->DeviceHandle);
     *NumberOfVideoPresentSources = 0;
     *NumberOfChildren = 0;
@@ -131,6 +160,9 @@ static NTSTATUS QueryAdapterInfo(const HANDLE hAdapter, const DXGKARG_QUERYADAPT
             return STATUS_BUFFER_TOO_SMALL;
         }
         Caps->HighestAcceptableAddress.QuadPart = -1;
+        if (BUG(OUTPUT_OVERRUN)) {
+            ((volatile BYTE *)Query->pOutputData)[Query->OutputDataSize] = 0;
+        }
 #ifndef WITHOUT_MEMORY
         Caps->ApertureSegmentCommitLimit = (SIZE_T)-1;
         Caps->MaxAllocationListSlotId = SLOTS;
@@ -220,7 +252,7 @@ static NTSTATUS CreateContext(const HANDLE hDevice, DXGKARG_CREATECONTEXT *Creat
     Context->NodeOrdinal = Create->NodeOrdinal;
     Create->hContext = Context;
     Create->ContextInfo.DmaBufferSize = 64 << 10;
-    Create->ContextInfo.DmaBufferPrivateDataSize = MOST_PARTS * sizeof(RENDERED_PART);
+    Create->ContextInfo.DmaBufferPrivateDataSize = sizeof(RENDERED);
     Create->ContextInfo.AllocationListSize = 256;
     Create->ContextInfo.PatchLocationListSize = 256;
     return STATUS_SUCCESS;
@@ -434,8 +466,9 @@ VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId) {
 static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND *Submit) {
     ADAPTER *Adapter = (ADAPTER *)hAdapter;
     GPU_PACKET Packet;
-    if (!Submit->Flags.Paging && RenderedSize(Submit->pDmaBufferPrivateData, Submit->DmaBufferPrivateDataSubmissionEndOffset) <
-                                     Submit->DmaBufferSubmissionEndOffset) {
+    if (!Submit->Flags.Paging &&
+        RenderedSize(Submit->pDmaBufferPrivateData, Submit->DmaBufferPrivateDataSubmissionEndOffset, NULL,
+                     (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart) < Submit->DmaBufferSubmissionEndOffset) {
         return STATUS_INVALID_PARAMETER;
     }
 #ifdef WITH_KEPT_POINTERS
@@ -444,15 +477,12 @@ static NTSTATUS SubmitCommand(const HANDLE hAdapter, const DXGKARG_SUBMITCOMMAND
          ((const PAGING_DATA *)Submit->pDmaBufferPrivateData)->Address != (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
         return STATUS_INVALID_PARAMETER;
     }
-    if (!Submit->Flags.Paging && !IsKeptBuffer(Submit->pDmaBufferPrivateData, NULL, (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart)) {
-        return STATUS_INVALID_PARAMETER;
-    }
 #endif
     RtlZeroMemory(&Packet, sizeof(Packet));
     Packet.Address = (UINT64)Submit->DmaBufferPhysicalAddress.QuadPart;
     Packet.Start = BUG(START_IGNORED) ? 0 : Submit->DmaBufferSubmissionStartOffset;
     Packet.End = Submit->DmaBufferSubmissionEndOffset;
-    Packet.FenceId = Submit->SubmissionFenceId;
+    Packet.FenceId = BUG(FENCE_8_BITS) ? Submit->SubmissionFenceId & 0xFF : Submit->SubmissionFenceId;
     Packet.IsUserWork = !Submit->Flags.Paging;
     if (BUG(PAGING_HAS_DEVICE)) {
         Packet.FenceId += *(volatile UINT *)&((const CONTEXT *)Submit->hContext)->NodeOrdinal;

@@ -43,18 +43,15 @@ typedef struct OPENED {
     UINT Pitch; /* of the resource's rows; 0 where it is part of none */
 } OPENED;
 
-/* The private data of a DMA buffer: an entry for each call that has translated a part of it, in their order. */
-typedef struct RENDERED_PART {
-    UINT Magic; /* RENDERED_PART_MAGIC */
-    UINT Size;  /* bytes of the part in the DMA buffer */
-#ifdef WITH_KEPT_POINTERS
-    VOID *DmaBuffer; /* where the part begins */
+/* The private data of a DMA buffer. */
+typedef struct RENDERED {
+    UINT Magic;      /* RENDERED_MAGIC */
+    UINT Size;       /* bytes in the DMA buffer */
+    VOID *DmaBuffer; /* where it begins */
     UINT64 Address;  /* and where it begins for the engine */
-#endif
-} RENDERED_PART;
+} RENDERED;
 
-#define RENDERED_PART_MAGIC 0x54524150 /* 'PART' */
-#define MOST_PARTS 256
+#define RENDERED_MAGIC 0x54524150 /* 'PART' */
 
 /* paging.c */
 NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Build);
@@ -62,17 +59,14 @@ NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Bui
 /* render.c */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render);
 NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch);
-/* The bytes of the DMA buffer that this private data is of; 0 if it is no such data. */
-UINT RenderedSize(const VOID *PrivateData, UINT Size);
+/* The bytes of the DMA buffer at this address with this private data; 0 if the data is of no such buffer. The pointer may be NULL. */
+UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UINT64 Address);
 #ifdef WITH_KEPT_POINTERS
 /* The private data of a paging buffer, which stays with the buffer: where the buffer is. */
 typedef struct PAGING_DATA {
     VOID *DmaBuffer;
     UINT64 Address;
 } PAGING_DATA;
-
-/* Whether the private data is of the DMA buffer at this address; the pointer may be NULL. */
-BOOLEAN IsKeptBuffer(const VOID *PrivateData, const VOID *DmaBuffer, UINT64 Address);
 #endif
 /* For mistakes: reports the end of a packet. */
 VOID ForgeEnd(ADAPTER *Adapter, UINT FenceId);

@@ -13,6 +13,12 @@ static BOOLEAN Append(DXGKARG_BUILDPAGINGBUFFER *Build, GPU_OPCODE Opcode, UINT6
     return TRUE;
 }
 
+/* The engine's address of a page of system memory. */
+static UINT64 SystemAddress(PFN_NUMBER Page) {
+    UINT64 Address = (BUG(PAGE_16_BITS) ? (UINT16)Page : (UINT64)Page) * PAGE_SIZE;
+    return GPU_SYSTEM_BASE + (BUG(ADDRESS_32_BITS) ? (UINT)Address : BUG(ADDRESS_40_BITS) ? Address & 0xFFFFFFFFFFull : Address);
+}
+
 /* The engine's address of a page of one side. TransferOffset belongs to the segment's side, MdlOffset to the list's. */
 static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT SegmentId, UINT64 SegmentAddress, MDL *Mdl, UINT Page) {
     if (SegmentId != 0) {
@@ -30,9 +36,9 @@ static UINT64 AddressOfPage(const DXGKARG_BUILDPAGINGBUFFER *Build, UINT Segment
         Mdl = Before;
     }
     if (BUG(FIRST_PAGE_COUNTED_ON)) {
-        return GPU_SYSTEM_BASE + (MmGetMdlPfnArray(Mdl)[0] + Page) * PAGE_SIZE;
+        return SystemAddress(MmGetMdlPfnArray(Mdl)[0] + Page);
     }
-    return GPU_SYSTEM_BASE + MmGetMdlPfnArray(Mdl)[Page] * PAGE_SIZE;
+    return SystemAddress(MmGetMdlPfnArray(Mdl)[Page]);
 }
 
 /* One command for each page, because the pages of a list lie anywhere. MultipassOffset counts those of earlier buffers. */
@@ -73,7 +79,7 @@ static NTSTATUS BuildMap(DXGKARG_BUILDPAGINGBUFFER *Build) {
         MmGetMdlPfnArray(Build->MapApertureSegment.pMdl) + (BUG(MAP_OFFSET_IGNORED) ? 0 : Build->MapApertureSegment.MdlOffset);
     UINT Page = Build->MultipassOffset;
     for (; Page < Build->MapApertureSegment.NumberOfPages - (BUG(SHORT_MAP) ? 1 : 0); Page++) {
-        UINT64 Shows = BUG(MAP_COUNTS_ON) ? Pages[0] + Page : Pages[Page];
+        UINT64 Shows = BUG(MAP_COUNTS_ON) ? Pages[0] + Page : BUG(MAP_16_BITS) ? (UINT16)Pages[Page] : Pages[Page];
         if (!Append(Build, GPU_SHOW, Build->MapApertureSegment.OffsetInPages + Page, 1, Shows)) {
             Build->MultipassOffset = Page;
             return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
@@ -116,6 +122,12 @@ NTSTATUS BuildPagingBuffer(const HANDLE hAdapter, DXGKARG_BUILDPAGINGBUFFER *Bui
         Build->pDmaBufferPrivateData = (BYTE *)Build->pDmaBufferPrivateData + Build->DmaBufferPrivateDataSize + 8;
     }
 #endif
+    if (BUG(FAR_BEHIND)) {
+        ((volatile BYTE *)Build->pDmaBuffer)[Build->DmaSize + 1099] = 0;
+    }
+    if (BUG(EARLIER_CHANGED) && Build->DmaBufferWriteOffset != 0) {
+        ((volatile BYTE *)Build->pDmaBuffer)[-(LONG)Build->DmaBufferWriteOffset + 16] ^= 1;
+    }
     if (BUG(FORGED_IN_BUILD)) {
         ForgeEnd(Adapter, Adapter->LastSubmittedFenceId + 1);
     }

@@ -46,7 +46,7 @@ static UINT EndOfPart(const DXGKARG_RENDER *Render, UINT Start) {
     return Render->CommandLength;
 }
 
-/* Adds a location to the driver's list; offsets are those in the DMA buffer, which begins at Start of the commands. */
+/* Adds a location to the driver's list; offsets are those in the DMA buffer of the call, which begins at Start of the commands. */
 static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
     D3DDDI_PATCHLOCATIONLIST Location = Render->pPatchLocationListIn[Number];
     BOOLEAN IsKnown = Render->pAllocationList[Location.AllocationIndex].SegmentId != 0;
@@ -56,42 +56,35 @@ static VOID AddLocation(DXGKARG_RENDER *Render, UINT Number, UINT Start) {
     if (BUG(SPLIT_BEHIND_STATE) && Location.SplitOffset < Render->CommandLength) {
         Location.SplitOffset += sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64);
     }
-    Location.PatchOffset -= Start;
-    Location.SplitOffset -= Start;
+    if (!BUG(PARTS_OFFSETS)) {
+        Location.PatchOffset -= Start;
+        Location.SplitOffset -= Start;
+    }
     Location.DriverId = IsKnown;
     *Render->pPatchLocationListOut++ = Location;
 }
 
-/* Notes the part that a call has translated. */
-static VOID AddPart(DXGKARG_RENDER *Render, UINT Size) {
-    RENDERED_PART *Part = (RENDERED_PART *)Render->pDmaBufferPrivateData;
-    Part->Magic = RENDERED_PART_MAGIC;
-    Part->Size = Size;
-#ifdef WITH_KEPT_POINTERS
-    Part->DmaBuffer = Render->pDmaBuffer;
-    Part->Address = (UINT64)MmGetPhysicalAddress(Render->pDmaBuffer).QuadPart;
-#endif
+/* Notes the translation of a call, and the place of the buffer: the buffer stays until the end of the last packet. */
+static VOID AddRendered(DXGKARG_RENDER *Render, UINT Size) {
+    RENDERED *Rendered = (RENDERED *)Render->pDmaBufferPrivateData;
+    Rendered->Magic = RENDERED_MAGIC;
+    Rendered->Size = Size;
+    Rendered->DmaBuffer = Render->pDmaBuffer;
+    Rendered->Address = (UINT64)MmGetPhysicalAddress(Render->pDmaBuffer).QuadPart;
     Render->pDmaBufferPrivateData =
-        (BYTE *)(Part + 1) + (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
+        (BYTE *)(Rendered + 1) + (BUG(PRIVATE_DATA_TOO_FAR) ? Render->DmaBufferPrivateDataSize : 0);
 }
 
-UINT RenderedSize(const VOID *PrivateData, UINT Size) {
-    const RENDERED_PART *Parts = (const RENDERED_PART *)PrivateData;
-    UINT At, Sum = 0;
-    for (At = 0; At < Size / sizeof(*Parts) && Parts[At].Magic == RENDERED_PART_MAGIC; At++) {
-        Sum += Parts[At].Size;
+UINT RenderedSize(const VOID *PrivateData, UINT Size, const VOID *DmaBuffer, UINT64 Address) {
+    const RENDERED *Rendered = (const RENDERED *)PrivateData;
+    if (Size != sizeof(*Rendered) || Rendered->Magic != RENDERED_MAGIC || Rendered->Address != Address ||
+        (DmaBuffer != NULL && Rendered->DmaBuffer != DmaBuffer)) {
+        return 0;
     }
-    return Size == At * sizeof(*Parts) ? Sum : 0;
+    return Rendered->Size;
 }
 
-#ifdef WITH_KEPT_POINTERS
-BOOLEAN IsKeptBuffer(const VOID *PrivateData, const VOID *DmaBuffer, UINT64 Address) {
-    const RENDERED_PART *Part = (const RENDERED_PART *)PrivateData;
-    return Part->Address == Address && (DmaBuffer == NULL || DmaBuffer == Part->DmaBuffer);
-}
-#endif
-
-/* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. */
+/* MultipassOffset is where the commands begin that earlier calls have not translated: a split point. Each call fills a new DMA buffer. */
 NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     NTSTATUS Status = CheckCommands(Render, SLOTS, SizeOf);
     BYTE *DmaBuffer = (BYTE *)Render->pDmaBuffer;
@@ -104,11 +97,26 @@ NTSTATUS Render(const HANDLE hContext, DXGKARG_RENDER *Render) {
     End = EndOfPart(Render, Start);
     IsLast = End == Render->CommandLength;
     if (Render->DmaSize < End - Start || Render->PatchLocationListOutSize < Render->PatchLocationListInSize ||
-        Render->DmaBufferPrivateDataSize < sizeof(RENDERED_PART)) {
+        Render->DmaBufferPrivateDataSize < sizeof(RENDERED)) {
         return STATUS_GRAPHICS_INSUFFICIENT_DMA_BUFFER;
     }
-    AddPart(Render, End - Start);
-    g_LastRendered = DmaBuffer;
+    if ((ULONG_PTR)DmaBuffer % PAGE_SIZE != 0) {
+        return STATUS_UNSUCCESSFUL;
+    }
+    if (BUG(PARTS_IN_FIRST_BUFFER) && Start != 0) {
+        DmaBuffer = (BYTE *)g_LastRendered + Start;
+    }
+    if (BUG(BEFORE_BUFFER)) {
+        ((volatile BYTE *)DmaBuffer)[-1] = 0;
+    }
+    if (BUG(BEFORE_PRIVATE_DATA)) {
+        ((volatile BYTE *)Render->pDmaBufferPrivateData)[-8] = 0;
+    }
+    if (BUG(STRUCT_OVERRUN)) {
+        ((volatile BYTE *)(Render + 1))[3] = 0;
+    }
+    AddRendered(Render, End - Start);
+    g_LastRendered = DmaBuffer - (BUG(PARTS_IN_FIRST_BUFFER) ? Start : 0);
     RtlCopyMemory(DmaBuffer, (const BYTE *)Render->pCommand + Start, End - Start);
     if (BUG(COMMAND_GARBLED) && End - Start >= 32) {
         DmaBuffer[sizeof(VIDMM_USER_COMMAND) + sizeof(UINT64) + offsetof(VIDMM_USER_KERNEL_COMMAND, Number) + 1] ^= 0xFF;
@@ -143,14 +151,10 @@ NTSTATUS Patch(const HANDLE hAdapter, const DXGKARG_PATCH *Patch) {
         /* A paging buffer has no context, and no address to patch. */
         return STATUS_SUCCESS;
     }
-    if (RenderedSize(Patch->pDmaBufferPrivateData, Patch->DmaBufferPrivateDataSubmissionEndOffset) != Patch->DmaBufferSize) {
+    if (RenderedSize(Patch->pDmaBufferPrivateData, Patch->DmaBufferPrivateDataSubmissionEndOffset, Patch->pDmaBuffer,
+                     (UINT64)Patch->DmaBufferPhysicalAddress.QuadPart) != Patch->DmaBufferSize) {
         return STATUS_INVALID_PARAMETER;
     }
-#ifdef WITH_KEPT_POINTERS
-    if (!IsKeptBuffer(Patch->pDmaBufferPrivateData, Patch->pDmaBuffer, (UINT64)Patch->DmaBufferPhysicalAddress.QuadPart)) {
-        return STATUS_INVALID_PARAMETER;
-    }
-#endif
     for (At = First; At < First + Count; At++) {
         const D3DDDI_PATCHLOCATIONLIST *Location = &Patch->pPatchLocationList[At];
         const DXGK_ALLOCATIONLIST *Element = &Patch->pAllocationList[Location->AllocationIndex];

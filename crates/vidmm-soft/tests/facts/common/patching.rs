@@ -59,7 +59,7 @@ pub fn element(
     AllocationListElement { allocation: Some(allocation), write_operation, address }
 }
 
-/// A DMA buffer as the driver has rendered it, in so many calls.
+/// DMA buffers as the driver has rendered them, behind one another, in so many calls.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rendered {
     pub dma: Vec<u8>,
@@ -67,7 +67,7 @@ pub struct Rendered {
     pub passes: usize,
 }
 
-/// Renders into a buffer that grows by `step` bytes whenever it is full, and has none at first.
+/// Renders into new DMA buffers, which are larger by `step` bytes whenever nothing fits, and have none at first.
 pub fn render_in(
     kmd: &mut dyn Kmd,
     user: &UserCommands,
@@ -76,26 +76,31 @@ pub fn render_in(
 ) -> Result<Rendered, RenderStatus> {
     let (mut rendered, mut multipass_offset, mut room) = (Rendered::default(), 0, 0);
     loop {
-        let written = rendered.dma.len();
-        let mut buffer = vec![0xEE; room - written];
+        let (mut buffer, mut told) = (vec![0xEE; room], Vec::new());
         let mut render = Render {
             context: KmdContextHandle(1),
             command: &user.commands,
             dma_buffer: &mut buffer,
-            dma_buffer_write_offset: written as u32,
             allocation_list,
             patch_location_list_in: &user.patch_locations,
-            patch_location_list_out: &mut rendered.patch_locations,
+            patch_location_list_out: &mut told,
             dma_bytes_written: 0,
             dma_buffer_private_data: &mut Vec::new(),
             multipass_offset: &mut multipass_offset,
         };
         let status = kmd.render(&mut render);
-        let more = render.dma_bytes_written;
-        assert!(buffer[more..].iter().all(|&byte| byte == 0xEE), "wrote more than it says");
-        rendered.dma.extend(&buffer[..more]);
+        let written = render.dma_bytes_written;
+        assert!(buffer[written..].iter().all(|&byte| byte == 0xEE), "wrote more than it says");
+        let start = rendered.dma.len() as u32;
+        rendered.dma.extend(&buffer[..written]);
+        rendered.patch_locations.extend(told.into_iter().map(|location| PatchLocation {
+            patch_offset: location.patch_offset + start,
+            split_offset: location.split_offset + start,
+            ..location
+        }));
         rendered.passes += 1;
         match status {
+            Err(RenderStatus::InsufficientDmaBuffer) if written > 0 => {}
             Err(RenderStatus::InsufficientDmaBuffer) => room += step,
             Err(error) => return Err(error),
             Ok(()) => return Ok(rendered),

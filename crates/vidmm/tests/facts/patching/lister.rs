@@ -55,7 +55,11 @@ impl World {
     }
 
     /// Writes a token to the last page of each allocation, and reads it.
-    pub fn touch(&mut self, lister: Lister, touched: &[(AllocationId, u64, u64)]) -> Result<u64, RenderError> {
+    pub fn touch(
+        &mut self,
+        lister: Lister,
+        touched: &[(AllocationId, u64, u64)],
+    ) -> Result<RangeInclusive<u64>, RenderError> {
         let writer = touched.iter().enumerate().fold(Writer::new().split(), |writer, (slot, &(id, page, token))| {
             writer.write(slot as u32, id, page, token).read(slot as u32, id, page)
         });

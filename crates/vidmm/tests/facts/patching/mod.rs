@@ -2,6 +2,7 @@
 //! of memory holds a token. It shares nothing with the other test world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 pub mod lister;
 pub mod random;
@@ -133,6 +134,8 @@ pub struct Driver {
     pub submitted: Vec<(KmdContextHandle, u32, u32)>,
     /// Bytes of DMA buffer that one call of render fills at most.
     pub render_bytes_max: usize,
+    /// Render translates the same commands again and again, each time into a DMA buffer more.
+    pub render_never_ends: bool,
     /// The most room that it was given at once.
     pub render_room: usize,
     /// How many more bytes it says that it has written.
@@ -255,8 +258,11 @@ impl Kmd for Driver {
         let done = *render.multipass_offset as usize;
         let rest = &render.command[done..];
         self.render_room = self.render_room.max(render.dma_buffer.len());
-        let room = render.dma_buffer.len().min(self.render_bytes_max) / COMMAND_BYTES as usize * COMMAND_BYTES as usize;
-        let bytes = rest.len().min(room);
+        // A DMA buffer ends with a whole portion, which programs its state and binds what it uses.
+        let room = render.dma_buffer.len().min(self.render_bytes_max);
+        let splits = render.patch_location_list_in.iter().map(|location| location.split_offset as usize);
+        let ends = splits.filter_map(|split| split.checked_sub(done)).chain([rest.len()]);
+        let bytes = ends.filter(|&bytes| bytes <= rest.len().min(room)).max().unwrap_or(0);
         render.dma_buffer[..bytes].copy_from_slice(&rest[..bytes]);
         render.dma_bytes_written = bytes + self.render_claims_more;
         for location in render.patch_location_list_in {
@@ -272,12 +278,23 @@ impl Kmd for Driver {
         *render.multipass_offset += bytes as u32;
         let commands = bytes / COMMAND_BYTES as usize;
         render.dma_buffer_private_data.push(commands.min(usize::from(PATCHED - 1)) as u8);
-        if bytes < rest.len() {
-            return Err(RenderStatus::InsufficientDmaBuffer);
-        }
-        let locations = self.patch_locations.take().unwrap_or_else(|| render.patch_location_list_in.to_vec());
+        let is_whole = bytes == rest.len() && !self.render_never_ends;
+        let is_here = |location: &&PatchLocation| {
+            let split = location.split_offset as usize;
+            split >= done && (split < done + bytes || is_whole)
+        };
+        let moved = |location: &PatchLocation| PatchLocation {
+            patch_offset: location.patch_offset - done as u32,
+            split_offset: location.split_offset - done as u32,
+            ..*location
+        };
+        let here = || render.patch_location_list_in.iter().filter(is_here).map(moved).collect();
+        let locations = self.patch_locations.take_if(|_| is_whole).unwrap_or_else(here);
         render.patch_location_list_out.extend(locations);
-        Ok(())
+        if self.render_never_ends {
+            *render.multipass_offset = done as u32;
+        }
+        if is_whole { Ok(()) } else { Err(RenderStatus::InsufficientDmaBuffer) }
     }
 
     fn patch(&mut self, patch: &mut Patch<'_>) {
@@ -312,6 +329,7 @@ impl Driver {
             patches: Vec::new(),
             submitted: Vec::new(),
             render_bytes_max: usize::MAX,
+            render_never_ends: false,
             render_room: 0,
             render_claims_more: 0,
             failing: Failing::default(),
@@ -516,11 +534,11 @@ impl World {
         self.create(client, info(pages, SegmentSet::of(LOCAL)))
     }
 
-    pub fn try_render(&mut self, context: ContextId, desc: RenderDesc) -> Result<u64, RenderError> {
+    pub fn try_render(&mut self, context: ContextId, desc: RenderDesc) -> Result<RangeInclusive<u64>, RenderError> {
         self.call(|vidmm, driver, _| vidmm.render(driver, context, desc))
     }
 
-    pub fn render(&mut self, context: ContextId, desc: RenderDesc) -> u64 {
+    pub fn render(&mut self, context: ContextId, desc: RenderDesc) -> RangeInclusive<u64> {
         self.try_render(context, desc).unwrap()
     }
 
