@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand, ValueEnum, ValueHint, builder::styling};
 use vidmm::policy::PolicyChoice;
 use vidmm_replay::{Columns, Lists, RequestFormat, RequestOptions, Sizes};
 use vidmm_runtime::TransferOffset;
-use vidmm_sim::{Bench, Fault, Profile};
+use vidmm_sim::{Bench, Fault, Profile, policies};
 use vidmm_trace::{ByteSize, EventsLevel, LocalMemory, TraceFormat};
 
 use crate::{check::CheckArgs, exec::ExecArgs};
@@ -140,8 +140,8 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE|SCENARIO.toml", required = true, value_hint = ValueHint::FilePath)]
     pub inputs: Vec<PathBuf>,
 
-    /// The policies, separated by commas
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict")]
+    /// The policies, separated by commas: names, or libraries of your own such as `./policy.so`
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict", value_parser = policy)]
     pub policy: Vec<PolicyChoice>,
 
     /// The sizes of local memory, separated by commas: sizes such as `24GiB`, or shares of the workload's footprint such as `50%`
@@ -390,8 +390,9 @@ pub struct RunArgs {
     pub local_memory: Option<LocalMemory>,
 
     /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da`, `sieve`, `lru-2`,
-    /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7` [default: the scenario's]
-    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
+    /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7`; or a library of your own such as `./policy.so`
+    /// [default: the scenario's]
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..", value_parser = policy)]
     pub policy: Option<PolicyChoice>,
 
     /// The seed of all random choices, and of the machine's speed where the scenario gives none [default: the scenario's]
@@ -570,9 +571,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
-    /// The order of eviction in all worlds: `lru`, `clock`, `s3-fifo`, `lfu-da` or `predict`, with parameters as in
-    /// `predict:sample=16:seed=7` [default: each seed draws one]
-    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
+    /// The order of eviction in all worlds, as `vidmm run` takes it [default: each seed draws one]
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..", value_parser = policy)]
     pub policy: Option<PolicyChoice>,
 
     /// Print a digest of every event and every answer: the same on every machine, in every build, with any number of jobs
@@ -624,6 +624,16 @@ const JOBS_MAX: i64 = 1024;
 /// The number of worlds at one time.
 pub fn jobs(given: Option<u16>) -> usize {
     given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+/// Reads a policy: a name, or the path of a library, which has a slash.
+fn policy(text: &str) -> Result<PolicyChoice, String> {
+    let (name, _) = text.split_once(':').unwrap_or((text, ""));
+    if name.contains('/') && !policies::all().iter().any(|known| known.kind().name == name) {
+        let kind = vidmm_ddi::load_policy(Path::new(name)).map_err(|error| error.to_string())?;
+        policies::register(&kind).map_err(|error| error.to_string())?;
+    }
+    policies::find(text).map_err(|error| error.to_string())
 }
 
 /// The number of seeds in a range.

@@ -1,8 +1,9 @@
-//! The command line of vidmm, for any machine.
+//! The command line of vidmm, for any machine and any policy.
 //!
 //! A crate with a driver and a GPU of its own gives its [`MachineFactory`] to [`main`], and has `run`, `sim`, `explain`, `report`
-//! and `replay` for its own machine, and `check` for drivers in C. `examples/own_machine.rs` is such a crate. The binary `vidmm` is the same with the
-//! [`ModelGpu`].
+//! and `replay` for its own machine, and `check` for drivers in C. `examples/own_machine.rs` is such a crate. Policies of eviction
+//! that are given beside the factory have names for `--policy`, as `examples/own_policy.rs` shows. The binary `vidmm` is the same with
+//! the [`ModelGpu`].
 //!
 //! Exit status: 0 all that was checked held; 1 something did not, or nothing was judged; 2 the input or the arguments are
 //! wrong, or the machine lacks what the scenario needs.
@@ -38,15 +39,18 @@ mod replay;
 mod check;
 
 use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
+use vidmm::policy::PolicyKind;
 use vidmm_runtime::Machine;
-use vidmm_sim::{Benched, MachineDesc, MachineFactory};
+use vidmm_sim::{Benched, MachineDesc, MachineFactory, policies};
 use vidmm_vulkan::Validation;
 
 use args::{Args, Command};
+use style::BAD;
 
 pub use vulkan::VulkanGpu;
 
@@ -109,25 +113,17 @@ fn on_gpu(
     }
 }
 
-/// Carries out the command line of this process on machines of `factory`'s.
-pub fn main(factory: &dyn MachineFactory) -> ExitCode {
-    let outcome = match Args::parse().command {
-        Command::Run(args) => {
-            on_gpu(args.gpu.as_deref(), factory, |factory| run::run(&args, &Benched { factory, bench: args.bench() }))
+/// Carries out the command line of this process on machines of `factory`'s. `--policy` takes the policies by their names, too.
+pub fn main(factory: &dyn MachineFactory, policies: &[&PolicyKind]) -> ExitCode {
+    let outcome = policies.iter().try_for_each(|kind| policies::register(kind).map(drop)).map_err(Into::into);
+    let outcome = outcome.and_then(|()| {
+        let args = Args::parse();
+        // Whoever calls the library has signals of its own.
+        if matches!(args.command, Command::Sim(_)) {
+            sim::heed_signals()?;
         }
-        Command::Sim(args) => {
-            on_gpu(args.gpu.as_deref(), factory, |factory| sim::run(&args, &Benched { factory, bench: args.bench() }))
-        }
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Exec(args) => exec::run(&args),
-        Command::Replay(args) => replay::run(&args, factory),
-        Command::Explain(args) => explain::explain(&args),
-        Command::Report(args) => page::write(&args),
-        Command::Export(args) => export::export(&args),
-        Command::Completions(args) => install::completions(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Man(args) => install::man(&args),
-    };
+        carry_out(&args, factory)
+    });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(DID_NOT_HOLD),
@@ -137,4 +133,44 @@ pub fn main(factory: &dyn MachineFactory) -> ExitCode {
             ExitCode::from(WRONG_INPUT)
         }
     }
+}
+
+/// Carries out a command line inside of another program, such as `["replay", "trace.csv"]`. Returns whether all that was checked held.
+///
+/// # Errors
+///
+/// If the input or the arguments are wrong.
+pub fn call(words: &[&str], factory: &dyn MachineFactory) -> Result<bool, String> {
+    let args = Args::try_parse_from(["vidmm"].iter().chain(words)).map_err(|error| error.to_string())?;
+    let outcome = carry_out(&args, factory).map_err(|error| shown(&error.to_string()));
+    // What follows in the program comes behind.
+    std::io::stdout().flush().map_err(|error| error.to_string())?;
+    outcome
+}
+
+/// Carries out a command, and says which rules the policies of the user broke.
+fn carry_out(args: &Args, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+    let holds = match &args.command {
+        Command::Run(args) => {
+            on_gpu(args.gpu.as_deref(), factory, |factory| run::run(args, &Benched { factory, bench: args.bench() }))
+        }
+        Command::Sim(args) => {
+            on_gpu(args.gpu.as_deref(), factory, |factory| sim::run(args, &Benched { factory, bench: args.bench() }))
+        }
+        Command::Doctor(args) => doctor::run(args),
+        Command::Exec(args) => exec::run(args),
+        Command::Replay(args) => replay::run(args, factory),
+        Command::Explain(args) => explain::explain(args),
+        Command::Report(args) => page::write(args),
+        Command::Export(args) => export::export(args),
+        Command::Completions(args) => install::completions(args),
+        Command::Check(args) => check::run(args),
+        Command::Man(args) => install::man(args),
+    };
+    let broken = policies::take_reports();
+    let mut out = anstream::stdout().lock();
+    broken.iter().try_for_each(|report| {
+        report::unless_closed(writeln!(out, "{BAD}finding{BAD:#}     {}", style::printable(&report.to_string())))
+    })?;
+    Ok(holds? && broken.is_empty())
 }

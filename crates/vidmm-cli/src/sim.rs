@@ -34,7 +34,7 @@ static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 const INTERRUPTED: i32 = 130;
 
 /// Ends the program at the second signal. After the first one the results so far are printed.
-fn heed_signals() -> Result<(), ctrlc::Error> {
+pub fn heed_signals() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
         if IS_STOPPED.swap(true, Ordering::Relaxed) {
             std::process::exit(INTERRUPTED);
@@ -51,7 +51,6 @@ pub fn run(args: &SimArgs, factory: &dyn MachineFactory) -> Result<bool, Box<dyn
     if let Some(which) = &args.planted {
         return crate::planted::run(args, which, factory);
     }
-    heed_signals()?;
     let seeds = seeds_of(args);
     let jobs = jobs(args.jobs);
     let count = count_of(&seeds);

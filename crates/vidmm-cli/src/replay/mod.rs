@@ -323,7 +323,10 @@ fn in_parallel(
             bar.inc(1);
         }
     };
-    std::thread::scope(|scope| (0..jobs(args.jobs)).for_each(|_| drop(scope.spawn(work))));
+    std::thread::scope(|scope| {
+        (1..jobs(args.jobs)).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
     bar.finish_and_clear();
     let outcomes = outcomes.into_inner().expect("no thread panics");
     outcomes.into_iter().map(|outcome| outcome.expect("all have run")).collect()

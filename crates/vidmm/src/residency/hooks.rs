@@ -1,7 +1,11 @@
 //! The hooks of a policy: it hears of uses and places. The documented order needs none of it.
 
 use crate::{
-    adapter::Adapter, budget::account::Account, id::AllocationIx, objects::Objects, policy::Subject,
+    adapter::Adapter,
+    budget::account::Account,
+    id::AllocationIx,
+    objects::Objects,
+    policy::{RANK_MAX, Subject},
     residency::Residents,
 };
 
@@ -40,7 +44,7 @@ impl Residents {
             None => last_use.max(objects[index].rank()),
             Some(policy) => {
                 policy.released(subject(objects, index), last_use);
-                policy.rank(index.at())
+                policy.rank(index.at()).min(RANK_MAX)
             }
         }
     }
