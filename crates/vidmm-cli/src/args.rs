@@ -238,6 +238,15 @@ pub struct ReplayArgs {
     /// Draw the bytes brought in by the size of memory to this file, a curve for each policy
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
+
+    /// The height of a curve in the picture: the `bytes` brought in of all bytes used, the `misses` of all uses, bytes `by-min` of
+    /// Belady's MIN on bytes, or the virtual time `by-work` of the kernels
+    #[arg(long, value_enum, default_value_t = HeightArg::Bytes, requires = "svg")]
+    pub svg_y: HeightArg,
+
+    /// The sizes of memory in the picture: in `percent` of the footprint, or in `mib`
+    #[arg(long, value_enum, default_value_t = WidthArg::Percent, requires = "svg")]
+    pub svg_x: WidthArg,
 }
 
 impl ReplayArgs {
@@ -685,6 +694,22 @@ pub struct ReportArgs {
     /// Accept an incomplete log, such as a crashed run leaves: read up to the first bad line, and name that line
     #[arg(long)]
     pub damaged: bool,
+}
+
+/// The height of a curve in a picture.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HeightArg {
+    Bytes,
+    Misses,
+    ByMin,
+    ByWork,
+}
+
+/// The unit of sizes of memory in a picture.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WidthArg {
+    Percent,
+    Mib,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -46,7 +46,10 @@ use anstyle::{AnsiColor, Style};
 use clap::Parser;
 use vidmm::policy::PolicyKind;
 use vidmm_runtime::Machine;
-use vidmm_sim::{Benched, MachineDesc, MachineFactory, policies};
+use vidmm_sim::{
+    Benched, MachineDesc, MachineFactory,
+    policies::{self, PolicyReport},
+};
 use vidmm_vulkan::Validation;
 
 use args::{Args, Command};
@@ -115,14 +118,20 @@ fn on_gpu(
 
 /// Carries out the command line of this process on machines of `factory`'s. `--policy` takes the policies by their names, too.
 pub fn main(factory: &dyn MachineFactory, policies: &[&PolicyKind]) -> ExitCode {
-    let outcome = policies.iter().try_for_each(|kind| policies::register(kind).map(drop)).map_err(Into::into);
+    let outcome =
+        policies.iter().try_for_each(|kind| policies::register(kind).map(drop)).map_err(Box::<dyn Error>::from);
     let outcome = outcome.and_then(|()| {
         let args = Args::parse();
         // Whoever calls the library has signals of its own.
         if matches!(args.command, Command::Sim(_)) {
             sim::heed_signals()?;
         }
-        carry_out(&args, factory)
+        let called = carry_out(&args, factory)?;
+        let mut out = anstream::stdout().lock();
+        called.broken.iter().try_for_each(|report| {
+            report::unless_closed(writeln!(out, "{BAD}finding{BAD:#}     {}", style::printable(&report.to_string())))
+        })?;
+        Ok(called.holds)
     });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -135,12 +144,22 @@ pub fn main(factory: &dyn MachineFactory, policies: &[&PolicyKind]) -> ExitCode 
     }
 }
 
-/// Carries out a command line inside of another program, such as `["replay", "trace.csv"]`. Returns whether all that was checked held.
+/// The findings of a command.
+#[derive(Debug)]
+pub struct Called {
+    /// All that was checked held, and no policy of a user broke a rule.
+    pub holds: bool,
+    /// The rules that policies of users broke.
+    pub broken: Vec<PolicyReport>,
+}
+
+/// Carries out a command line inside of another program, such as `["replay", "trace.csv"]`. All output goes to the standard output.
+/// With `--jobs 1` the calling thread calls all policies.
 ///
 /// # Errors
 ///
 /// If the input or the arguments are wrong.
-pub fn call(words: &[&str], factory: &dyn MachineFactory) -> Result<bool, String> {
+pub fn call(words: &[&str], factory: &dyn MachineFactory) -> Result<Called, String> {
     let args = Args::try_parse_from(["vidmm"].iter().chain(words)).map_err(|error| error.to_string())?;
     let outcome = carry_out(&args, factory).map_err(|error| shown(&error.to_string()));
     // What follows in the program comes behind.
@@ -148,8 +167,8 @@ pub fn call(words: &[&str], factory: &dyn MachineFactory) -> Result<bool, String
     outcome
 }
 
-/// Carries out a command, and says which rules the policies of the user broke.
-fn carry_out(args: &Args, factory: &dyn MachineFactory) -> Result<bool, Box<dyn Error>> {
+/// Carries out a command.
+fn carry_out(args: &Args, factory: &dyn MachineFactory) -> Result<Called, Box<dyn Error>> {
     let holds = match &args.command {
         Command::Run(args) => {
             on_gpu(args.gpu.as_deref(), factory, |factory| run::run(args, &Benched { factory, bench: args.bench() }))
@@ -168,9 +187,5 @@ fn carry_out(args: &Args, factory: &dyn MachineFactory) -> Result<bool, Box<dyn 
         Command::Man(args) => install::man(args),
     };
     let broken = policies::take_reports();
-    let mut out = anstream::stdout().lock();
-    broken.iter().try_for_each(|report| {
-        report::unless_closed(writeln!(out, "{BAD}finding{BAD:#}     {}", style::printable(&report.to_string())))
-    })?;
-    Ok(holds? && broken.is_empty())
+    Ok(Called { holds: holds? && broken.is_empty(), broken })
 }

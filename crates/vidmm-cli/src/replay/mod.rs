@@ -150,7 +150,7 @@ pub fn run(args: &ReplayArgs, factory: &dyn MachineFactory) -> Result<bool, Box<
     rows.sort_by_key(|row| row.number);
     args.csv.as_deref().map(|path| row::write_csv(path, &rows)).transpose()?;
     args.parquet.as_deref().map(|path| row::write_parquet(path, &rows)).transpose()?;
-    args.svg.as_deref().map(|path| picture::write(path, &rows)).transpose()?;
+    args.svg.as_deref().map(|path| picture::write(path, (args.svg_x, args.svg_y), &rows)).transpose()?;
     let mut left_out = Vec::from_iter(too_small.into_iter().map(|at| cells[at].too_small(args)));
     left_out.dedup();
     unless_closed(table::write(&mut anstream::stdout().lock(), &rows, &left_out))?;

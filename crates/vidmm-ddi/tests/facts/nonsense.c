@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <vidmm/policy.h>
 
-static int Policy;
 static const VIDMM_CANDIDATES *Kept;
 
 static void *Create(const uint64_t *Values)
@@ -11,7 +10,7 @@ static void *Create(const uint64_t *Values)
 #ifdef NO_POLICY
     return NULL;
 #else
-    return &Policy;
+    return &Kept;
 #endif
 }
 
@@ -39,6 +38,8 @@ static uint64_t Victim(void *Of, const VIDMM_CANDIDATES *Candidates)
 {
     VIDMM_CANDIDATE Candidate = {0};
     (void)Of;
+    (void)Candidates;
+    (void)Candidate;
 #ifdef KEEPS
     Kept = Candidates;
 #endif

@@ -6,8 +6,9 @@ use std::process::Command;
 use vidmm::SegmentId;
 use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Subject};
 use vidmm_ddi::load_policy;
-use vidmm_replay::{PlayOptions, Played, Trace, play_watched, study_watched, suite};
+use vidmm_replay::{PAGE, PlayOptions, Played, References, Trace, Use, play_watched, study_watched, suite};
 use vidmm_sim::policies::{find, register, take_reports};
+use vidmm_trace::Lifetime;
 
 use crate::common::are_there;
 
@@ -63,6 +64,22 @@ impl Policy for Fifo {
 
 static FIFO: PolicyKind = PolicyKind::new("fifo-in-rust", &|_| Box::new(Fifo::default()));
 
+/// Submissions of two of a hundred objects, drawn so that small numbers come more often.
+fn drawn(submissions: usize) -> References {
+    let mut references = References::new("drawn", []);
+    let mut state: u32 = 1;
+    let mut draw = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    (0..100).for_each(|_| _ = references.add(PAGE * u64::from(1 + draw(16)), Lifetime::Whole));
+    for _ in 0..submissions {
+        let (one, other) = (draw(100) * draw(100) / 100, draw(100));
+        references.submit([Use::read(one)].into_iter().chain((one != other).then_some(Use::write(other))));
+    }
+    references
+}
+
 /// The figures and the victims of the manager and of a study, which are the same.
 fn played(trace: &Trace, share: u64, policy: PolicyChoice) -> (Played, Vec<u32>) {
     let mut victims = Vec::new();
@@ -82,12 +99,8 @@ fn the_example_in_c_chooses_the_victims_of_the_same_policy_in_rust() {
     let in_c = load_policy(&built("examples/policies/fifo.c", &[])).expect("it is a policy");
     let in_c = register(&in_c).expect("a path is a name");
     let mut victims = 0;
-    for (name, workload) in suite::WORKLOADS {
-        let trace = Trace::from(workload(1));
-        if name == "training" {
-            // A study knows no moment at which dropped objects are gone, and a policy of one's own may care.
-            continue;
-        }
+    for (name, references) in [("cyclic", suite::cyclic(1)), ("drawn", drawn(2000))] {
+        let trace = Trace::from(references);
         for share in [50, 75] {
             let (in_c, in_rust) = (played(&trace, share, in_c), played(&trace, share, PolicyChoice::of(&FIFO)));
             assert_eq!(in_c, in_rust, "{name} at {share} %");
@@ -102,7 +115,7 @@ fn nonsense_of_a_policy_in_c_is_named_and_the_first_candidate_goes() {
     if !are_there(&["cc"]) {
         return;
     }
-    let trace = Trace::from(suite::cyclic(1));
+    let trace = Trace::from(drawn(200));
     let cases = [
         ("NO_CANDIDATE", "POL-01: policy POLICY, hook `victim`: slot 18446744073709551615 is no candidate"),
         ("LARGE_RANK", "POL-02: policy POLICY, hook `rank`: slot "),

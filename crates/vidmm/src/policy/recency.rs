@@ -3,7 +3,7 @@
 use super::{Candidates, Policy, Subject, slots::Slots};
 use crate::units::SegmentId;
 
-/// The least recently used goes first. What a policy of your own falls back on, and what it hands hooks on to.
+/// The least recently used goes first. A policy of your own may take the ranks from here.
 #[derive(Debug, Default)]
 pub struct Recency {
     /// The number of the last submission of each slot.
