@@ -13,7 +13,7 @@ use vidmm_sim::policies::{self, PolicyRule, report};
 
 use crate::candidates::PyCandidates;
 
-/// What ends the call, such as KeyboardInterrupt: no mistake of a policy.
+/// An exception that ends the call, such as KeyboardInterrupt: no mistake of a policy.
 static INTERRUPT: Mutex<Option<PyErr>> = Mutex::new(None);
 
 /// Takes the exception that ended the last call.

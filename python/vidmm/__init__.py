@@ -15,7 +15,7 @@
     vidmm.replay(["trace.csv"], ["lru", Fifo], local_memory="10%", svg="trace.svg").to_pandas()
 """
 
-from ._calls import Broken, Called, Error, PolicyWarning, Requests, replay, run, sim
+from ._calls import Broken, Called, Error, PolicyWarning, Replayed, Requests, replay, run, sim
 from ._log import Log
 from ._native import Candidates
 from ._policy import Policy
@@ -29,6 +29,7 @@ __all__ = [
     "Log",
     "Policy",
     "PolicyWarning",
+    "Replayed",
     "Requests",
     "Table",
     "replay",

@@ -50,7 +50,7 @@ class Broken(NamedTuple):
 
 @dataclass
 class Called:
-    """What a command found."""
+    """The findings of a command."""
 
     #: All that was checked held, and no policy broke a rule.
     holds: bool
@@ -65,7 +65,7 @@ _output = threading.RLock()
 
 @contextmanager
 def _captured() -> Iterator[IO[bytes]]:
-    """What native code prints goes to a file meanwhile."""
+    """The output of native code goes to a file meanwhile."""
     with _output, tempfile.TemporaryFile() as file:
         sys.stdout.flush()
         saved = os.dup(1)
@@ -130,6 +130,7 @@ def _inputs(traces: Any, folder: str) -> list[str]:
     """The files of the traces: requests are written to files of the folder."""
     if _is_path(traces):
         traces = [traces]
+    named: Iterable[tuple[Any, Any]]
     named = traces.items() if isinstance(traces, Mapping) else ((None, trace) for trace in traces)
     inputs = []
     for number, (name, trace) in enumerate(named, 1):
@@ -146,8 +147,7 @@ def _inputs(traces: Any, folder: str) -> list[str]:
                 request = request if isinstance(request, tuple) else (request,)
                 if not 1 <= len(request) <= 3:
                     raise TypeError(f"{request!r} is no request; give `id`, `(id, size)` or `(id, size, op)`")
-                id, size, op = (*request, *(1, "read")[len(request) - 1 :])
-                writer.writerow([time, id, size, op])
+                writer.writerow([time, *request, *(1, "read")[len(request) - 1 :]])
         inputs.append(str(path))
     return inputs
 

@@ -7,8 +7,9 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ._calls import called
 from ._table import Table
@@ -29,8 +30,11 @@ class Log:
         with opened as lines:
             yield from map(json.loads, lines)
 
-    def explain(self, allocation: str) -> str:
-        """What happened to an allocation, why, and who benefited, in sentences."""
+    def explain(self, allocation: SupportsIndex | str) -> str:
+        """The fate of an allocation, and who benefited, in sentences. An allocation is an id of the tables, or `"7"`."""
+        if not isinstance(allocation, str):
+            id = index(allocation)
+            allocation = f"{id & 0xFFFF_FFFF}.{id >> 32}"
         return called(["explain", str(self.path), allocation]).text
 
     def report(self, output: str | os.PathLike[str] = "report.html") -> Path:

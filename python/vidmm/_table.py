@@ -44,6 +44,6 @@ class Table:
 
     def _repr_html_(self) -> str | None:
         try:
-            return self.to_pandas()._repr_html_()
+            return str(self.to_pandas()._repr_html_())
         except ImportError:
             return None

@@ -63,7 +63,7 @@ impl Policy for Mru {
         self.recency.rank(slot)
     }
 
-    /// What is on a list, or of another priority or process, is no candidate.
+    /// Allocations on a list, of another priority or of another process are no candidates.
     fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
         let newest = self.used_at.iter().rev().map(|&(_, slot)| slot);
         let mut candidates_by_age = newest.filter(|&slot| candidates.get(slot).is_some());

@@ -122,7 +122,7 @@ pub fn main(factory: &dyn MachineFactory, policies: &[&PolicyKind]) -> ExitCode 
         policies.iter().try_for_each(|kind| policies::register(kind).map(drop)).map_err(Box::<dyn Error>::from);
     let outcome = outcome.and_then(|()| {
         let args = Args::parse();
-        // Whoever calls the library has signals of its own.
+        // A program around the library has signals of its own.
         if matches!(args.command, Command::Sim(_)) {
             sim::heed_signals()?;
         }
@@ -162,7 +162,7 @@ pub struct Called {
 pub fn call(words: &[&str], factory: &dyn MachineFactory) -> Result<Called, String> {
     let args = Args::try_parse_from(["vidmm"].iter().chain(words)).map_err(|error| error.to_string())?;
     let outcome = carry_out(&args, factory).map_err(|error| shown(&error.to_string()));
-    // What follows in the program comes behind.
+    // Further output of the program comes behind.
     std::io::stdout().flush().map_err(|error| error.to_string())?;
     outcome
 }
@@ -187,5 +187,9 @@ fn carry_out(args: &Args, factory: &dyn MachineFactory) -> Result<Called, Box<dy
         Command::Man(args) => install::man(args),
     };
     let broken = policies::take_reports();
-    Ok(Called { holds: holds? && broken.is_empty(), broken })
+    match holds {
+        Ok(holds) => Ok(Called { holds: holds && broken.is_empty(), broken }),
+        // The mistake of a policy may be the reason.
+        Err(error) => Err(broken.iter().fold(error.to_string(), |text, report| format!("{text}; {report}")).into()),
+    }
 }

@@ -28,7 +28,7 @@ struct CCandidate {
     size: u64,
 }
 
-/// The candidates of a library, and behind them what the library does not see.
+/// The candidates of a library, and behind the header's fields our own.
 #[repr(C)]
 struct CCandidates {
     memory: Cell<u32>,
@@ -103,7 +103,7 @@ pub fn load_policy(path: &Path) -> Result<PolicyKind, LoadPolicyError> {
     type GetPolicy = unsafe extern "C" fn() -> *const Table;
     // A name without a slash would be looked for in the system's folders.
     let file = if path.components().count() == 1 { Path::new(".").join(path) } else { path.to_owned() };
-    // SAFETY: opening runs the library's constructors; a user who names a policy asks for that.
+    // SAFETY: opening runs the library's constructors, as the user asks by naming the library.
     let library = unsafe { Library::new(file) }.map_err(LoadPolicyError::Open)?;
     let library: &'static Library = Box::leak(Box::new(library));
     // SAFETY: the header declares the function so.
@@ -181,7 +181,7 @@ struct CPolicy {
     policy: *mut c_void,
     /// The ranks, if the table has none.
     recency: Recency,
-    /// At one address, so that a library that keeps the pointer is found out.
+    /// The address stays the same: a library with a kept pointer is found out.
     candidates: Box<CCandidates>,
 }
 
@@ -267,7 +267,7 @@ impl Policy for CPolicy {
     }
 }
 
-/// The candidates that a library asks for; none if there is no hook in which it may.
+/// The candidates of the present hook for a question of a library; none outside of `Victim`.
 ///
 /// # Safety
 ///
@@ -284,7 +284,7 @@ unsafe fn asked<'a>(of: *const CCandidates, function: &'static str) -> Option<&'
             "candidates of a Victim that has returned are asked; nothing is shown".to_owned()
         });
     }
-    // SAFETY: the reference of `victim`, which lives while it is set; the functions below use it one after another.
+    // SAFETY: `victim` set the reference, and has not returned. The functions below use the reference one after another.
     present.map(|candidates| unsafe { &mut *candidates })
 }
 

@@ -1,7 +1,7 @@
 //! The policies of this process by name, and the rules that policies of users have broken.
 //!
-//! [`register`] is the only writer of the names. A registered policy is judged: each answer is checked, and what breaks a rule is
-//! kept for [`take_reports`]. The manager goes on with the candidate that its order names.
+//! [`register`] is the only writer of the names. A registered policy is judged: each answer is checked, and each broken rule is kept
+//! for [`take_reports`]. The manager goes on with the first candidate.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 use vidmm::SegmentId;
 use vidmm::policy::{Candidate, Candidates, Policy, PolicyChoice, PolicyError, PolicyKind, RANK_MAX, Subject};
 
-/// The looks at candidates that a victim may take: so many, and as many again for each resident allocation.
+/// The looks at candidates for one victim, for each resident allocation and one more.
 const LOOKS: u64 = 64;
 
 /// More reports tell a reader nothing.
@@ -26,7 +26,7 @@ pub enum PolicyRule {
     VictimIsCandidate,
     /// POL-02: a rank is below 2^56.
     RankIsSmall,
-    /// POL-03: a hook returns what it promises, and raises nothing.
+    /// POL-03: a hook returns a value of the promised kind, and raises nothing.
     HookReturns,
     /// POL-04: candidates are asked during `victim` alone.
     NothingIsKept,
@@ -91,7 +91,7 @@ pub fn take_reports() -> Vec<PolicyReport> {
 
 /// A name that a policy cannot have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a policy cannot have the name `{0}`; take one that is not built in, with letters and neither `:` nor `,`")]
+#[error("a policy cannot have the name `{0}`; take the name of no other policy, with letters and neither `:` nor `,`")]
 pub struct WrongPolicyName(String);
 
 /// Adds a policy to those that have a name. A later one takes the place of an earlier one of the same name.
@@ -213,7 +213,7 @@ fn checked(policy: &str, hook: &'static str, slot: usize, rank: u64) -> u64 {
     rank.min(RANK_MAX)
 }
 
-/// Candidates that count the looks at them. A policy that looks too often sees no candidate any more, so that its loop ends.
+/// Candidates with a count of looks. After too many looks no candidate is shown, which ends a loop of the policy.
 struct Watched<'a> {
     name: &'static str,
     candidates: &'a mut dyn Candidates,

@@ -1,4 +1,4 @@
-/* A policy that breaks the rule that is compiled in, and tables that are no policies. */
+/* A policy with a broken rule, and tables of no policy, by macros. */
 #include <stdlib.h>
 #include <vidmm/policy.h>
 

@@ -265,7 +265,7 @@ pub enum PolicyError {
     /// It has no such parameter, or not such a value.
     #[error("`{given}` is no parameter of {name}, which has {has}")]
     Parameter {
-        /// What was given.
+        /// The given text.
         given: String,
         /// The name of the policy.
         name: String,

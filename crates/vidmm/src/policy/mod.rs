@@ -35,7 +35,7 @@ use crate::{id::AllocationId, units::SegmentId};
 pub struct Subject {
     /// The allocation.
     pub allocation: AllocationId,
-    /// Its number among all that exist now, so that a table can hold it. Another may have the number once it is gone.
+    /// A number among all allocations of now, for tables. Another allocation may have the number later.
     pub slot: usize,
     /// Its size in bytes.
     pub size: u64,
@@ -72,7 +72,7 @@ pub trait Candidates {
 #[error("a policy is set before the first allocation is created, and there are some; destroy them, or set it earlier")]
 pub struct PolicyInUse;
 
-/// The largest rank. A larger one counts as this one.
+/// The largest rank. A larger rank counts as the largest.
 pub const RANK_MAX: u64 = (1 << 56) - 1;
 
 /// An order of eviction. [`VidMm::set_policy`](crate::VidMm::set_policy) takes one of your own.
