@@ -21,5 +21,5 @@ class Candidates:
         """Gives a candidate another rank. Does nothing if the slot has none."""
 
 def call(
-    words: list[str], policies: list[tuple[str, Callable[..., object], bool]]
+    words: list[str], own: list[tuple[str, Callable[..., object], bool]]
 ) -> tuple[bool, list[tuple[str, str, str, str, int]]]: ...

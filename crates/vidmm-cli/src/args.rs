@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     ffi::OsString,
+    fmt,
     ops::RangeInclusive,
     path::{Path, PathBuf},
 };
@@ -141,8 +143,8 @@ pub struct ReplayArgs {
     pub inputs: Vec<PathBuf>,
 
     /// The policies, separated by commas: names, or libraries of your own such as `./policy.so`
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict", value_parser = policy)]
-    pub policy: Vec<PolicyChoice>,
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "lru,clock,s3-fifo,lfu-da,predict")]
+    pub policy: Vec<PolicyArg>,
 
     /// The sizes of local memory, separated by commas: sizes such as `24GiB`, or shares of the workload's footprint such as `50%`
     #[arg(long, value_name = "SIZE|PERCENT,..", value_delimiter = ',', default_value = "25%,50%,75%,90%", value_parser = vidmm_sim::local_memory)]
@@ -401,8 +403,8 @@ pub struct RunArgs {
     /// The order of eviction among allocations of equal priority: `lru`, `clock`, `s3-fifo`, `lfu-da`, `sieve`, `lru-2`,
     /// `gdsf` or `predict`, with parameters as in `predict:sample=16:seed=7`; or a library of your own such as `./policy.so`
     /// [default: the scenario's]
-    #[arg(long, value_name = "NAME[:KEY=VALUE]..", value_parser = policy)]
-    pub policy: Option<PolicyChoice>,
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
+    pub policy: Option<PolicyArg>,
 
     /// The seed of all random choices, and of the machine's speed where the scenario gives none [default: the scenario's]
     #[arg(long, value_name = "N")]
@@ -581,8 +583,8 @@ pub struct SimArgs {
     pub profile: Profile,
 
     /// The order of eviction in all worlds, as `vidmm run` takes it [default: each seed draws one]
-    #[arg(long, value_name = "NAME[:KEY=VALUE]..", value_parser = policy)]
-    pub policy: Option<PolicyChoice>,
+    #[arg(long, value_name = "NAME[:KEY=VALUE]..")]
+    pub policy: Option<PolicyArg>,
 
     /// Print a digest of every event and every answer: the same on every machine, in every build, with any number of jobs
     #[arg(long)]
@@ -635,14 +637,34 @@ pub fn jobs(given: Option<u16>) -> usize {
     given.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-/// Reads a policy: a name, or the path of a library, which has a slash.
-fn policy(text: &str) -> Result<PolicyChoice, String> {
-    let (name, _) = text.split_once(':').unwrap_or((text, ""));
-    if name.contains('/') && !policies::all().iter().any(|known| known.kind().name == name) {
-        let kind = vidmm_ddi::load_policy(Path::new(name)).map_err(|error| error.to_string())?;
-        policies::register(&kind).map_err(|error| error.to_string())?;
+/// A policy as a command line states it: a name, or the path of a library, which has a slash.
+#[derive(Clone)]
+pub struct PolicyArg(String);
+
+impl PolicyArg {
+    /// The policy. A library is loaded.
+    pub fn choice(&self) -> Result<PolicyChoice, Box<dyn Error>> {
+        let Self(text) = self;
+        let (name, _) = text.split_once(':').unwrap_or((text, ""));
+        let wrong = |error: &dyn fmt::Display| format!("--policy {}: {error}", quoted(text));
+        if name.contains('/') && !policies::all().iter().any(|known| known.kind().name == name) {
+            let kind = vidmm_ddi::load_policy(Path::new(name)).map_err(|error| wrong(&error))?;
+            policies::register(&kind).map_err(|error| wrong(&error))?;
+        }
+        Ok(policies::find(text).map_err(|error| wrong(&error))?)
     }
-    policies::find(text).map_err(|error| error.to_string())
+}
+
+impl fmt::Display for PolicyArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(&self.0))
+    }
+}
+
+impl From<&str> for PolicyArg {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
 }
 
 /// The number of seeds in a range.

@@ -13,7 +13,6 @@ use vidmm::policy::{Candidate, Candidates, Policy, PolicyChoice, PolicyError, Po
 /// The looks at candidates for one victim, for each resident allocation and one more.
 const LOOKS: u64 = 64;
 
-/// More reports tell a reader nothing.
 const REPORTS_MAX: usize = 100;
 
 static OWN: RwLock<Vec<&'static PolicyKind>> = RwLock::new(Vec::new());

@@ -42,9 +42,10 @@ pub fn write(path: &Path, (x, y): (WidthArg, HeightArg), rows: &[Row]) -> Result
     for (area, rows) in root.split_evenly((count, 1)).iter().zip(inputs) {
         let curves = curves((x, y), rows);
         let shares = || curves.values().flat_map(points);
-        let most = shares().map(|(_, share)| share).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1.05;
-        let least = shares().map(|(size, _)| size).fold(f64::INFINITY, f64::min);
-        let largest = shares().map(|(size, _)| size).fold(0.0, f64::max);
+        let most = shares().map(|(_, share)| share).reduce(f64::max).filter(|&most| most > 0.0).unwrap_or(1.0) * 1.05;
+        // Without a point the axes are there all the same.
+        let least = shares().map(|(size, _)| size).reduce(f64::min).unwrap_or(0.0);
+        let largest = shares().map(|(size, _)| size).reduce(f64::max).unwrap_or(100.0);
         let margin = if x == WidthArg::Percent { 2.0 } else { largest / 50.0 };
         let (plot, legend) = area.split_horizontally(WIDTH as i32 - LEGEND_WIDTH);
         let mut chart = ChartBuilder::on(&plot)

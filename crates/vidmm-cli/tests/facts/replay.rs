@@ -213,7 +213,7 @@ fn wrong_inputs_are_told_before_anything_runs() {
     let workload = scratch.file("w.toml", WORKLOAD);
     for (arguments, told) in [
         (format!("{workload} --policy mru"), "`mru` is no policy"),
-        (format!("{workload} --policy predict:sample=0"), "no parameter of that policy"),
+        (format!("{workload} --policy predict:sample=0"), "`sample=0` is no parameter of predict"),
         (format!("{workload} {steps}"), "is made of steps"),
         (format!("{workload} --csv {workload}"), "w.toml"),
         (scratch.path("absent.txt"), "absent.txt"),

@@ -1,5 +1,7 @@
 //! Policies of users: names, and the rules that are named when a policy breaks one.
 
+use std::collections::BTreeMap;
+
 use vidmm::SegmentId;
 use vidmm::policy::{Candidates, Policy, PolicyChoice, PolicyKind, Recency, Subject};
 use vidmm_sim::policies::{PolicyRule, find, register, take_reports};
@@ -45,6 +47,40 @@ impl Policy for Liar {
     fn gone(&mut self, _subject: Subject) {}
 }
 
+/// Holds the manager to the order of its hooks: the rank of a resident allocation alone is asked, and allocations leave what they entered.
+#[derive(Debug, Default)]
+struct Strict(BTreeMap<usize, SegmentId>);
+
+impl Policy for Strict {
+    fn used(&mut self, _subject: Subject, _time: u64) {}
+
+    fn brought_in(&mut self, subject: Subject, memory: SegmentId) {
+        assert_eq!(self.0.insert(subject.slot, memory), None, "{subject:?} comes into a second memory");
+    }
+
+    fn released(&mut self, _subject: Subject, _last_use: u64) {}
+
+    fn rank(&self, slot: usize) -> u64 {
+        assert!(self.0.contains_key(&slot), "slot {slot} is in no memory");
+        slot as u64
+    }
+
+    fn victim(&mut self, candidates: &mut dyn Candidates) -> usize {
+        let victim = candidates.first_from(0).expect("there is a candidate").slot;
+        assert_eq!(self.0.get(&victim), Some(&candidates.memory()));
+        victim
+    }
+
+    fn left(&mut self, subject: Subject, memory: SegmentId) {
+        assert_eq!(self.0.remove(&subject.slot), Some(memory), "{subject:?} leaves");
+    }
+
+    fn gone(&mut self, subject: Subject) {
+        assert_eq!(self.0.get(&subject.slot), None, "{subject:?} is gone");
+    }
+}
+
+static STRICT: PolicyKind = PolicyKind::new("a-strict-one", &|_| Box::new(Strict::default()));
 static LIAR: PolicyKind = PolicyKind::new("a-liar", &|_| Box::new(Liar::default()));
 static RIGHT: PolicyKind = PolicyKind::new("a-right-one", &|_| Box::new(Recency::default()));
 
@@ -69,7 +105,9 @@ fn broken_rules_of_a_policy_are_named_and_no_rule_of_the_manager_breaks() {
     let liar = register(&LIAR).expect("the name is free");
     let right = [("POL-01", "victim"), ("POL-02", "rank"), ("POL-02", "set_rank"), ("POL-05", "victim")];
     assert_eq!(broken(liar), right);
-    assert_eq!(broken(register(&RIGHT).expect("the name is free")), []);
+    for right in [&RIGHT, &STRICT] {
+        assert_eq!(broken(register(right).expect("the name is free")), []);
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub trait Policy: Debug + Send {
     /// No list of a device names it any more; the last submission under which one did had the number `last_use`.
     fn released(&mut self, subject: Subject, last_use: u64);
 
-    /// The rank of an allocation that becomes a candidate, up to [`RANK_MAX`]. Where one must go whose range is wanted (a memory segment
+    /// The rank of a resident allocation that becomes a candidate, up to [`RANK_MAX`]. Where one must go whose range is wanted (a memory segment
     /// without pages), the ranks alone are the order.
     fn rank(&self, slot: usize) -> u64;
 
