@@ -99,7 +99,7 @@ fn nonsense_of_a_policy_in_c_is_a_finding() {
         format!("finding     POL-01: policy {wrong}, hook `victim`: slot 18446744073709551615 is no candidate");
     assert!(run.stdout.contains(&finding), "{run}");
     assert_eq!(bytes_in(&csv).len(), 2);
-    let run = shell(&format!("vidmm sim --seeds 1..20 --steps 300 --policy {wrong}")).expect(1);
+    let run = shell(&format!("vidmm sim --seeds 1..40 --steps 300 --policy {wrong}")).expect(1);
     assert!(run.stdout.contains(&finding), "{run}");
     let found = run.stdout.lines().find(|line| line.starts_with("found")).expect("there is a line");
     assert_eq!(found.split_whitespace().last(), Some("0"), "no rule of the manager breaks: {run}");
