@@ -263,7 +263,7 @@ impl Liar {
         self.answers += 1;
         // Any number may come, and each small number often comes.
         let drawn = self.answers.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        if self.answers % 2 == 0 { drawn } else { drawn % 32 }
+        if self.answers.is_multiple_of(2) { drawn } else { drawn % 32 }
     }
 }
 
